@@ -1,0 +1,195 @@
+"""Names that every room shares: configuration dataclasses, what a registry knows, statuses and errors. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Status = Literal["completed", "target_reached", "budget", "diverged", "interrupted", "failed", "skipped"]
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+class VflbenchError(Exception):
+    """Base of every error whose message is meant for the user: the command prints it without a traceback and exits 1."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a configuration: `key` has `value`; `allowed` says what it may be."""
+
+    key: str
+    value: Any
+    allowed: str
+    closest: str | None = None
+
+    def __str__(self) -> str:
+        hint = f" Did you mean {self.closest!r}?" if self.closest else ""
+        return f"{self.key}={self.value}: {self.allowed}.{hint}"
+
+
+def closest(word: str, options: Iterable[str]) -> str | None:
+    """The option that looks most like `word`, if one does."""
+    found = difflib.get_close_matches(word, list(options), n=1, cutoff=0.55)
+    return found[0] if found else None
+
+
+class ConfigError(VflbenchError):
+    """Every problem of a configuration, found before any work starts."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(str(p) for p in problems))
+
+
+class DataError(VflbenchError):
+    """A data set that is missing or malformed: names the file (and line), and what to do."""
+
+
+class FederationError(VflbenchError):
+    """A party program broke a rule of the federation: a send where there is no edge, another party's data, a deadlock."""
+
+
+# --- configuration ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class LinkConfig:
+    latency_ms: float = 0.0
+    bandwidth_gbps: float | None = None  # null = unbounded
+
+
+@dataclass
+class NetworkConfig:
+    name: str = "us_uk"
+    client_server: LinkConfig = field(default_factory=LinkConfig)
+    client_client: LinkConfig = field(default_factory=LinkConfig)
+    server_bandwidth_gbps: float | None = None  # shared by all links at the server, each way, first come first served
+    timing: str = "causal"  # causal | round
+    latencies: int = 2  # timing=round: latencies per exchange, 1 or 2
+    cost_ratio: float = 1.0  # weighted cost: one byte client-server in units of one byte client-client
+
+
+@dataclass
+class TopologyConfig:
+    name: str = "star"
+    probability: float = 0.3  # erdos_renyi
+    clusters: int = 2  # clusters, semi_decentralized
+    inside: str = "complete"  # clusters, semi_decentralized: graph within a cluster: complete | ring | path
+    edges: str | None = None  # edge_list: a file with one "a b" pair of party names a line
+    seed: int | None = None  # null: the run's seed
+
+
+@dataclass
+class PrivacyConfig:
+    name: str = "none"
+    clip: float = 1.0
+    noise_multiplier: float | None = None  # standard deviation over clip; null: calibrated to epsilon
+    epsilon: float | None = None  # target; null: noise_multiplier is given
+    delta: float = 1e-5
+    neighbouring: str = "replace_one"  # replace_one | add_remove
+
+
+@dataclass
+class EngineConfig:
+    name: str = "simulated"
+    compute_clock: str = "auto"  # auto | none | modelled | measured
+    batch_compute: bool = True  # one vmap call for a cohort's equal computations
+    window: int = 1  # rounds that a party may run ahead of the slowest
+    threads: int | None = None  # torch threads; null: as torch chooses
+
+
+@dataclass
+class ComputeConfig:
+    """The delay model of compute_clock=modelled: seconds = base_seconds + cost * seconds_per_unit."""
+
+    name: str = "modelled"
+    base_seconds: float = 0.0
+    seconds_per_unit: float = 1e-6
+
+
+@dataclass
+class RunConfig:
+    """The whole configuration of one run, after composition. `algorithm`, `dataset` and `model` are the option's own dataclass."""
+
+    algorithm: Any
+    dataset: Any
+    model: Any
+    network: NetworkConfig
+    topology: TopologyConfig
+    privacy: PrivacyConfig
+    engine: EngineConfig
+    compute: ComputeConfig
+    seed: int = 0
+    device: str = "auto"
+    rounds: int | None = None
+    epochs: int | None = None
+    eval_every: int = 10
+    target: float | None = None
+    max_bytes: float | None = None
+    max_virtual_seconds: float | None = None
+    resume: bool = False
+    checkpoint_every: int | None = 50
+    overwrite: bool = False
+    dry_run: bool = False
+    accounting: str = "strict"
+    data_root: str | None = None
+    scale: str = "full"
+
+
+# --- what the registry knows of an option without importing it ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AlgorithmInfo:
+    """Written as a literal `ALGORITHM = AlgorithmInfo(...)` in the algorithm's file: `list` reads it without importing torch."""
+
+    name: str
+    summary: str
+    paper: str
+    layouts: tuple[str, ...]  # graph | relational | aligned | sharded
+    privacy: tuple[str, ...] = ("none",)
+    models: tuple[str, ...] = ()  # allowed options of the model group; empty: takes none
+    topologies: tuple[str, ...] = ("star",)
+    time_dependent: bool = False  # control flow depends on virtual time: no replay, engine equality not claimed
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """Written as literals in `DATASETS = (DatasetInfo(...), ...)` of a module below vflbench/data."""
+
+    name: str
+    summary: str
+    layouts: tuple[str, ...]
+    sources: tuple[str, ...] = ("real", "synthetic")
+    folder: str | None = None  # below data_root
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    goal: Literal["max", "min"]
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where a task's data came from."""
+
+    kind: Literal["real", "partial", "synthetic"]
+    variant: str | None = None
+    note: str = ""  # e.g. which parts are made up
+    files: tuple[tuple[str, str], ...] = ()  # (file name, sha256), no machine paths
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The files of a run folder (design section 6)."""
+
+    folder: Path
+
+    def __truediv__(self, name: str) -> Path:
+        return self.folder / name
