@@ -71,6 +71,7 @@ class NetworkConfig:
     server_bandwidth_gbps: float | None = None  # shared by all links at the server, each way, first come first served
     timing: str = "causal"  # causal | round
     latencies: int = 2  # timing=round: latencies per exchange, 1 or 2
+    links: dict[str, LinkConfig] = field(default_factory=dict)  # "client_0->server": a link that differs from its kind
     cost_ratio: float = 1.0  # weighted cost: one byte client-server in units of one byte client-client
 
 

@@ -1,0 +1,112 @@
+"""Fixtures that every room shares: the real data, a plugin package with a toy algorithm, one torch thread."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DATA = Path(os.environ.get("VFLBENCH_DATA", REPOSITORY.parent / "shared" / "data")).absolute()
+
+# A user's own package, found through its entry points; it needs no torch, so that tests of the command stay fast.
+TOY_ALGORITHM = """
+from dataclasses import dataclass
+from typing import Literal
+
+from vflbench.types import AlgorithmInfo, Problem
+
+ALGORITHM = AlgorithmInfo(name="toy", summary="A toy.", paper="none", layouts=("graph",), topologies=("star", "ring"))
+
+
+@dataclass
+class Config:
+    name: str = "toy"
+    parties: int = 3
+    local_steps: int = 1
+    layers: int = 4
+    aggregations: int = 2
+    lr: float = 0.1
+    combine: Literal["avg", "cat"] = "avg"
+    fanout: list[int] | None = None
+
+
+def check(config):
+    algorithm = config.algorithm
+    if algorithm.aggregations > algorithm.layers:
+        return [Problem("algorithm.aggregations", algorithm.aggregations, f"must be at most algorithm.layers={algorithm.layers}")]
+    return []
+"""
+TOY_DATA = """
+from dataclasses import dataclass
+
+from vflbench.types import DatasetInfo
+
+DATASETS = (
+    DatasetInfo(name="toy_graph", summary="Three nodes.", layouts=("graph",)),
+    DatasetInfo(name="toy_rows", summary="Three rows.", layouts=("aligned",)),
+)
+
+
+@dataclass
+class Config:
+    name: str = "toy_graph"
+    source: str = "auto"
+    variant: str = "auto"
+"""
+
+
+def pytest_configure() -> None:
+    # Two test workers share two cores; set before anything imports torch, and for subprocesses.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data sets; tests that need it are skipped where there is none."""
+    if not DATA.is_dir():
+        pytest.skip("no real data: set VFLBENCH_DATA")
+    return DATA
+
+
+@pytest.fixture(autouse=True)
+def no_data_by_accident(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A test sees real data only where it is marked so: neither the environment's nor the user's cache."""
+    if request.node.get_closest_marker("realdata"):
+        return
+    monkeypatch.delenv("VFLBENCH_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "no-cache"))
+
+
+@pytest.fixture(scope="session")
+def toy_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for sys.path in which a package `toy_vfl` with entry points is installed."""
+    site = tmp_path_factory.mktemp("site")
+    package, metadata = site / "toy_vfl", site / "toy_vfl-1.0.dist-info"
+    package.mkdir()
+    metadata.mkdir()
+    (package / "__init__.py").touch()
+    (package / "algorithm.py").write_text(TOY_ALGORITHM)
+    (package / "data.py").write_text(TOY_DATA)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-vfl\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[vflbench.algorithms]\ntoy = toy_vfl.algorithm\n[vflbench.datasets]\ntoy = toy_vfl.data\n")
+    return site
+
+
+@pytest.fixture
+def toy(toy_package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The registry with the toy plugin in it."""
+    from vflbench import registry
+
+    caches = (registry.algorithm_entries, registry.dataset_entries)
+    monkeypatch.syspath_prepend(str(toy_package))
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()

@@ -1,0 +1,118 @@
+"""Every YAML composes, lists exactly the keys of its dataclass, and says what each is for."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vflbench import config, registry
+from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+
+CONF = config.config_dir()
+FIXED = {"network": NetworkConfig, "engine": EngineConfig, "compute": ComputeConfig, "topology": TopologyConfig, "privacy": PrivacyConfig}
+PARTIAL = {"topology", "privacy"}  # an option lists the keys that it uses
+OPTIONS = sorted(path for group in (*FIXED, "dataset", "algorithm", "model") for path in (CONF / group).glob("*.yaml"))
+PRESETS = sorted((CONF / "experiment").rglob("*.yaml"))
+TUNED = sorted((CONF / "tuned").rglob("*.yaml"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(CONF).with_suffix("").as_posix()
+
+
+def dataclass_of(group: str, name: str) -> Any:
+    if group in FIXED:
+        return FIXED[group]
+    if group == "model":
+        return registry.load_model_config(name)
+    return (registry.load_algorithm if group == "algorithm" else registry.load_dataset)(name).Config
+
+
+def content(path: Path) -> dict[str, Any]:
+    values: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    values.pop("defaults", None)
+    return values
+
+
+def plan(*overrides: str) -> config.Plan:
+    with config.session(overrides) as hydra:
+        return config.plan(hydra, overrides)
+
+
+@pytest.mark.parametrize("path", OPTIONS, ids=name_of)
+def test_an_option_lists_the_keys_of_its_dataclass(path: Path) -> None:
+    group, name = path.parent.name, path.stem
+    values = content(path)
+    assert next(iter(values)) == "name" and values["name"] == name
+    keys = {field.name for field in dataclasses.fields(dataclass_of(group, name))}
+    assert set(values) <= keys if group in PARTIAL else set(values) == keys
+
+
+@pytest.mark.parametrize("path", [path for path in OPTIONS if path.parent.name == "algorithm"], ids=name_of)
+def test_an_algorithms_yaml_and_dataclass_have_the_same_defaults(path: Path) -> None:
+    assert dataclasses.asdict(dataclass_of("algorithm", path.stem)()) == content(path)
+
+
+@pytest.mark.parametrize("path", OPTIONS, ids=name_of)
+def test_every_key_is_explained(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    pairs = zip(["", *lines], lines, strict=False)
+    bare = [line for above, line in pairs if re.match(r"(?!name:|defaults:)\w+:", line) and "#" not in line and not above.startswith("#")]
+    assert not bare, "a comment says what a key is for"
+
+
+def test_every_registered_name_has_its_yaml_and_the_other_way_round() -> None:
+    for group, known in (("algorithm", registry.algorithm_entries()), ("dataset", registry.dataset_entries())):
+        assert {path.stem for path in (CONF / group).glob("*.yaml")} == {name for name, entry in known.items() if not entry.plugin}
+    assert {path.stem for path in (CONF / "model").glob("*.yaml")} == set(registry.model_modules())
+
+
+def test_the_root_keys_are_those_of_the_run_and_explained() -> None:
+    text = (CONF / "config.yaml").read_text(encoding="utf-8")
+    values = {key: value for key, value in yaml.safe_load(text).items() if key not in ("defaults", "hydra")}
+    defaults = {field.name: field.default for field in dataclasses.fields(RunConfig) if field.default is not dataclasses.MISSING}
+    assert values == defaults
+    assert all(re.search(rf"^{key}: .*#", text, re.MULTILINE) for key in values)
+
+
+def runs() -> Iterator[tuple[str, ...]]:
+    """Overrides that compose every option once, the rest fitting it."""
+    for name, info in registry.algorithms().items():
+        dataset = next((n for n, other in registry.datasets().items() if registry.fit(info, other)), None)
+        assert dataset is not None, f"no data set fits {name}"
+        yield (f"algorithm={name}", f"dataset={dataset}")
+    for name, data in registry.datasets().items():
+        algorithm = next((n for n, info in registry.algorithms().items() if registry.fit(info, data)), None)
+        if algorithm is not None:  # an algorithm for its layout may come later
+            yield (f"algorithm={algorithm}", f"dataset={name}")
+    for group in ("network", "engine", "compute"):
+        yield from ((f"{group}={path.stem}",) for path in sorted((CONF / group).glob("*.yaml")))
+    for name, info in registry.algorithms().items():
+        yield from ((f"algorithm={name}", f"model={model}") for model in info.models)
+
+
+@pytest.mark.parametrize("overrides", sorted(set(runs())), ids=" ".join)
+def test_every_option_composes(overrides: tuple[str, ...]) -> None:
+    with config.session(overrides) as hydra:
+        values = config.plain(config.compose(hydra, overrides))
+    assert isinstance(config.to_config(values), RunConfig)
+
+
+@pytest.mark.parametrize("path", PRESETS, ids=name_of)
+def test_every_preset_is_valid_and_says_how_to_start_it(path: Path) -> None:
+    preset = path.relative_to(CONF / "experiment").with_suffix("").as_posix()
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# @package _global_\n") and f"experiment={preset}" in text
+    assert plan(f"experiment={preset}").jobs
+
+
+@pytest.mark.parametrize("path", TUNED, ids=name_of)
+def test_tuned_values_are_valid(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").startswith("# @package _global_\n")
+    assert plan(f"algorithm={path.parent.name}", f"dataset={path.stem}").config is not None

@@ -1,0 +1,89 @@
+"""Who may import whom (design section 3), by walking the source: left may import right, imports inside functions included."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2] / "vflbench"
+BASE = {"types", "seeding"}
+PIECES = {"data", "models", "federation", "privacy"}
+# room -> rooms it may import besides itself and BASE
+ALLOWED: dict[str, set[str]] = {
+    "types": set(),
+    "seeding": set(),
+    "registry": set(),
+    **{piece: set() for piece in PIECES},
+    "algorithms": PIECES,
+    "attacks": PIECES,
+    "results": set(),
+    "plots": {"results"},
+    "runner": {"algorithms", "attacks", "results", "registry"} | PIECES,
+    "papers": {"runner", "algorithms", "attacks", "results", "plots", "registry"} | PIECES,
+    "config": {"registry"} | PIECES,
+}
+ALLOWED["cli"] = {"papers", "config", *ALLOWED["papers"]}
+# packages that a room must not touch, at any depth of its code
+FORBIDDEN = {
+    "results": {"torch", "torch_geometric", "opacus", "hydra", "omegaconf"},
+    "plots": {"torch", "torch_geometric", "opacus", "hydra", "omegaconf"},
+    "data": {"torch", "torch_geometric", "opacus", "hydra", "omegaconf"},
+    "types": {"torch", "numpy", "hydra", "omegaconf"},
+    "registry": {"torch", "hydra", "omegaconf"},
+    **{room: {"hydra", "omegaconf"} for room in ("algorithms", "models", "federation", "privacy", "runner")},
+}
+SOURCES = sorted(ROOT.rglob("*.py"))
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Dotted names of every module imported; `from a import b` may name a module too, so it gives a.b."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide who imports whom"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def executed(path: Path) -> ast.AST:
+    """The module without what only a type checker reads."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))]
+    return tree
+
+
+def room(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_import_arrows(path: Path) -> None:
+    if path == ROOT / "__init__.py":  # vflbench.run is the command, from Python
+        assert {n for n in imported(executed(path)) if n.startswith("vflbench.")} <= {"vflbench.cli.run"}
+        return
+    here = room(path)
+    assert here in ALLOWED, f"a new room: say in {Path(__file__).name} whom it may import"
+    names = imported(executed(path))
+    rooms = {name.split(".")[1] for name in names if name.startswith("vflbench.")} - {"__version__"}
+    assert rooms <= ALLOWED[here] | BASE | {here}
+    packages = {name.split(".")[0] for name in names}
+    assert not packages & FORBIDDEN.get(here, set())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "algorithms").glob("*.py")), ids=lambda path: path.stem)
+def test_algorithms_never_import_each_other(path: Path) -> None:
+    assert not {name for name in imported(executed(path)) if name.startswith("vflbench.algorithms.")}
+
+
+def test_only_the_command_prints() -> None:
+    printing = {
+        path.relative_to(ROOT).as_posix()
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert printing <= {"cli.py"}

@@ -1,0 +1,184 @@
+"""Pictures: the right points, the loud labels, and files that are there."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vflbench.plots import curves
+from vflbench.results import folder, identity, reader
+from vflbench.types import DataSource, Metric, VflbenchError
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    """Writes a run whose test metric at round t is `level(t)`, at `pace` seconds and 1 MB a round."""
+
+    def make(name, *, algorithm="glasu", seed=0, level=lambda t: t / 50, pace=2.0, sent=1_000_000, rounds=(10, 20, 30), **changes):
+        path = tmp_path / name
+        folder.prepare(path)
+        metric = changes.pop("metric", Metric("accuracy", "max"))
+        config = {"algorithm": {"name": algorithm, **changes.pop("options", {})}, "dataset": {"name": "cora"}, "seed": seed}
+        config["network"] = changes.pop("network", {"name": "us_uk", "latency": 136})
+        keys = (f"val_{metric.name}", f"test_{metric.name}")
+        curve = [{"round": t, "bytes": sent * t, "communication_seconds": pace * t, **dict.fromkeys(keys, level(t))} for t in rounds]
+        total = sent * rounds[-1] if rounds else 0
+        summary = folder.summarise(
+            **{
+                "status": "completed",
+                "algorithm": algorithm,
+                "dataset": "cora",
+                "source": DataSource("real"),
+                "seed": seed,
+                "metric": metric,
+            }
+            | {"rows": curve, "rounds": len(rounds), "bytes_by_tag": {"x": total}, "bytes_by_link": {"client_server": total}, "messages": 1}
+            | {"vectors": 1, "cost": 1.0, "communication_seconds": 1.0, "compute_seconds": 0.0, "virtual_seconds": 1.0, "wall_seconds": 1.0}
+            | {"compute_clock": "none", "timing": "causal", "accounting": "strict", "device": "cpu"}
+            | changes
+        )
+        folder.write_curve(path / "curve.csv", curve, metric.name)
+        folder.write_json(path / "manifest.json", {"config": config, "config_hash": identity.config_hash(config)})
+        folder.write_json(path / "summary.json", summary)
+        return reader.load(path)
+
+    return make
+
+
+def words(path):
+    """The text of an SVG."""
+    return re.findall(r">([^<>]+)</text>", path.read_text())
+
+
+def test_points():
+    curve = pd.DataFrame(
+        {
+            "round": [1, 2, 3, 4, 5],
+            "bytes": [0, 10, 20, np.nan, 5],
+            "val_accuracy": [0.1, None, 0.3, 0.4, 0.5],
+            "test_accuracy": [0.2, None, 0.4, 0.5, 0.6],
+        }
+    )
+    found = curves.points(curve, "bytes", "accuracy")
+    assert found["x"].tolist() == [0, 5, 20]
+    assert found["test"].tolist() == [0.2, 0.6, 0.4]
+    assert found["validation"].tolist() == [0.1, 0.5, 0.3]
+
+
+def test_draw_run(make_run):
+    run = make_run("a")
+    curves.draw_run(run)
+    for name in ("curve", "bytes", "rounds"):
+        assert (run.folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    text = words(run.folder / "curve.svg")
+    assert "GLASU on Cora · us_uk · real data · seed 0" in text
+    assert "communication time (s)" in text
+    assert "0.6 at round 30" in text and "(selected on validation)" in text
+    assert "bytes sent (MB)" in words(run.folder / "bytes.svg")
+    assert "round" in words(run.folder / "rounds.svg")
+
+
+def test_pictures_are_deterministic_and_drawn_before_the_summary_is_there(make_run):
+    run = make_run("a")
+    curves.draw_run(run)
+    before = {path.name: path.read_bytes() for path in run.folder.glob("*.[ps][nv]g")}
+    summary = run.summary
+    (run.folder / "summary.json").unlink()
+    curves.draw_run(run.folder, summary)
+    assert {path.name: path.read_bytes() for path in run.folder.glob("*.[ps][nv]g")} == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "alarm"),
+    [
+        ({"source": DataSource("synthetic")}, "SYNTHETIC TWIN, not the real data"),
+        ({"source": DataSource("partial")}, "PARTLY SYNTHETIC DATA"),
+        ({"status": "diverged"}, "status: diverged"),
+        ({"source": DataSource("synthetic"), "status": "target_reached"}, "SYNTHETIC TWIN, not the real data · status: target reached"),
+    ],
+)
+def test_what_is_not_real_or_not_complete_is_said_in_red(make_run, changes, alarm):
+    run = make_run("a", **changes)
+    curves.draw_run(run)
+    for name in ("curve", "bytes", "rounds"):
+        assert re.search(rf"fill: #c00000[^>]*>{alarm}</text>", (run.folder / f"{name}.svg").read_text())
+
+
+def test_without_communication(make_run):
+    silent = make_run("silent", algorithm="standalone_gnn", pace=0, sent=0)
+    ideal = make_run("ideal", pace=0)
+    curves.draw_run(silent)
+    curves.draw_run(ideal)
+    for name in ("curve", "bytes"):
+        assert {"round", "no communication: drawn against rounds"} <= set(words(silent.folder / f"{name}.svg"))
+    assert "no communication time on this network: drawn against rounds" in words(ideal.folder / "curve.svg")
+    assert "bytes sent (MB)" in words(ideal.folder / "bytes.svg")
+
+
+@pytest.mark.parametrize("rounds", [(), (10,)])
+def test_hardly_any_points(make_run, rounds):
+    run = make_run("a", rounds=rounds)
+    curves.draw_run(run)
+    assert ("no evaluation was reached" in words(run.folder / "curve.svg")) == (not rounds)
+
+
+def test_diverged_and_minimised(make_run):
+    run = make_run("a", level=lambda t: float("nan") if t > 20 else 5.0 / t, metric=Metric("rmse", "min"), status="diverged")
+    curves.draw_run(run)
+    assert "0.25 at round 20" in words(run.folder / "curve.svg")
+
+
+def test_draw_fails_by_name(make_run):
+    run = make_run("a")
+    (run.folder / "curve.csv").unlink()
+    with pytest.raises(VflbenchError, match=r"curve.csv is missing"):
+        curves.draw_run(run)
+
+
+def test_seeds_are_averaged_over_common_x(make_run, tmp_path):
+    # Seed 0 is at 20, 40, 60 s with 0.2, 0.4, 0.6; seed 1, twice as slow, at 40, 80, 120 s with 0.4, 0.8, 1.2: common are 40 to 60 s.
+    runs = [make_run("0"), make_run("1", seed=1, pace=4.0, level=lambda t: t / 25)]
+    table = curves.draw_runs(runs, tmp_path)
+    assert table["x"].tolist() == [40, 60]
+    np.testing.assert_allclose(table["mean"], [0.4, 0.6])  # both lie on 0.01 a second
+    np.testing.assert_allclose(table["sd"], [0, 0], atol=1e-12)
+    assert table["n"].tolist() == [2, 2]
+    assert (tmp_path / "curve.png").stat().st_size > 5000
+    assert "GLASU, n=2" in words(tmp_path / "curve.svg")
+    written = pd.read_csv(tmp_path / "curve.csv")
+    np.testing.assert_allclose(written["mean"], table["mean"], rtol=1e-15)
+
+
+def test_lines_panels_and_what_is_left_out(make_run, tmp_path):
+    us_us = {"name": "us_us", "latency": 67}
+    runs = [
+        *(make_run(f"q{q}-{seed}", seed=seed, options={"local_steps": q}) for q in (1, 4) for seed in (0, 1)),
+        make_run("silent", algorithm="standalone_gnn", pace=0, sent=0, level=lambda t: 0.7),
+        make_run("far", network=us_us),
+        make_run("lost", status="diverged"),
+    ]
+    (tmp_path / "unfinished").mkdir()
+    table = curves.draw_runs([*runs, reader.Run(tmp_path / "unfinished")], tmp_path)
+    assert dict(table.groupby(["panel", "line"])["n"].first()) == {
+        ("Cora · us_uk · real data", "GLASU · local_steps=1"): 2,
+        ("Cora · us_uk · real data", "GLASU · local_steps=4"): 2,
+        ("Cora · us_uk · real data", "Standalone GNN"): 1,
+        ("Cora · us_us · real data", "GLASU"): 1,
+    }
+    text = words(tmp_path / "curve.svg")
+    assert "Standalone GNN, n=1 (no communication)" in text
+    assert "left out: 1 diverged, 1 unfinished" in text
+    assert table[table["line"] == "Standalone GNN"]["mean"].tolist() == [0.7]
+
+
+def test_an_options_own_keys_do_not_make_a_label_longer(make_run, tmp_path):
+    runs = [
+        make_run(name, options={"model.x": 1, "kind": {"a": n}}, network={"name": "us_uk", "latency": n}) for n, name in enumerate("ab")
+    ]
+    assert set(curves.draw_runs(runs, tmp_path)["line"]) == {f"GLASU · kind.a={n} · network.latency={n}" for n in range(2)}
+
+
+def test_nothing_to_draw(tmp_path):
+    assert len(curves.draw_runs([], tmp_path)) == 0
+    assert (tmp_path / "curve.png").exists()

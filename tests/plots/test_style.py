@@ -1,0 +1,51 @@
+"""Every algorithm keeps one look."""
+
+from vflbench.plots import style
+
+NAMES = [
+    "glasu",
+    "glasu_exact",
+    "centralized_gnn",
+    "standalone_gnn",
+    "simulated_centralized",
+    "rfl_sgd_v",
+    "rfl_admm_v",
+    "rfl_sgd",
+    "rfl_admm",
+    "vfl_sgd",
+    "vfl_admm",
+    "gd_join",
+    "centralized_join",
+    "mtcd",
+    "stcd",
+    "svfl",
+    "dcpa",
+    "centralized_gd",
+    "leasgd",
+    "leasgd_async",
+    "d_psgd",
+    "easgd",
+    "local_sgd",
+    "allreduce_sgd",
+    "centralized_sgd",
+    "pubsub_vfl",
+    "vfl",
+    "vfl_ps",
+    "avfl",
+    "avfl_ps",
+]  # design section 6
+
+
+def test_all_algorithms_have_a_look_of_their_own():
+    assert {name for family in style.FAMILIES for name in family} == set(NAMES)
+    looks = [style.look(name) for name in NAMES]
+    assert len({(look.color, look.marker) for look in looks}) == len({look.label for look in looks}) == len(NAMES)
+    for family in style.FAMILIES:
+        assert len({style.look(name).color for name in family}) == len({style.look(name).marker for name in family}) == len(family)
+
+
+def test_strangers():
+    assert style.look("mine") == style.look("mine")
+    assert style.look("mine").label == "mine"
+    assert style.dataset_label("cora") == "Cora"
+    assert style.dataset_label("my_graph") == "My graph"

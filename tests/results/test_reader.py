@@ -1,0 +1,101 @@
+"""Reading run folders: what is right is read, what is not is named."""
+
+import json
+
+import numpy as np
+import pytest
+
+from vflbench.results import folder, reader
+from vflbench.types import VflbenchError
+
+
+def test_reads_a_run(make_run):
+    run = make_run("a")
+    assert run.status == "completed"
+    assert run.summary["metric"]["final"] == 30 / 90
+    assert run.curve["round"].tolist() == [10, 20, 30]
+    assert run.manifest["config"]["algorithm"]["name"] == "glasu"
+
+
+def test_find_and_table(make_run, tmp_path):
+    for name in ("10", "2", "deep/1"):
+        make_run(name, seed=int(name[-1]))
+    (tmp_path / "2" / "summary.json").unlink()
+    runs = reader.find(tmp_path)
+    assert [run.folder.name for run in runs] == ["2", "10", "1"]
+    table = reader.table(runs)
+    assert table["status"].fillna("-").tolist() == ["-", "completed", "completed"]
+    assert table["seed"].tolist() == [2, 0, 1]
+    assert table["algorithm"].tolist() == ["glasu"] * 3
+    assert table["bytes"].tolist()[1:] == [30000, 30000]
+    assert table["selected"].tolist()[1:] == [30 / 90, 30 / 90]
+    assert len(reader.table([])) == 0
+    with pytest.raises(VflbenchError, match="is no folder"):
+        reader.find(tmp_path / "none")
+    with pytest.raises(VflbenchError, match="is no run folder"):
+        reader.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["summary.json", "manifest.json", "curve.csv", "ledger.parquet", "trace.parquet"])
+def test_missing_file_is_named(make_run, name):
+    run = make_run("a")
+    (run.folder / name).unlink(missing_ok=True)
+    with pytest.raises(VflbenchError, match=rf"a/{name} is missing"):
+        getattr(run, name.split(".")[0])
+
+
+@pytest.mark.parametrize("cut", [3, 30, 200])
+def test_truncated_json_is_named(make_run, cut):
+    run = make_run("a")
+    path = run.folder / "summary.json"
+    path.write_text(path.read_text()[:cut])
+    with pytest.raises(VflbenchError, match=r"summary.json is truncated or malformed at line"):
+        _ = run.summary
+
+
+@pytest.mark.parametrize("cut", [0, 20, 150, -1, -8, -25])
+def test_truncated_curve_is_named(make_run, cut):
+    run = make_run("a")
+    path = run.folder / "curve.csv"
+    path.write_text(path.read_text()[:cut])
+    with pytest.raises(VflbenchError, match=r"curve.csv line \d+: "):
+        _ = run.curve
+
+
+def test_malformed_files_are_named(make_run):
+    run = make_run("a")
+    path = run.folder / "curve.csv"
+    path.write_text(path.read_text().replace("20000", "many"))
+    with pytest.raises(VflbenchError, match=r"curve.csv line 3: .*many"):
+        _ = run.curve
+    (run.folder / "manifest.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(VflbenchError, match=r"manifest.json cannot be read"):
+        _ = run.manifest
+    (run.folder / "summary.json").write_text("[1]")
+    with pytest.raises(VflbenchError, match=r"summary.json is malformed"):
+        _ = run.summary
+
+
+def test_damaged_parquet_is_named(make_run):
+    run = make_run("a")
+    path = run.folder / "ledger.parquet"
+    folder.write_parquet(path, {"bytes": np.arange(1000)})
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(VflbenchError, match=r"ledger.parquet is truncated"):
+        _ = run.ledger
+
+
+def test_other_schema_is_refused(make_run):
+    run = make_run("a")
+    path = run.folder / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 2}))
+    with pytest.raises(VflbenchError, match=r"summary.json has schema version 2; this vflbench reads version 1"):
+        _ = run.summary
+    folder.write_parquet(run.folder / "ledger.parquet", {"bytes": np.arange(3)}, {"vflbench_schema": "7"})
+    with pytest.raises(VflbenchError, match=r"ledger.parquet has schema version 7"):
+        _ = run.ledger
+
+
+def test_empty_curve_is_a_curve(tmp_path):
+    folder.write_curve(tmp_path / "curve.csv", [], "accuracy")
+    assert reader.Run(tmp_path).curve.shape == (0, 14)

@@ -1,0 +1,304 @@
+"""The command: exit codes, what is said where, run folders, sweeps. The runner is replaced by a stand-in that writes a run."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import resource
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vflbench
+from vflbench import cli
+from vflbench.plots import curves
+from vflbench.results.folder import summarise, validate_summary, write_curve, write_json
+from vflbench.results.identity import config_hash
+from vflbench.types import ConfigError, DataError, DataSource, Metric, VflbenchError
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+TOY = ("algorithm=toy", "dataset=toy_graph")
+MALFORMED, KILLED, INTERRUPTED, BUG, SYNTHETIC, DISK = 101, 102, 103, 104, 105, 106  # seeds that make the stand-in do so
+
+
+def stand_in(config: Any, folder: Path, *, command: str, choices: dict[str, str], plain: dict[str, Any], info: Any, quiet: bool) -> Any:
+    if config.seed == MALFORMED:
+        raise DataError("nodes.csv line 3: no number")
+    if config.seed == DISK:
+        raise OSError(28, "No space left on device", str(folder / "ledger.parquet"))
+    if config.seed == BUG:
+        raise RuntimeError("a bug")
+    write_json(folder / "manifest.json", {"schema": 1, "config": plain, "config_hash": config_hash(plain), "command": command})
+    if config.seed == KILLED and not config.resume:
+        raise SystemExit(9)
+    numbers = {
+        "virtual_seconds": 2.0,
+        "communication_seconds": 1.0,
+        "compute_seconds": 1.0,
+        "bytes": 12_345_678,
+        "messages": 3,
+        "cost": 1.0,
+    }
+    rows = [{"round": n, **numbers, "val_accuracy": 0.5 + n / 10, "test_accuracy": 0.6 + n / 10} for n in (1, 2)]
+    write_curve(folder / "curve.csv", rows, "accuracy")
+    summary = summarise(
+        status="interrupted" if config.seed == INTERRUPTED else "completed",
+        algorithm=info.name,
+        dataset=choices["dataset"],
+        source=DataSource("synthetic" if config.seed == SYNTHETIC else "real"),
+        seed=config.seed,
+        metric=Metric("accuracy", "max"),
+        rows=rows,
+        rounds=2,
+        bytes_by_tag={"embedding": 12_345_678},
+        bytes_by_link={"client_server": 12_345_678},
+        messages=3,
+        vectors=3,
+        cost=1.0,
+        communication_seconds=45.123,
+        compute_seconds=0.0,
+        virtual_seconds=46.0,
+        wall_seconds=1.0,
+        compute_clock="none",
+        timing="causal",
+        accounting="strict",
+        device="cpu",
+    )
+    write_json(folder / "summary.json", summary)
+    return summary
+
+
+@pytest.fixture
+def vfl(request: pytest.FixtureRequest, toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """`vflbench` in an empty folder; the exit code."""
+    runner = types.ModuleType("vflbench.runner.run")
+    runner.run = stand_in  # type: ignore[attr-defined]
+    runner.dry_run = lambda config, **_: f"would train {config.algorithm.name}"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vflbench.runner.run", runner)
+    if not request.node.get_closest_marker("draws"):  # a second per run
+        monkeypatch.setattr(curves, "draw_run", lambda folder, _: (folder / "curve.png").touch())
+        monkeypatch.setattr(curves, "draw_runs", lambda _, folder: (folder / "curve.png").touch())
+    monkeypatch.chdir(tmp_path)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield lambda *args: cli.command([*args])
+    root.handlers[:], root.level = handlers, level  # Hydra's would write to this test's closed stderr
+
+
+def summary(folder: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(folder, "summary.json").read_text())
+    return found
+
+
+@pytest.mark.draws
+def test_the_last_lines_are_the_result_and_the_folder(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl(*TOY, "hydra.run.dir=outputs/a") == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        "test_accuracy 0.8 (selected on validation at round 2) · 12.3 MB · 45.12 s communication · real data",
+        f"curve: {Path('outputs/a/curve.png')}",
+        f"run folder: {Path('outputs/a')}",
+    ]
+    assert err == "" and Path("outputs/a/curve.png").stat().st_size > 1000 and Path("outputs/a/.hydra/config.yaml").exists()
+    manifest = json.loads(Path("outputs/a/manifest.json").read_text())
+    assert manifest["command"] == "vflbench algorithm=toy dataset=toy_graph hydra.run.dir=outputs/a"
+
+
+def test_made_up_data_is_labelled_in_the_last_line(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl(*TOY, f"seed={SYNTHETIC}") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "SYNTHETIC DATA" in lines[0] and lines[-1].startswith("SYNTHETIC DATA: a made-up twin of toy_graph")
+    assert vfl("-m", *TOY, f"seed=0,{SYNTHETIC}") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == lines[-1]
+
+
+def test_configuration_errors(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl("algorithm=toyy", "dataset=toy_graph", "algorithm.local_steps=zero") == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("2 problems") and "Did you mean 'toy'" in err and "must be an integer" in err
+    assert not Path("outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("lst",), "Did you mean 'list'?"),
+        (("list", "all"), "takes no arguments"),
+        (("data",), "usage: vflbench data status"),
+        (("data", "get", "coraa"), "Did you mean 'cora'?"),
+        (("--config-dir", "nowhere", "seed=1"), "no such folder"),
+        (("--config-name", "x"), "--config-dir"),
+    ],
+)
+def test_misuse_is_explained(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], args: tuple[str, ...], said: str) -> None:
+    assert vfl(*args) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("seed", "said"), [(MALFORMED, "nodes.csv line 3: no number"), (DISK, "ledger.parquet: No space left on device")])
+def test_a_failed_run_is_explained_and_recorded(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], seed: int, said: str) -> None:
+    assert vfl(*TOY, f"seed={seed}", "hydra.run.dir=out") == 1
+    assert f"error: {said}" in capsys.readouterr().err.replace(f"{Path('out').absolute()}{os.sep}", "")
+    recorded = summary("out")
+    assert recorded["status"] == "failed" and said in recorded["reason"] and validate_summary(recorded) == []
+    assert vfl(*TOY, "hydra.run.dir=out") == 0, "what failed before its first evaluation is no run to protect"
+
+
+def test_an_unwritable_folder(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").touch()
+    assert vfl(*TOY, "hydra.run.dir=file/below") == 1
+    assert capsys.readouterr().err.startswith("error: file")
+
+
+def test_a_bug_is_not_hidden_but_recorded(vfl: Callable[..., int]) -> None:
+    with pytest.raises(RuntimeError, match="a bug"):
+        vfl(*TOY, f"seed={BUG}", "hydra.run.dir=out")
+    assert summary("out")["reason"] == "RuntimeError: a bug"
+
+
+def test_an_ended_run_is_refused_before_anything_is_written(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl(*TOY, "hydra.run.dir=a") == 0
+    before = {path: path.read_bytes() for path in Path("a").rglob("*") if path.is_file()}
+    assert vfl(*TOY, "hydra.run.dir=a", "rounds=9") == 1
+    assert vfl(*TOY, "hydra.run.dir=a", "resume=true") == 1
+    assert "overwrite=true" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in Path("a").rglob("*") if path.is_file()} == before
+    Path("a/checkpoint").mkdir()
+    Path("a/notes.txt").touch()
+    assert vfl(*TOY, "hydra.run.dir=a", "rounds=9", "overwrite=true") == 0
+    assert not Path("a/checkpoint").exists() and Path("a/notes.txt").exists()
+    assert json.loads(Path("a/manifest.json").read_text())["config"]["rounds"] == 9
+
+
+def test_an_unfinished_run_is_continued_only_when_asked(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=outputs/k")
+    assert vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=outputs/k") == 1
+    assert "resume=true" in capsys.readouterr().err
+    assert vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=outputs/k", "resume=true", "rounds=9") == 1
+    assert "another configuration (rounds=None there, 9 here)" in capsys.readouterr().err
+    assert vfl(*TOY, f"seed={KILLED}", "resume=true", "device=cpu") == 0
+    out, err = capsys.readouterr()
+    assert f"continuing {Path('outputs/k')}" in err and f"run folder: {Path('outputs/k')}" in out
+    assert vfl(*TOY, f"seed={KILLED}", "resume=true") == 0
+    assert "starting a new one" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_with_130(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl(*TOY, f"seed={INTERRUPTED}") == 130
+    assert "resume=true continues it" in capsys.readouterr().out
+
+
+def test_dry_run_leaves_nothing_behind(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl(*TOY, "dry_run=true") == 0
+    assert vfl("-m", "algorithm=toy", "dataset=toy_graph,toy_rows", "dry_run=true") == 0
+    out = capsys.readouterr().out
+    assert out.count("would train toy") == 2 and "skipped: dataset=toy_rows" in out
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.draws
+def test_a_sweep_goes_on_after_failed_and_impossible_jobs(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = ("-m", "algorithm=toy", "dataset=toy_graph,toy_rows", "seed=0,101", "hydra.sweep.dir=s")
+    assert vfl(*sweep) == 1
+    out, err = capsys.readouterr()
+    assert [summary(f"s/{n}")["status"] for n in range(4)] == ["completed", "failed", "skipped", "skipped"]
+    assert validate_summary(summary("s/2")) == []
+    assert "[1/4] toy toy_graph seed=0: test_accuracy 0.8" in out and "[3/4] toy toy_rows seed=0: skipped (dataset=toy_rows" in out
+    assert "[2/4] toy toy_graph seed=101: failed: nodes.csv line 3" in err and "1 of 4 jobs failed" in err
+    assert out.splitlines()[-1] == "sweep folder: s" and Path("s/curve.png").exists()
+    before = Path("s/0/summary.json").stat().st_mtime_ns
+    assert vfl(*sweep) == 1 and "s/0 holds a run that has ended" in capsys.readouterr().err.replace(os.sep, "/")
+    assert vfl(*sweep, "resume=true") == 1
+    assert "[1/4] toy toy_graph seed=0: completed, kept" in capsys.readouterr().out
+    assert Path("s/0/summary.json").stat().st_mtime_ns == before
+    assert vfl("-m", *TOY, "seed=1,2", "hydra.sweep.dir=s", "resume=true") == 1
+    assert "another configuration" in capsys.readouterr().err
+
+
+def test_a_sweep_of_impossible_jobs_alone_is_no_failure(vfl: Callable[..., int]) -> None:
+    assert vfl("-m", "algorithm=toy", "dataset=toy_rows", "seed=0,1") == 0
+    assert vfl("algorithm=toy", "dataset=toy_rows") == 1
+
+
+def test_a_sweep_is_resumed_in_its_own_folder_only(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl("-m", *TOY, "seed=0,1", "resume=true") == 1
+    assert "hydra.sweep.dir" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_a_sweep(vfl: Callable[..., int]) -> None:
+    assert vfl("-m", *TOY, f"seed=0,{INTERRUPTED},1", "hydra.sweep.dir=s") == 130
+    assert not Path("s/2").exists()
+
+
+def test_from_python(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    run = vflbench.run([*TOY, "seed=3"])
+    assert run.summary["seed"] == 3 and list(run.curve["test_accuracy"]) == [0.7, 0.8]
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(ConfigError, match="must be an integer"):
+        vflbench.run([*TOY, "rounds=x"])
+    with pytest.raises(DataError, match="line 3"):
+        vflbench.run([*TOY, f"seed={MALFORMED}"])
+    with pytest.raises(VflbenchError, match="has ended"):
+        vflbench.run([*TOY, "seed=3", f"hydra.run.dir={run.folder}"])
+
+
+def test_list_and_data(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl("list") == 0
+    listed = capsys.readouterr().out
+    toy = listed[listed.index("toy  ") :]
+    assert "A toy." in toy and "toy_graph" in toy and "toy_rows" not in toy
+    assert vfl("data", "status", "data_root=somewhere") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("data root: somewhere\n") and "cora" in out and "missing" in out
+
+
+def run_command(*args: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    # The repository first: `python -P` would hide it where the package is not installed.
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    code = "from vflbench.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, env=environment, **how)
+
+
+@pytest.mark.parametrize("args", [("--help",), ("list",)])
+def test_help_and_list_take_less_than_a_second_of_cpu(args: tuple[str, ...], tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = run_command(*args, cwd=tmp_path)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0 and done.stderr == "" and "dataset" in done.stdout
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
+
+
+def test_a_process_ends_with_the_codes_that_the_readme_names(tmp_path: Path) -> None:
+    assert run_command("--version", cwd=tmp_path).stdout == f"vflbench {vflbench.__version__}\n"
+    assert run_command("--nonsense", cwd=tmp_path).returncode == 2
+    failed = run_command("network=us_ukk", "seed=x", cwd=tmp_path)
+    assert failed.returncode == 1 and "Traceback" not in failed.stderr and "Did you mean 'us_uk'?" in failed.stderr
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_carries_the_options(tmp_path: Path) -> None:
+    """`pip install .` into another environment, used from another folder."""
+    wheels = tmp_path / "wheels"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(REPOSITORY)], check=True)
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--target", str(tmp_path / "site"), str(next(wheels.glob("*.whl")))], check=True)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    code = "import vflbench, vflbench.cli; print(vflbench.__file__); vflbench.cli.main()"
+    done = subprocess.run([sys.executable, "-c", code, "--cfg", "job"], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path / "site") in done.stdout and "latency_ms: 136.0" in done.stdout
+
+
+def test_every_verb_of_the_help_exists() -> None:
+    shown = cli.help_text()
+    assert all(f"vflbench {verb}" in shown for verb in cli.VERBS)
+    assert all(f"\n  {key}=" in shown for key in ("seed", "rounds", "resume", "data_root"))
+    assert importlib.import_module("vflbench.cli").main

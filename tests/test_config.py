@@ -1,0 +1,176 @@
+"""Validation: every problem of a command line at once, of a sweep before its first job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from vflbench import config
+from vflbench.types import ConfigError, Problem, VflbenchError
+
+BASE = ("algorithm=toy", "dataset=toy_graph")
+pytestmark = pytest.mark.usefixtures("toy")
+
+
+def plan(*overrides: str, multirun: bool = False, user_dir: Path | None = None, base: tuple[str, ...] = BASE) -> config.Plan:
+    with config.session([*base, *overrides], user_dir) as hydra:
+        return config.plan(hydra, [*base, *overrides], multirun)
+
+
+def problems(*overrides: str, **how: Any) -> dict[str, Problem]:
+    with pytest.raises(ConfigError) as caught:
+        plan(*overrides, **how)
+    found = {problem.key: problem for problem in caught.value.problems}
+    assert len(found) == len(caught.value.problems), "a key was told twice"
+    return found
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A --config-dir."""
+    (tmp_path / "algorithm").mkdir()
+    (tmp_path / "experiment").mkdir()
+    return tmp_path
+
+
+def test_defaults_and_types_of_a_run() -> None:
+    run = plan("rounds=7", "target=1", "algorithm.fanout=[3,2]").config
+    assert run is not None
+    assert (run.rounds, run.target, run.algorithm.fanout, run.network.client_server.latency_ms) == (7, 1.0, [3, 2], 136.0)
+    assert isinstance(run.target, float)
+    assert (run.seed, run.model, run.privacy.name, run.topology.name, run.engine.name) == (0, None, "none", "star", "simulated")
+
+
+def test_unknown_option_and_wrong_type_are_told_together() -> None:
+    found = problems("algorithm.local_steps=zero", base=("algorithm=toyy", "dataset=toy_graph"))
+    assert found["algorithm"].closest == "toy"
+    assert found["algorithm.local_steps"].allowed == "must be an integer"
+
+
+def test_every_kind_of_problem_in_one_list() -> None:
+    found = problems(
+        *("seed=-1", "eval_every=0", "algorithm.lr=null", "algorithm.combine=av", "algorithm.fanout=[1,a]", "algorithm.layrs=3"),
+        *("network.timing=rond", "network.client_server.latency_ms=fast", "device=gpu", "local_steps=2", "topology.probability=0.5"),
+        *("+more=1", "dry_run=yes", "privacy=gausian_embedding", "word"),
+    )
+    assert found["seed"].allowed == "must be at least 0"
+    assert found["algorithm.combine"].closest == "avg"
+    assert "algorithm.fanout[1]" in found
+    assert found["algorithm.layrs"].closest == "algorithm.layers"
+    assert found["network.timing"].closest == "round"
+    assert found["local_steps"].closest == "algorithm.local_steps"
+    assert found["topology.probability"].allowed == "topology=star has no such key"
+    assert found["privacy"].closest == "gaussian_embedding"
+    rest = {"eval_every", "algorithm.lr", "network.client_server.latency_ms", "device", "more", "dry_run", "word"}
+    assert rest <= set(found) and len(found) == len(rest) + 8
+
+
+def test_what_does_not_fit_together_is_told_with_the_rest() -> None:
+    found = problems("dataset=toy_rows", "privacy=gaussian_embedding", "topology=complete", "algorithm.aggregations=5", "rounds=0")
+    assert set(found) == {"dataset", "privacy", "topology", "algorithm.aggregations", "rounds"}
+    assert "toy_graph" in found["dataset"].allowed and "toy_rows" not in found["dataset"].allowed
+    assert found["privacy"].allowed == "toy can have: none"
+
+
+def test_hydras_own_keys_are_told_with_the_rest() -> None:
+    assert set(problems("hydra.run.dr=x", "seed=x")) == {"hydra.run.dr", "seed"}
+
+
+def test_several_values_without_m_and_unreadable_values() -> None:
+    found = problems("seed=1,2", "algorithm.fanout=[1,")
+    assert "add -m" in found["seed"].allowed
+    assert "cannot be read" in found["algorithm.fanout"].allowed
+
+
+def test_a_sweep_is_checked_value_by_value_and_expanded_in_hydras_order() -> None:
+    found = problems("algorithm.layers=1,2,x", "seed=range(-1,2)", "dataset=toy_graph,toy_gaph", "network=glob(u*)", multirun=True)
+    assert set(found) == {"algorithm.layers", "seed", "dataset"}
+    sweep = plan("dataset=toy_graph,toy_rows", "seed=range(0,2)", "network=glob(us_*)", "rounds=3", multirun=True)
+    assert sweep.jobs is not None and len(sweep.jobs) == 8 and sweep.config is None
+    assert sweep.jobs[1] == ["algorithm=toy", "dataset=toy_graph", "seed=0", "network=us_us", "rounds=3"]
+    assert sweep.swept == {"dataset", "seed", "network"}
+
+
+def test_the_users_own_option_is_checked_too(mine: Path) -> None:
+    (mine / "algorithm" / "good.yaml").write_text("name: toy\nlocal_steps: 5\n")
+    (mine / "algorithm" / "bad.yaml").write_text("name: toy\nlocal_steps: many\nextra: 3\n")
+    (mine / "algorithm" / "lost.yaml").write_text("name: nowhere\n")
+    (mine / "algorithm" / "broken.yaml").write_text("name: [toy\n")
+    run = plan("algorithm=good", user_dir=mine).config
+    assert run is not None and (run.algorithm.local_steps, run.algorithm.layers) == (5, 4)
+    assert set(problems("algorithm=bad", user_dir=mine)) == {"algorithm.local_steps", "algorithm.extra"}
+    assert set(problems("algorithm=bad,good", multirun=True, user_dir=mine)) == {"algorithm.local_steps", "algorithm.extra"}
+    assert "algorithm.name" in problems("algorithm=lost", user_dir=mine)
+    with pytest.raises(VflbenchError, match=r"broken\.yaml"):
+        plan("algorithm=broken", user_dir=mine)
+
+
+def test_a_preset_that_sweeps(mine: Path) -> None:
+    (mine / "experiment" / "p.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /algorithm: toy\n  - override /dataset: toy_graph\nrounds: 5\n"
+        "hydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      seed: 0,1\n      algorithm.lr: 0.1,0.2\n"
+    )
+    assert len(plan("experiment=p", base=(), user_dir=mine).jobs or ()) == 4
+    narrowed = plan("experiment=p", "seed=5", base=(), user_dir=mine)
+    assert narrowed.jobs is not None and [job[0] for job in narrowed.jobs] == ["seed=5", "seed=5"]
+    assert "experiment" in problems("experiment=p,p", multirun=True, base=(), user_dir=mine)
+    assert "algorithm.lr" in problems("experiment=p", "algorithm.lr=0.1,fast", base=(), user_dir=mine)
+
+
+def test_tuned_values_count_unless_the_command_says_otherwise(mine: Path) -> None:
+    (mine / "tuned" / "toy").mkdir(parents=True)
+    (mine / "tuned" / "toy" / "toy_graph.yaml").write_text("# @package _global_\nrounds: 77\nalgorithm:\n  lr: 0.7\n")
+    tuned, typed = plan(user_dir=mine).config, plan("rounds=3", user_dir=mine).config
+    assert tuned is not None and (tuned.rounds, tuned.algorithm.lr) == (77, 0.7)
+    assert typed is not None and (typed.rounds, typed.algorithm.lr) == (3, 0.7)
+
+
+def test_another_hydra_application_in_this_process_is_left_alone() -> None:
+    from hydra.core.global_hydra import GlobalHydra
+
+    before = GlobalHydra.instance().hydra
+    plan()
+    assert GlobalHydra.instance().hydra is before
+    with pytest.raises(VflbenchError, match="no such folder"):
+        plan(user_dir=Path("nowhere"))
+
+
+@dataclass
+class Inner:
+    size: int = 1
+
+
+@dataclass
+class Outer:
+    needed: int
+    inner: Inner = field(default_factory=Inner)
+    either: int | str | None = None
+    pair: tuple[int, float] = (1, 1.0)
+    names: dict[str, Inner] = field(default_factory=dict)
+    kind: Literal["a", "b"] = "a"
+
+
+@pytest.fixture
+def convert() -> Iterator[Any]:
+    def convert(values: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+        found: list[Problem] = []
+        return config._convert(Outer, values, "o", found), {problem.key: problem.allowed for problem in found}
+
+    yield convert
+
+
+def test_conversion_of_nested_types(convert: Any) -> None:
+    good, none = convert({"needed": 1, "inner": {"size": 2}, "either": "x", "pair": [1, 2], "names": {"p": {"size": 3}}, "kind": "b"})
+    assert good == Outer(1, Inner(2), "x", (1, 2.0), {"p": Inner(3)}, "b") and not none
+    _, found = convert({"inner": 3, "either": [1], "pair": [1], "names": {"p": {"sise": 3}}, "kind": "c", "needed": True})
+    assert set(found) == {"o.inner", "o.either", "o.pair", "o.names.p.sise", "o.kind", "o.needed"}
+    assert convert({})[1] == {"o.needed": "needs a value"}
+    assert convert({"needed": 1, "pair": [1, float("nan")]})[1] == {"o.pair[1]": "must be a number"}
+
+
+def test_the_packaged_folder_is_absolute() -> None:
+    assert config.config_dir().is_absolute() and (config.config_dir() / "config.yaml").is_file()

@@ -1,0 +1,64 @@
+"""The registry: names found by listing the rooms and by entry points, read without importing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from vflbench import registry
+from vflbench.types import AlgorithmInfo, DatasetInfo, VflbenchError
+
+
+def test_literal_is_read_without_running_the_module(tmp_path: Path) -> None:
+    module = tmp_path / "m.py"
+    module.write_text('import nowhere\nALGORITHM = AlgorithmInfo(name="a", summary="x " "y", paper="p", layouts=("graph",))\n')
+    assert registry.literal(module, "ALGORITHM") == AlgorithmInfo("a", "x y", "p", ("graph",))
+    assert registry.literal(module, "DATASETS") is None
+
+
+def test_a_computed_fact_is_refused_with_file_and_line(tmp_path: Path) -> None:
+    module = tmp_path / "m.py"
+    module.write_text('\nALGORITHM = AlgorithmInfo(name="a" + str(1), summary="", paper="", layouts=())\n')
+    with pytest.raises(VflbenchError, match=r"m\.py line 2: ALGORITHM must be a literal"):
+        registry.literal(module, "ALGORITHM")
+
+
+def test_the_first_common_layout_is_the_algorithms() -> None:
+    algorithm = AlgorithmInfo("a", "", "", layouts=("aligned", "graph"))
+    assert registry.fit(algorithm, DatasetInfo("d", "", layouts=("graph", "aligned"))) == "aligned"
+    assert registry.fit(algorithm, DatasetInfo("d", "", layouts=("relational",))) is None
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_plugin_is_listed_without_being_imported_and_loaded_when_chosen() -> None:
+    sys.modules.pop("toy_vfl.algorithm", None)
+    assert registry.algorithms()["toy"].layouts == ("graph",)
+    assert {"toy_graph", "toy_rows"} < set(registry.datasets())
+    assert "toy_vfl.algorithm" not in sys.modules
+    assert registry.load_algorithm("toy").Config().parties == 3
+
+
+@pytest.mark.usefixtures("toy")
+def test_an_unknown_name_is_told_with_the_closest() -> None:
+    with pytest.raises(VflbenchError, match="did you mean 'toy'"):
+        registry.load_algorithm("toyy")
+
+
+def test_a_broken_plugin_is_left_out_and_a_name_taken_twice_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = registry.dataset_entries()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    metadata = tmp_path / "other-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    points = metadata / "entry_points.txt"
+    points.write_text("[vflbench.datasets]\nx = no_such_package.data\n")
+    assert registry.dataset_entries.__wrapped__() == found
+    assert "no_such_package.data is left out" in caplog.text
+    (tmp_path / "other_data.py").write_text('DATASETS = (DatasetInfo(name="cora", summary="", layouts=("graph",)),)\n')
+    points.write_text("[vflbench.datasets]\nx = other_data\n")
+    with pytest.raises(VflbenchError, match="'cora' is taken twice"):
+        registry.dataset_entries.__wrapped__()

@@ -1,0 +1,556 @@
+"""The command `vflbench`, and `vflbench.run`: check, compose, train, and say on stdout what came out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from vflbench import __version__
+from vflbench.types import ConfigError, VflbenchError, closest
+
+if TYPE_CHECKING:
+    from hydra._internal.hydra import Hydra
+    from omegaconf import DictConfig
+
+    from vflbench.config import Plan
+    from vflbench.results.reader import Run
+    from vflbench.types import RunConfig
+
+ENDED = ("completed", "target_reached", "budget", "diverged")  # statuses of a run that has nothing left to do
+RUNS = Path("outputs")
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(command(sys.argv[1:]))
+
+
+def command(args: Sequence[str]) -> int:
+    """Carry out a command line; return its exit code: 0 fine, 1 an error of configuration or run, 130 interrupted."""
+    try:
+        return _dispatch(list(args))
+    except ConfigError as error:
+        count = len(error.problems)
+        complain(f"{count} problem{'s' if count > 1 else ''} in the configuration:\n" + textwrap.indent(str(error), "  "))
+    except VflbenchError as error:
+        complain(f"error: {error}")
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 130
+    except BrokenPipeError:  # the reader of our output has left, e.g. `vflbench list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        complain(f"error: {_os_reason(error)}")
+    return 1
+
+
+def _dispatch(args: list[str]) -> int:
+    first = args[0] if args else ""
+    if first in VERBS:
+        return VERBS[first](args[1:])
+    if {"-h", "--help"} & set(args):
+        say(help_text())
+        return 0
+    if "--version" in args:
+        say(f"vflbench {__version__}")
+        return 0
+    if first and not first.startswith(("-", "~")) and "=" not in first:
+        hint = closest(first, VERBS)
+        raise VflbenchError(
+            f"{first!r} is no command and no key=value." + (f" Did you mean {hint!r}?" if hint else "") + " See vflbench --help"
+        )
+    return train(args)
+
+
+def say(text: str) -> None:
+    """One line or more on stdout, where results go."""
+    print(text, flush=True)
+
+
+def complain(text: str) -> None:
+    """One line or more on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _os_reason(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+
+
+# --- training ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """How one job ended."""
+
+    code: int
+    folder: Path
+    error: VflbenchError | None = None
+
+
+def train(args: list[str]) -> int:
+    """`vflbench [flags] [group=option ...] [key=value ...]`."""
+    from hydra._internal.utils import get_args_parser
+
+    from vflbench import config
+
+    parser = get_args_parser()
+    parser.prog = "vflbench"
+    parser.usage = "vflbench [-m] [--config-dir DIR] [group=option ...] [key=value ...]; see vflbench --help"
+    flags = parser.parse_intermixed_args(args)
+    if flags.config_path or flags.config_name or flags.experimental_rerun:
+        raise VflbenchError("--config-path, --config-name and --experimental-rerun are not supported; give your options with --config-dir")
+    if flags.cfg or flags.info is not None or flags.hydra_help or flags.shell_completion:
+        return _hydras_own(args)
+    overrides = flags.overrides + (["hydra.mode=RUN"] if flags.run else [])
+    with config.session(overrides, flags.config_dir) as hydra:
+        plan = config.plan(hydra, overrides, flags.multirun)
+        if plan.jobs is not None:
+            return _train_sweep(hydra, plan, overrides, args)
+        if plan.cfg.dry_run:
+            say(_dry_run(plan.cfg))
+            return 0
+        return _start(hydra, plan, overrides, command=shlex.join(["vflbench", *args])).code
+
+
+def _hydras_own(args: list[str]) -> int:
+    """`--cfg`, `--info`, `--hydra-help` and shell completion are Hydra's, with our configuration."""
+    import hydra
+
+    from vflbench import config
+
+    sys.argv = ["vflbench", *args]
+    hydra.main(config_path=str(config.config_dir()), config_name="config", version_base="1.3")(_job)()
+    return 0
+
+
+def _start(hydra: Hydra, plan: Plan, overrides: list[str], command: str, quiet: bool = False) -> Outcome:
+    """Run one checked configuration in its folder."""
+    from vflbench import config
+
+    folder = Path(str(plan.cfg.hydra.run.dir))
+    _admit(folder, plan.cfg)
+    _clear(folder, plan.cfg)
+    if plan.cfg.resume and not any(text.startswith("hydra.run.dir=") for text in overrides):
+        found = _unfinished(RUNS, config.plain(plan.cfg))
+        if found is not None:
+            overrides = [*overrides, config.quoted("hydra.run.dir", str(found))]
+        if not quiet:
+            nothing = f"no unfinished run of this configuration below {RUNS}/: starting a new one"
+            complain(f"continuing {found}" if found else nothing)
+    task = partial(_job, command=command, quiet=quiet)
+    outcome: Outcome = hydra.run("config", task, overrides, with_log_configuration=not quiet).return_value
+    return outcome
+
+
+def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]) -> int:
+    from omegaconf import open_dict, read_write
+
+    from vflbench import config
+
+    assert plan.jobs is not None
+    shared = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
+    if plan.cfg.dry_run:
+        for number, job in enumerate(plan.jobs, start=1):
+            say(f"[{number}/{len(plan.jobs)}] {' '.join(job)}")
+            try:
+                say(_dry_run(config.compose(hydra, [*shared, *job])))
+            except ConfigError as impossible:
+                say(f"skipped: {_one_line(impossible)}")
+        return 0
+    folder = Path(str(plan.cfg.hydra.sweep.dir))
+    if folder.is_dir():
+        for number, job in enumerate(plan.jobs):
+            cfg = config.compose(hydra, [*shared, *job])
+            with read_write(cfg), read_write(cfg.hydra), open_dict(cfg.hydra.job):
+                cfg.hydra.job.num = number
+            run_folder = folder / str(cfg.hydra.sweep.subdir)
+            _admit(run_folder, cfg, sweep=True)
+            _clear(run_folder, cfg)
+    elif plan.cfg.resume and not any(text.startswith("hydra.sweep.dir=") for text in overrides):
+        raise VflbenchError("resume=true: a sweep is continued in its own folder; name it with hydra.sweep.dir=outputs/multirun/...")
+    task = partial(_job, command=shlex.join(["vflbench", *args]), total=len(plan.jobs), swept=plan.swept)
+    # The folder by name: its default has the time in it, which would be another one by now.
+    returns = hydra.multirun("config", task, [*overrides, "hydra.mode=MULTIRUN", config.quoted("hydra.sweep.dir", str(folder))])
+    outcomes: list[Outcome] = [item.return_value for batch in returns for item in batch]
+    from vflbench.plots.curves import draw_runs
+    from vflbench.results import reader, sweep
+
+    say("\n" + sweep.table(folder))
+    ended = [reader.load(outcome.folder).summary for outcome in outcomes if _ended(outcome.folder)]
+    if ended:
+        draw_runs(sweep.jobs(folder), folder)
+        say(f"curves: {_shown(folder / 'curve.png')}")
+    say(f"sweep folder: {_shown(folder)}")
+    for label in dict.fromkeys(filter(None, map(_made_up, ended))):
+        say(label)
+    failed = sum(outcome.code != 0 for outcome in outcomes)
+    if failed:
+        complain(f"{failed} of {len(outcomes)} jobs failed")
+    return 1 if failed else 0
+
+
+def _job(
+    cfg: DictConfig, *, command: str = "vflbench", quiet: bool = False, total: int | None = None, swept: frozenset[str] = frozenset()
+) -> Outcome:
+    """One run, in the folder that Hydra made; module level and without state, since a launcher may run it in another process.
+
+    `total` is the number of a sweep's jobs, None for a single run; of those, `swept` keys differ.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    from vflbench import config
+
+    hydra = HydraConfig.get()
+    folder = Path(hydra.runtime.output_dir)
+    choices = {str(group): str(option) for group, option in hydra.runtime.choices.items() if option is not None}
+    values = config.plain(cfg)
+    label = ""
+    if total is not None:
+        words = [w for w in hydra.overrides.task if w.split("=", 1)[0] in swept - {"algorithm", "dataset"}]
+        label = " ".join((f"[{hydra.job.num + 1}/{total}]", choices["algorithm"], choices["dataset"], *words))
+    error: VflbenchError
+    try:
+        if total is not None and (kept := _ended(folder)):
+            say(f"{label}: {kept}, kept")
+            return Outcome(0, folder)
+        run_config = config.to_config(values)
+        if problems := config.check(run_config):
+            raise ConfigError(problems)
+        summary = _run(run_config, folder, command, choices, values, quiet or total is not None)
+    except ConfigError as impossible:
+        if total is None:
+            error = impossible
+        else:
+            reason = _one_line(impossible)
+            _write_unrun(folder, "skipped", reason, values)
+            say(f"{label}: skipped ({reason})")
+            return Outcome(0, folder)
+    except VflbenchError as failure:
+        error = failure
+    except OSError as failure:
+        error = VflbenchError(_os_reason(failure))
+    except Exception as bug:
+        _write_unrun(folder, "failed", f"{type(bug).__name__}: {bug}", values)
+        raise
+    else:
+        if not quiet:
+            say(f"{label}: {result_line(summary)}" if label else report(summary, folder))
+        if summary["status"] == "interrupted":
+            raise KeyboardInterrupt
+        return Outcome(1 if summary["status"] == "failed" else 0, folder)
+    _write_unrun(folder, "failed", str(error), values)
+    if not quiet:
+        complain(f"{label}: failed: {error}" if label else f"error: {error}")
+    return Outcome(1, folder, error)
+
+
+def _run(run_config: RunConfig, folder: Path, command: str, choices: dict[str, str], values: dict[str, Any], quiet: bool) -> dict[str, Any]:
+    """Train, then draw (the runner knows no plots). The summary."""
+    from vflbench import registry
+    from vflbench.plots.curves import draw_run
+    from vflbench.runner.run import run
+
+    info = registry.algorithms()[run_config.algorithm.name]
+    summary: dict[str, Any] = run(run_config, folder, command=command, choices=choices, plain=values, info=info, quiet=quiet)
+    if (folder / "curve.csv").exists() and not (folder / "curve.png").exists():
+        draw_run(folder, summary)
+    return summary
+
+
+def _dry_run(cfg: DictConfig) -> str:
+    from vflbench import config, registry
+    from vflbench.runner.run import dry_run
+
+    run_config = config.to_config(config.plain(cfg))
+    if problems := config.check(run_config):
+        raise ConfigError(problems)
+    text: str = dry_run(run_config, info=registry.algorithms()[run_config.algorithm.name])
+    return text
+
+
+def run(overrides: list[str], config_dir: str | None = None) -> Run:
+    """`vflbench.run`; documented there."""
+    from vflbench import config
+    from vflbench.results import reader
+
+    with config.session(overrides, config_dir) as hydra:
+        plan = config.plan(hydra, overrides)
+        if plan.jobs is not None or plan.cfg.dry_run:
+            raise VflbenchError("vflbench.run runs one experiment: sweeps and dry_run belong to the command line")
+        outcome = _start(hydra, plan, overrides, command=f"vflbench.run({overrides!r})", quiet=True)
+    if outcome.error is not None:
+        raise outcome.error
+    return reader.load(outcome.folder)
+
+
+def _one_line(error: ConfigError) -> str:
+    return "; ".join(str(problem).rstrip(".") for problem in error.problems)
+
+
+# --- run folders ------------------------------------------------------------------------------------------------------------
+
+
+def _state(folder: Path) -> tuple[str | None, str | None]:
+    """(status, config hash) of the run in `folder`; the status of a run that was killed is `unfinished`, of no run None."""
+    from vflbench.results import reader
+
+    if not any((folder / name).is_file() for name in ("manifest.json", "summary.json")):
+        return None, None
+    found = reader.load(folder)
+    identity = found.manifest.get("config_hash") if (folder / "manifest.json").is_file() else None
+    return found.status or "unfinished", identity
+
+
+def _admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
+    """Refuse a folder whose run would be lost, before anything is written to it."""
+    from vflbench import config
+    from vflbench.results.identity import config_hash
+
+    status, identity = _state(folder)
+    if status is None or cfg.overwrite or _is_nothing(folder, status):
+        return
+    same = identity == config_hash(config.plain(cfg))
+    if cfg.resume and not same:
+        raise VflbenchError(f"{folder} holds a run of another configuration ({_difference(folder, cfg)}): choose another folder")
+    if cfg.resume and (sweep or status not in ENDED):
+        return
+    if status in ENDED:
+        raise VflbenchError(f"{folder} holds a run that has ended ({status}): choose another folder, or replace it with overwrite=true")
+    raise VflbenchError(
+        f"{folder} holds a run that has not ended ({status}): continue it with resume=true, or replace it with overwrite=true"
+    )
+
+
+def _is_nothing(folder: Path, status: str) -> bool:
+    """Whether the run failed or was skipped before it had anything to lose."""
+    return status in ("failed", "skipped") and not any((folder / name).exists() for name in ("curve.csv", "checkpoint"))
+
+
+def _clear(folder: Path, cfg: DictConfig) -> None:
+    """Remove the run in `folder` that is to be replaced, and nothing else; its summary first, so that half a run is no result."""
+    status, _ = _state(folder)
+    if status is None or not (cfg.overwrite or _is_nothing(folder, status)):
+        return
+    for pattern in ("summary.json", "manifest.json", "*.csv", "*.parquet", "*.png", "*.svg", "model", "transcript", "checkpoint", ".hydra"):
+        for path in folder.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _difference(folder: Path, cfg: DictConfig) -> str:
+    """The keys in which a folder's run differs from `cfg`."""
+    from vflbench import config
+    from vflbench.results import identity, reader
+
+    if not (folder / "manifest.json").is_file():
+        return "it has no manifest.json"
+    ours, theirs = (_flat(identity.identifying(values)) for values in (config.plain(cfg), reader.load(folder).manifest.get("config", {})))
+    keys = [key for key in {**theirs, **ours} if ours.get(key) != theirs.get(key)]
+    return ", ".join(f"{key}={theirs.get(key)} there, {ours.get(key)} here" for key in keys[:5]) or "other versions of vflbench"
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
+
+
+def _unfinished(root: Path, values: dict[str, Any]) -> Path | None:
+    """The newest run below `root` that has this configuration and has not ended."""
+    from vflbench.results import reader
+    from vflbench.results.identity import config_hash
+
+    wanted = config_hash(values)
+    found = []
+    for candidate in reader.find(root) if root.is_dir() else []:
+        try:
+            status, identity = _state(candidate.folder)
+        except VflbenchError as damaged:
+            complain(f"left aside: {damaged}")
+            continue
+        if identity == wanted and status not in ENDED:
+            found.append(candidate.folder)
+    return max(found, key=lambda folder: (folder / "manifest.json").stat().st_mtime, default=None)
+
+
+def _ended(folder: Path) -> str | None:
+    """Status of the run in `folder` if nothing is left to do there: a resumed sweep keeps it."""
+    status, _ = _state(folder)
+    return status if status in ENDED else None
+
+
+def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str, values: dict[str, Any]) -> None:
+    """The summary of a run that never came to its end; what the runner itself has written stays."""
+    from vflbench.results import folder as files
+
+    if (folder / "summary.json").exists():
+        return
+    names = {group: values[group]["name"] for group in ("algorithm", "dataset")}
+    how = {"compute_clock": values["engine"]["compute_clock"], "timing": values["network"]["timing"]}
+    root = {key: values[key] for key in ("seed", "accounting", "device")}
+    summary = files.summarise_unrun(status=status, reason=reason, **names, **how, **root)
+    try:
+        files.write_json(folder / "summary.json", summary)
+    except VflbenchError as error:  # the disk may be what failed; the reason itself is told all the same
+        complain(str(error))
+
+
+# --- what is said -------------------------------------------------------------------------------------------------------------
+
+
+def result_line(summary: dict[str, Any]) -> str:
+    """The run in one line: metric, bytes, time, where the data came from."""
+    from vflbench.results.units import human_bytes
+
+    metric, status = summary["metric"], summary["status"]
+    if metric["selected"] is not None:
+        score = f"test_{metric['name']} {metric['selected']:.4g} (selected on validation at round {metric['selected_round']})"
+    elif metric["final"] is not None:
+        score = f"test_{metric['name']} {metric['final']:.4g} (at the end)"
+    else:
+        score = "not evaluated"
+    source = {"real": "real data", "partial": "PARTLY MADE-UP DATA", "synthetic": "SYNTHETIC DATA"}[summary["data_source"]]
+    epsilon = (summary.get("privacy") or {}).get("epsilon")
+    parts = [
+        *([] if status == "completed" else [f"{status}{': ' + summary['reason'] if summary.get('reason') else ''}"]),
+        score,
+        human_bytes(summary["bytes"]["total"]),
+        f"{summary['communication_seconds']:.4g} s communication",
+        *([] if epsilon is None else [f"epsilon {epsilon:.4g}"]),
+        source,
+    ]
+    return " · ".join(parts)
+
+
+def report(summary: dict[str, Any], folder: Path) -> str:
+    """The last lines of a run; of made-up data the very last one says so."""
+    lines = [result_line(summary)]
+    if (folder / "curve.png").exists():
+        lines.append(f"curve: {_shown(folder / 'curve.png')}")
+    lines.append(f"run folder: {_shown(folder)}")
+    if summary["status"] == "interrupted":
+        lines.append("interrupted: the same command with resume=true continues it")
+    return "\n".join([*lines, *filter(None, [_made_up(summary)])])
+
+
+def _made_up(summary: dict[str, Any]) -> str:
+    """The loud word on data that is not real; empty where it is."""
+    if summary["data_source"] == "synthetic":
+        return f"SYNTHETIC DATA: a made-up twin of {summary['dataset']}; these numbers say nothing about the real data set"
+    if summary["data_source"] == "partial":
+        return f"PARTLY MADE-UP DATA: parts of {summary['dataset']} are synthetic; these numbers are not the real data set's"
+    return ""
+
+
+def _shown(path: Path) -> str:
+    """Relative to where the user stands, if below."""
+    path = path.absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+EXAMPLES = """\
+vflbench: which federated method reaches your accuracy with the least communication?
+
+  vflbench                                                         GLASU on Cora, from the US to the UK
+  vflbench algorithm=glasu dataset=cora seed=1 network=us_us       other options, other values
+  vflbench algorithm=glasu dry_run=true                            parties, shapes, messages, bytes per round; trains nothing
+  vflbench -m algorithm=glasu,standalone_gnn seed=0,1,2            a sweep: every combination
+  vflbench experiment=glasu/table3                                 a preset, here a paper's table
+  vflbench algorithm=glasu resume=true                             go on where a run was stopped
+
+Other commands
+  vflbench list                              algorithms, the data sets and the privacy that fit them
+  vflbench data status                       which data sets are there, real or as synthetic twins
+  vflbench data get NAME [NAME ...]          download data sets
+"""
+FLAGS = """\
+Flags
+  -m, --multirun       a sweep over every key with several values: a,b,c or 'range(0,5)' or 'glob(*)'
+  --config-dir DIR     a folder with options of your own: DIR/algorithm/mine.yaml, DIR/dataset/..., DIR/experiment/...
+  --cfg job            print the composed configuration and stop
+  --info, --hydra-help what Hydra itself offers
+  --version, --help
+  hydra.run.dir=DIR    the run's folder; hydra.sweep.dir=DIR a sweep's
+  hydra/launcher=joblib  a sweep in parallel (pip install 'vflbench[parallel]')
+"""
+
+
+def help_text() -> str:
+    """Our own help: from the folder of options, without Hydra."""
+    from vflbench.config import config_dir
+
+    conf = config_dir()
+    width = max(80, min(shutil.get_terminal_size().columns, 140))
+    lines = [EXAMPLES, "Groups (group=option)"]
+    for group in sorted(path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "tuned")):
+        names = " ".join(sorted(path.relative_to(group).with_suffix("").as_posix() for path in group.rglob("*.yaml")))
+        lines += textwrap.wrap(names, width, initial_indent=f"  {group.name:12} ", subsequent_indent=" " * 15, break_on_hyphens=False)
+    lines += ["", "Keys (key=value), with their defaults; an option's own keys are group.key, e.g. algorithm.lr=0.01"]
+    for key, value, comment in re.findall(r"^(\w+): (\S+)\s+# (.*)$", (conf / "config.yaml").read_text(encoding="utf-8"), re.MULTILINE):
+        lines.append(f"  {key + '=' + value:28} {comment}")
+    return "\n".join([*lines, "", FLAGS]).rstrip()
+
+
+# --- other commands -----------------------------------------------------------------------------------------------------------
+
+
+def list_command(args: list[str]) -> int:
+    """`vflbench list`: what fits together."""
+    from vflbench import registry
+
+    if args:
+        raise VflbenchError(f"vflbench list takes no arguments, not {' '.join(args)}")
+    data = registry.datasets()
+    rows = []
+    for name, info in registry.algorithms().items():
+        fitting = " ".join(n for n, other in data.items() if registry.fit(info, other)) or "-"
+        rows.append((name, info.summary, f"data {fitting}", f"privacy {' '.join(info.privacy)}", f"models {' '.join(info.models) or '-'}"))
+    width = max(80, min(shutil.get_terminal_size().columns, 160))
+    for name, summary, *facts in rows:
+        indent = " " * 24
+        lines = [f"{name:23} {summary}"]
+        for fact in facts:
+            lines += textwrap.wrap(fact, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)
+        say("\n".join(lines))
+    say(f"\n{len(rows)} algorithms, {len(data)} data sets: vflbench algorithm=... dataset=... [privacy=...] [model=...]")
+    return 0
+
+
+def data_command(args: list[str]) -> int:
+    """`vflbench data status` and `vflbench data get NAME ...`, both with an optional data_root=DIR."""
+    from vflbench.data import sources
+
+    named = [text.removeprefix("data_root=") for text in args if text.startswith("data_root=")]
+    words = [text for text in args if not text.startswith("data_root=")]
+    root = sources.data_root(named[-1] if named else None)
+    if words == ["status"]:
+        default = f"{sources.cache_folder()} (the default; data_root=... or VFLBENCH_DATA name another)"
+        say(f"data root: {default if root is None else root}")
+        rows = [("dataset", "found", "folder", "")]
+        for row in sources.status(root):
+            lacking = [Path(name).name for name in row.missing]
+            missing = f"missing: {', '.join(lacking[:3])}{f' and {len(lacking) - 3} more' if lacking[3:] else ''}" if lacking else ""
+            rows.append((row.option, row.found, row.folder, " ".join(filter(None, (row.variant, missing)))))
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        for line in rows:
+            say("  ".join([*(word.ljust(w) for word, w in zip(line, widths, strict=False)), line[3]]).rstrip())
+        return 0
+    if words[:1] == ["get"] and len(words) > 1:
+        for name in words[1:]:
+            row = sources.get(name, root)
+            say(f"{row.option}: {row.found}, {len(row.present)} files in {(root or sources.cache_folder()) / row.folder}")
+        return 0
+    raise VflbenchError("usage: vflbench data status | vflbench data get NAME [NAME ...], both with an optional data_root=DIR")
+
+
+VERBS: dict[str, Callable[[list[str]], int]] = {"list": list_command, "data": data_command}

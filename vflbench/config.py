@@ -1,0 +1,598 @@
+"""From what the user typed to a `RunConfig`: every problem is found before any work, and all of them are told together.
+
+Hydra composes; the checks are ours, because Hydra stops at the first problem. `plan` walks the overrides (of a whole sweep), then
+`to_config` turns a composed configuration into dataclasses, and `check` asks whether algorithm, data set, model, topology and
+privacy fit together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vflbench import registry
+from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, closest
+
+if TYPE_CHECKING:
+    from hydra._internal.hydra import Hydra
+    from hydra.core.config_loader import ConfigLoader
+    from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
+
+# What a key may be where its type does not say it. The rules of a topology, a mechanism or an algorithm are in its own `check`.
+CHOICES: dict[str, tuple[str, ...]] = {
+    "accounting": ("strict",),
+    "scale": ("full", "small", "smoke"),
+    "dataset.source": ("auto", "real", "synthetic"),
+    "network.timing": ("causal", "round"),
+    "engine.compute_clock": ("auto", "none", "modelled", "measured"),
+}
+AT_LEAST: dict[str, float] = {
+    **dict.fromkeys(("seed", "topology.seed", "compute.base_seconds", "compute.seconds_per_unit"), 0),
+    **dict.fromkeys(("rounds", "epochs", "eval_every", "checkpoint_every", "engine.window", "engine.threads"), 1),
+    **dict.fromkeys(("network.client_server.latency_ms", "network.client_client.latency_ms"), 0),
+    "network.latencies": 1,
+    **{f"algorithm.{key}": 1 for key in ("parties", "workers", "local_steps", "layers", "tokens", "hops", "batch_size")},
+}
+AT_MOST: dict[str, float] = {"network.latencies": 2}
+ABOVE_ZERO = frozenset(("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.cost_ratio", "algorithm.lr")) | {
+    f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")
+}
+DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+UNCOMPOSED = "the configuration cannot be composed: "
+UNTYPED = ("algorithm", "dataset", "model")  # their dataclass belongs to the chosen option
+
+
+def config_dir() -> Path:
+    """The folder of the options that come with vflbench: inside the installed package, else the repository's."""
+    here = Path(__file__).resolve().parent
+    return here / "conf" if (here / "conf").is_dir() else here.parent / "conf"
+
+
+# --- Hydra ----------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -> Iterator[Hydra]:
+    """A Hydra that knows our options, those in `user_dir` and those of plugins that `overrides` may choose.
+
+    Leaves another Hydra application's state in this process (a user's own program) as it was.
+    """
+    from hydra import version
+    from hydra._internal.hydra import Hydra
+    from hydra._internal.utils import create_config_search_path
+    from hydra.core.config_search_path import SearchPathQuery
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.hydra_config import HydraConfig
+
+    path = create_config_search_path(str(config_dir()))
+    if user_dir is not None:
+        folder = Path(user_dir).expanduser().absolute()
+        if not folder.is_dir():
+            raise VflbenchError(f"--config-dir {user_dir}: there is no such folder")
+        path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema"))
+    version.setbase("1.3")
+    _store_plugins(list(overrides))
+    before, before_config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
+    GlobalHydra.instance().clear()
+    try:
+        yield Hydra.create_main_hydra2("vflbench", path)
+    finally:
+        GlobalHydra.instance().hydra = before
+        HydraConfig.instance().cfg = before_config
+
+
+def _store_plugins(overrides: list[str]) -> None:
+    """Give a plugin's option a configuration from its dataclass's defaults; a YAML of the same name wins over it."""
+    from hydra.core.config_store import ConfigStore
+
+    anything = any("*" in text or text.lstrip("+").startswith("experiment=") for text in overrides)
+    for group, entries, load in (
+        ("algorithm", registry.algorithm_entries(), registry.load_algorithm),
+        ("dataset", registry.dataset_entries(), registry.load_dataset),
+    ):
+        for name, entry in entries.items():
+            if not entry.plugin or not (anything or any(name in text for text in overrides)):
+                continue
+            node: dict[str, Any] = {**dataclasses.asdict(load(name).Config(name=name)), "name": name}
+            wanted = [(g, getattr(entry.info, f)) for g, f in (("model", "models"), ("topology", "topologies")) if group == "algorithm"]
+            defaults = [{f"override /{g}@_global_.{g}": allowed[0]} for g, allowed in wanted if allowed]
+            ConfigStore.instance().store(group=group, name=name, node={"defaults": ["_self_", *defaults], **node}, provider="vflbench")
+
+
+def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
+    """The composed configuration, `hydra` included.
+
+    Raises
+    ------
+    VflbenchError : with Hydra's own words, where it refuses.
+    """
+    import yaml
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
+    from hydra.types import RunMode
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        mode = RunMode.MULTIRUN if sweep else RunMode.RUN
+        cfg = hydra.compose_config(
+            "config", list(overrides), run_mode=mode, with_log_configuration=False, validate_sweep_overrides=not sweep
+        )
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
+        texts = [str(error), str(error.__cause__ or "")]
+        reasons = texts if isinstance(error, yaml.YAMLError) else [text.strip().partition("\n")[0] for text in texts]
+        raise VflbenchError(UNCOMPOSED + " ".join(filter(None, reasons))) from error
+    HydraConfig.instance().set_config(cfg)  # `${hydra:...}` is looked up there
+    return cfg
+
+
+def plain(cfg: DictConfig) -> dict[str, Any]:
+    """A composed configuration as dicts and lists, interpolations resolved, without `hydra`."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        return {
+            str(key): OmegaConf.to_container(cfg[key], resolve=True) if OmegaConf.is_config(cfg[key]) else cfg[key]
+            for key in cfg
+            if key != "hydra"
+        }
+    except OmegaConfBaseException as error:
+        raise VflbenchError(f"the configuration cannot be resolved: {error}") from error
+
+
+def quoted(key: str, text: str) -> str:
+    """The override that gives `key` exactly this text."""
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    return f"{key}={QuotedString(text, Quote.single).with_quotes()}"
+
+
+# --- what was typed ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Plan:
+    """What a command line asks for, checked."""
+
+    cfg: DictConfig  # one run: its configuration; a sweep: what its jobs share; `hydra` included
+    config: RunConfig | None  # one run's, None for a sweep
+    jobs: list[list[str]] | None  # a sweep's jobs as overrides, in Hydra's order; None for one run
+    swept: frozenset[str]  # keys that differ between jobs
+
+
+def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False) -> Plan:
+    """Check every override, in a sweep every value of it.
+
+    Raises
+    ------
+    ConfigError : all problems.
+    VflbenchError : Hydra's, where it refuses what our checks let pass.
+    """
+    problems: list[Problem] = []
+    faulty: list[Override] = []
+
+    def note(found: Iterable[Problem], override: Override | None = None) -> None:
+        for problem in found:
+            if problem not in problems:
+                problems.append(problem)
+            if override is not None and override not in faulty:
+                faulty.append(override)
+
+    loader = hydra.config_loader
+    groups = _groups(loader)
+    typed = _parse(overrides, loader, problems)
+    single = [o for o in typed if not o.is_sweep_override() or o.key_or_group in groups]  # of several options the first
+    for override, found in _hydra_problems(hydra, single, groups):
+        note([found], override)
+    base = next(_combinations(hydra, [o for o in single if o not in faulty], groups))
+    sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
+    if sweeping:
+        preset = _select(base, "hydra.sweeper.params") or {}
+        typed = _merge(_parse([f"{key}={value}" for key, value in preset.items()], loader, problems), typed)
+    for override in typed:
+        note(_sweep_problems(override, sweeping), override)
+    unknown = [o for o in typed if _option_problems(o, groups, loader)]
+    for override in unknown:
+        note(_option_problems(override, groups, loader), override)
+    overridden = {o.key_or_group for o in typed}
+    for composed in _combinations(hydra, [o for o in typed if o not in faulty or o in unknown], groups) if sweeping else [base]:
+        values = plain(composed)
+        kinds = _kinds(values)
+        for override in typed:
+            if not override.is_hydra_override() and override.key_or_group not in groups:
+                note(_value_problems(override, values, kinds, groups), override)
+        if sweeping and not unknown:  # the option files themselves; a single run's are converted as a whole below
+            note(p for p in _convert_run(values, kinds)[1] if p.key not in overridden)
+    if sweeping or unknown:
+        if problems:
+            raise ConfigError(problems)
+        cfg = compose(hydra, [_line(o) for o in typed if not o.is_sweep_override()], sweep=True)
+        return Plan(cfg, None, _jobs(typed), frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
+    cfg = compose(hydra, [_line(o) for o in typed if o not in faulty])
+    values = plain(cfg)
+    config, mistyped = _convert_run(values, _kinds(values))
+    note(mistyped)
+    if config is not None:
+        note(check(config))
+    if problems or config is None:
+        raise ConfigError(problems)
+    return Plan(cfg, config, None, frozenset())
+
+
+def _hydra_problems(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -> list[tuple[Override, Problem]]:
+    """What is wrong with overrides of Hydra's own configuration; asked of Hydra, which knows it, one by one where not all is well."""
+    others = [o for o in typed if not o.is_hydra_override()]
+    try:
+        next(_combinations(hydra, typed, groups))
+        return []
+    except VflbenchError:
+        next(_combinations(hydra, others, groups))  # raises where Hydra's own configuration is not at fault
+    problems = []
+    for override in typed:
+        if override.is_hydra_override():
+            try:
+                next(_combinations(hydra, [*others, override], groups))
+            except VflbenchError as error:
+                reason = str(error).removeprefix(UNCOMPOSED).rstrip(".")
+                problems.append((override, Problem(override.key_or_group, _line(override).partition("=")[2], reason)))
+    return problems
+
+
+def _parse(overrides: Sequence[str], loader: ConfigLoader, problems: list[Problem]) -> list[Override]:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parser = OverridesParser.create(config_loader=loader)
+    parsed = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals and not text.startswith("~"):
+            problems.append(Problem(text, "", "needs a value, as in key=value"))
+            continue
+        try:
+            override = parser.parse_override(text)
+            override.config_loader = loader  # to list what `glob(*)` means
+            parsed.append(override)
+        except HydraException as error:
+            reason = str(error).splitlines()[0]
+            problems.append(Problem(key, value, f"cannot be read ({reason}); quote the value if it has special characters"))
+    return parsed
+
+
+def _line(override: Override) -> str:
+    return override.input_line or ""
+
+
+def _select(cfg: DictConfig, key: str) -> Any:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.select(cfg, key)
+
+
+def _merge(first: list[Override], later: list[Override]) -> list[Override]:
+    """As Hydra's sweeper does: an override that comes later replaces one with the same key."""
+    merged = {o.get_key_element(): o for o in first}
+    merged.update({o.get_key_element(): o for o in later})
+    return list(merged.values())
+
+
+def _jobs(typed: list[Override]) -> list[list[str]]:
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    batches: list[list[list[str]]] = BasicSweeper.split_arguments([o for o in typed if not o.is_hydra_override()], None)
+    return batches[0]
+
+
+def _values(override: Override) -> list[Any]:
+    """Every value that the override gives its key."""
+    if override.is_discrete_sweep():
+        return [override._convert_value(value) for value in override.sweep_iterator()]
+    return [override.value()]
+
+
+def _groups(loader: ConfigLoader) -> frozenset[str]:
+    from hydra.core.object_type import ObjectType
+
+    return frozenset(loader.get_group_options("", results_filter=ObjectType.GROUP)) - {"hydra", "tuned"}
+
+
+def options(loader: ConfigLoader, group: str) -> list[str]:
+    """The options of a config group, those in folders below it as `folder/option`."""
+    from hydra.core.object_type import ObjectType
+
+    inner = loader.get_group_options(group, results_filter=ObjectType.GROUP)
+    found = [f"{folder}/{name}" for folder in inner for name in options(loader, f"{group}/{folder}")]
+    registered: dict[str, Callable[[], Mapping[str, registry.Entry[Any]]]]
+    registered = {"algorithm": registry.algorithm_entries, "dataset": registry.dataset_entries}
+    plugins = {name for name, entry in registered.get(group, dict)().items() if entry.plugin}
+    return sorted({*loader.get_group_options(group, results_filter=ObjectType.CONFIG), *found, *plugins})
+
+
+def _option_problems(override: Override, groups: frozenset[str], loader: ConfigLoader) -> list[Problem]:
+    group = override.key_or_group
+    if group not in groups or override.package is not None or override.is_delete():
+        return []
+    known = options(loader, group)
+    found = [value for value in _values(override) if value not in known and not (value is None and group == "experiment")]
+    return [Problem(group, _show(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known)) for v in found]
+
+
+def _sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
+    key, value = override.key_or_group, _line(override).partition("=")[2]
+    if not override.is_sweep_override():
+        return []
+    if not sweeping:
+        return [Problem(key, value, "several values are a sweep: add -m (for a list write [a,b], for text with a comma quote it)")]
+    if override.is_hydra_override():
+        return [Problem(key, value, "cannot be swept")]
+    if key == "experiment":  # each preset has its own sweep, which Hydra would drop without a word
+        return [Problem(key, value, "presets are started one at a time")]
+    return [] if override.is_discrete_sweep() else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
+
+
+def _combinations(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -> Iterator[DictConfig]:
+    """The configurations of every combination of options, without the values; an unknown option stands as its closest match."""
+    fixed = [_line(o) for o in typed if o.is_hydra_override() and not o.is_sweep_override()]
+    lists = []
+    for override in typed:
+        if override.key_or_group not in groups:
+            continue
+        if override.package is not None or override.is_delete():
+            fixed.append(_line(override))
+            continue
+        known = options(hydra.config_loader, override.key_or_group)
+        values = _values(override) if override.is_discrete_sweep() or not override.is_sweep_override() else []
+        found = dict.fromkeys(v if v is None or v in known else closest(str(v), known) for v in values)
+        if choices := [f"{override.get_key_element()}={v}" for v in found if v is not None]:
+            lists.append(choices)
+    for chosen in itertools.product(*lists):
+        yield compose(hydra, [*fixed, *chosen], sweep=True)
+
+
+# --- types ------------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _fields(kind: type) -> dict[str, Any]:
+    """Field name -> type of a dataclass."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _kinds(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Type of every root key; of an option whose name nobody knows, Any."""
+    kinds = dict(_fields(RunConfig))
+    loaders: tuple[tuple[Mapping[str, Any], Callable[[str], Any]], ...] = (
+        (registry.algorithm_entries(), lambda name: registry.load_algorithm(name).Config),
+        (registry.dataset_entries(), lambda name: registry.load_dataset(name).Config),
+        (registry.model_modules(), registry.load_model_config),
+    )
+    for key, (known, load) in zip(UNTYPED, loaders, strict=True):
+        name = values[key].get("name") if isinstance(values.get(key), dict) else None
+        kinds[key] = load(name) if isinstance(name, str) and name in known else Any
+    return kinds
+
+
+def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mapping[str, Any], groups: frozenset[str]) -> list[Problem]:
+    """What is wrong with a `key=value` for a configuration `values` of types `kinds`."""
+    key, parts = override.key_or_group, override.key_or_group.split(".")
+    if override.package is not None:
+        return []  # a group that Hydra does not know, or `tuned`: its to refuse
+    shown = _line(override).partition("=")[2]
+    kind: Any = None
+    inside: Any = values
+    for depth, part in enumerate(parts):
+        fields = kinds if depth == 0 else _fields(typing.cast(type, kind)) if dataclasses.is_dataclass(kind) else {}
+        if depth and (kind is Any or typing.get_origin(kind) in (dict, list, tuple)):
+            return []  # open below here
+        listed = [name for name in fields if not isinstance(inside, dict) or name in inside]
+        allowed = fields if override.is_add() or override.is_force_add() else listed
+        if part not in allowed:
+            where = ".".join(parts[:depth])
+            owner = f"{where}={inside.get('name')}" if isinstance(inside, dict) and inside.get("name") else where
+            if part in groups and depth == 0:  # a group that is not set, e.g. a model for an algorithm that takes none
+                return [Problem(key, shown, f"no {part} is chosen")]
+            if part in fields:
+                return [Problem(key, shown, f"{owner or 'this configuration'} has no such key")]
+            has = f"{owner} has: {', '.join(n for n in listed if n != 'name')}" if depth else "see vflbench --help"
+            return [Problem(key, shown, f"unknown key; {has}", _closest_key(parts, depth, listed, kinds))]
+        kind, inside = fields[part], inside.get(part) if isinstance(inside, dict) else None
+    problems: list[Problem] = []
+    if not override.is_delete():
+        for value in _values(override) if not override.is_sweep_override() or override.is_discrete_sweep() else []:
+            if not (isinstance(value, str) and "${" in value):
+                _convert(kind, value, key, problems)
+    return problems
+
+
+def _closest_key(parts: list[str], depth: int, listed: Iterable[str], kinds: Mapping[str, Any]) -> str | None:
+    """A key that the user may have meant: beside the one typed, else of the same last name, else the most similar anywhere."""
+    if beside := closest(parts[depth], listed):
+        return ".".join((*parts[:depth], beside, *parts[depth + 1 :]))
+    known = list(_dotted(kinds))
+    return next((k for k in known if k.split(".")[-1] == parts[-1]), None) or closest(".".join(parts), known)
+
+
+def _dotted(kinds: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, kind in kinds.items():
+        yield prefix + name
+        if dataclasses.is_dataclass(kind):
+            yield from _dotted(_fields(typing.cast(type, kind)), f"{prefix}{name}.")
+
+
+def to_config(values: Mapping[str, Any]) -> RunConfig:
+    """The dataclasses of a composed configuration.
+
+    Raises
+    ------
+    ConfigError : unknown keys, missing and mistyped values, and those outside their range.
+    """
+    config, problems = _convert_run(values, _kinds(values))
+    if problems or config is None:
+        raise ConfigError(problems)
+    return config
+
+
+def _convert_run(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[RunConfig | None, list[Problem]]:
+    problems: list[Problem] = []
+    known: dict[str, Iterable[str]] = dict(
+        zip(UNTYPED, (registry.algorithm_entries(), registry.dataset_entries(), registry.model_modules()), strict=True)
+    )
+    values = {"model": None, **values}  # an algorithm without a model leaves the group out
+    for key in UNTYPED:
+        if kinds[key] is Any and not (key == "model" and values[key] is None):
+            name = values[key].get("name") if isinstance(values.get(key), dict) else None
+            allowed = f"names no {key}; there are: {', '.join(known[key])}"
+            problems.append(Problem(f"{key}.name", _show(name), allowed, closest(str(name), known[key])))
+    config = _convert_dataclass(RunConfig, values, "", problems, kinds)
+    return (None if problems else config), problems
+
+
+def _convert_dataclass(kind: Any, values: Any, prefix: str, problems: list[Problem], kinds: Mapping[str, Any] | None = None) -> Any:
+    fields = _fields(kind) if kinds is None else kinds
+    if not isinstance(values, Mapping):
+        problems.append(Problem(prefix.rstrip("."), _show(values), f"must have the keys {', '.join(fields)}"))
+        return None
+    for key in values:
+        if key not in fields:
+            has = ", ".join(name for name in fields if name != "name")
+            problems.append(Problem(f"{prefix}{key}", _show(values[key]), f"unknown key; there are: {has}", closest(str(key), fields)))
+    needed = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    lacking = [name for name in needed if name not in values]
+    problems += [Problem(prefix + name, "(missing)", "needs a value") for name in lacking]
+    given = {n: _convert(k, values[n], prefix + n, problems) for n, k in fields.items() if n in values}
+    return None if lacking else kind(**given)
+
+
+_SCALARS = {int: "an integer", float: "a number", bool: "true or false", str: "text (quote it)"}
+
+
+def _convert(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
+    """`value` as a `kind`; where it is none, or out of its range, a problem is added and the return value means nothing."""
+    if dataclasses.is_dataclass(kind):
+        return _convert_dataclass(kind, value, f"{key}.", problems)
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _convert_union(args, value, key, problems)
+    if origin in (list, tuple, dict):
+        return _convert_container(origin, args, value, key, problems)
+    before = len(problems)
+    if origin is typing.Literal:
+        if value not in args:
+            problems.append(Problem(key, _show(value), f"must be one of {', '.join(map(str, args))}", closest(str(value), map(str, args))))
+    elif kind is int or kind is bool:
+        if type(value) is not kind:
+            problems.append(Problem(key, _show(value), f"must be {_SCALARS[kind]}"))
+    elif kind is float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            problems.append(Problem(key, _show(value), "must be a number"))
+        else:
+            value = float(value)
+    elif kind is str:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)  # an unquoted 1 or 100 where a name is wanted
+        elif not isinstance(value, str):
+            problems.append(Problem(key, _show(value), f"must be {_SCALARS[str]}"))
+    if len(problems) == before and value is not None:
+        problems += _range_problems(key, value)
+    return value
+
+
+def _convert_union(args: tuple[Any, ...], value: Any, key: str, problems: list[Problem]) -> Any:
+    if value is None and types.NoneType in args:
+        return None
+    kinds = [kind for kind in args if kind is not types.NoneType]
+    tries: list[list[Problem]] = []
+    for kind in kinds:
+        tries.append([])
+        result = _convert(kind, value, key, tries[-1])
+        if not tries[-1]:
+            return result
+    if len(kinds) == 1 or not all(isinstance(kind, type) for kind in kinds):
+        problems += [dataclasses.replace(p, allowed=f"{p.allowed}, or null") if types.NoneType in args else p for p in tries[0]]
+    else:
+        allowed = " or ".join(_SCALARS.get(kind, kind.__name__) for kind in kinds) + (" or null" if types.NoneType in args else "")
+        problems.append(Problem(key, _show(value), f"must be {allowed}"))
+    return None
+
+
+def _convert_container(origin: Any, args: tuple[Any, ...], value: Any, key: str, problems: list[Problem]) -> Any:
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            problems.append(Problem(key, _show(value), "must be of the form {name: value}"))
+            return None
+        return {k: _convert(args[1] if args else Any, item, f"{key}.{k}", problems) for k, item in value.items()}
+    if not isinstance(value, list | tuple):
+        problems.append(Problem(key, _show(value), "must be a list: [a,b]"))
+        return None
+    fixed = origin is tuple and args and args[-1] is not ...
+    if fixed and len(value) != len(args):
+        problems.append(Problem(key, _show(value), f"must have {len(args)} entries"))
+        return None
+    kinds = args if fixed else (args[0] if args else Any,) * len(value)
+    return origin(_convert(kind, item, f"{key}[{i}]", problems) for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
+
+
+def _range_problems(key: str, value: Any) -> list[Problem]:
+    if key in CHOICES and value not in CHOICES[key]:
+        return [Problem(key, value, f"must be one of {', '.join(CHOICES[key])}", closest(str(value), CHOICES[key]))]
+    if key == "device" and not DEVICE.fullmatch(value):
+        return [Problem(key, value, "must be auto, cpu, cuda or cuda:NUMBER", closest(value, ("auto", "cpu", "cuda")))]
+    if key in AT_LEAST and value < AT_LEAST[key]:
+        return [Problem(key, value, f"must be at least {AT_LEAST[key]}")]
+    if key in AT_MOST and value > AT_MOST[key]:
+        return [Problem(key, value, f"must be at most {AT_MOST[key]}")]
+    if key in ABOVE_ZERO and value <= 0:
+        return [Problem(key, value, "must be greater than 0")]
+    return []
+
+
+def _show(value: Any) -> Any:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
+
+
+# --- what fits together -----------------------------------------------------------------------------------------------------
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What does not fit together: algorithm, data set, model, topology, privacy; then the rooms' and the algorithm's own rules."""
+    from vflbench.federation import topology
+
+    info = registry.algorithms()[config.algorithm.name]
+    data = registry.datasets()[config.dataset.name]
+    problems = []
+    if registry.fit(info, data) is None:
+        fitting = [name for name, other in registry.datasets().items() if registry.fit(info, other)]
+        allowed = f"{info.name} runs on {' or '.join(info.layouts)} data: {', '.join(fitting)}"
+        problems.append(Problem("dataset", data.name, allowed))
+    chosen = {
+        "privacy": (config.privacy.name, info.privacy),
+        "topology": (config.topology.name, info.topologies),
+        "model": (config.model.name if config.model is not None else None, info.models),
+    }
+    for group, (name, allowed_names) in chosen.items():
+        if name not in allowed_names and not (name is None and not allowed_names):
+            has = f"{info.name} can have: {', '.join(allowed_names)}" if allowed_names else f"{info.name} takes no {group}"
+            problems.append(Problem(group, _show(name), has))
+    if not any(problem.key == "topology" for problem in problems):
+        problems += topology.check(config.topology)
+    if config.privacy.name != "none" and not any(problem.key == "privacy" for problem in problems):
+        from vflbench.privacy import mechanisms  # imports torch
+
+        problems += mechanisms.check(config.privacy)
+    if hasattr(module := registry.load_dataset(data.name), "check"):
+        problems += module.check(config.dataset, getattr(config.algorithm, "parties", getattr(config.algorithm, "workers", 1)))
+    if hasattr(module := registry.load_algorithm(info.name), "check"):
+        problems += module.check(config)
+    return problems

@@ -1,0 +1,1 @@
+"""Graph data sets: one module per file format, each giving `GraphTask`s."""

@@ -1,0 +1,359 @@
+"""A graph of the user's own: features, edges and labels as CSV, parquet, .npy or .npz.
+
+Node ids are row numbers of the feature file, from 0. A CSV of features has a header with the columns' names; those of edges, labels
+and splits may have one (a first line of numbers only is data). Edges: two columns of node ids. Labels: one column of class ids from 0,
+-1 or empty for a node without a label. In an .npz the array called `features`, `edges` or `labels` is read, else the only one; edges
+may be (E, 2) or (2, E), features a scipy sparse matrix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vflbench.data import partition
+from vflbench.data.partition import RawGraph
+from vflbench.data.readers import load_npy, load_npz, load_sparse
+from vflbench.data.tasks import GraphTask
+from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Problem, closest
+
+DATASETS = (
+    DatasetInfo(
+        name="graph_files",
+        summary="your own graph: features, edges and labels as CSV, parquet, npy or npz",
+        layouts=("graph",),
+        sources=("real",),
+    ),
+)
+
+
+@dataclass
+class Config:
+    name: str = "graph_files"
+    source: str = "auto"  # auto | real: your files are never replaced by made-up data
+    variant: str = "auto"  # the only one
+    features: str | None = None  # file of features, a row per node; paths are below data_root, or as the shell sees them
+    edges: str | None = None  # file of edges, two node ids a row; direction does not matter
+    labels: str | None = None  # file of labels, a row per node; -1 or empty: none
+    blocks: list[Any] | None = None  # per client a list of its columns: names, numbers or ranges "0:10"; null: random equal blocks
+    client_edges: list[str] | None = None  # per client its own file of edges; null: every client has part of `edges`
+    split: str | None = None  # file with columns node,split (train, val, test), or npz with arrays train, val, test; null: drawn
+    classes: int | None = None  # number of classes; null: the largest label + 1
+    train: float = 0.2  # fraction of each class for training
+    test: float = 0.5  # fraction for testing; the rest is for validation
+    keep_edges: float = 0.8  # each client has an edge of `edges` with this probability
+    normalize_features: bool = False  # rows of each client's block scaled to sum 1
+
+
+_SPLITS = ("train", "val", "test")
+
+
+def check(config: Config, parties: int) -> list[Problem]:
+    """What is wrong with the configuration, before anything is read."""
+    problems = partition.check_division(config.keep_edges, parties) + partition.check_fractions(config.train, config.test)
+    if config.source not in ("auto", "real"):
+        problems.append(Problem("dataset.source", config.source, "must be auto or real: your own files have no twin"))
+    if config.variant != "auto":
+        problems.append(Problem("dataset.variant", config.variant, "must be auto"))
+    for key in ("features", "labels") + (() if config.client_edges else ("edges",)):
+        if not getattr(config, key):
+            problems.append(Problem(f"dataset.{key}", getattr(config, key), "must name a file"))
+    for key, per_client in (("blocks", config.blocks), ("client_edges", config.client_edges)):
+        if per_client is not None and len(per_client) != parties:
+            problems.append(Problem(f"dataset.{key}", f"({len(per_client)} entries)", f"must have one for each of the {parties} clients"))
+    if config.blocks is not None and not all(isinstance(block, (list, tuple)) and block for block in config.blocks):
+        problems.append(Problem("dataset.blocks", config.blocks, 'must be a list of lists of columns, e.g. [[age,income],["2:10"]]'))
+    if config.classes is not None and config.classes < 2:
+        problems.append(Problem("dataset.classes", config.classes, "must be at least 2"))
+    return problems
+
+
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
+    """The user's graph, divided between `parties` clients: by `blocks` and `client_edges`, else as GLASU does.
+
+    Raises
+    ------
+    ConfigError
+    DataError : naming the file as the user did, and the line.
+    """
+    problems = check(config, parties)
+    if problems:
+        raise ConfigError(problems)
+    assert config.features and config.labels
+    reader = _Reader(root)
+    features = reader.features(config.features)
+    nodes = len(features.values)
+    labels, classes = reader.labels(config.labels, nodes, config.classes)
+    own = tuple(reader.edges(path, nodes) for path in config.client_edges) if config.client_edges else None
+    every = [reader.edges(config.edges, nodes)] if config.edges else []
+    edges = partition.undirected(np.concatenate([*every, *(own or ())], axis=1), nodes)
+    blocks = None if config.blocks is None else _blocks(config.blocks, features)
+    if config.split:
+        splits = reader.split(config.split, labels)
+    else:
+        splits = partition.fraction_split(labels, classes, config.train, config.test, seed)
+        for name, rows in splits.items():
+            if not len(rows) and name != "val":
+                raise DataError(
+                    f"{config.labels}: too few labelled nodes for a {name} split "
+                    f"(dataset.train={config.train}, dataset.test={config.test})."
+                )
+    return partition.divide(
+        config.name,
+        RawGraph(features.values, edges, labels, classes),
+        splits,
+        DataSource(kind="real", note="the user's own files", files=tuple(reader.files)),
+        parties=parties,
+        seed=seed,
+        keep_edges=config.keep_edges,
+        normalize_features=config.normalize_features,
+        blocks=blocks,
+        edges=own,
+    )
+
+
+def _blocks(blocks: Sequence[Any], features: _Table) -> tuple[np.ndarray, ...]:
+    """Column ids of each client. Columns that nobody names stay unused."""
+    owner: dict[int, int] = {}
+    problems = []
+    for client, block in enumerate(blocks):
+        for column in block:
+            ids = _columns(column, features)
+            if not ids:
+                near = closest(str(column), features.names)
+                problems.append(Problem("dataset.blocks", column, f"{features.file} has no such column (of {len(features.names)})", near))
+            for i in ids:
+                if i in owner:
+                    allowed = f"client {owner[i]} has column {features.names[i]!r} already, client {client} cannot: blocks are disjoint"
+                    problems.append(Problem("dataset.blocks", column, allowed))
+                owner[i] = client
+    if problems:
+        raise ConfigError(problems)
+    return tuple(np.array(sorted(i for i, who in owner.items() if who == client), np.int64) for client in range(len(blocks)))
+
+
+def _columns(column: object, features: _Table) -> list[int]:
+    """A name, a number or a range "a:b" as column ids; a name wins over a number."""
+    width, text = len(features.names), str(column)
+    if text in features.names:
+        return [features.names.index(text)]
+    first, colon, last = text.partition(":")
+    if not first.isdigit() or (colon and not last.isdigit()):
+        return []
+    start, stop = int(first), int(last) if colon else int(first) + 1
+    return list(range(start, stop)) if stop <= width else []
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns of one file. `first` is the line (CSV) of row 0; None for files without lines."""
+
+    file: str
+    names: list[str]
+    values: np.ndarray  # (rows, columns): float, or objects where a cell is no number
+    first: int | None
+
+    def at(self, row: int) -> str:
+        return f"{self.file}, row {row}" if self.first is None else f"{self.file}, line {row + self.first}"
+
+
+class _Reader:
+    """Reads the user's files and keeps their checksums."""
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = root
+        self.files: list[tuple[str, str]] = []
+
+    def features(self, file: str) -> _Table:
+        table = self._table(file, "features", header=True)
+        values = _numbers(table)
+        wrong = np.argwhere(~np.isfinite(values))
+        if len(wrong):
+            row, column = wrong[0]
+            raise DataError(
+                f"{table.at(row)}, column {table.names[column]!r}: {_shown(table.values[row, column])} where a finite number belongs "
+                f"({len(wrong)} such cells in all). Fill or remove them."
+            )
+        if not values.size:
+            raise DataError(f"{file}: holds no features.")
+        return _Table(table.file, table.names, values.astype(np.float32), table.first)
+
+    def edges(self, file: str, nodes: int) -> np.ndarray:
+        """(2, E) with both directions."""
+        table = self._table(file, "edges", header=None)
+        values = table.values.T if table.first is None and table.values.shape[0] == 2 != table.values.shape[1] else table.values
+        table = _Table(table.file, table.names, values, table.first)
+        if values.shape[1] != 2:
+            raise DataError(f"{file}: {values.shape[1]} columns; edges are two columns of node ids.")
+        ids = _numbers(table)
+        wrong = np.flatnonzero((~np.isfinite(ids) | (ids != np.floor(ids))).any(axis=1))
+        if len(wrong):
+            a, b = values[wrong[0]]
+            raise DataError(f"{table.at(wrong[0])}: ({_shown(a)}, {_shown(b)}) is not a pair of node ids.")
+        outside = np.argwhere((ids < 0) | (ids >= nodes))
+        if len(outside):
+            row, side = outside[0]
+            raise DataError(f"{table.at(row)}: edge to node {int(ids[row, side])}, but there are {nodes} nodes (0 to {nodes - 1}).")
+        return partition.undirected(ids.T, nodes)
+
+    def labels(self, file: str, nodes: int, classes: int | None) -> tuple[np.ndarray, int]:
+        """(nodes,) class ids, -1 for none, and the number of classes."""
+        table = self._table(file, "labels", header=None)
+        if table.values.shape[1] != 1:
+            raise DataError(f"{file}: {table.values.shape[1]} columns; labels are one column.")
+        if len(table.values) != nodes:
+            raise DataError(f"{file}: {len(table.values)} labels, but the features have {nodes} rows.")
+        cells = table.values[:, 0]
+        empty = np.array([isinstance(cell, float) and np.isnan(cell) for cell in cells])
+        ids = np.where(empty, -1, _numbers(table)[:, 0])
+        wrong = np.flatnonzero(~np.isfinite(ids) | (ids != np.floor(ids)) | (ids < -1) | (ids >= (classes or np.inf)))
+        if len(wrong):
+            most = "" if classes is None else f" to {classes - 1}"
+            raise DataError(
+                f"{table.at(wrong[0])}: label {_shown(cells[wrong[0]])}; labels are whole numbers from 0{most}, or -1 for none."
+            )
+        labels = ids.astype(np.int64)
+        present = np.unique(labels[labels >= 0])
+        count = classes or (int(present.max()) + 1 if len(present) else 0)
+        if len(present) < 2:
+            raise DataError(f"{file}: {len(present)} class(es); at least two are needed.")
+        if classes is None and len(present) < count:
+            absent = next(c for c in range(count) if c not in present)
+            row = int(labels.argmax())
+            raise DataError(
+                f"{table.at(row)}: label {count - 1}, but class {absent} has no node. If so meant, set dataset.classes={count}."
+            )
+        return labels, count
+
+    def split(self, file: str, labels: np.ndarray) -> dict[str, np.ndarray]:
+        """Node ids by split; every node has a label and stands in one split."""
+        if file.endswith(".npz"):
+            held = load_npz(self._bytes(file), file, _SPLITS)
+            nodes = np.concatenate([held[name].ravel() for name in _SPLITS])
+            which = np.repeat(_SPLITS, [held[name].size for name in _SPLITS])
+            table = _Table(file, ["node"], nodes[:, None], None)
+        else:
+            table = self._table(file, "split", header=None)
+            if table.values.shape[1] != 2:
+                raise DataError(f"{file}: {table.values.shape[1]} columns; a split file has node,split.")
+            which = table.values[:, 1].astype(str)
+            table = _Table(file, ["node"], table.values[:, :1], table.first)
+        ids = _numbers(table)[:, 0]
+        wrong = np.flatnonzero(~np.isin(which, _SPLITS))
+        if len(wrong):
+            raise DataError(f"{table.at(wrong[0])}: split '{which[wrong[0]]}'; it is one of {', '.join(_SPLITS)}.")
+        wrong = np.flatnonzero(~((ids >= 0) & (ids < len(labels)) & (ids == np.floor(ids))))
+        if len(wrong):
+            raise DataError(f"{table.at(wrong[0])}: node {_shown(table.values[wrong[0], 0])}, but nodes are 0 to {len(labels) - 1}.")
+        chosen = ids.astype(np.int64)
+        _, first, counts = np.unique(chosen, return_index=True, return_counts=True)
+        if (counts > 1).any():
+            node = chosen[first[counts > 1][0]]
+            raise DataError(f"{table.at(int(np.flatnonzero(chosen == node)[1]))}: node {node} stands in the splits twice.")
+        wrong = np.flatnonzero(labels[chosen] < 0)
+        if len(wrong):
+            raise DataError(f"{table.at(wrong[0])}: node {chosen[wrong[0]]} has no label.")
+        splits = {name: np.sort(chosen[which == name]) for name in _SPLITS}
+        empty = [name for name in ("train", "test") if not len(splits[name])]
+        if empty:
+            raise DataError(f"{file}: no node in split {' and '.join(empty)}.")
+        return splits
+
+    def _bytes(self, file: str) -> bytes:
+        path = Path(file).expanduser()
+        if self.root is not None and not path.is_absolute() and (self.root / path).is_file():
+            path = self.root / path
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{file}: cannot be read ({error.strerror}). Looked below data_root and in the current folder.") from None
+        self.files.append((path.name, hashlib.sha256(data).hexdigest()))
+        return data
+
+    def _table(self, file: str, key: str, header: bool | None) -> _Table:
+        """Any of the four formats. `header` of a CSV: True, or None: there is one unless the first line holds only numbers."""
+        data = self._bytes(file)
+        name = file.removesuffix(".gz")
+        if name.endswith((".npz", ".npy")):
+            values = _array(data, file, key)
+            values = values[:, None] if values.ndim == 1 else values
+            if values.ndim != 2 or values.dtype.kind not in "iufb":
+                raise DataError(f"{file}: an array of shape {values.shape} and type {values.dtype}; a table of numbers is needed.")
+            return _Table(file, [str(i) for i in range(values.shape[1])], values, None)
+        if name.endswith((".parquet", ".pq")):
+            frame, first = _frame("read_parquet", data, file), None
+        elif name.endswith((".csv", ".tsv", ".txt")):
+            options: dict[str, Any] = {"sep": "\t" if name.endswith(".tsv") else ",", "skip_blank_lines": False}
+            options["compression"] = "gzip" if file.endswith(".gz") else None
+            if header is None:
+                top = _frame("read_csv", data, file, header=None, nrows=1, **options)
+                header = not all(dtype.kind in "iuf" for dtype in top.dtypes)
+            frame, first = _frame("read_csv", data, file, header=0 if header else None, **options), 2 if header else 1
+        else:
+            raise DataError(f"{file}: format not known; .csv, .tsv, .parquet, .npy and .npz are read.")
+        numeric = all(dtype.kind in "iufb" for dtype in frame.dtypes)
+        values = frame.to_numpy(dtype=np.float64) if numeric else frame.to_numpy(dtype=object, na_value=np.nan)
+        return _Table(file, [str(column) for column in frame.columns], values, first)
+
+
+def _array(data: bytes, file: str, key: str) -> np.ndarray:
+    if file.endswith(".npy"):
+        return load_npy(data, file)
+    names = _npz_names(data, file)
+    if {"format", "shape", "data"} <= names:
+        matrix = load_sparse(data, file)
+        return np.stack([matrix.row, matrix.col], axis=1) if key == "edges" else matrix.toarray()
+    if key not in names and len(names) != 1:
+        raise DataError(f"{file}: holds {', '.join(sorted(names)) or 'nothing'}; an array called {key}, or a single one, is needed.")
+    key = key if key in names else names.pop()
+    return load_npz(data, file, (key,))[key]
+
+
+def _npz_names(data: bytes, file: str) -> set[str]:
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return {name.removesuffix(".npy") for name in archive.namelist()}
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{file}: cut short or not an .npz archive ({error}).") from None
+
+
+def _frame(reader: str, data: bytes, file: str, **options: Any) -> Any:
+    """`pandas.<reader>` with its errors, which name the line, as a DataError."""
+    import zlib
+
+    import pandas as pd
+
+    try:
+        return getattr(pd, reader)(io.BytesIO(data), **options)
+    except (ValueError, OSError, EOFError, zlib.error) as error:  # pandas' and pyarrow's own are ValueErrors and OSErrors
+        raise DataError(f"{file}: cannot be read, perhaps cut short ({' '.join(str(error).split())}).") from None
+
+
+def _shown(cell: object) -> str:
+    """A cell as the user wrote it: a column with a gap turns 2 into 2.0."""
+    return f"{cell:g}" if isinstance(cell, float) else str(cell)
+
+
+def _numbers(table: _Table) -> np.ndarray:
+    """The cells as float64; a cell that is no number is an error with its line, an empty one is NaN."""
+    try:
+        return table.values.astype(np.float64)
+    except (ValueError, TypeError):
+        for row, cells in enumerate(table.values):
+            for column, cell in enumerate(cells):
+                try:
+                    float(cell)
+                except (ValueError, TypeError):
+                    raise DataError(f"{table.at(row)}, column {table.names[column]!r}: {cell!r} is not a number.") from None
+        raise

@@ -1,0 +1,152 @@
+"""Reddit posts of September 2014 (Hamilton, Ying, Leskovec 2017) in the `.npz` format that DGL and PyG use.
+
+`reddit_data.npz` holds `feature` (232,965 x 602), `label` (41 communities) and `node_types` (1 training, 2 validation, 3 test, by day);
+`reddit_graph.npz` is a scipy sparse adjacency matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vflbench.data import partition, sources, twins
+from vflbench.data.partition import RawGraph
+from vflbench.data.readers import load_npz, load_sparse
+from vflbench.data.sources import FileSet, Found, Part, RawFile
+from vflbench.data.tasks import GraphTask
+from vflbench.seeding import stream
+from vflbench.types import ConfigError, DataError, DatasetInfo, Problem, closest
+
+DATASETS = (DatasetInfo(name="reddit", summary="Reddit: 232,965 posts, 602 features, 41 communities", layouts=("graph",), folder="reddit"),)
+
+SPLITS = ("random", "public")
+
+
+@dataclass
+class Config:
+    name: str = "reddit"
+    source: str = "auto"  # auto | real | synthetic
+    variant: str = "auto"  # the only one
+    verify: bool = True  # check what is known of the files
+    nodes: int = 10000  # posts of the synthetic twin (the real data has 232,965)
+    mean_degree: float = 50.0  # edges at a post of the synthetic twin (the real data has 492)
+    split: str = "random"  # random (GLASU's, drawn by the run's seed) | public (by day)
+    train: float = 0.66  # split=random: fraction of nodes for training, in equal shares per class
+    keep_edges: float = 0.8  # each client has an edge with this probability
+    normalize_features: bool = False  # rows of each client's block scaled to sum 1
+
+
+CLASSES, FEATURES = 41, 602
+_ADDRESS = "https://data.dgl.ai/dataset/reddit.zip"  # 1.4 GB; no checksum of its members is known, their format is checked
+_DATA = RawFile("reddit/reddit_data.npz", _ADDRESS, member="reddit_data.npz")
+_GRAPH = RawFile("reddit/reddit_graph.npz", _ADDRESS, member="reddit_graph.npz")
+FILE_SETS = (FileSet("reddit", "reddit", (Part("Reddit files", ((_DATA, _GRAPH),)),), also=("Reddit/raw", "reddit/raw", "Reddit")),)
+
+_HOMOPHILY = 0.76  # as the real graph's, about
+_SIGNAL = 3.2  # of the twin's features
+
+
+def check(config: Config, parties: int) -> list[Problem]:
+    """What is wrong with the configuration, before anything is read."""
+    problems = sources.check_source(config.source, config.variant) + partition.check_division(config.keep_edges, parties)
+    if config.split not in SPLITS:
+        problems.append(Problem("dataset.split", config.split, f"must be one of {', '.join(SPLITS)}", closest(config.split, SPLITS)))
+    if not 0 < config.train < 1:
+        problems.append(Problem("dataset.train", config.train, "must lie between 0 and 1"))
+    if config.nodes < 10 * CLASSES:
+        problems.append(Problem("dataset.nodes", config.nodes, f"must be at least {10 * CLASSES}: ten a class"))
+    if not 0 < config.mean_degree <= config.nodes / 10:
+        problems.append(Problem("dataset.mean_degree", config.mean_degree, "must lie above 0 and be at most a tenth of dataset.nodes"))
+    return problems
+
+
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
+    """Reddit, or its twin of `nodes` posts, divided between `parties` clients.
+
+    Raises
+    ------
+    ConfigError, DataError
+    """
+    problems = check(config, parties)
+    if problems:
+        raise ConfigError(problems)
+    found = sources.locate(FILE_SETS[0], root, config.source, config.verify)
+    if found is not None:
+        graph, types = read(found)
+        source = found.source()
+    else:
+        if config.source == "synthetic":
+            sources.announce_twin(config.name)
+        graph, types = _twin(config.nodes, config.mean_degree)
+        source = twins.twin_source(f"{config.nodes} nodes", "synthetic twin at a chosen size; class sizes and features are made up")
+    if config.split == "public":
+        splits = {name: np.flatnonzero(types == kind) for name, kind in (("train", 1), ("val", 2), ("test", 3))}
+    else:
+        splits = random_split(graph.labels, config.train, seed)
+    return partition.divide(
+        config.name,
+        graph,
+        splits,
+        source,
+        parties=parties,
+        seed=seed,
+        keep_edges=config.keep_edges,
+        normalize_features=config.normalize_features,
+    )
+
+
+def random_split(labels: np.ndarray, train: float, seed: int) -> dict[str, np.ndarray]:
+    """GLASU's split: per class int(train * N / 41) nodes for training, then min(max(1200, 41 * 150), train * N) of the rest for testing.
+
+    Two departures: no class gives more than `train` of its nodes for training (in the released code small ones give all, and are never
+    tested), and as many nodes again serve as validation, which the released code lacks; where too few are left, both get half.
+    """
+    rng = stream(seed, "split")
+    quota = int(train * len(labels) / CLASSES)
+    rows = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
+    chosen = np.concatenate([ids[: min(quota, int(train * len(ids)))] for ids in rows])
+    rest = rng.permutation(np.setdiff1d(np.arange(len(labels)), chosen))
+    size = min(max(1200, CLASSES * 150), int(train * len(labels)), len(rest) // 2)
+    return {"train": np.sort(chosen), "val": np.sort(rest[size : 2 * size]), "test": np.sort(rest[:size])}
+
+
+def read(found: Found) -> tuple[RawGraph, np.ndarray]:
+    """The graph in the files, and the type of each node (1 training, 2 validation, 3 test).
+
+    Raises
+    ------
+    DataError : naming the file and the row.
+    """
+    label = found.label(_DATA)
+    held = load_npz(found.read(_DATA), label, ("feature", "label", "node_types"))
+    features, labels, types = held["feature"], held["label"], held["node_types"]
+    if features.ndim != 2 or features.dtype.kind != "f":
+        raise DataError(f"{label}: `feature` is not a matrix of numbers.")
+    nodes = len(features)
+    if labels.shape != (nodes,) or types.shape != (nodes,):
+        raise DataError(f"{label}: {nodes} rows of features, but labels {labels.shape} and node_types {types.shape}.")
+    wrong = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    if len(wrong):
+        raise DataError(f"{label}: row {wrong[0]} of `feature` holds a number that is not finite.")
+    wrong = np.flatnonzero((labels < 0) | (labels >= CLASSES) | (labels != np.floor(labels)))
+    if len(wrong):
+        raise DataError(f"{label}: label {labels[wrong[0]]} of row {wrong[0]}; labels are 0 to {CLASSES - 1}.")
+    matrix = load_sparse(found.read(_GRAPH), found.label(_GRAPH))
+    if matrix.shape != (nodes, nodes):
+        raise DataError(f"{found.label(_GRAPH)}: a {matrix.shape} matrix, but {label} has {nodes} nodes.")
+    edges = partition.undirected(np.stack([matrix.row, matrix.col]), nodes)
+    return RawGraph(features.astype(np.float32), edges, labels.astype(np.int64), CLASSES), types
+
+
+def _twin(nodes: int, mean_degree: float) -> tuple[RawGraph, np.ndarray]:
+    rng = stream(0, f"twin/reddit/{nodes}")
+    share = 1 / (np.arange(CLASSES) + 5)  # communities of very different sizes
+    counts = np.maximum(5, np.floor(share / share.sum() * nodes).astype(np.int64))
+    counts[0] += nodes - counts.sum()
+    labels = rng.permutation(np.repeat(np.arange(CLASSES), counts))
+    pairs = twins.homophilous_pairs(labels, round(nodes * mean_degree / 2), _HOMOPHILY, rng)
+    features = twins.dense_block(labels, FEATURES, _SIGNAL, rng)
+    types = rng.choice([1, 2, 3], nodes, p=[0.66, 0.10, 0.24])  # the real shares
+    return RawGraph(features, partition.undirected(pairs, nodes), labels, CLASSES), types

@@ -1,0 +1,188 @@
+"""Neighbour sampling on a CSR graph with numpy alone: GLASU's Algorithm 2 without its messages.
+
+Level sets. A batch S[L] at the top; going down, S[l] = S[l+1] and up to `fanout` sampled neighbours of each of its nodes. The layer that
+turns level l into level l+1 needs a :class:`Block`: the sampled edges, rows S[l+1], columns S[l]. All level sets are sorted, so parties
+that hold the same set hold it in the same order.
+
+Normalisation. An entry (u, v) of a block is (deg(u) / drawn(u)) / sqrt((deg(u) + w) (deg(v) + w)) and the self-loop is w / (deg(u) + w),
+where degrees count the party's own edges and w is the self-loop's weight. In expectation over the draw this is the symmetric
+normalisation with self-loops of the whole graph (Kipf and Welling 2017), and with the full neighbourhood it is exactly that, so training
+on samples and inference on everything see the same operator. (The released GLASU code normalises the sampled induced subgraph by its own
+degrees, which does neither.)
+
+References
+----------
+Zhang, Hong, Chen: GLASU, arXiv 2303.09531, Algorithm 2. Floyd's sampling without replacement: Bentley and Floyd, CACM 30(9), 1987.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+Union = Callable[[int, np.ndarray], Awaitable[np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph in compressed sparse rows: node u's neighbours are `neighbours[start[u]:start[u + 1]]`."""
+
+    start: np.ndarray  # (nodes + 1,) int64
+    neighbours: np.ndarray  # (edges,) int64, sorted within a node
+
+    @classmethod
+    def from_edges(cls, edges: np.ndarray, nodes: int) -> Graph:
+        """From `edges` (2, E) int64, both directions of every edge, in any order."""
+        order = np.lexsort((edges[1], edges[0]))
+        start = np.zeros(nodes + 1, np.int64)
+        np.cumsum(np.bincount(edges[0], minlength=nodes), out=start[1:])
+        return cls(start, np.ascontiguousarray(edges[1][order], dtype=np.int64))
+
+    @property
+    def nodes(self) -> int:
+        return len(self.start) - 1
+
+    @cached_property
+    def degree(self) -> np.ndarray:
+        """(nodes,) int64."""
+        return np.diff(self.start)
+
+    @cached_property
+    def keys(self) -> np.ndarray:
+        """(edges,) int64, sorted: u * nodes + v of every edge."""
+        return np.repeat(np.arange(self.nodes), self.degree) * self.nodes + self.neighbours
+
+    def has_edges(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Whether each pair (u, v) is an edge; (pairs,) bool."""
+        wanted = u * self.nodes + v
+        at = np.searchsorted(self.keys, wanted)
+        return np.append(self.keys, -1)[at] == wanted
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Sampled neighbours of a list of nodes, grouped by node."""
+
+    counts: np.ndarray  # (nodes asked,) int64: how many each got
+    neighbours: np.ndarray  # (sum of counts,) int64 node ids
+    scale: np.ndarray  # (nodes asked,) float64: degree / count, 1 where the count is 0
+
+
+@dataclass(frozen=True)
+class Block:
+    """The sampled adjacency between two level sets, self-loops included: rows S[l+1], columns S[l]."""
+
+    start: np.ndarray  # (rows + 1,) int64: a row's entries are start[i]:start[i + 1]
+    columns: np.ndarray  # (entries,) int64: position in S[l]
+    weights: np.ndarray  # (entries,) float64
+    own: np.ndarray  # (rows,) int64: where the row's node stands in S[l]
+
+
+def sample_neighbours(graph: Graph, nodes: np.ndarray, fanout: int | None, rng: np.random.Generator) -> Draw:
+    """Up to `fanout` distinct neighbours of each node, uniform without replacement; all of them when `fanout` is None.
+
+    Nodes with more than `fanout` neighbours draw by Floyd's method, all at once: `fanout` vectorised steps whatever the degrees.
+    """
+    degree, first = graph.degree[nodes], graph.start[nodes]
+    counts = degree if fanout is None else np.minimum(degree, fanout)
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    place = np.arange(total) - np.repeat(ends - counts, counts)  # 0, 1, ... within each node
+    if fanout is not None:
+        large = np.flatnonzero(degree > fanout)
+        if len(large):
+            chosen = np.empty((len(large), fanout), np.int64)
+            uniform = rng.random((len(large), fanout))
+            for k in range(fanout):  # a draw from 0..top; where it was taken before, top itself, which cannot have been
+                top = degree[large] - fanout + k
+                pick = (uniform[:, k] * (top + 1)).astype(np.int64)
+                taken = (chosen[:, :k] == pick[:, None]).any(axis=1)
+                chosen[:, k] = np.where(taken, top, pick)
+            place[((ends - counts)[large][:, None] + np.arange(fanout)).ravel()] = chosen.ravel()
+    scale = degree / np.maximum(counts, 1)
+    scale[counts == 0] = 1.0
+    return Draw(counts, graph.neighbours[np.repeat(first, counts) + place], scale)
+
+
+def union(nodes: int, *sets: np.ndarray) -> np.ndarray:
+    """The sorted union of sets of node ids below `nodes`; int64."""
+    member = np.zeros(nodes, bool)
+    for ids in sets:
+        member[ids] = True
+    return np.flatnonzero(member)
+
+
+def make_block(graph: Graph, upper: np.ndarray, lower: np.ndarray, draw: Draw, self_weight: float) -> Block:
+    """The normalised adjacency (see the module) of `draw`, which holds neighbours of `upper`; `lower` contains both.
+
+    Each row's self-loop is its last entry.
+    """
+    position = np.empty(graph.nodes, np.int64)
+    position[lower] = np.arange(len(lower))
+    inverse = 1.0 / np.sqrt(graph.degree[lower] + self_weight)
+    rows = np.repeat(np.arange(len(upper)), draw.counts)
+    start = np.zeros(len(upper) + 1, np.int64)
+    np.cumsum(draw.counts + 1, out=start[1:])
+    entries = np.arange(len(rows)) + rows  # leaves one free place at the end of every row
+    columns = np.empty(start[-1], np.int64)
+    weights = np.empty(start[-1], np.float64)
+    own, drawn = position[upper], position[draw.neighbours]
+    columns[entries], columns[start[1:] - 1] = drawn, own
+    weights[entries] = (draw.scale * inverse[own])[rows] * inverse[drawn]
+    weights[start[1:] - 1] = self_weight * inverse[own] ** 2
+    return Block(start, columns, weights, own)
+
+
+def full_block(graph: Graph, self_weight: float) -> Block:
+    """The whole graph's adjacency, all nodes to all nodes: what inference uses at every layer."""
+    nodes = np.arange(graph.nodes)
+    every = Draw(graph.degree, graph.neighbours, np.ones(graph.nodes))
+    return make_block(graph, nodes, nodes, every, self_weight)
+
+
+async def sample_blocks(
+    graph: Graph,
+    batch: np.ndarray,
+    layers: int,
+    fanout: int | None,
+    rng: np.random.Generator,
+    self_weight: float = 1.0,
+    union_of: Union | None = None,
+    drawn_from: Graph | None = None,
+) -> tuple[np.ndarray, list[Block]]:
+    """GLASU's Algorithm 2 at one party: level sets from the batch down.
+
+    Parameters
+    ----------
+    graph : the party's own graph.
+    batch : (S,) int64, sorted: the level S[L].
+    layers, fanout : L, and neighbours drawn per node (None: all).
+    union_of : awaited as `union_of(l, ids)` for every level l < L, returns the set to go on with: a party exchanges ids there where
+        the level must be common to all. Without it nothing is exchanged.
+    drawn_from : sample from this graph instead of `graph`; of the pairs drawn only `graph`'s own edges enter the blocks.
+
+    Returns
+    -------
+    bottom : (|S[0]|,) int64, sorted.
+    blocks : blocks[l] has rows S[l+1] and columns S[l].
+    """
+    upper = batch
+    blocks: list[Block] = []
+    for level in reversed(range(layers)):
+        draw = sample_neighbours(drawn_from or graph, upper, fanout, rng)
+        lower = union(graph.nodes, upper, draw.neighbours)
+        if union_of is not None:
+            lower = await union_of(level, lower)
+        blocks.append(make_block(graph, upper, lower, draw if drawn_from is None else _own_edges(graph, upper, draw), self_weight))
+        upper = lower
+    return upper, blocks[::-1]
+
+
+def _own_edges(graph: Graph, upper: np.ndarray, draw: Draw) -> Draw:
+    """Of a draw from a larger graph the pairs that are edges of `graph`; each edge was drawn with the same chance, so scales stay."""
+    rows = np.repeat(np.arange(len(upper)), draw.counts)
+    keep = graph.has_edges(upper[rows], draw.neighbours)
+    return Draw(np.bincount(rows[keep], minlength=len(upper)), draw.neighbours[keep], draw.scale)

@@ -1,0 +1,181 @@
+"""How a graph is divided between parties (GLASU: disjoint random feature blocks, each party loses some edges) and its nodes into splits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vflbench.data.tasks import GraphTask
+from vflbench.seeding import stream
+from vflbench.types import ConfigError, DataSource, Metric, Problem
+
+
+@dataclass(frozen=True)
+class RawGraph:
+    """A graph before it is divided."""
+
+    features: np.ndarray  # (nodes, d) float32
+    edges: np.ndarray  # (2, E) int64, as `undirected` gives them
+    labels: np.ndarray  # (nodes,) int64; -1: no label, never in a split
+    classes: int
+
+
+def distinct(keys: np.ndarray) -> np.ndarray:
+    """The distinct values, ascending. By sorting: numpy's hashing `unique` takes five times as long on millions of edges."""
+    keys = np.sort(keys)
+    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+
+
+def undirected(pairs: np.ndarray, nodes: int) -> np.ndarray:
+    """Both directions of every edge in `pairs` (2, n), without self-loops and duplicates, sorted by (row, column); int64."""
+    row, column = pairs.astype(np.int64)
+    apart = row != column
+    low, high = np.minimum(row, column)[apart], np.maximum(row, column)[apart]
+    once = distinct(low * nodes + high)
+    low, high = once // nodes, once % nodes
+    keys = np.sort(np.concatenate([once, high * nodes + low]))
+    return np.stack([keys // nodes, keys % nodes])
+
+
+def drop_edges(edges: np.ndarray, nodes: int, keep: float, parties: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """For each party its own copy of `edges` in which every undirected edge stayed with probability `keep`, independently.
+
+    Parameters
+    ----------
+    edges : (2, E) as `undirected` gives them; both directions of an edge stay or go together.
+    """
+    if keep >= 1:
+        return (edges,) * parties
+    from scipy import sparse
+
+    forth = edges[0] < edges[1]
+    count = int(forth.sum())
+    which = np.empty(edges.shape[1], np.int64)  # the undirected edge that each direction belongs to
+    which[forth] = np.arange(count)
+    # The way back is in the same order by column: transposing a sparse matrix finds it in linear time (Reddit has 57 million edges).
+    which[~forth] = sparse.csr_matrix((np.arange(count), edges[:, forth]), shape=(nodes, nodes)).tocsc().data
+    return tuple(edges[:, (rng.random(count) < keep)[which]] for _ in range(parties))
+
+
+def feature_blocks(columns: int, parties: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Disjoint random blocks of ceil(columns / parties) column ids each, the last one smaller; ids ascend within a block.
+
+    Raises
+    ------
+    ConfigError : a party would be left without a column.
+    """
+    size = -(-columns // parties)
+    if size * (parties - 1) >= columns:
+        raise ConfigError([Problem("algorithm.parties", parties, f"{columns} feature columns in blocks of {size} leave a party none")])
+    order = rng.permutation(columns)
+    return tuple(np.sort(order[m * size : (m + 1) * size]) for m in range(parties))
+
+
+def _rows_of(labels: np.ndarray, label: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.permutation(np.flatnonzero(labels == label))
+
+
+def count_split(labels: np.ndarray, classes: int, per_class: int, validation: int, test: int, seed: int) -> dict[str, np.ndarray]:
+    """`per_class` training nodes of each class, then `validation` and `test` nodes of the rest, drawn by the stream "split".
+
+    Raises
+    ------
+    ConfigError : there are not enough labelled nodes.
+    """
+    counts = np.bincount(labels[labels >= 0], minlength=classes)
+    problems = []
+    if per_class > counts.min():
+        allowed = f"class {counts.argmin()} has only {counts.min()} labelled nodes"
+        problems.append(Problem("dataset.train_per_class", per_class, allowed))
+    left = int(counts.sum()) - per_class * classes
+    if validation + test > left:
+        allowed = f"only {max(left, 0)} labelled nodes are left beside training"
+        problems.append(Problem("dataset.validation + dataset.test", validation + test, allowed))
+    if problems:
+        raise ConfigError(problems)
+    rng = stream(seed, "split")
+    train = np.concatenate([_rows_of(labels, c, rng)[:per_class] for c in range(classes)])
+    rest = rng.permutation(np.setdiff1d(np.flatnonzero(labels >= 0), train))
+    return _sorted(train, rest[:validation], rest[validation : validation + test])
+
+
+def fraction_split(labels: np.ndarray, classes: int, train: float, test: float, seed: int) -> dict[str, np.ndarray]:
+    """Per class floor(train * n) training and floor(test * n) test nodes; the rest is for validation. Stream "split"."""
+    rng = stream(seed, "split")
+    parts: tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]] = ([], [], [])
+    for c in range(classes):
+        rows = _rows_of(labels, c, rng)
+        # 1e-9: 0.3 * 10 is 3.0000000000000004 or 2.9999..., and must be 3 either way
+        first, second = int(train * len(rows) + 1e-9), int(test * len(rows) + 1e-9)
+        for part, chosen in zip(parts, (rows[:first], rows[first + second :], rows[first : first + second]), strict=True):
+            part.append(chosen)
+    return _sorted(*(np.concatenate(part) for part in parts))
+
+
+def _sorted(train: np.ndarray, val: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: np.sort(rows).astype(np.int64) for name, rows in (("train", train), ("val", val), ("test", test))}
+
+
+def check_fractions(train: float, test: float) -> list[Problem]:
+    """What is wrong with the fractions of `fraction_split`."""
+    if train > 0 and test > 0 and train + test <= 1:
+        return []
+    return [Problem("dataset.train, dataset.test", f"{train}, {test}", "must be fractions above 0 that add up to at most 1")]
+
+
+def check_division(keep_edges: float, parties: int) -> list[Problem]:
+    """What is wrong with the keys that `divide` takes."""
+    problems = []
+    if not 0 <= keep_edges <= 1:
+        problems.append(Problem("dataset.keep_edges", keep_edges, "must lie between 0 and 1"))
+    if parties < 1:
+        problems.append(Problem("algorithm.parties", parties, "must be at least 1"))
+    return problems
+
+
+def row_normalized(features: np.ndarray) -> np.ndarray:
+    """Rows scaled to an absolute sum of 1; rows of zeros stay."""
+    total = np.abs(features).sum(axis=1, keepdims=True)
+    return (features / np.where(total == 0, 1, total)).astype(np.float32)
+
+
+def divide(
+    name: str,
+    graph: RawGraph,
+    splits: dict[str, np.ndarray],
+    source: DataSource,
+    *,
+    parties: int,
+    seed: int,
+    keep_edges: float,
+    normalize_features: bool = False,
+    blocks: tuple[np.ndarray, ...] | None = None,
+    edges: tuple[np.ndarray, ...] | None = None,
+) -> GraphTask:
+    """The task in which `parties` clients hold `graph` together, as GLASU divides it: random feature blocks, lost edges.
+
+    Draws from the stream "partition" of `seed`.
+
+    Parameters
+    ----------
+    keep_edges : probability that a party has an edge; not used where `edges` are given.
+    normalize_features : each party scales the rows of its own block to sum 1.
+    blocks, edges : column ids and edge sets per party where the data itself says who holds what.
+    """
+    rng = stream(seed, "partition")
+    columns = blocks if blocks is not None else feature_blocks(graph.features.shape[1], parties, rng)
+    kept = edges if edges is not None else drop_edges(graph.edges, len(graph.labels), keep_edges, parties, rng)
+    features = tuple(np.ascontiguousarray(graph.features[:, ids], dtype=np.float32) for ids in columns)
+    return GraphTask(
+        name=name,
+        source=source,
+        metric=Metric("accuracy", "max"),
+        classes=graph.classes,
+        labels=graph.labels,
+        splits=splits,
+        features=tuple(row_normalized(block) for block in features) if normalize_features else features,
+        edges=kept,
+        all_edges=graph.edges,
+        columns=columns,
+    )

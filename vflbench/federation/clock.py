@@ -1,0 +1,27 @@
+"""The compute clock: how long a computation takes in virtual time."""
+
+from __future__ import annotations
+
+from vflbench.types import ComputeConfig
+
+
+class ComputeClock:
+    """`none`: no time; `modelled`: the delay model of the group `compute`; `measured`: the seconds it took here."""
+
+    def __init__(self, mode: str, config: ComputeConfig) -> None:
+        self.mode = mode
+        self.config = config
+
+    def seconds(self, cost: float, measured: float) -> float:
+        if self.mode == "none":
+            return 0.0
+        if self.mode == "measured":
+            return measured
+        return self.config.base_seconds + cost * self.config.seconds_per_unit
+
+
+def resolve(mode: str, time_dependent: bool) -> str:
+    """`auto` is `none` for synchronous methods and `modelled` for time-dependent ones."""
+    if mode != "auto":
+        return mode
+    return "modelled" if time_dependent else "none"

@@ -1,0 +1,109 @@
+"""How long a message takes: links with latency and bandwidth, a shared server bandwidth, and the timing rule `round`.
+
+All times are virtual seconds. What happens on a link depends on its sender's program order alone; only a shared bandwidth *into* a
+server depends on global time, so the engine resolves that one in the order of arrival (`Ingress`).
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, field
+from typing import Any
+
+from vflbench.types import LinkConfig, NetworkConfig
+
+CLIENT_SERVER, CLIENT_CLIENT, LOCAL = "client_server", "client_client", "local"
+LINK_KINDS = (CLIENT_SERVER, CLIENT_CLIENT, LOCAL)
+
+
+def seconds_per_byte(bandwidth_gbps: float | None) -> float:
+    """1 Gbit/s = 10^9 bit/s; None is unbounded."""
+    return 0.0 if bandwidth_gbps is None else 8.0 / (bandwidth_gbps * 1e9)
+
+
+class Link:
+    """One direction between two parties: serves messages one after the other (FIFO), then the latency passes."""
+
+    __slots__ = ("boxes", "busy", "charged", "dst", "kind", "kind_code", "latency", "rate", "receiver", "seq", "src", "start")
+
+    def __init__(self, src: int, dst: int, kind: str, config: LinkConfig) -> None:
+        self.src = src
+        self.dst = dst
+        self.kind = kind
+        self.kind_code = LINK_KINDS.index(kind)
+        self.charged = kind != LOCAL
+        self.latency = config.latency_ms / 1e3  # s
+        self.rate = seconds_per_byte(config.bandwidth_gbps)  # s per byte
+        self.busy = 0.0  # when the last byte handed over so far has left
+        self.seq = 0  # number of the next message
+        self.start = 0.0  # shared bandwidth: when the first byte of the latest message left
+        self.receiver: Any = None  # the party at its end and ...
+        self.boxes: dict[str, Any] = {}  # ... its mailboxes for what comes from here, by tag; set by the engine
+
+
+@dataclass
+class Medium:
+    """Timing rule `round` at a server: everything passes one medium in the server's program order.
+
+    An exchange (a gather and the scatter that answers it) costs `latencies` x L + all its bytes / B: the gather pays
+    latencies - 1, the scatter one; the next exchange starts when the last of the scatter has arrived. A scatter that follows a
+    scatter belongs to the same exchange.
+    """
+
+    free: float = 0.0
+    scattered: float = 0.0  # when the last scattered message arrives
+    gathering: bool = False
+
+    def scatter(self, now: float, nbytes: int, link: Link) -> float:
+        self.gathering = False
+        self.free = max(self.free, now) + nbytes * link.rate
+        self.scattered = self.free + link.latency
+        return self.scattered
+
+    def gather(self, sent: float, nbytes: int, link: Link, latencies: int) -> float:
+        if not self.gathering:
+            self.gathering = True
+            self.free = max(self.free, self.scattered)
+        self.free = max(self.free, sent) + nbytes * link.rate
+        return self.free + (latencies - 1) * link.latency
+
+
+@dataclass
+class Ingress:
+    """A server's shared inbound bandwidth: first come, first served, by the time at which the first byte arrives.
+
+    After a resume, messages served before the cut are known only as `history`: one that is sent again and arrived between two of
+    them must find the line as busy as it was then. Messages that arrive together are served by (source, seq).
+    """
+
+    rate: float  # s per byte
+    keep: bool = False  # log what was served, for checkpoints
+    busy: float = 0.0
+    history: list[tuple[float, int, int, float]] = field(default_factory=list)  # sorted (arrival, src, seq, end of service)
+    log: list[tuple[float, int, int, float, int]] = field(default_factory=list)  # the same with the round, since the start
+
+    def serve(self, arrival: float, src: int, seq: int, nbytes: int, round: int) -> float:
+        before = bisect.bisect_left(self.history, (arrival, src, seq)) if self.history else 0
+        busy = max(self.busy, self.history[before - 1][3]) if before else self.busy
+        self.busy = max(arrival, busy) + nbytes * self.rate
+        if self.keep:
+            self.log.append((arrival, src, seq, self.busy, round))
+        return self.busy
+
+    def served(self, last_round: int) -> list[tuple[float, int, int, float]]:
+        """(arrival, src, seq, end) of what was served of rounds up to `last_round`."""
+        return self.history + [entry[:4] for entry in self.log if entry[4] <= last_round]
+
+    def forget(self, before: float) -> None:
+        """Drop what ended before `before`: nothing that arrives later can meet it."""
+        self.log = [entry for entry in self.log if entry[3] > before]
+        self.history = [entry for entry in self.history if entry[3] > before]
+
+
+def link_config(network: NetworkConfig, kind: str, pair: str) -> LinkConfig:
+    """The parameters of the link `pair` ("src->dst"): its own where the profile has some, else its kind's; `local` ones are free."""
+    if kind == LOCAL:
+        return LinkConfig(0.0, None)
+    if pair in network.links:
+        return network.links[pair]
+    return network.client_server if kind == CLIENT_SERVER else network.client_client

@@ -1,0 +1,92 @@
+"""A consistent cut of a federation (Chandy and Lamport): what each party was when it passed a round boundary, and what was in flight.
+
+Values are copied when they are captured, into plain containers, numbers, text and tensors, so that a checkpoint file can be read
+back without executing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from vflbench.types import FederationError
+
+
+def freeze(value: Any, where: str = "state") -> Any:
+    """Copy a value into plain data. Raises FederationError, naming `where`, for what a checkpoint cannot hold."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, np.str_):
+        return str(value)
+    if isinstance(value, (np.ndarray, np.generic)):  # generic before float: np.float64 is one, and a file of plain data cannot hold it
+        kind = "__ndarray__" if isinstance(value, np.ndarray) else "__scalar__"
+        try:
+            return {kind: torch.from_numpy(np.array(value, order="K"))}
+        except TypeError:
+            raise FederationError(f"{where}: arrays of {value.dtype} cannot be saved: use numbers of a native type") from None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (tuple, list)):
+        frozen = [freeze(v, f"{where}[{i}]") for i, v in enumerate(value)]
+        return tuple(frozen) if isinstance(value, tuple) else frozen
+    if hasattr(value, "state_dict"):
+        return {"__state_dict__": freeze(dict(value.state_dict()), where)}
+    if isinstance(value, dict):
+        return {k: freeze(v, f"{where}.{k}") for k, v in value.items()}
+    raise FederationError(
+        f"{where} is a {type(value).__name__}: state holds modules, optimisers, tensors, arrays, numbers, text or containers of those"
+    )
+
+
+def optimised(state: Iterable[tuple[str, Any]]) -> set[int]:
+    """The ids of the tensors that the optimisers of a party's state step: a resumed run must keep these very objects."""
+    groups = [group for _, value in state for group in getattr(value, "param_groups", ())]
+    return {id(parameter) for group in groups for parameter in group["params"]}
+
+
+def thaw(value: Any, current: Any = None, where: str = "state", kept: set[int] | frozenset[int] = frozenset()) -> Any:
+    """The inverse of `freeze`.
+
+    `current` is what the program has just built in that place. An object with a state_dict is loaded into it; a tensor that learns
+    (requires_grad, or its id in `kept`) keeps its identity. All else is new: `current` may share memory with the party's data.
+    """
+    if isinstance(value, dict):
+        if "__ndarray__" in value:
+            return value["__ndarray__"].numpy().copy(order="K")
+        if "__scalar__" in value:
+            return value["__scalar__"].numpy()[()]
+        if "__state_dict__" in value:
+            if not hasattr(current, "load_state_dict"):
+                raise FederationError(f"{where} must exist before rounds(), so that a resumed run can load into it")
+            current.load_state_dict(thaw(value["__state_dict__"]))
+            return current
+        old = current if isinstance(current, dict) else {}
+        return {k: thaw(v, old.get(k), f"{where}.{k}", kept) for k, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        old_items = current if isinstance(current, (tuple, list)) and len(current) == len(value) else [None] * len(value)
+        return type(value)(thaw(v, o, f"{where}[{i}]", kept) for i, (v, o) in enumerate(zip(value, old_items, strict=True)))
+    if isinstance(value, torch.Tensor):
+        learns = isinstance(current, torch.Tensor) and (current.requires_grad or id(current) in kept)
+        if learns and current.is_leaf and current.shape == value.shape and current.dtype == value.dtype:
+            with torch.no_grad():
+                current.copy_(value)
+            return current
+        return value.to(current.device, copy=True) if isinstance(current, torch.Tensor) else value.clone()
+    return value
+
+
+@dataclass
+class Cut:
+    """The cut at the boundary after `round`."""
+
+    round: int
+    parties: dict[str, dict[str, Any]] = field(default_factory=dict)
+    inflight: list[dict[str, Any]] = field(default_factory=list)  # sent before it, consumed after it
+    ingress: dict[str, list[tuple[float, int, int, float]]] = field(
+        default_factory=dict
+    )  # server -> (arrival, src, seq, end), served before it
+    totals: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Pictures of runs (`curves`) in one fixed style (`style`). Never imports torch."""

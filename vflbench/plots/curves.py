@@ -1,0 +1,320 @@
+"""Curves of a metric against communication time, bytes or rounds: one run (`draw_run`) or many (`draw_runs`)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vflbench.plots import style
+from vflbench.results.folder import atomic, atomic_write, select
+from vflbench.results.identity import identifying
+from vflbench.results.reader import Run
+from vflbench.results.units import si_scale
+from vflbench.types import Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Column of the curve -> what the axis says.
+X_LABELS = {
+    "communication_seconds": "communication time (s)",
+    "virtual_seconds": "virtual time (s)",
+    "bytes": "bytes sent",
+    "round": "round",
+    "epoch": "epoch",
+    "messages": "messages",
+    "vectors": "vectors sent",
+    "cost": "weighted cost",
+    "epsilon": "epsilon",
+}
+_PICTURES = {"curve": "communication_seconds", "bytes": "bytes", "rounds": "round"}
+_ENDED_WELL = ("completed", "target_reached", "budget")
+
+
+def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
+    """What is drawn of a curve: columns x, validation, test; rows in the order of x, those without x or any score left out."""
+    chosen = curve[["round", x, f"val_{metric}", f"test_{metric}"]].set_axis(["round", "x", "validation", "test"], axis=1)
+    chosen = chosen.astype({"x": "float64", "validation": "float64", "test": "float64"})
+    chosen = chosen[chosen["x"].abs() < float("inf")].dropna(subset=["validation", "test"], how="all")
+    return chosen.sort_values("x", kind="stable").reset_index(drop=True)
+
+
+# --- one run ------------------------------------------------------------------------------------------------------------
+
+
+def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None) -> None:
+    """Write curve, bytes and rounds, each as .png and .svg, into the run folder.
+
+    Parameters
+    ----------
+    summary : the content of summary.json where that is not written yet (it is the last file of a run).
+
+    Raises
+    ------
+    VflbenchError : the curve cannot be read or a picture not be written.
+    """
+    import matplotlib as mpl
+
+    run = Run(run) if isinstance(run, Path) else run
+    with mpl.rc_context(style.RC):  # type: ignore[arg-type]
+        for name, x in _PICTURES.items():
+            _save(_picture(run.curve, summary or run.summary, _network(run), x), run.folder / name)
+
+
+def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | None, x: str) -> Figure:
+    metric, look = Metric(summary["metric"]["name"], summary["metric"]["goal"]), style.look(summary["algorithm"])
+    figure, (axes,) = _figure(1)
+    note = None
+    if len(curve) and x != "round" and not curve[x].any():
+        free = x == "communication_seconds" and curve["bytes"].any()
+        note = "no communication time on this network: drawn against rounds" if free else "no communication: drawn against rounds"
+        x = "round"
+    shown = points(curve, x, metric.name)
+    scale = _label_x(axes, x, shown["x"].max() if len(shown) else 1.0)
+    axes.set_ylabel(metric.name)
+    if not len(shown):
+        axes.text(0.5, 0.5, "no evaluation was reached", transform=axes.transAxes, ha="center", color=style.QUIET)
+    every = max(1, len(shown) // 12)  # markers tell lines apart; more of them would hide the line
+    if shown["validation"].notna().any():
+        axes.plot(shown["x"] / scale, shown["validation"], color=style.QUIET, linewidth=0.9, label="validation")
+    if shown["test"].notna().any():
+        axes.plot(shown["x"] / scale, shown["test"], color=look.color, marker=look.marker, markevery=every, label="test")
+        axes.set_xlim(left=0)
+        _mark(axes, shown, metric, scale, look.color)
+        axes.legend(loc="lower right" if metric.goal == "max" else "upper right")
+    axes.set_title(_title(summary, network), loc="left", fontsize=11, pad=22 if _alarm(summary) else 8)
+    if alarm := _alarm(summary):
+        axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
+    if note:
+        axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
+    rule = f"timing {summary['timing']} · accounting {summary['accounting']} · compute clock {summary['compute_clock']}"
+    figure.supxlabel(rule, fontsize=7.5, color=style.QUIET, x=0.99, ha="right")
+    return figure
+
+
+def _mark(axes: Axes, shown: pd.DataFrame, metric: Metric, scale: float, color: str) -> None:
+    """Ring and value at the point that validation chose; without validation, at the last one."""
+    rows = shown.sort_values("round", kind="stable").rename(columns={"validation": f"val_{metric.name}"}).to_dict("records")
+    chosen = select([{str(key): value for key, value in row.items()} for row in rows], metric)
+    row, why = (chosen, "selected on validation") if chosen else (rows[-1], "final")
+    x, y = row["x"] / scale, row["test"]
+    if y != y:
+        return
+    axes.plot([x], [y], marker="o", markersize=12, fillstyle="none", color=color, markeredgewidth=1.8, linestyle="none")
+    # The free side of a learning curve is below it (above it where less is better), towards the middle of the picture.
+    side, away = ("right", -12) if x > sum(axes.get_xlim()) / 2 else ("left", 12)
+    text = f"{y:.4g} at round {int(row['round'])}\n({why})"
+    place = (away, -38 if metric.goal == "max" else 38)
+    line = {"arrowstyle": "-", "color": color, "linewidth": 0.8, "shrinkB": 6}
+    axes.annotate(text, (x, y), place, textcoords="offset points", ha=side, va="center", fontsize=9.5, color=color, arrowprops=line)
+
+
+def _title(summary: Mapping[str, Any], network: str | None) -> str:
+    what = f"{style.look(summary['algorithm']).label} on {style.dataset_label(summary['dataset'])}"
+    real = "real data" if summary["data_source"] == "real" else None
+    return " · ".join(filter(None, [what, network, real, f"seed {summary['seed']}"]))
+
+
+def _alarm(summary: Mapping[str, Any]) -> str:
+    """What a reader must not overlook, in few words."""
+    data = {"synthetic": "SYNTHETIC TWIN, not the real data", "partial": "PARTLY SYNTHETIC DATA"}.get(summary["data_source"])
+    status = None if summary["status"] == "completed" else f"status: {summary['status'].replace('_', ' ')}"
+    return " · ".join(filter(None, [data, status]))
+
+
+def _network(run: Run) -> str | None:
+    """The network's name, if the manifest is there to tell."""
+    config = run.manifest.get("config", {}) if (run.folder / "manifest.json").exists() else {}
+    name: str | None = config.get("network", {}).get("name")
+    return name
+
+
+# --- many runs ----------------------------------------------------------------------------------------------------------
+
+
+def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds", name: str = "curve") -> pd.DataFrame:
+    """Write one picture of several runs, `name`.png and .svg, and the drawn points, `name`.csv, into `folder`.
+
+    A panel per data set and network, a line per setting: the mean over its seeds with a band of one standard deviation. Curves
+    are interpolated to common x first. A method that does not communicate is a horizontal line at its selected (else final) value.
+    Runs that did not end well are left out and counted below the picture.
+
+    Returns
+    -------
+    DataFrame with columns panel, line, x, mean, sd (NaN where n = 1), n: what was drawn.
+
+    Raises
+    ------
+    VflbenchError : a run cannot be read or the picture not be written.
+    """
+    import matplotlib as mpl
+    import pandas as pd
+
+    drawn = [run for run in runs if run.status in _ENDED_WELL and len(run.curve)]
+    left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)
+    panels: dict[tuple[str, str, str, str], list[Run]] = defaultdict(list)
+    for run in drawn:
+        panels[run.summary["dataset"], _network(run) or "", run.summary["data_source"], run.summary["metric"]["name"]].append(run)
+    lines = [_lines(inside) for inside in panels.values()]
+    looks = _looks(lines)
+    tables = []
+    with mpl.rc_context(style.RC):  # type: ignore[arg-type]
+        figure, places = _figure(len(panels))
+        for axes, (dataset, network, source, metric), inside in zip(places, panels, lines, strict=False):
+            title = " · ".join(filter(None, [style.dataset_label(dataset), network, "real data" if source == "real" else None]))
+            alarm = _alarm({"data_source": source, "status": "completed"})
+            axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
+            axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
+            tables.append(_panel(axes, inside, looks, x, metric).assign(panel=title))
+        _legend(figure)
+        if left_out:
+            text = "left out: " + ", ".join(f"{count} {status}" for status, count in left_out.items())
+            figure.suptitle(text, fontsize=9, color=style.ALARM, x=0.99, ha="right")
+        _save(figure, folder / name)
+    columns = ["panel", "line", "x", "mean", "sd", "n"]
+    table = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
+    atomic_write(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
+    return table
+
+
+def _panel(axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mapping[str, Any]], x: str, metric: str) -> pd.DataFrame:
+    """Draw the lines of one panel; the drawn points."""
+    import pandas as pd
+
+    curves = {label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()}
+    largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
+    scale = _label_x(axes, x, largest)
+    axes.set_ylabel(f"test {metric}")
+    tables = []
+    for label, group in curves.items():
+        look, silent = looks[label], x != "round" and not any(curve["x"].any() for curve in group)
+        line = _average([_chosen(run) for run in lines[label]] if silent else group)
+        tables.append(line.assign(line=label))
+        text = f"{label}, n={len(group)}"
+        if silent:
+            sent = any(run.summary["bytes"]["total"] for run in lines[label])
+            text += " (no communication time)" if sent else " (no communication)"
+            axes.axhline(line["mean"].iloc[0], color=look["color"], linestyle=":", label=text)
+            continue
+        axes.plot(line["x"] / scale, line["mean"], **look, markevery=max(1, len(line) // 10), label=text)
+        low, high = line["mean"] - line["sd"], line["mean"] + line["sd"]
+        axes.fill_between(line["x"] / scale, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    axes.set_xlim(left=0)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _looks(panels: Sequence[Mapping[str, list[Run]]]) -> dict[str, dict[str, Any]]:
+    """Each line's colour, marker and dashes, the same in all panels.
+
+    Settings of one algorithm share its colour where others are beside it, and have colours of their own where none is.
+    """
+    lines = {label: group[0].summary["algorithm"] for panel in panels for label, group in panel.items()}
+    alone, seen = len(set(lines.values())) == 1 < len(lines), Counter[str]()
+    looks: dict[str, dict[str, Any]] = {}
+    for place, (label, algorithm) in enumerate(lines.items()):
+        look, dashes = style.look(algorithm), style.LINES[seen[algorithm] % len(style.LINES)]
+        seen[algorithm] += 1
+        own = {"color": style.PALETTE[place % len(style.PALETTE)], "marker": style.MARKERS[place % len(style.MARKERS)], "linestyle": "-"}
+        looks[label] = own if alone else {"color": look.color, "marker": look.marker, "linestyle": dashes}
+    return looks
+
+
+def _legend(figure: Figure) -> None:
+    """One legend for all panels, below them: inside it would sooner or later cover somebody's curve."""
+    entries = {text: handle for axes in figure.axes for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if not entries:
+        return
+    width, height = figure.get_size_inches()
+    columns = max(1, int(width * 11 / (max(map(len, entries)) + 6)))  # about 11 characters to the inch
+    figure.set_size_inches(width, height + 0.2 * -(-len(entries) // columns))
+    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns)
+
+
+def _chosen(run: Run) -> pd.DataFrame:
+    """One point at x = 0: the run's selected value, without validation its final one."""
+    import pandas as pd
+
+    metric = run.summary["metric"]
+    value = metric["final"] if metric["selected"] is None else metric["selected"]
+    return pd.DataFrame({"x": [0.0], "test": [float("nan") if value is None else value]})
+
+
+def _average(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Mean and standard deviation of `test` over curves, at every x of any of them that lies within all of them.
+
+    Where no x does (curves of one point each), their last points are averaged in both directions.
+    """
+    import numpy as np
+    import pandas as pd
+
+    curves = [curve for curve in curves if len(curve)]
+    if not curves:
+        return pd.DataFrame({"x": [], "mean": [], "sd": [], "n": []})
+    start, end = max(curve["x"].min() for curve in curves), min(curve["x"].max() for curve in curves)
+    grid = np.unique([value for curve in curves for value in curve["x"] if start <= value <= end])
+    values = np.array([np.interp(grid, curve["x"], curve["test"]) for curve in curves])  # (curves, x)
+    if not len(grid):
+        grid = np.mean([curve["x"].iloc[-1] for curve in curves], keepdims=True)
+        values = np.array([[curve["test"].iloc[-1]] for curve in curves])
+    sd = values.std(axis=0, ddof=1) if len(curves) > 1 else np.full(len(grid), np.nan)
+    return pd.DataFrame({"x": grid, "mean": values.mean(axis=0), "sd": sd, "n": len(curves)})
+
+
+def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs that differ in nothing but the seed, by a label: the algorithm and what sets it apart from its other lines."""
+    configs = [_flat(identifying(run.manifest["config"])) if (run.folder / "manifest.json").exists() else {} for run in runs]
+    lines: dict[str, list[Run]] = defaultdict(list)
+    for run, config in zip(runs, configs, strict=True):
+        algorithm = run.summary["algorithm"]
+        peers = [other for peer, other in zip(runs, configs, strict=True) if peer.summary["algorithm"] == algorithm]
+        differing = [key for key in config if key != "seed" and _tells(key, config, peers)]
+        settings = [f"{key.removeprefix('algorithm.').removesuffix('.name')}={config[key]}" for key in differing]
+        lines[" · ".join([style.look(algorithm).label, *settings])].append(run)
+    return dict(lines)
+
+
+def _tells(key: str, config: Mapping[str, Any], peers: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether `key` sets a run apart: it varies, and not merely because its group's option does."""
+    option = f"{key.split('.')[0]}.name"
+    alike = peers if key == option else [peer for peer in peers if peer.get(option) == config.get(option)]
+    return any(peer.get(key) != config[key] for peer in alike)
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
+
+
+# --- figures ------------------------------------------------------------------------------------------------------------
+
+
+def _figure(panels: int) -> tuple[Figure, list[Axes]]:
+    """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of up to three."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = max(1, min(3, panels))
+    rows = max(1, -(-panels // columns))
+    figure = Figure(figsize=(style.SIZE[0] * columns, style.SIZE[1] * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, [figure.add_subplot(rows, columns, place + 1) for place in range(max(1, panels))]
+
+
+def _label_x(axes: Axes, x: str, largest: float) -> float:
+    """Name the x-axis with its unit; what to divide x by."""
+    scale, prefix = si_scale(largest) if x == "bytes" else (1.0, "")
+    axes.set_xlabel(f"{X_LABELS[x]} ({prefix}B)" if x == "bytes" else X_LABELS[x])
+    return scale
+
+
+def _save(figure: Figure, stem: Path) -> None:
+    """Write `stem`.png and `stem`.svg, atomically and without a date."""
+    for kind, key in (("png", "Software"), ("svg", "Date")):
+        with atomic(stem.with_name(f"{stem.name}.{kind}")) as temporary:
+            figure.savefig(temporary, format=kind, metadata={key: None})

@@ -1,0 +1,1 @@
+"""Privacy: mechanisms that a data's owner applies before `send`, and their accounting (thin over Opacus)."""

@@ -1,0 +1,172 @@
+"""What can be chosen: algorithms, data sets and models, found by listing their rooms and the entry points of installed packages.
+
+A name's facts are literals that are read from the source by `ast`: a module is imported only when it is chosen, so that
+`vflbench list` stays fast and one broken module does not keep the others from running.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from vflbench.types import AlgorithmInfo, DatasetInfo, VflbenchError, closest
+
+ROOT = Path(__file__).parent
+_LITERALS = {kind.__name__: kind for kind in (AlgorithmInfo, DatasetInfo)}
+log = logging.getLogger(__name__)
+Info = TypeVar("Info")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Info]):
+    """A registered name: what is known of it, the module that has it, and whether that comes from another package."""
+
+    info: Info
+    module: str
+    plugin: bool = False
+
+
+def algorithms() -> dict[str, AlgorithmInfo]:
+    """Every algorithm by name, in alphabetical order."""
+    return {name: entry.info for name, entry in algorithm_entries().items()}
+
+
+def datasets() -> dict[str, DatasetInfo]:
+    """Every data set by name, in alphabetical order."""
+    return {name: entry.info for name, entry in dataset_entries().items()}
+
+
+def load_algorithm(name: str) -> ModuleType:
+    """The module of algorithm `name`: it has ALGORITHM, Config, parties and perhaps check.
+
+    Raises
+    ------
+    VflbenchError : there is no such algorithm, or its module cannot be imported.
+    """
+    return _import(_lookup(algorithm_entries(), name, "algorithm").module)
+
+
+def load_dataset(name: str) -> ModuleType:
+    """The module of data set `name`: it has DATASETS, Config and load. Errors as `load_algorithm`."""
+    return _import(_lookup(dataset_entries(), name, "dataset").module)
+
+
+def load_model_config(name: str) -> type:
+    """The configuration dataclass of model `name`. Errors as `load_algorithm`."""
+    config: type = _import(_lookup(model_modules(), name, "model")).Config
+    return config
+
+
+def fit(algorithm: AlgorithmInfo, dataset: DatasetInfo) -> str | None:
+    """The layout in which `algorithm` runs on `dataset`: the first of the algorithm's that the data set can give; None if none."""
+    return next((layout for layout in algorithm.layouts if layout in dataset.layouts), None)
+
+
+# --- the rooms ------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def algorithm_entries() -> dict[str, Entry[AlgorithmInfo]]:
+    """Every algorithm with its module."""
+    return _collect(AlgorithmInfo, "algorithms", "ALGORITHM", "vflbench.algorithms")
+
+
+@functools.cache
+def dataset_entries() -> dict[str, Entry[DatasetInfo]]:
+    """Every data set with its module."""
+    return _collect(DatasetInfo, "data", "DATASETS", "vflbench.datasets")
+
+
+@functools.cache
+def model_modules() -> dict[str, str]:
+    """The module of every model."""
+    return {name: module for module, path in _room("models") for name in literal(path, "MODEL_NAMES") or ()}
+
+
+def _collect(kind: type[Info], room: str, variable: str, group: str) -> dict[str, Entry[Info]]:
+    found: dict[str, Entry[Info]] = {}
+    sources = [(module, path, False) for module, path in _room(room)] + [(module, path, True) for module, path in _plugins(group)]
+    for module, path, plugin in sources:
+        value = literal(path, variable)
+        for info in value if isinstance(value, tuple) else (value,):
+            if not isinstance(info, kind):
+                continue
+            name: str = info.name  # type: ignore[attr-defined]
+            if name in found:
+                raise VflbenchError(f"the name {name!r} is taken twice: by {found[name].module} and by {module}")
+            found[name] = Entry(info, module, plugin)
+    return dict(sorted(found.items()))
+
+
+def _room(room: str) -> Iterator[tuple[str, Path]]:
+    for path in sorted((ROOT / room).rglob("*.py")):
+        yield ".".join(("vflbench", *path.relative_to(ROOT).with_suffix("").parts)), path
+
+
+def _plugins(group: str) -> Iterator[tuple[str, Path]]:
+    """Modules that installed packages announce under the entry point `group`; their parent package is imported, they are not."""
+    for module in sorted({point.module for point in importlib.metadata.entry_points(group=group)}):
+        try:
+            spec = importlib.util.find_spec(module)
+        except Exception as error:  # another package's code: whatever it raises must not stop ours
+            log.warning("the plugin %s is left out: %s", module, error)
+            continue
+        if spec is None or spec.origin is None:
+            log.warning("the plugin %s is left out: there is no such module", module)
+            continue
+        yield module, Path(spec.origin)
+
+
+def literal(path: Path, variable: str) -> Any:
+    """The value that the module at `path` assigns to `variable`, without importing it; None if it assigns none.
+
+    Raises
+    ------
+    VflbenchError : the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo and DatasetInfo).
+    """
+    text = path.read_text(encoding="utf-8")
+    if variable not in text:
+        return None
+    for node in ast.parse(text, str(path)).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name) and target.id == variable and node.value:
+            try:
+                return _evaluate(node.value)
+            except (ValueError, TypeError) as error:
+                raise VflbenchError(f"{path} line {node.lineno}: {variable} must be a literal: {error}") from error
+    return None
+
+
+def _evaluate(node: ast.expr) -> Any:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LITERALS:
+        named = {keyword.arg: _evaluate(keyword.value) for keyword in node.keywords if keyword.arg}
+        return _LITERALS[node.func.id](*map(_evaluate, node.args), **named)
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(map(_evaluate, node.elts))
+    return ast.literal_eval(node)
+
+
+Value = TypeVar("Value")
+
+
+def _lookup(known: dict[str, Value], name: str, what: str) -> Value:
+    if name not in known:
+        hint = closest(name, known)
+        raise VflbenchError(f"there is no {what} {name!r}" + (f"; did you mean {hint!r}?" if hint else f"; there are: {', '.join(known)}"))
+    return known[name]
+
+
+def _import(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise VflbenchError(f"{module} cannot be imported: {error}") from error

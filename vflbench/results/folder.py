@@ -1,0 +1,392 @@
+"""Writes a run folder: every file atomically, so that a full disk or a kill never leaves half a file (design section 6)."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import io
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+
+from vflbench.types import DataSource, Metric, Status, VflbenchError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA = 1  # version of every file written here; a reader refuses another one
+UNCHARGED_LINK = "local"  # inside one organisation or at the server: in the ledger, in no total
+EVENT_KINDS = ("compute", "send", "recv", "mark")  # the trace's `kind`, by code
+
+_CURVE_COLUMNS = (
+    *("round", "epoch", "iterations", "virtual_seconds", "communication_seconds", "compute_seconds"),
+    *("bytes", "messages", "vectors", "cost", "epsilon", "train_loss"),
+)
+# dtype of each column; the text ones are given as integer codes
+_LEDGER = {
+    **{"round": "int32", "src": "text", "dst": "text", "link": "text", "tag": "text"},
+    **{"bytes": "int64", "vectors": "int32", "sent": "float64", "delivered": "float64", "seq": "int64"},
+}
+_TRACE = {"party": "text", "kind": "text", "peer": "text", "seq": "int64", "value": "float64"}
+
+
+# --- files --------------------------------------------------------------------------------------------------------------
+
+
+def prepare(folder: Path) -> None:
+    """Make `folder` and prove that it can be written to, before any work is done.
+
+    Raises
+    ------
+    VflbenchError : naming the folder and the reason.
+    """
+    probe = folder / f".{secrets.token_hex(4)}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        hint = "choose another one with hydra.run.dir=..."
+        raise VflbenchError(f"cannot write to the run folder {folder}: {_reason(error)}; {hint}") from error
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`, moved onto it when the block ends well and removed otherwise.
+
+    Raises
+    ------
+    VflbenchError : naming `path` and the reason (no space, no permission), whatever was at `path` being untouched.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise VflbenchError(f"cannot write {path}: {_reason(error)}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def atomic_write(path: Path, data: str | bytes) -> None:
+    """Write `data` (text as UTF-8) to `path`, wholly or not at all; errors as `atomic`."""
+    with atomic(path) as temporary:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """`value` in JSON's own types: NumPy scalars and arrays, tuples, paths and dataclasses converted, NaN and infinity as None."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    raise TypeError(f"{type(value).__name__} does not go into JSON: {value!r}")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `plain(value)` as JSON, keys in their order."""
+    atomic_write(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+# --- curve --------------------------------------------------------------------------------------------------------------
+
+
+def curve_columns(metric: str) -> tuple[str, ...]:
+    """The columns of `curve.csv`, in order."""
+    return (*_CURVE_COLUMNS, f"val_{metric}", f"test_{metric}")
+
+
+def write_curve(path: Path, rows: Sequence[Mapping[str, Any]], metric: str) -> None:
+    """Write the evaluations as CSV. Numbers read back to the last bit; a missing value, None and NaN are empty.
+
+    Raises
+    ------
+    ValueError : a row has a key that is no column (it would be lost).
+    """
+    columns = curve_columns(metric)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: _cell(value) for key, value in row.items()})
+    atomic_write(path, text.getvalue())
+
+
+def _cell(value: Any) -> str:
+    value = value.item() if isinstance(value, np.generic) else value
+    return "" if value is None or value != value else repr(value)
+
+
+# --- parquet ------------------------------------------------------------------------------------------------------------
+
+
+def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array], metadata: Mapping[str, str] | None = None) -> None:
+    """Write columns of equal length as parquet: zstd, text as dictionaries, the schema version in the file's metadata.
+
+    Parameters
+    ----------
+    columns : name -> array of shape (rows,).
+    metadata : further entries of the file's metadata.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrays = {name: pa.array(column) for name, column in columns.items()}
+    arrays = {n: a.dictionary_encode() if pa.types.is_string(a.type) or pa.types.is_large_string(a.type) else a for n, a in arrays.items()}
+    table = pa.table(arrays).replace_schema_metadata({"vflbench_schema": str(SCHEMA), **(metadata or {})})
+    # Times and running numbers hardly repeat: a dictionary of them would be as large as the column.
+    distinct = {"seq": "DELTA_BINARY_PACKED", "sent": "BYTE_STREAM_SPLIT", "delivered": "BYTE_STREAM_SPLIT", "value": "BYTE_STREAM_SPLIT"}
+    encoding = {name: kind for name, kind in distinct.items() if name in arrays}
+    with atomic(path) as temporary:
+        pq.write_table(
+            table, temporary, compression="zstd", use_dictionary=[n for n in arrays if n not in encoding], column_encoding=encoding or None
+        )
+
+
+def ledger_parquet(path: Path, arrays: Mapping[str, np.ndarray], parties: Sequence[str], tags: Sequence[str], links: Sequence[str]) -> None:
+    """Write the ledger, one row per message.
+
+    Parameters
+    ----------
+    arrays : columns of shape (messages,): round, src, dst, link, tag, bytes, vectors, sent, delivered (seconds), seq; src and dst
+        are codes into `parties`, link into `links`, tag into `tags`.
+
+    Raises
+    ------
+    ValueError : a column is missing or is none of the ledger's.
+    """
+    _write_coded(path, _LEDGER, arrays, {"src": parties, "dst": parties, "link": links, "tag": tags})
+
+
+def trace_parquet(path: Path, arrays: Mapping[str, np.ndarray], parties: Sequence[str]) -> None:
+    """Write the parties' event trace: party, kind (code into `EVENT_KINDS`), peer (-1: none), seq, value, each of shape (events,).
+
+    `party` and `peer` are codes into `parties`. Errors as `ledger_parquet`.
+    """
+    _write_coded(path, _TRACE, arrays, {"party": parties, "kind": EVENT_KINDS, "peer": parties})
+
+
+def _write_coded(path: Path, types: Mapping[str, str], arrays: Mapping[str, np.ndarray], names: Mapping[str, Sequence[str]]) -> None:
+    import pyarrow as pa
+
+    if set(arrays) != set(types):
+        raise ValueError(f"{path.name} has the columns {list(types)}, not {list(arrays)}")
+    columns: dict[str, np.ndarray | pa.Array] = {}
+    for name, kind in types.items():
+        if kind == "text":
+            codes = np.asarray(arrays[name], np.int32)
+            indices = pa.array(codes, mask=codes < 0)  # a negative code is a null
+            columns[name] = pa.DictionaryArray.from_arrays(indices, pa.array(list(names[name]), pa.string()))
+        else:
+            columns[name] = np.asarray(arrays[name], kind)
+    write_parquet(path, columns)
+
+
+# --- summary ------------------------------------------------------------------------------------------------------------
+
+
+def select(rows: Sequence[Mapping[str, Any]], metric: Metric) -> Mapping[str, Any] | None:
+    """The row that the validation split chose: the best `val_<metric>`, the earliest of equals; None without validation."""
+    key, sign = f"val_{metric.name}", 1 if metric.goal == "max" else -1
+    scored = [row for row in rows if row.get(key) is not None and math.isfinite(row[key])]
+    return max(scored, key=lambda row: sign * row[key], default=None)  # max keeps the first of equals
+
+
+def summarise(
+    *,
+    status: Status,
+    algorithm: str,
+    dataset: str,
+    source: DataSource | None,
+    seed: int,
+    metric: Metric | None,
+    rows: Sequence[Mapping[str, Any]],
+    rounds: int,
+    bytes_by_tag: Mapping[str, int],
+    bytes_by_link: Mapping[str, int],
+    messages: int,
+    vectors: int,
+    cost: float,
+    communication_seconds: float,
+    compute_seconds: float,
+    virtual_seconds: float,
+    wall_seconds: float,
+    compute_clock: str,
+    timing: str,
+    accounting: str,
+    device: str,
+    epochs: float | None = None,
+    privacy: Mapping[str, Any] | None = None,
+    reason: str | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The content of `summary.json` (design section 6).
+
+    Parameters
+    ----------
+    source, metric : None only where the run ended before its data were there.
+    rows : the curve's rows; the last one is final, the one that validation chose is selected.
+    rounds, epochs : completed ones.
+    bytes_by_tag : charged bytes of each tag.
+    bytes_by_link : bytes of each link kind; those of `local` are in no total.
+    privacy : {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism.
+    reason : why the run failed, was skipped, diverged or stopped at a budget.
+    extra : what else applies: utilisation, waiting_seconds, attack.
+
+    Raises
+    ------
+    ValueError : `extra` overwrites a key of the contract.
+    """
+    chosen = select(rows, metric) if metric else None
+    validation, test = (f"val_{metric.name}", f"test_{metric.name}") if metric else ("", "")
+    summary = {
+        "schema": SCHEMA,
+        "status": status,
+        "reason": reason,
+        "algorithm": algorithm,
+        "dataset": dataset,
+        "data_source": source.kind if source else None,
+        "data_variant": source.variant if source else None,
+        "seed": seed,
+        "metric": {
+            "name": metric.name if metric else None,
+            "goal": metric.goal if metric else None,
+            "final": rows[-1].get(test) if rows else None,
+            "selected": chosen.get(test) if chosen else None,
+            "selected_round": chosen["round"] if chosen else None,
+            "selected_validation": chosen[validation] if chosen else None,
+        },
+        "rounds": rounds,
+        "epochs": epochs,
+        "bytes": {
+            "total": sum(count for link, count in bytes_by_link.items() if link != UNCHARGED_LINK),
+            "by_tag": bytes_by_tag,
+            "by_link": bytes_by_link,
+        },
+        "messages": messages,
+        "vectors": vectors,
+        "cost": cost,
+        "communication_seconds": communication_seconds,
+        "compute_seconds": compute_seconds,
+        "virtual_seconds": virtual_seconds,
+        "wall_seconds": wall_seconds,
+        "compute_clock": compute_clock,
+        "timing": timing,
+        "accounting": accounting,
+        "privacy": {**dict.fromkeys(_PRIVACY), "mechanism": "none", **(privacy or {})},
+        "device": device,
+    }
+    if clash := set(extra or {}) & set(summary):
+        raise ValueError(f"extra would overwrite {sorted(clash)}")
+    result: dict[str, Any] = plain({**summary, **(extra or {})})
+    return result
+
+
+def summarise_unrun(
+    *, status: Status, reason: str, algorithm: str, dataset: str, seed: int, compute_clock: str, timing: str, accounting: str, device: str
+) -> dict[str, Any]:
+    """The summary of a run that was skipped, or ended before its first round: every key of the contract, nothing done."""
+    nothing: dict[str, Any] = {
+        **{"source": None, "metric": None, "rows": (), "rounds": 0, "bytes_by_tag": {}, "bytes_by_link": {}, "messages": 0, "vectors": 0},
+        **{"cost": 0.0, "communication_seconds": 0.0, "compute_seconds": 0.0, "virtual_seconds": 0.0, "wall_seconds": 0.0},
+        **{"compute_clock": compute_clock, "timing": timing, "accounting": accounting, "device": device},
+    }
+    return summarise(status=status, reason=reason, algorithm=algorithm, dataset=dataset, seed=seed, **nothing)
+
+
+_NONE = type(None)
+_NUMBER = (int, float)
+_METRIC: dict[str, Any] = {
+    **{"name": (str, _NONE), "goal": (str, _NONE), "final": (*_NUMBER, _NONE), "selected": (*_NUMBER, _NONE)},
+    **{"selected_round": (int, _NONE), "selected_validation": (*_NUMBER, _NONE)},
+}
+_BYTES: dict[str, Any] = {"total": int, "by_tag": dict, "by_link": dict}
+_PRIVACY: dict[str, Any] = {
+    **{"mechanism": str, "epsilon": (*_NUMBER, _NONE), "delta": (*_NUMBER, _NONE)},
+    **{"unit": (str, _NONE), "neighbouring": (str, _NONE), "covers": (str, _NONE)},
+}
+_SUMMARY: dict[str, Any] = {
+    **{"schema": int, "status": str, "reason": (str, _NONE), "algorithm": str, "dataset": str},
+    **{
+        "data_source": (str, _NONE),
+        "data_variant": (str, _NONE),
+        "seed": int,
+        "metric": _METRIC,
+        "rounds": int,
+        "epochs": (*_NUMBER, _NONE),
+        "bytes": _BYTES,
+    },
+    **{"messages": int, "vectors": int, "cost": _NUMBER, "communication_seconds": _NUMBER, "compute_seconds": _NUMBER},
+    **{"virtual_seconds": _NUMBER, "wall_seconds": _NUMBER, "compute_clock": str, "timing": str, "accounting": str},
+    **{"privacy": _PRIVACY, "device": str},
+}
+_ALLOWED: dict[str, tuple[Any, ...]] = {
+    **{
+        "schema": (SCHEMA,),
+        "status": get_args(Status),
+        "data_source": ("real", "partial", "synthetic", None),
+        "metric.goal": ("max", "min", None),
+    },
+    **{"privacy.neighbouring": ("add_remove", "replace_one", None), "privacy.covers": ("model", "transcript", None)},
+}
+
+
+def validate_summary(summary: Mapping[str, Any]) -> list[str]:
+    """What `summary` breaks of the run folder's contract, one line each; empty if nothing."""
+    problems = _mistyped(summary, _SUMMARY, "")
+    if problems:
+        return problems
+    total, by_tag, by_link = (summary["bytes"][key] for key in _BYTES)
+    if sum(by_tag.values()) != total:
+        problems.append(f"bytes.by_tag sums to {sum(by_tag.values())}, not to bytes.total={total}")
+    if (charged := sum(count for link, count in by_link.items() if link != UNCHARGED_LINK)) != total:
+        problems.append(f"bytes.by_link sums to {charged} without {UNCHARGED_LINK}, not to bytes.total={total}")
+    if summary["status"] in ("failed", "skipped") and not summary["reason"]:
+        problems.append(f"reason: missing for status {summary['status']}")
+    if None in (summary["data_source"], summary["metric"]["name"]) and summary["status"] not in ("failed", "skipped", "interrupted"):
+        problems.append(f"data_source, metric.name: null with status {summary['status']}")
+    return problems
+
+
+def _mistyped(values: Mapping[str, Any], types: Mapping[str, Any], prefix: str) -> list[str]:
+    problems = []
+    for key, kind in types.items():
+        name = prefix + key
+        if key not in values:
+            problems.append(f"{name}: missing")
+            continue
+        value = values[key]
+        if isinstance(kind, dict):
+            problems += _mistyped(value, kind, f"{name}.") if isinstance(value, dict) else [f"{name}: {value!r} is no object"]
+        elif isinstance(value, bool) or not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
+            problems.append(f"{name}: {value!r} has the wrong type")
+        elif name in _ALLOWED and value not in _ALLOWED[name]:
+            problems.append(f"{name}: {value!r} is none of {_ALLOWED[name]}")
+    return problems

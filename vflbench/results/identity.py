@@ -1,0 +1,24 @@
+"""A run is known by the hash of its configuration: equal hash, equal experiment."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from vflbench.results.folder import plain
+
+# How a run is carried out, not what it computes. The data's location is no identity either: its content is in the manifest.
+EXCLUDED = frozenset({"resume", "device", "overwrite", "dry_run", "data_root", "hydra"})
+
+
+def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The top-level entries of a composed configuration that make it what it is."""
+    return {key: value for key, value in config.items() if key not in EXCLUDED and not key.startswith("hydra.")}
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """First 16 hex digits of the SHA-256 of the configuration's canonical JSON; independent of the order of keys."""
+    text = json.dumps(plain(identifying(config)), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,180 @@
+"""Reads run folders back. Every file is checked first: missing, truncated or of another schema version is named, never guessed at."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vflbench.results.folder import SCHEMA, curve_columns
+from vflbench.types import VflbenchError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder; each file is read when first asked for. Every attribute may raise VflbenchError naming the file."""
+
+    folder: Path
+
+    @property
+    def status(self) -> str | None:
+        """Status of the run; None while it has not ended (no summary.json)."""
+        return self.summary["status"] if (self.folder / "summary.json").exists() else None
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """`summary.json`."""
+        return _read_json(self.folder / "summary.json")
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """`manifest.json`: configuration, hash, versions, hardware, command."""
+        return _read_json(self.folder / "manifest.json")
+
+    @cached_property
+    def curve(self) -> pd.DataFrame:
+        """`curve.csv`, one row per evaluation; numbers equal to the last bit what was written."""
+        return _read_curve(self.folder / "curve.csv")
+
+    @cached_property
+    def ledger(self) -> pd.DataFrame:
+        """`ledger.parquet`, one row per message; text columns categorical."""
+        return _read_parquet(self.folder / "ledger.parquet")
+
+    @cached_property
+    def trace(self) -> pd.DataFrame:
+        """`trace.parquet`, one row per event of a party."""
+        return _read_parquet(self.folder / "trace.parquet")
+
+
+def load(folder: str | Path) -> Run:
+    """The run in `folder`.
+
+    Raises
+    ------
+    VflbenchError : there is no run.
+    """
+    folder = Path(folder)
+    if not any((folder / name).is_file() for name in ("manifest.json", "summary.json")):
+        raise VflbenchError(f"{folder} is no run folder: it holds neither manifest.json nor summary.json")
+    return Run(folder)
+
+
+def find(root: str | Path) -> list[Run]:
+    """Every run at or below `root` (a run has a manifest.json), in the natural order of paths: 2 before 10.
+
+    Raises
+    ------
+    VflbenchError : `root` is no folder.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise VflbenchError(f"{root} is no folder")
+    return [Run(path.parent) for path in sorted(root.rglob("manifest.json"), key=lambda path: natural(str(path)))]
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """Sort key by which `run2` comes before `run10`."""
+    return [(int(digits or -1), other) for digits, other in re.findall(r"(\d+)|(\D+)", text)]
+
+
+def table(runs: Iterable[Run]) -> pd.DataFrame:
+    """One row per run, one column per number or name that runs are compared by; a run that has not ended has status None."""
+    import pandas as pd
+
+    return pd.DataFrame([_row(run) for run in runs])
+
+
+def _row(run: Run) -> dict[str, Any]:
+    row: dict[str, Any] = {"folder": str(run.folder), "status": run.status}
+    if (run.folder / "manifest.json").exists():
+        config = run.manifest.get("config", {})
+        row |= {group: config.get(group, {}).get("name") for group in ("algorithm", "dataset", "network", "privacy")}
+        row |= {"seed": config.get("seed"), "config_hash": run.manifest.get("config_hash")}
+    if row["status"] is None:
+        return row
+    for key, value in run.summary.items():
+        if key == "metric":
+            row |= {"metric": value["name"], **{name: item for name, item in value.items() if name != "name"}}
+        elif key == "bytes":
+            row["bytes"] = value["total"]
+        elif key == "privacy":
+            row |= {"privacy": value["mechanism"], "epsilon": value["epsilon"], "delta": value["delta"]}
+        elif not isinstance(value, dict | list) and key != "schema":
+            row[key] = value
+    return row
+
+
+# --- files --------------------------------------------------------------------------------------------------------------
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        hint = ": the run has not ended; continue it with resume=true" if path.name == "summary.json" else ""
+        raise VflbenchError(f"{path} is missing{hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise VflbenchError(f"{path} cannot be read: {error}") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise VflbenchError(f"{path} is truncated or malformed at line {error.lineno}: {error.msg}") from error
+    if not isinstance(value, dict):
+        raise VflbenchError(f"{path} is malformed: an object was expected")
+    _check_schema(path, value.get("schema", SCHEMA))
+    return value
+
+
+def _check_schema(path: Path, version: object) -> None:
+    if str(version) != str(SCHEMA):
+        raise VflbenchError(f"{path} has schema version {version}; this vflbench reads version {SCHEMA}")
+
+
+def _read_curve(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    text = _read_text(path)
+    header, *lines = list(csv.reader(text.splitlines())) or [[]]
+    if not header or tuple(header) != curve_columns(header[-1].removeprefix("test_")):
+        raise VflbenchError(f"{path} line 1: these are not the columns of a curve")
+    rows = []
+    for number, line in enumerate(lines, start=2):
+        if len(line) != len(header):
+            raise VflbenchError(f"{path} line {number}: {len(line)} values for {len(header)} columns; the file is truncated")
+        try:
+            rows.append([_number(cell) for cell in line])  # Python's own parsing: exact in every version of pandas
+        except ValueError as error:
+            raise VflbenchError(f"{path} line {number}: {error}") from error
+    if not text.endswith("\n"):
+        raise VflbenchError(f"{path} line {len(lines) + 1}: the file is truncated")
+    return pd.DataFrame(rows, columns=header, dtype=None if rows else "float64")
+
+
+def _number(cell: str) -> int | float:
+    return float(cell or "nan") if not cell.isdecimal() else int(cell)
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.exists():
+        raise VflbenchError(f"{path} is missing")
+    try:
+        content = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise VflbenchError(f"{path} is truncated or malformed: {error}") from error
+    _check_schema(path, (content.schema.metadata or {}).get(b"vflbench_schema", b"none").decode())
+    return content.to_pandas()

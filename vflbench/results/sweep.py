@@ -1,0 +1,64 @@
+"""The table that ends a sweep: one line per job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vflbench.results.reader import Run, natural
+from vflbench.results.units import human_bytes
+from vflbench.types import VflbenchError
+
+
+def table(folder: str | Path) -> str:
+    """A plain-text table of the sweep in `folder`: job, what differs, status, test metric, communication, run folder.
+
+    A job that left nothing readable keeps its line and says so. Empty text if there are no jobs.
+    """
+    runs = jobs(folder)
+    overrides = [_overrides(run) for run in runs]
+    common = set.intersection(*map(set, overrides)) if len(runs) > 1 else set()
+    # A column for each word that differs, so that equal things stand below each other.
+    keys = list(dict.fromkeys(key for words in overrides for word in words if word not in common for key in [word.split("=", 1)[0]]))
+    rows = [["job", *keys, "status", "metric", "selected", "final", "sent", "communication", "folder"]]
+    for run, words in zip(runs, overrides, strict=True):
+        given = dict(word.split("=", 1) for word in words if "=" in word)
+        rows.append([run.folder.name, *(given.get(key, "") for key in keys), *_results(run), str(run.folder)])
+    return _align(rows) if runs else ""
+
+
+def jobs(folder: str | Path) -> list[Run]:
+    """The sweep's run folders in the order of job numbers, those that failed before writing anything included."""
+    signs = ("manifest.json", "summary.json", ".hydra")
+    inside = [path for path in Path(folder).iterdir() if any((path / sign).exists() for sign in signs)]
+    return [Run(path) for path in sorted(inside, key=lambda path: natural(path.name))]
+
+
+def _overrides(run: Run) -> list[str]:
+    import yaml
+
+    path = run.folder / ".hydra" / "overrides.yaml"
+    try:
+        words = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else run.manifest.get("overrides")
+    except (VflbenchError, OSError, yaml.YAMLError):
+        words = None  # a table of many jobs does not end over one damaged folder; its status column tells
+    return [str(word) for word in words] if isinstance(words, list) else []
+
+
+def _results(run: Run) -> list[str]:
+    """Status, metric, selected, final, bytes and communication seconds as text."""
+    try:
+        status = run.status
+        if status is None:
+            return ["no result", "", "", "", "", ""]
+        summary, metric = run.summary, run.summary["metric"]  # without a name where the data were never reached
+        scores = ["-" if metric[key] is None else f"{metric[key]:.4f}" for key in ("selected", "final")]
+        return [status, metric["name"] or "", *scores, human_bytes(summary["bytes"]["total"]), f"{summary['communication_seconds']:.4g} s"]
+    except (VflbenchError, KeyError, TypeError):
+        return ["unreadable", "", "", "", "", ""]
+
+
+def _align(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    numbers = ("selected", "final", "sent", "communication")
+    places = [f"{'>' if name in numbers else '<'}{width}" for name, width in zip(rows[0], widths, strict=True)]
+    return "\n".join("  ".join(format(cell, place) for cell, place in zip(row, places, strict=True)).rstrip() for row in rows)

@@ -1,0 +1,99 @@
+"""Where a run was made: versions, git, hardware, command. Says nothing about who made it: no user names, no home folders."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import vflbench
+
+_PACKAGES = (
+    *("torch", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "networkx", "matplotlib", "safetensors", "hydra-core", "omegaconf"),
+    *("opacus", "torch-geometric", "ray"),
+)
+
+
+def collect(command: str, threads: int, device: str) -> dict[str, Any]:
+    """What the manifest says of the surroundings; the start time is now.
+
+    Parameters
+    ----------
+    command : the command line; home folders in it become `~`.
+    threads : torch's threads.
+    device : `cpu`, `cuda` or `cuda:<index>`; torch is imported only for a GPU's name.
+    """
+    return {
+        "command": without_home(command),
+        "started": now(),
+        "versions": _versions(),
+        "git": _git(Path(vflbench.__file__).parent),
+        "hardware": _hardware(device),
+        "platform": platform.platform(),
+        "threads": threads,
+        "device": device,
+    }
+
+
+def now() -> str:
+    """The time, UTC, ISO 8601, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def without_home(text: str) -> str:
+    """`text` with home folders as `~`: they name people."""
+    home = str(Path.home())
+    if len(home) > 1:
+        text = re.sub(rf"{re.escape(home)}(?![^/\s'\"])", "~", text)
+    return re.sub(r"/(?:home|Users)/[^/\s'\"]+", "~", text)
+
+
+def _versions() -> dict[str, str]:
+    found = {"vflbench": vflbench.__version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # an optional one
+    return found
+
+
+def _git(folder: Path) -> dict[str, Any] | None:
+    """Commit and whether tracked files were changed; None unless the package lies in a checkout of its own repository."""
+    tracked = _output("git", "-C", str(folder), "ls-files", "--error-unmatch", "__init__.py")  # not a venv in somebody else's checkout
+    commit = _output("git", "-C", str(folder), "rev-parse", "HEAD")
+    changes = _output("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit, "dirty": bool(changes)} if tracked and commit else None
+
+
+def _hardware(device: str) -> dict[str, Any]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    hardware: dict[str, Any] = {"cpu": _cpu(), "cores": cores, "memory_bytes": None, "gpu": None}
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        hardware["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if device.startswith("cuda"):
+        import torch
+
+        hardware["gpu"] = torch.cuda.get_device_name(device)
+        hardware["cuda"] = torch.version.cuda
+    return hardware
+
+
+def _cpu() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists() and (model := re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)):
+        return model[1].strip()
+    return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor() or platform.machine()
+
+
+def _output(*command: str) -> str | None:
+    """Standard output of a command, stripped; None if it is not there, fails or hangs."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
