@@ -1,0 +1,333 @@
+"""Graph networks that run layer by layer on sampled blocks, since GLASU aggregates between layers.
+
+A network has a projection of the features (`start`), L layers in segments that end where representations are aggregated (`segment`), and
+a linear classifier (`classify`). It knows nothing of parties: at the end of a segment it hands out columns `columns` of the hidden width
+(all of them when aggregating by the mean, an own share when concatenating), and takes any representation of the full width back in.
+
+- `gcn`: relu(A H W + b); the first layer's W is the projection, so H[0] = X. Kipf and Welling, ICLR 2017.
+- `gcnii`: relu(((1 - alpha) A H + alpha H0) ((1 - beta) I + beta W)), H0 = relu(X W + b), beta = log(lambda / l + 1), l from 1. Chen et
+  al., ICML 2020. A layer that hands out a share only takes those columns of I and of W.
+- `gat`: attention with heads, LeakyReLU 0.2, a linear skip connection, ELU. Velickovic et al., ICLR 2018.
+- `residual_gcn`: the network of GLASU's released code: relu(A H W + b), batch normalisation and dropout in a layer, self-loops of weight
+  2, and mu_b out + (1 - mu_b) in over segment b, mu_b = mu / (b + 1).
+
+Dropout happens iff a generator is given; batch normalisation follows `train()` and `eval()`. No global generator is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vflbench.types import Problem, closest
+
+if TYPE_CHECKING:
+    from vflbench.data.graph.sampling import Block
+
+MODEL_NAMES = ("gcn", "gat", "gcnii", "residual_gcn")
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+SPARSE_BELOW = 0.25  # share of nonzero features under which rows are kept as bags of (column, value)
+
+
+@dataclass
+class Config:
+    name: str = "gcnii"
+    hidden: int = 64  # width of every representation
+    dropout: float = 0.5  # share of entries dropped from the features and from every layer's input
+    alpha: float = 0.1  # gcnii: weight of the initial representation
+    lambda_: float = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
+    heads: int = 8  # gat: attention heads, which divide the width
+    mu: float = 0.5  # residual_gcn: weight of a segment's output against its input
+    dtype: str = "float32"  # float32 | float64
+
+
+def check(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
+    """What is wrong with a model's configuration where `parties` aggregate by `aggregate`, avg or cat (cat: they share the width)."""
+    problems = []
+    if config.hidden < 1:
+        problems.append(Problem("model.hidden", config.hidden, "must be at least 1"))
+    for key in ("dropout", "alpha", "mu"):
+        value, top = getattr(config, key), 1.0
+        if not 0 <= value <= top or (key == "dropout" and value == top):
+            problems.append(Problem(f"model.{key}", value, "must be at least 0 and below 1" if key == "dropout" else "must lie in [0, 1]"))
+    if config.lambda_ < 0:
+        problems.append(Problem("model.lambda_", config.lambda_, "must be at least 0"))
+    if config.dtype not in DTYPES:
+        problems.append(Problem("model.dtype", config.dtype, f"must be one of {', '.join(DTYPES)}", closest(config.dtype, DTYPES)))
+    shares = parties if aggregate == "cat" else 1
+    if config.name == "gat" and config.heads < 1:
+        problems.append(Problem("model.heads", config.heads, "must be at least 1"))
+    else:
+        step = shares * (config.heads if config.name == "gat" else 1)
+        if config.hidden % step:
+            below = config.hidden // step * step
+            nearest = " or ".join(str(width) for width in (below, below + step) if width)
+            reason = [f"divide by {parties} parties, as concatenating needs"] * (shares > 1)
+            reason += [f"{'by' if reason else 'divide by'} {config.heads} heads"] * (config.name == "gat")
+            problems.append(Problem("model.hidden", config.hidden, f"must {' and '.join(reason)}: {nearest}"))
+    return problems
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------
+
+
+class Bags(NamedTuple):
+    """Rows of a sparse matrix: row i has values[start[i]:start[i + 1]] in those columns."""
+
+    columns: Tensor  # (entries,) int64
+    start: Tensor  # (rows + 1,) int64
+    values: Tensor  # (entries,)
+
+
+class Features:
+    """A feature matrix (nodes, width) of which rows are taken; one with few nonzeros is kept as bags, several times faster."""
+
+    def __init__(self, matrix: np.ndarray, device: str, dtype: torch.dtype) -> None:
+        self.width = matrix.shape[1]
+        self.device = device
+        self.sparse = np.count_nonzero(matrix) < SPARSE_BELOW * matrix.size
+        if self.sparse:
+            rows, columns = np.nonzero(matrix)
+            self.start = np.zeros(len(matrix) + 1, np.int64)
+            np.cumsum(np.bincount(rows, minlength=len(matrix)), out=self.start[1:])
+            self.columns = torch.from_numpy(columns).to(device)
+            self.values = torch.from_numpy(matrix[rows, columns]).to(device, dtype)
+        else:
+            self.dense = torch.tensor(matrix, device=device, dtype=dtype)
+
+    def rows(self, nodes: np.ndarray) -> Tensor | Bags:
+        """The rows of `nodes` (n,) int64."""
+        if not self.sparse:
+            return self.dense[torch.from_numpy(nodes).to(self.device)]
+        first, counts = self.start[nodes], self.start[nodes + 1] - self.start[nodes]
+        start = np.zeros(len(nodes) + 1, np.int64)
+        np.cumsum(counts, out=start[1:])
+        at = torch.from_numpy(np.repeat(first - start[:-1], counts) + np.arange(start[-1])).to(self.device)
+        return Bags(self.columns[at], torch.from_numpy(start).to(self.device), self.values[at])
+
+
+class Adjacency(NamedTuple):
+    """A block of the normalised adjacency as tensors (`data.graph.sampling.Block`): rows are the level above, columns the level below."""
+
+    start: Tensor  # (rows + 1,) int64
+    columns: Tensor  # (entries,) int64
+    weights: Tensor  # (entries,)
+    own: Tensor  # (rows,) int64: the rows' own places among the columns
+
+    def product(self, h: Tensor) -> Tensor:
+        """A h, (rows, width). Faster than torch's sparse product on blocks of this size, above all backward."""
+        return F.embedding_bag(self.columns, h, self.start, mode="sum", per_sample_weights=self.weights, include_last_offset=True)
+
+
+def adjacency(block: Block, device: str, dtype: torch.dtype) -> Adjacency:
+    start, columns, own = (torch.from_numpy(a).to(device) for a in (block.start, block.columns, block.own))
+    return Adjacency(start, columns, torch.from_numpy(block.weights).to(device, dtype), own)
+
+
+def dropout(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
+    """Inverted dropout from an explicit generator; `x` itself without one.
+
+    `share` is rounded to a multiple of 2^-16: four masks come out of one 64-bit draw, several times faster than uniform numbers.
+    """
+    drop = round(share * 65536)
+    if generator is None or drop == 0:
+        return x
+    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(2**63), None, generator=generator)
+    keep = draws.view(torch.int16)[: x.numel()].view(x.shape) >= drop - 32768
+    return x * keep.to(x.dtype).mul_(65536 / (65536 - drop))
+
+
+def parameter(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> nn.Parameter:
+    """Uniform in (-bound, bound)."""
+    return nn.Parameter(torch.empty(shape).uniform_(-bound, bound, generator=generator))
+
+
+def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
+    return parameter((rows, columns), math.sqrt(6 / (rows + columns)), generator)
+
+
+class Projection(nn.Module):
+    """Features times a matrix, with dropout on the features; relu(x W + b), or x W alone."""
+
+    def __init__(self, inputs: int, width: int, drop: float, generator: torch.Generator, plain: bool = False) -> None:
+        super().__init__()
+        self.drop = drop
+        bound = 1 / math.sqrt(max(inputs, 1))
+        self.weight = glorot(inputs, width, generator) if plain else parameter((inputs, width), bound, generator)
+        self.bias = None if plain else parameter((width,), bound, generator)
+
+    def forward(self, x: Tensor | Bags, generator: torch.Generator | None) -> Tensor:
+        if isinstance(x, Bags):
+            values = dropout(x.values, self.drop, generator)
+            h = F.embedding_bag(x.columns, self.weight, x.start, mode="sum", per_sample_weights=values, include_last_offset=True)
+        else:
+            h = dropout(x, self.drop, generator) @ self.weight
+        return h if self.bias is None else torch.relu(h + self.bias)
+
+
+# --- backbones --------------------------------------------------------------------------------------------------------
+
+
+class Backbone(nn.Module):
+    """What the four networks share.
+
+    Parameters
+    ----------
+    inputs, classes, layers : d_m, C and L.
+    ends : the layers, ascending, after which representations are aggregated; the last is layers - 1.
+    columns : (first, last + 1) of the hidden columns that those layers hand out; None: all.
+    """
+
+    self_weight = 1.0  # of the self-loop in the adjacency
+    keeps_start = False  # whether layers look back at the projection
+
+    def __init__(
+        self,
+        config: Config,
+        inputs: int,
+        classes: int,
+        layers: int,
+        ends: Sequence[int],
+        columns: tuple[int, int] | None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.ends = tuple(ends)
+        self.drop = config.dropout
+        self.hidden = config.hidden
+        self.first, self.last = columns or (0, config.hidden)
+        self.widths = [self.last - self.first if layer in self.ends else config.hidden for layer in range(layers)]  # of the outputs
+        self.projection = self.make_projection(inputs, generator)
+        self.make_layers(config, generator)
+        bound = 1 / math.sqrt(config.hidden)
+        self.head = parameter((config.hidden, classes), bound, generator)
+        self.head_bias = parameter((classes,), bound, generator)
+
+    def make_projection(self, inputs: int, generator: torch.Generator) -> Projection:
+        return Projection(inputs, self.hidden, self.drop, generator)
+
+    def make_layers(self, config: Config, generator: torch.Generator) -> None:
+        raise NotImplementedError
+
+    def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
+        """One layer: `h` (columns of a, hidden) to (rows of a, widths[layer]); `h0` is the projection at the rows of a."""
+        raise NotImplementedError
+
+    def start(self, x: Tensor | Bags, generator: torch.Generator | None = None) -> Tensor:
+        """The projection of rows of features."""
+        projected: Tensor = self.projection(x, generator)
+        return projected
+
+    def segment(
+        self, segment: int, blocks: Sequence[Adjacency], h: Tensor, h0: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The layers from the aggregation before `ends[segment]` up to it: H^+, and h0 at its rows. `blocks` are those of all layers."""
+        for layer in range(self.ends[segment - 1] + 1 if segment else 0, self.ends[segment] + 1):
+            if self.keeps_start:
+                h0 = h0[blocks[layer].own]
+            h = self.layer(layer, blocks[layer], h, h0, generator)
+        return h, h0
+
+    def classify(self, h: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Logits, (rows, classes)."""
+        return torch.addmm(self.head_bias, dropout(h, self.drop, generator), self.head)
+
+
+class GCN(Backbone):
+    def make_projection(self, inputs: int, generator: torch.Generator) -> Projection:
+        return Projection(inputs, self.widths[0], self.drop, generator, plain=True)
+
+    def make_layers(self, config: Config, generator: torch.Generator) -> None:
+        self.weights = nn.ParameterList(glorot(self.hidden, width, generator) for width in self.widths[1:])
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(width)) for width in self.widths)
+
+    def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
+        if layer == 0:  # its weights are the projection
+            return torch.relu(a.product(h) + self.biases[0])
+        return torch.relu(torch.addmm(self.biases[layer], a.product(dropout(h, self.drop, generator)), self.weights[layer - 1]))
+
+
+class GCNII(Backbone):
+    keeps_start = True
+
+    def make_layers(self, config: Config, generator: torch.Generator) -> None:
+        self.alpha = config.alpha
+        self.betas = [math.log(config.lambda_ / (layer + 1) + 1) for layer in range(len(self.widths))]
+        self.weights = nn.ParameterList(parameter((self.hidden, width), 1 / math.sqrt(self.hidden), generator) for width in self.widths)
+
+    def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
+        mixed = torch.lerp(a.product(dropout(h, self.drop, generator)), h0, self.alpha)
+        kept = mixed if self.widths[layer] == self.hidden else mixed[:, self.first : self.last]
+        beta = self.betas[layer]
+        return torch.relu(torch.addmm(kept, mixed, self.weights[layer], beta=1 - beta, alpha=beta))
+
+
+class GAT(Backbone):
+    def make_layers(self, config: Config, generator: torch.Generator) -> None:
+        self.heads = config.heads
+        self.weights = nn.ParameterList(glorot(self.hidden, width, generator) for width in self.widths)
+        self.sources = nn.ParameterList(glorot(self.heads, width // self.heads, generator) for width in self.widths)
+        self.targets = nn.ParameterList(glorot(self.heads, width // self.heads, generator) for width in self.widths)
+        self.skips = nn.ParameterList(glorot(self.hidden, width, generator) for width in self.widths)
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(width)) for width in self.widths)
+
+    def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
+        h = dropout(h, self.drop, generator)
+        values = (h @ self.weights[layer]).view(len(h), self.heads, -1)
+        rows = torch.repeat_interleave(torch.arange(len(a.own), device=h.device), a.start.diff(), output_size=len(a.columns))
+        towards = (values * self.sources[layer]).sum(-1)[a.columns]
+        scores = F.leaky_relu(towards + (values * self.targets[layer]).sum(-1)[a.own][rows], 0.2)  # (entries, heads)
+        top = scores.detach().new_full((len(a.own), self.heads), -math.inf).index_reduce(0, rows, scores.detach(), "amax")
+        shares = (scores - top[rows]).exp()
+        total = shares.new_zeros(len(a.own), self.heads).index_add(0, rows, shares)
+        messages = values[a.columns] * (shares / total[rows])[:, :, None]
+        out = values.new_zeros(len(a.own), *values.shape[1:]).index_add(0, rows, messages).flatten(1)
+        return F.elu(out + self.biases[layer] + h[a.own] @ self.skips[layer])
+
+
+class ResidualGCN(Backbone):
+    self_weight = 2.0
+
+    def make_layers(self, config: Config, generator: torch.Generator) -> None:
+        self.mu = config.mu
+        bound = 1 / math.sqrt(self.hidden)
+        self.weights = nn.ParameterList(parameter((self.hidden, width), bound, generator) for width in self.widths)
+        self.biases = nn.ParameterList(parameter((width,), bound, generator) for width in self.widths)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in self.widths)
+
+    def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
+        h = torch.relu(torch.addmm(self.biases[layer], a.product(h), self.weights[layer]))
+        return dropout(self.norms[layer](h), self.drop, generator)
+
+    def segment(
+        self, segment: int, blocks: Sequence[Adjacency], h: Tensor, h0: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        out, h0 = super().segment(segment, blocks, h, h0, generator)
+        for layer in range(self.ends[segment - 1] + 1 if segment else 0, self.ends[segment] + 1):
+            h = h[blocks[layer].own]
+        mu = self.mu / (segment + 1)
+        return mu * out + (1 - mu) * h[:, self.first : self.last], h0
+
+
+BACKBONES: dict[str, type[Backbone]] = {"gcn": GCN, "gat": GAT, "gcnii": GCNII, "residual_gcn": ResidualGCN}
+
+
+def build(
+    config: Config,
+    inputs: int,
+    classes: int,
+    layers: int,
+    ends: Sequence[int],
+    generator: torch.Generator,
+    device: str = "cpu",
+    columns: tuple[int, int] | None = None,
+) -> Backbone:
+    """The network of `config` (see `Backbone`), drawn on the CPU from `generator` so that it is the same on every device."""
+    return BACKBONES[config.name](config, inputs, classes, layers, ends, columns, generator).to(device, DTYPES[config.dtype])

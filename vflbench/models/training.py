@@ -1,0 +1,44 @@
+"""What local training needs whatever the network: the optimiser, its learning rate, and the checks of their keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from vflbench.types import Problem, closest
+
+OPTIMIZERS = ("adam", "sgd")
+SCHEDULES = ("cosine", "none")
+
+
+def make_optimizer(name: str, parameters: Iterable[torch.nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    """Adam (L2 weight decay, fused: one kernel for all parameters) or plain SGD."""
+    if name == "adam":
+        return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+    return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay)
+
+
+def set_lr(optimizer: torch.optim.Optimizer, schedule: str, lr: float, round: int, rounds: int) -> None:
+    """The learning rate of `round` in 1..rounds: constant, or from `lr` along half a cosine towards 0."""
+    factor = (1 + math.cos(math.pi * (round - 1) / rounds)) / 2 if schedule == "cosine" else 1.0
+    for group in optimizer.param_groups:
+        group["lr"] = lr * factor
+
+
+def check(config: Any) -> list[Problem]:
+    """What is wrong with `optimizer`, `schedule`, `weight_decay` and `fanout` of an algorithm's configuration."""
+    problems = []
+    for key, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+        if getattr(config, key) not in known:
+            value = getattr(config, key)
+            problems.append(Problem(f"algorithm.{key}", value, f"must be one of {', '.join(known)}", closest(value, known)))
+    if not config.weight_decay >= 0:
+        problems.append(Problem("algorithm.weight_decay", config.weight_decay, "must be at least 0"))
+    if config.fanout is not None and config.fanout < 1:
+        problems.append(Problem("algorithm.fanout", config.fanout, "must be at least 1, or null for all neighbours"))
+    if config.default_rounds < 1:
+        problems.append(Problem("algorithm.default_rounds", config.default_rounds, "must be at least 1"))
+    return problems

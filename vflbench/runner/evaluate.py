@@ -1,0 +1,123 @@
+"""The observer: outside the federation, it scores what parties report, builds the curve and says when to stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from vflbench.data.tasks import Task
+from vflbench.federation.simulated import SimulatedEngine
+from vflbench.types import RunConfig, Status
+
+
+def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Share of rows of `scores` (n, classes) whose largest entry is at the label, (n,)."""
+    return float(np.mean(scores.argmax(axis=1) == labels))
+
+
+METRICS = {"accuracy": accuracy}
+
+
+class Observer:
+    """Collects reports by round; once all parties have finished a round it closes that round's row.
+
+    `rows` are the curve's, without the columns that are sums over the ledger. The metric is the mean over the parties that report
+    predictions; the training loss is the mean over the reports since the previous row.
+    """
+
+    def __init__(self, task: Task, config: RunConfig) -> None:
+        self.task = task
+        self.config = config
+        self.metric = METRICS[task.metric.name]
+        self.rows: list[dict[str, Any]] = []
+        self.status: Status = "completed"
+        self.reason: str | None = None
+        self.losses: list[float] = []  # mean over the parties, of each round since the last row
+        self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs: the curve so far."""
+        return {"rows": [dict(row) for row in self.rows], "losses": list(self.losses)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.rows = [dict(row) for row in state["rows"]]
+        self.losses = list(state["losses"])
+
+    def on_report(self, party: str, round: int, values: dict[str, Any]) -> None:
+        self._reports.setdefault(round, {}).setdefault(party, []).append(values)
+
+    def on_round(self, round: int, engine: SimulatedEngine) -> bool:
+        """Close `round`. True: the run ends here, for the reason in `status` and `reason`."""
+        by_party = self._reports.pop(round, {})
+        names = [name for name in engine.parties if name in by_party]  # in the parties' order, not of arrival
+        losses = [float(r["train_loss"]) for name in names for r in by_party[name] if "train_loss" in r]
+        if losses:
+            self.losses.append(sum(losses) / len(losses))
+        predictions = [r["predictions"] for name in names for r in by_party[name] if "predictions" in r]
+        row = None
+        if predictions:
+            reported = [r for name in names for r in by_party[name]]
+            row = self._row(round, engine, predictions, reported)
+            self.rows.append(row)
+        return self._stops(round, engine, row)
+
+    def _row(
+        self, round: int, engine: SimulatedEngine, predictions: list[dict[str, Any]], reported: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        name = self.task.metric.name
+        row: dict[str, Any] = {
+            "round": round,
+            "epoch": max((r["epoch"] for r in reported if "epoch" in r), default=None),
+            "iterations": max((r["iterations"] for r in reported if "iterations" in r), default=round),
+            "virtual_seconds": engine.boundary_clock,
+            "train_loss": sum(self.losses) / len(self.losses) if self.losses else None,
+        }
+        self.losses = []
+        spent = [party.privacy.spent() for party in engine.order if party.privacy is not None]
+        if spent:
+            row["epsilon"] = max(s["epsilon"] for s in spent)
+        for split in ("val", "test"):
+            given = [as_array(p[split]) for p in predictions if split in p]
+            if given and len(self.task.splits[split]):
+                labels = self.task.labels[self.task.splits[split]]
+                row[f"{split}_{name}"] = sum(self.metric(scores, labels) for scores in given) / len(given)
+        return row
+
+    def _stops(self, round: int, engine: SimulatedEngine, row: dict[str, Any] | None) -> bool:
+        config, metric = self.config, self.task.metric
+        if not all(math.isfinite(loss) for loss in self.losses) or (row and not math.isfinite(row["train_loss"] or 0.0)):
+            return self._stop("diverged", f"the training loss is not finite in round {round}")
+        if row is not None and (where := nonfinite(engine)):
+            return self._stop("diverged", f"{where} is not finite after round {round}")
+        if row is not None and config.target is not None:
+            value = row.get(f"val_{metric.name}", row.get(f"test_{metric.name}"))
+            if value is not None and (value >= config.target if metric.goal == "max" else value <= config.target):
+                return self._stop("target_reached", f"{metric.name} {value:.6g} in round {round}")
+        if config.max_bytes is not None and engine.bytes_sent >= config.max_bytes:
+            return self._stop("budget", f"max_bytes: {engine.bytes_sent} bytes after round {round}")
+        if config.max_virtual_seconds is not None and engine.boundary_clock >= config.max_virtual_seconds:
+            return self._stop("budget", f"max_virtual_seconds: {engine.boundary_clock:.6g} s after round {round}")
+        return False
+
+    def _stop(self, status: Status, reason: str) -> bool:
+        self.status, self.reason = status, reason
+        return True
+
+
+def as_array(scores: Any) -> np.ndarray:
+    return scores.detach().cpu().numpy() if isinstance(scores, torch.Tensor) else np.asarray(scores)
+
+
+def nonfinite(engine: SimulatedEngine) -> str | None:
+    """The first parameter or tensor in a party's state that holds a NaN or an infinity."""
+    for party in engine.order:
+        for name, value in party.state:
+            tensors = value.state_dict() if isinstance(value, torch.nn.Module) else {"": value}
+            for key, tensor in tensors.items():
+                if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                    return f"{party.name}'s {name}{'.' if key else ''}{key}"
+    return None

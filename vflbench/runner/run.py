@@ -1,0 +1,316 @@
+"""One run: build the task and its parties, drive the engine, write the run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from vflbench import registry
+from vflbench.data import sources
+from vflbench.data.tasks import Task
+from vflbench.federation import clock, topology
+from vflbench.federation.accounting import Totals
+from vflbench.federation.ledger import COLUMN, COMPUTE, sort_ledger
+from vflbench.federation.links import LINK_KINDS
+from vflbench.federation.party import PartySpec
+from vflbench.federation.replay import idle_seconds, retime
+from vflbench.federation.simulated import SimulatedEngine
+from vflbench.federation.snapshot import Cut
+from vflbench.privacy import mechanisms
+from vflbench.results import folder as files
+from vflbench.results.identity import config_hash
+from vflbench.results.units import human_bytes
+from vflbench.runner import provenance
+from vflbench.runner.checkpoint import Checkpoints
+from vflbench.runner.evaluate import Observer
+from vflbench.runner.progress import progress
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError
+
+
+def resolve_device(device: str) -> str:
+    """`auto` is a GPU where there is one. Raises ConfigError for a GPU that is not there."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda"):
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(device.partition(":")[2] or 0) >= count:
+            raise ConfigError([Problem("device", device, f"this machine has {count} GPUs that torch can use; auto and cpu always work")])
+    return device
+
+
+class Federation:
+    """A task's parties, ready to be driven."""
+
+    def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:
+        self.config = config
+        self.info = info
+        self.module: ModuleType = registry.load_algorithm(info.name)
+        self.device = resolve_device(config.device)
+        if config.engine.threads is not None:
+            torch.set_num_threads(config.engine.threads)
+        self.clock_mode = clock.resolve(config.engine.compute_clock, info.time_dependent)
+        self.rounds: int = config.rounds or config.algorithm.default_rounds
+        self.task = self._load()
+        self.specs: dict[str, PartySpec] = self.module.parties(self.task, config)
+        servers = [name for name, spec in self.specs.items() if spec.role == "server"]
+        clients = [name for name in self.specs if name not in servers]
+        self.topology = topology.build(config.topology, servers, clients, config.seed)
+
+    def _load(self) -> Task:
+        layout = registry.fit(self.info, registry.datasets()[self.config.dataset.name])
+        if layout is None:
+            raise VflbenchError(f"{self.info.name} does not run on {self.config.dataset.name}")
+        load: Callable[..., Task] = registry.load_dataset(self.config.dataset.name).load
+        root = sources.data_root(self.config.data_root)
+        return load(self.config.dataset, layout, self.config.algorithm.parties, self.config.seed, root)
+
+    def mechanisms(self) -> dict[str, Any]:
+        """One privacy mechanism per client, none where privacy=none."""
+        if self.config.privacy.name == "none":
+            return {}
+        bound = self.module.releases(self.config, self.task.public)
+        return {name: mechanisms.make(self.config.privacy, bound) for name, spec in self.specs.items() if spec.role != "server"}
+
+    def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:
+        config = self.config
+        # The algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
+        public_config = dataclasses.replace(config, device=self.device, rounds=self.rounds)
+        arguments: dict[str, Any] = {
+            "network": config.network, "connected": self.topology.connected, "neighbours": self.topology.neighbours,
+            "rounds": self.rounds, "eval_every": config.eval_every, "seed": config.seed, "device": self.device,
+            "clock": clock.ComputeClock(self.clock_mode, config.compute), "batch_compute": config.engine.batch_compute,
+            "window": config.engine.window, "privacy": self.mechanisms(),
+        }  # fmt: skip
+        if observer is not None:
+            arguments |= {"on_report": observer.on_report, "on_round": observer.on_round}
+        return SimulatedEngine(self.specs, self.task.public, public_config, **(arguments | kwargs))
+
+
+class Recorder:
+    """What a run has produced so far: the ledger and trace, in memory since the last checkpoint and in parts before it."""
+
+    def __init__(self, federation: Federation, checkpoints: Checkpoints) -> None:
+        self.federation = federation
+        self.checkpoints = checkpoints
+        self.totals = Totals(federation.config.accounting, federation.config.network.cost_ratio)
+        for part in checkpoints.ledger():
+            self.totals.add(part)
+
+    def cut(self, engine: SimulatedEngine, observer: Observer, cut: Cut) -> None:
+        ledger = engine.ledger.take(cut.round)
+        self.totals.add(ledger)
+        self.checkpoints.save(cut, observer.state_dict(), ledger, engine.take_trace(cut.round))
+
+    def collect(self, engine: SimulatedEngine) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The whole ledger, sorted, and the traces, of finished rounds."""
+        rest = engine.ledger.take(engine.finished_round)
+        self.totals.add(rest)
+        ledger = sort_ledger(np.concatenate([*self.checkpoints.ledger(), rest]))
+        parts = self.checkpoints.traces(list(engine.parties))
+        last = engine.take_trace(engine.finished_round)
+        return ledger, {name: np.concatenate([*parts[name], rows]) for name, rows in last.items()}
+
+
+def run(
+    config: RunConfig,
+    folder: Path,
+    *,
+    command: str,
+    choices: dict[str, str],
+    plain: dict[str, Any],
+    info: AlgorithmInfo,
+    quiet: bool = False,
+    draw: Callable[[Path, dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Train, and write the run folder of design section 6; `summary.json` is its last file.
+
+    Parameters
+    ----------
+    config, plain, choices : the configuration as dataclasses, as plain data, and the options chosen in each group.
+    folder : the run folder; with `config.resume` and a checkpoint in it the run goes on from there.
+    command : for the manifest.
+    info : the algorithm's registry entry.
+    quiet : no progress bar.
+    draw : called with the folder and the summary once the curve is written, to draw it.
+
+    Returns
+    -------
+    The summary. Ctrl-C ends the run with status `interrupted`, everything up to the last finished round written.
+
+    Raises
+    ------
+    VflbenchError, OSError : bad data, a broken rule of the federation, a disk that is full or not writable.
+    """
+    began = time.perf_counter()
+    files.prepare(folder)
+    federation = Federation(config, info)
+    manifest = {
+        "schema": files.SCHEMA, "config": plain, "config_hash": config_hash(plain), "choices": choices,
+        **provenance.collect(command, torch.get_num_threads(), federation.device),
+        "data": dataclasses.asdict(federation.task.source), "rounds": federation.rounds, "compute_clock": federation.clock_mode,
+    }  # fmt: skip
+    files.write_json(folder / "manifest.json", manifest)
+
+    checkpoints = Checkpoints(folder / "checkpoint")
+    checkpoints.folder.mkdir(exist_ok=True)
+    saved = checkpoints.load() if config.resume else None
+    observer = Observer(federation.task, config)
+    if saved is not None:
+        observer.load_state_dict(saved[1])
+    recorder = Recorder(federation, checkpoints)
+    metric = federation.task.metric
+
+    with progress(federation.rounds, metric=metric.name, quiet=quiet) as bar:
+
+        def on_round(round: int, engine: SimulatedEngine) -> bool:
+            stops = observer.on_round(round, engine)
+            row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
+            loss = observer.losses[-1] if observer.losses else row.get("train_loss")
+            bar.update(round, metric=row.get(f"test_{metric.name}"), loss=loss, bytes=engine.bytes_sent)
+            return stops
+
+        engine: SimulatedEngine = federation.engine(
+            observer,
+            on_round=on_round,
+            checkpoint_every=config.checkpoint_every,
+            on_cut=lambda cut: recorder.cut(engine, observer, cut),
+            resume_from=saved[0] if saved else None,
+        )
+        try:
+            engine.run()
+        except KeyboardInterrupt:
+            observer.status, observer.reason = "interrupted", f"interrupted in round {engine.finished_round + 1}"
+
+    summary = _write(federation, engine, observer, recorder, folder, time.perf_counter() - began)
+    if draw is not None and observer.rows:
+        draw(folder, summary)
+    files.write_json(folder / "manifest.json", {**manifest, "ended": provenance.now()})
+    files.write_json(folder / "summary.json", summary)
+    if observer.status != "interrupted":
+        checkpoints.drop_parts()
+    return summary
+
+
+def _write(
+    federation: Federation, engine: SimulatedEngine, observer: Observer, recorder: Recorder, folder: Path, wall_seconds: float
+) -> dict[str, Any]:
+    """Write curve, ledger, trace and model; return the summary."""
+    config, metric = federation.config, federation.task.metric
+    ledger, traces = recorder.collect(engine)
+    rows = _complete(federation, engine, observer, recorder.totals, ledger, traces)
+    names, tags = list(engine.parties), list(engine.ledger.tags)
+    columns = {("link" if key == "kind" else key): ledger[:, at] for key, at in COLUMN.items()}
+    files.ledger_parquet(folder / "ledger.parquet", columns, names, tags, LINK_KINDS)
+    party = np.repeat(np.arange(len(names)), [len(traces[name]) for name in names])
+    events = np.concatenate([traces[name] for name in names])
+    trace = {"party": party, **{key: events[:, at] for at, key in enumerate(("kind", "peer", "seq", "value"))}}
+    files.trace_parquet(folder / "trace.parquet", trace, names)
+    files.write_curve(folder / "curve.csv", rows, metric.name)
+    _save_models(engine, folder)
+
+    total = recorder.totals.until(engine.finished_round)
+    virtual = engine.boundary_clock
+    communication = _communication(federation, ledger, traces, [engine.finished_round], [virtual])[0]
+    spent = [p.privacy.spent() for p in engine.order if p.privacy is not None]
+    source = federation.task.source
+    return files.summarise(
+        status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name, source=source,
+        seed=config.seed, metric=metric, rows=rows, rounds=engine.finished_round, epochs=rows[-1].get("epoch") if rows else None,
+        bytes_by_tag={tags[code]: count for code, count in sorted(recorder.totals.by_tag.items())},
+        bytes_by_link=recorder.totals.by_link, messages=int(total[1]), vectors=int(total[2]), cost=float(total[3]),
+        communication_seconds=communication, compute_seconds=virtual - communication, virtual_seconds=virtual, wall_seconds=wall_seconds,
+        compute_clock=federation.clock_mode, timing=config.network.timing, accounting=config.accounting, device=federation.device,
+        privacy=max(spent, key=lambda s: s["epsilon"]) if spent else None,
+    )  # fmt: skip
+
+
+def _complete(
+    federation: Federation, engine: SimulatedEngine, observer: Observer, totals: Totals, ledger: np.ndarray, traces: dict[str, np.ndarray]
+) -> list[dict[str, Any]]:
+    """The curve's rows with the columns that are sums over ledger and trace."""
+    rounds, virtual = [row["round"] for row in observer.rows], [row["virtual_seconds"] for row in observer.rows]
+    communication = _communication(federation, ledger, traces, rounds, virtual)
+    rows = []
+    for row, seconds in zip(observer.rows, communication, strict=True):
+        nbytes, messages, vectors, cost = totals.until(row["round"])
+        sums = {"bytes": int(nbytes), "messages": int(messages), "vectors": int(vectors), "cost": float(cost)}
+        times = {"communication_seconds": seconds, "compute_seconds": row["virtual_seconds"] - seconds}
+        rows.append({**row, **times, **sums})
+    return rows
+
+
+def _communication(
+    federation: Federation, ledger: np.ndarray, traces: dict[str, np.ndarray], rounds: list[int], virtual: list[float]
+) -> list[float]:
+    """Seconds of communication up to the end of each of `rounds`, whose virtual time is given (design section 4)."""
+    if not any((trace[:, 0] == COMPUTE).any() for trace in traces.values()):
+        return virtual
+    if federation.info.time_dependent:
+        return idle_seconds(traces, virtual)
+    ends = retime(ledger, traces, federation.specs, federation.config.network, computing=False)
+    latest = np.maximum.accumulate([0.0, *(ends[r] for r in sorted(ends))])
+    return [float(latest[np.searchsorted(sorted(ends), round, side="right")]) for round in rounds]
+
+
+def _save_models(engine: SimulatedEngine, folder: Path) -> None:
+    """The parties' final parameters: model/<party>.safetensors."""
+    from safetensors.torch import save
+
+    for party in engine.order:
+        tensors: dict[str, torch.Tensor] = {}
+        for name, value in party.state:
+            if isinstance(value, torch.nn.Module):
+                tensors |= {f"{name}.{key}": tensor for key, tensor in value.state_dict().items()}
+            elif isinstance(value, torch.Tensor):
+                tensors[name] = value
+        if tensors:
+            (folder / "model").mkdir(exist_ok=True)
+            data = save({key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()})
+            files.atomic_write(folder / "model" / f"{party.name}.safetensors", data)
+
+
+def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
+    """Parties, shapes, and the messages and bytes of a round: one round is run in memory, measured and thrown away."""
+    federation = Federation(config, info)
+    engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1)
+    engine.run()
+    lines = [
+        f"{info.name} on {config.dataset.name} ({federation.task.source.kind} data), {federation.rounds} rounds, {config.network.name}",
+        "",
+        "parties",
+    ]
+    for name, spec in federation.specs.items():
+        shapes = []
+        if spec.data is not None:
+            for item in dataclasses.fields(spec.data):
+                value = getattr(spec.data, item.name)
+                if isinstance(value, np.ndarray):
+                    shapes.append(f"{item.name} {tuple(value.shape)} {value.dtype}")
+        parameters = sum(p.numel() for _, v in engine.parties[name].state if isinstance(v, torch.nn.Module) for p in v.parameters())
+        lines.append(
+            f"  {name:12} {spec.role:8} {', '.join([*shapes, *([f'{parameters:,} parameters'] if parameters else [])]) or 'no data'}"
+        )
+    ledger = engine.ledger.take()
+    tags, names = list(engine.ledger.tags), list(engine.parties)
+    lines += ["", "messages of one round, measured on one that is thrown away (sampled sets differ from round to round)"]
+    first = ledger[ledger[:, 0] <= 1]
+    groups: dict[tuple[str, str, str], list[float]] = {}
+    for row in first:
+        src, dst = (names[int(row[COLUMN[end]])].rsplit("_", 1)[0] for end in ("src", "dst"))
+        entry = groups.setdefault((tags[int(row[COLUMN["tag"]])], src, dst), [0, 0])
+        entry[0] += 1
+        entry[1] += row[COLUMN["bytes"]]
+    for (tag, src, dst), (count, nbytes) in groups.items():
+        lines.append(f"  {tag:18} {src:>10} -> {dst:10} {int(count):6,} messages  {human_bytes(int(nbytes)):>10}")
+    total = sum(entry[1] for entry in groups.values())
+    lines.append(f"  {'all':18} {'':24} {len(first):6,} messages  {human_bytes(int(total)):>10}")
+    seconds = f"one round takes {engine.boundary_clock:.4g} s of virtual time"
+    lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * federation.rounds))}; {seconds}")
+    return "\n".join(lines)
