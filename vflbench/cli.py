@@ -255,16 +255,13 @@ def _job(
 
 
 def _run(run_config: RunConfig, folder: Path, command: str, choices: dict[str, str], values: dict[str, Any], quiet: bool) -> dict[str, Any]:
-    """Train, then draw (the runner knows no plots). The summary."""
+    """Train; the runner knows no plots, so it is handed the one that draws a run. The summary."""
     from vflbench import registry
     from vflbench.plots.curves import draw_run
     from vflbench.runner.run import run
 
     info = registry.algorithms()[run_config.algorithm.name]
-    summary: dict[str, Any] = run(run_config, folder, command=command, choices=choices, plain=values, info=info, quiet=quiet)
-    if (folder / "curve.csv").exists() and not (folder / "curve.png").exists():
-        draw_run(folder, summary)
-    return summary
+    return run(run_config, folder, command=command, choices=choices, plain=values, info=info, quiet=quiet, draw=draw_run)
 
 
 def _dry_run(cfg: DictConfig) -> str:

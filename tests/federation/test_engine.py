@@ -428,3 +428,23 @@ def test_a_thousand_parties():
     assert len(engine.ledger.rows) == 2 * 999 * 10 * len(LEDGER_FIELDS)
     assert engine.ledger.rows.itemsize == 8  # columns of numbers, no object per message
     assert engine.finished_round == 10
+
+
+def test_no_grad_around_an_await_is_that_partys_alone() -> None:
+    seen: dict[str, list[bool]] = {"a": [], "b": []}
+
+    async def program(me, *_):
+        other = "b" if me.name == "a" else "a"
+        async for _round in me.rounds():
+            await me.send(other, 1)
+            if me.name == "a":
+                with torch.no_grad():
+                    await me.recv(other)
+                    seen["a"].append(torch.is_grad_enabled())
+            else:
+                await me.recv(other)
+            seen[me.name].append(torch.is_grad_enabled())
+
+    SimulatedEngine({"a": PartySpec(program), "b": PartySpec(program)}, rounds=2).run()
+    assert seen == {"a": [False, True, False, True], "b": [True, True]}
+    assert torch.is_grad_enabled()

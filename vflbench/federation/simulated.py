@@ -116,6 +116,7 @@ class SimulatedParty(Party):
         self.started = False  # has come to its rounds()
         self.done = False  # has come to their end
         self.finished = False
+        self.without_grad = False
         self.now = 0.0  # virtual seconds
         self.links: dict[str, L.Link] = {}
         self.boxes: dict[str, dict[str, deque[Message]]] = {}  # source -> tag -> messages
@@ -580,6 +581,8 @@ class SimulatedEngine:
 
     def _step(self, party: SimulatedParty) -> None:
         RUNNING.name = party.name
+        if party.without_grad:
+            torch.set_grad_enabled(False)
         try:
             party.coroutine.send(None)  # type: ignore[union-attr]
         except StopIteration:
@@ -591,6 +594,10 @@ class SimulatedEngine:
             raise
         finally:
             RUNNING.name = None
+            # `with torch.no_grad():` around an await is this party's alone: the switch belongs to the thread, and others run in between.
+            party.without_grad = not torch.is_grad_enabled()
+            if party.without_grad:
+                torch.set_grad_enabled(True)
 
     def _run_cohort(self) -> None:
         """Run all pending batchable computations, equal ones as one vmap call, in the parties' order."""

@@ -8,8 +8,8 @@ a linear classifier (`classify`). It knows nothing of parties: at the end of a s
 - `gcnii`: relu(((1 - alpha) A H + alpha H0) ((1 - beta) I + beta W)), H0 = relu(X W + b), beta = log(lambda / l + 1), l from 1. Chen et
   al., ICML 2020. A layer that hands out a share only takes those columns of I and of W.
 - `gat`: attention with heads, LeakyReLU 0.2, a linear skip connection, ELU. Velickovic et al., ICLR 2018.
-- `residual_gcn`: the network of GLASU's released code: relu(A H W + b), batch normalisation and dropout in a layer, self-loops of weight
-  2, and mu_b out + (1 - mu_b) in over segment b, mu_b = mu / (b + 1).
+- `residual_gcn`: the network of GLASU's released code: relu(A H W + b), batch normalisation and dropout of a layer's output only,
+  self-loops of weight 2, and mu_b out + (1 - mu_b) in over segment b, mu_b = mu / (b + 1).
 
 Dropout happens iff a generator is given; batch normalisation follows `train()` and `eval()`. No global generator is used.
 """
@@ -40,7 +40,7 @@ SPARSE_BELOW = 0.25  # share of nonzero features under which rows are kept as ba
 class Config:
     name: str = "gcnii"
     hidden: int = 64  # width of every representation
-    dropout: float = 0.5  # share of entries dropped from the features and from every layer's input
+    dropout: float = 0.5  # share of entries dropped from the features and every layer's input; residual_gcn: from a layer's output
     alpha: float = 0.1  # gcnii: weight of the initial representation
     lambda_: float = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
     heads: int = 8  # gat: attention heads, which divide the width
@@ -187,6 +187,7 @@ class Backbone(nn.Module):
 
     self_weight = 1.0  # of the self-loop in the adjacency
     keeps_start = False  # whether layers look back at the projection
+    drops_ends = True  # whether dropout also acts on the features and on what the classifier sees
 
     def __init__(
         self,
@@ -211,7 +212,7 @@ class Backbone(nn.Module):
         self.head_bias = parameter((classes,), bound, generator)
 
     def make_projection(self, inputs: int, generator: torch.Generator) -> Projection:
-        return Projection(inputs, self.hidden, self.drop, generator)
+        return Projection(inputs, self.hidden, self.drop if self.drops_ends else 0.0, generator)
 
     def make_layers(self, config: Config, generator: torch.Generator) -> None:
         raise NotImplementedError
@@ -237,7 +238,7 @@ class Backbone(nn.Module):
 
     def classify(self, h: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Logits, (rows, classes)."""
-        return torch.addmm(self.head_bias, dropout(h, self.drop, generator), self.head)
+        return torch.addmm(self.head_bias, dropout(h, self.drop if self.drops_ends else 0.0, generator), self.head)
 
 
 class GCN(Backbone):
@@ -294,6 +295,7 @@ class GAT(Backbone):
 
 class ResidualGCN(Backbone):
     self_weight = 2.0
+    drops_ends = False
 
     def make_layers(self, config: Config, generator: torch.Generator) -> None:
         self.mu = config.mu

@@ -10,9 +10,10 @@ Zhang, Hong, Chen: GLASU, arXiv 2303.09531: Agg and Extract (section 2, Algorith
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -87,45 +88,50 @@ class Aggregation:
         return [part.contiguous() for part in total.chunk(self.parties, dim=1)]
 
 
-def stale_forward(
+def forward(
     model: Backbone,
     x: Tensor | Bags,
     blocks: Sequence[Adjacency],
-    others: Sequence[Tensor],
-    insert: Callable[[Tensor, Tensor], Tensor],
     generator: torch.Generator | None = None,
+    merge: Callable[[int, Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Logits by Algorithm 4: own representations fresh, the others' parts `others[k]` of each aggregation as they are."""
+    """Logits, one pass through one party's network.
+
+    `merge(segment, H^+)` gives what enters the next segment: in Algorithm 4 the others' stale part with the own fresh one in it. None: a
+    network that is not split, or a party that keeps to itself.
+    """
     h = h0 = model.start(x, generator)
-    for segment, stale in enumerate(others):
-        own, h0 = model.segment(segment, blocks, h, h0, generator)
-        h = insert(stale, own)
+    for segment in range(len(model.ends)):
+        h, h0 = model.segment(segment, blocks, h, h0, generator)
+        if merge is not None:
+            h = merge(segment, h)
     return model.classify(h, generator)
 
 
-def loss_of(model: Backbone, x: Tensor | Bags, blocks: Sequence[Adjacency], labels: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Cross-entropy of a network that is not split (or whose party keeps to itself)."""
-    return F.cross_entropy(stale_forward(model, x, blocks, [torch.empty(0)] * len(model.ends), lambda _, own: own, generator), labels)
-
-
-def update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """One step down the gradient of `loss`."""
-    optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
+def local_loss(
+    model: Backbone,
+    x: Tensor | Bags,
+    blocks: Sequence[Adjacency],
+    labels: Tensor,
+    generator: torch.Generator | None = None,
+    merge: Callable[[int, Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Cross-entropy of `forward`."""
+    return F.cross_entropy(forward(model, x, blocks, generator, merge), labels)
 
 
 async def joint_inference(model: Backbone, x: Tensor | Bags, blocks: Sequence[Adjacency], exchange: Exchange | None) -> Tensor:
     """Logits by Algorithm 3, without gradients and dropout; `exchange` returns the aggregate (None: the network is not split)."""
     training = model.training
     model.eval()
-    with torch.no_grad():
-        h = h0 = model.start(x)
-        for segment in range(len(model.ends)):
-            h, h0 = model.segment(segment, blocks, h, h0)
-            if exchange is not None:
-                h = await exchange(segment, h)
-        logits = model.classify(h)
+    start, classify = torch.no_grad()(model.start), torch.no_grad()(model.classify)
+    run = torch.no_grad()(model.segment)  # not one block around all: what other parties do while this one waits has gradients
+    h = h0 = start(x)
+    for segment in range(len(model.ends)):
+        h, h0 = run(segment, blocks, h, h0)
+        if exchange is not None:
+            h = await exchange(segment, h)
+    logits: Tensor = classify(h)
     model.train(training)
     return logits
 
@@ -151,10 +157,15 @@ async def exact_gradients(
         h = (await exchange(segment, own.detach())).requires_grad_()
         ends.append((own, h))
     loss = F.cross_entropy(model.classify(h, generator), labels)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     for segment in reversed(range(len(ends))):
         own, aggregate = ends[segment]
         assert aggregate.grad is not None
-        own.backward(await exchange_gradient(segment, aggregate.grad), retain_graph=segment > 0)  # type: ignore[no-untyped-call]
-    projected.backward(start.grad)  # type: ignore[no-untyped-call]
+        own.backward(await exchange_gradient(segment, aggregate.grad), retain_graph=segment > 0)
+    projected.backward(start.grad)
     return loss.detach()
+
+
+def predictions(logits: Tensor, splits: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """Of the logits of all nodes those of the validation and test nodes, in their splits' order."""
+    return {name: logits[torch.from_numpy(splits[name])] for name in ("val", "test") if name in splits}

@@ -28,6 +28,13 @@ def set_lr(optimizer: torch.optim.Optimizer, schedule: str, lr: float, round: in
         group["lr"] = lr * factor
 
 
+def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    """One step down the gradient of `loss`."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
 def check(config: Any) -> list[Problem]:
     """What is wrong with `optimizer`, `schedule`, `weight_decay` and `fanout` of an algorithm's configuration."""
     problems = []

@@ -28,11 +28,10 @@ class Checkpoints:
     def save(self, cut: Cut, observer: dict[str, Any], ledger: np.ndarray, traces: dict[str, np.ndarray]) -> None:
         """Write the rows up to the cut, then the cut; then drop the cut before it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_parquet(self.folder / f"ledger_{cut.round:08d}.parquet", {name: ledger[:, i] for i, name in enumerate(LEDGER_FIELDS)})
+        write_parquet(self.folder / f"ledger_{cut.round:08d}.parquet", _columns(ledger, LEDGER_FIELDS))
         events = np.concatenate(list(traces.values()))
         party = np.repeat(np.arange(len(traces)), [len(rows) for rows in traces.values()])
-        columns = {"party": party, **{name: events[:, i] for i, name in enumerate(TRACE_FIELDS)}}
-        write_parquet(self.folder / f"trace_{cut.round:08d}.parquet", columns)
+        write_parquet(self.folder / f"trace_{cut.round:08d}.parquet", {"party": party, **_columns(events, TRACE_FIELDS)})
         before = sorted(self.folder.glob("round_*.pt"))
         with atomic(self.folder / f"round_{cut.round:08d}.pt") as temporary:
             torch.save({"cut": asdict(cut), "observer": observer}, temporary)
@@ -78,6 +77,12 @@ class Checkpoints:
         """Remove the parts once the whole ledger and trace are written."""
         for path in self.folder.glob("*_*.parquet"):
             path.unlink()
+
+
+def _columns(rows: np.ndarray, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Rows as columns; all but times are whole numbers."""
+    times = ("sent", "delivered", "value", "time")
+    return {name: rows[:, i] if name in times else rows[:, i].astype(np.int64) for i, name in enumerate(names)}
 
 
 def _matrix(path: Path, columns: tuple[str, ...]) -> np.ndarray:

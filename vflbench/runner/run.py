@@ -75,7 +75,7 @@ class Federation:
         """One privacy mechanism per client, none where privacy=none."""
         if self.config.privacy.name == "none":
             return {}
-        bound = self.module.releases(self.config, self.task.public)
+        bound = self.module.max_releases(self.config, self.rounds)
         return {name: mechanisms.make(self.config.privacy, bound) for name, spec in self.specs.items() if spec.role != "server"}
 
     def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:

@@ -152,7 +152,7 @@ async def sample_blocks(
     self_weight: float = 1.0,
     union_of: Union | None = None,
     drawn_from: Graph | None = None,
-) -> tuple[np.ndarray, list[Block]]:
+) -> tuple[list[np.ndarray], list[Block]]:
     """GLASU's Algorithm 2 at one party: level sets from the batch down.
 
     Parameters
@@ -166,19 +166,19 @@ async def sample_blocks(
 
     Returns
     -------
-    bottom : (|S[0]|,) int64, sorted.
+    levels : levels[l] is S[l], (|S[l]|,) int64, sorted; l = 0..L.
     blocks : blocks[l] has rows S[l+1] and columns S[l].
     """
-    upper = batch
-    blocks: list[Block] = []
+    levels, blocks = [batch], []
     for level in reversed(range(layers)):
+        upper = levels[-1]
         draw = sample_neighbours(drawn_from or graph, upper, fanout, rng)
         lower = union(graph.nodes, upper, draw.neighbours)
         if union_of is not None:
             lower = await union_of(level, lower)
         blocks.append(make_block(graph, upper, lower, draw if drawn_from is None else _own_edges(graph, upper, draw), self_weight))
-        upper = lower
-    return upper, blocks[::-1]
+        levels.append(lower)
+    return levels[::-1], blocks[::-1]
 
 
 def _own_edges(graph: Graph, upper: np.ndarray, draw: Draw) -> Draw:

@@ -1,0 +1,83 @@
+"""Centralized baseline of GLASU: one party has all features and all edges.
+
+Zhang, Hong, Chen, arXiv 2303.09531, section 5 ("Cent."): the network, sampler, batch size and optimiser of GLASU with M = 1, so that
+nothing is aggregated and no message is sent.
+
+Departures from the paper: those of GLASU that concern optimiser, adjacency and prediction (algorithms/glasu.py, numbers 3, 4 and 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from vflbench.data.graph.sampling import Graph, full_block, sample_blocks
+from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.models import gnn, training
+from vflbench.models.split_gnn import joint_inference, local_loss, predictions
+from vflbench.types import AlgorithmInfo, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="centralized_gnn",
+    summary="GLASU's upper reference: one party with all features and edges, no messages",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
+    layouts=("graph",),
+    models=("gcnii", "gcn", "gat", "residual_gcn"),
+)
+
+
+@dataclass
+class Config:
+    name: str = "centralized_gnn"
+    parties: int = 3  # between which the data set is split before it is joined again: the same data as the other methods'
+    layers: int = 4  # L
+    fanout: int | None = 3  # F: neighbours sampled per node and layer; null: all
+    batch_size: int = 16  # S: training nodes per round
+    optimizer: str = "adam"  # adam | sgd
+    lr: float = 0.01  # learning rate
+    weight_decay: float = 5e-4  # L2, on all parameters
+    schedule: str = "cosine"  # cosine (to 0 over the run) | none
+    default_rounds: int = 250  # T, where rounds is null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    return gnn.check(config.model) + training.check(config.algorithm)
+
+
+def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One party with everything."""
+    return {party_names("client", 1)[0]: PartySpec(client, task.joined())}
+
+
+async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
+    """Trains on its own data and sends nothing."""
+    cfg: Config = config.algorithm
+    rounds, dtype = config.rounds or cfg.default_rounds, gnn.DTYPES[config.model.dtype]
+    features = gnn.Features(data.features, me.device, dtype)
+    labels = torch.tensor(data.labels, device=me.device)
+    graph = Graph.from_edges(data.edges, public.nodes)
+    init = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
+    model = gnn.build(config.model, features.width, public.classes, cfg.layers, (cfg.layers - 1,), init, me.device)
+    optimizer = training.make_optimizer(cfg.optimizer, model.parameters(), cfg.lr, cfg.weight_decay)
+    me.state.model, me.state.optimizer = model, optimizer
+    everything = features.rows(np.arange(public.nodes))
+    whole = [gnn.adjacency(full_block(graph, model.self_weight), me.device, dtype)] * cfg.layers
+    train = public.splits["train"]
+
+    async for t in me.rounds():
+        training.set_lr(optimizer, cfg.schedule, cfg.lr, t, rounds)
+        batch = np.sort(me.rng("batches").choice(train, min(cfg.batch_size, len(train)), replace=False))
+        levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), model.self_weight)
+        x, y = features.rows(levels[0]), labels[torch.from_numpy(batch).to(me.device)]
+        blocks = [gnn.adjacency(block, me.device, dtype) for block in sampled]
+        loss = local_loss(model, x, blocks, y, me.torch_rng("dropout"))
+        await me.compute(training.update, optimizer, loss, cost=3 * sum(map(len, levels)))
+        me.report(train_loss=loss.item(), iterations=t)
+        if me.evaluates(t):
+            async with me.evaluating():
+                logits = await joint_inference(model, everything, whole, exchange=None)
+            me.report(predictions=predictions(logits, public.splits))

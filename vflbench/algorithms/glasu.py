@@ -1,0 +1,209 @@
+"""GLASU: communication-efficient training of graph networks on vertically distributed graphs, with lazy aggregation and stale updates.
+
+Zhang, Hong, Chen: GLASU: A Communication-Efficient Algorithm for Federated Learning with Vertically Distributed Graph Data,
+arXiv 2303.09531, Algorithms 1 to 4.
+
+M clients hold the same nodes, each with its own features and edges. Representations are aggregated by the server after K of the L layers
+only (lazy), and each aggregation serves Q local updates (stale). The server has no parameters.
+
+    paper                        here
+    M, L, K, Q, S, T             parties, layers, aggregations, local_steps, batch_size, rounds
+    I = {l_1 < ... < l_K}        model.ends (aggregation_layers)
+    S_m[l]                       the level sets within sample_blocks
+    A(E_m(S[l+1], S[l]))         blocks[l]
+    H_m^+[l]                     own
+    H[l+1]                       total
+    H_{-m}[l+1]                  others[segment]
+    Agg, Extract                 Aggregation.combine and .insert, .extract
+    W_m                          state.model
+
+Departures from the paper
+1. Algorithm 2 as printed leaves a level unsynchronised. Here every level above an aggregation is common: the batch is, and the other
+   K - 1 are made so by a union of ids (index_exchange=paper). The released code also unites the lowest level (index_exchange=code).
+2. The forward pass of JointInference is also that of the first local update (q = 0): the others' parts are fresh there, so the two are the
+   same numbers, dropout included. Later local updates draw new dropout masks.
+3. Adam with a cosine schedule instead of SGD: with local gradients SGD trains the released network poorly.
+4. The adjacency is normalised so that samples estimate the whole graph's without bias (data/graph/sampling.py).
+5. Aggregating by cat, a client's layer in I computes its share of the hidden columns; its other layers keep the full width.
+6. Prediction uses the full neighbourhood; each client classifies with its own head, and accuracy is averaged over clients.
+7. sampling=undropped draws neighbours from the graph before clients lost edges, as the released code does: an information leak.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from vflbench.data.graph.sampling import Graph, full_block, sample_blocks, union
+from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
+from vflbench.federation.exchange import answer_all, ask
+from vflbench.federation.party import SERVER, Party, PartySpec, party_names
+from vflbench.models import gnn, split_gnn, training
+from vflbench.models.split_gnn import Aggregation, aggregation_layers, joint_inference, local_loss, predictions
+from vflbench.types import AlgorithmInfo, Problem, RunConfig, closest
+
+ALGORITHM = AlgorithmInfo(
+    name="glasu",
+    summary="graph networks over vertically split graphs: aggregate after K of L layers, then Q local updates with stale parts",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531",
+    layouts=("graph",),
+    privacy=("none", "gaussian_embedding"),
+    models=("gcnii", "gcn", "gat", "residual_gcn"),
+)
+INDEX_EXCHANGES = ("paper", "code")
+SAMPLINGS = ("own", "undropped")
+
+
+@dataclass
+class Config:
+    name: str = "glasu"
+    parties: int = 3  # M: clients; the features are split between them
+    layers: int = 4  # L
+    aggregations: int = 2  # K: the representations are aggregated after the last layer of each of K equal blocks
+    aggregation_layers: list[int] | None = None  # the set I itself, counted from 0, instead of aggregations
+    local_steps: int = 4  # Q: updates per round, of which all but the first use stale parts
+    aggregate: str = "avg"  # avg | cat
+    fanout: int | None = 3  # F: neighbours sampled per node and layer; null: all
+    batch_size: int = 16  # S: training nodes per round
+    optimizer: str = "adam"  # adam | sgd
+    lr: float = 0.01  # learning rate
+    weight_decay: float = 5e-4  # L2, on all parameters
+    schedule: str = "cosine"  # cosine (to 0 over the run) | none
+    index_exchange: str = "paper"  # paper (K - 1 unions of ids) | code (K: the lowest level too)
+    sampling: str = "own"  # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
+    default_rounds: int = 150  # T, where rounds is null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    cfg: Config = config.algorithm
+    problems = split_gnn.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers, cfg.aggregate)
+    problems += gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
+    for key, known in (("index_exchange", INDEX_EXCHANGES), ("sampling", SAMPLINGS)):
+        if getattr(cfg, key) not in known:
+            value = getattr(cfg, key)
+            problems.append(Problem(f"algorithm.{key}", value, f"must be one of {', '.join(known)}", closest(value, known)))
+    return problems
+
+
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a client sends the representation of one node at most: once per aggregation."""
+    cfg: Config = config.algorithm
+    return rounds * len(aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers))
+
+
+@dataclass(frozen=True)
+class LeakyPart(GraphPart):
+    """sampling=undropped: a client that also sees the edges before any were lost."""
+
+    all_edges: np.ndarray
+
+
+def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per part of the task."""
+    specs = {SERVER: PartySpec(server, role="server")}
+    for m, name in enumerate(party_names("client", task.parties)):
+        part = task.part(m)
+        if config.algorithm.sampling == "undropped":
+            part = LeakyPart(**{f.name: getattr(part, f.name) for f in fields(part)}, all_edges=task.all_edges)
+        specs[name] = PartySpec(client, part)
+    return specs
+
+
+def common_levels(cfg: Config, ends: tuple[int, ...]) -> set[int]:
+    """The levels l < L whose sets clients unite: those that an aggregation produces, and for index_exchange=code the lowest."""
+    return {end + 1 for end in ends[:-1]} | ({0} if cfg.index_exchange == "code" else set())
+
+
+async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) -> None:
+    """Draws the batch, unites ids, aggregates representations."""
+    cfg: Config = config.algorithm
+    ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
+    aggregation = Aggregation(cfg.aggregate, public.parties)
+    train = public.splits["train"]
+
+    def unite(sets: list[np.ndarray]) -> np.ndarray:
+        return union(public.nodes, *sets)
+
+    async for t in me.rounds():
+        batch = me.rng("batches").choice(train, min(cfg.batch_size, len(train)), replace=False)
+        await me.send_many(me.clients, np.sort(batch), tag="batch")  # Alg. 2: S[L]
+        for _ in common_levels(cfg, ends):
+            await answer_all(me, unite, "nodes", "union")
+        for _ in ends:  # Alg. 3
+            await answer_all(me, aggregation.combine, "embedding", "aggregate")
+        if me.evaluates(t):
+            async with me.evaluating():
+                for _ in ends:
+                    await answer_all(me, aggregation.combine, "embedding", "aggregate")
+
+
+async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
+    """Samples, computes representations, and updates its own parameters."""
+    cfg: Config = config.algorithm
+    m, rounds, secret = me.clients.index(me.name), config.rounds or cfg.default_rounds, me.privacy
+    aggregation = Aggregation(cfg.aggregate, public.parties)
+    ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
+    common, dtype = common_levels(cfg, ends), gnn.DTYPES[config.model.dtype]
+    features = gnn.Features(data.features, me.device, dtype)
+    labels = torch.tensor(data.labels, device=me.device)
+    graph = Graph.from_edges(data.edges, public.nodes)
+    drawn_from = Graph.from_edges(data.all_edges, public.nodes) if cfg.sampling == "undropped" else None  # type: ignore[attr-defined]
+    init = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
+    columns = aggregation.columns(config.model.hidden, m)
+    model = gnn.build(config.model, features.width, public.classes, cfg.layers, ends, init, me.device, columns)
+    optimizer = training.make_optimizer(cfg.optimizer, model.parameters(), cfg.lr, cfg.weight_decay)
+    me.state.model, me.state.optimizer = model, optimizer
+    everything = features.rows(np.arange(public.nodes))
+    whole = [gnn.adjacency(full_block(graph, model.self_weight), me.device, dtype)] * cfg.layers
+
+    others: list[torch.Tensor] = []  # H_{-m}[l+1], l in I, of this round
+
+    def clipped(h_own: torch.Tensor) -> torch.Tensor:
+        return h_own if secret is None else secret.clip(h_own)
+
+    def with_own(segment: int, h_own: torch.Tensor) -> torch.Tensor:  # Agg(H_{-m}, H_m^+)
+        return aggregation.insert(others[segment], clipped(h_own), m)
+
+    async def unite(level: int, ids: np.ndarray) -> np.ndarray:
+        return await ask(me, ids, "nodes", "union") if level in common else ids
+
+    async def aggregate(_: int, h_own: torch.Tensor) -> torch.Tensor:
+        return await ask(me, clipped(h_own), "embedding", "aggregate")
+
+    async for t in me.rounds():
+        training.set_lr(optimizer, cfg.schedule, cfg.lr, t, rounds)
+        batch = await me.recv(SERVER, tag="batch")
+        levels, sampled = await sample_blocks(  # Alg. 2
+            graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), model.self_weight, unite, drawn_from
+        )
+        x, y = features.rows(levels[0]), labels[torch.from_numpy(batch).to(me.device)]
+        blocks = [gnn.adjacency(block, me.device, dtype) for block in sampled]
+        masks, work = me.torch_rng("dropout"), sum(map(len, levels))
+        others.clear()
+
+        # Alg. 3, JointInference; its graph is kept, for it is also the forward pass of q = 0
+        h = h0 = model.start(x, masks)
+        for segment, end in enumerate(ends):
+            h_own, h0 = await me.compute(model.segment, segment, blocks, h, h0, masks, cost=work / len(ends))
+            h_own = clipped(h_own)
+            sent = h_own.detach() if secret is None else secret.protect(h_own, levels[end + 1], me.torch_rng("noise"))
+            total = await ask(me, sent, "embedding", "aggregate")
+            others.append(aggregation.extract(total, sent, m))
+            h = with_own(segment, h_own)  # the total, differentiable in the own part
+
+        # Alg. 4, LocalUpdate
+        loss = F.cross_entropy(model.classify(h, masks), y)
+        await me.compute(training.update, optimizer, loss, cost=2 * work)
+        for _ in range(1, cfg.local_steps):
+            loss_q = await me.compute(local_loss, model, x, blocks, y, masks, with_own, cost=work)
+            await me.compute(training.update, optimizer, loss_q, cost=2 * work)
+        me.report(train_loss=loss.item(), iterations=t * cfg.local_steps)  # the loss before this round's updates
+
+        if me.evaluates(t):
+            async with me.evaluating():
+                logits = await joint_inference(model, everything, whole, aggregate)
+            me.report(predictions=predictions(logits, public.splits))
