@@ -74,7 +74,10 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     from hydra.core.config_search_path import SearchPathQuery
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
 
+    # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
+    OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
     path = create_config_search_path(str(config_dir()))
     if user_dir is not None:
         folder = Path(user_dir).expanduser().absolute()

@@ -9,6 +9,7 @@ Departures from the paper: those of GLASU that concern optimiser, adjacency and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -36,10 +37,10 @@ class Config:
     layers: int = 4  # L
     fanout: int | None = 3  # F: neighbours sampled per node and layer; null: all
     batch_size: int = 16  # S: training nodes per round
-    optimizer: str = "adam"  # adam | sgd
+    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd
     lr: float = 0.01  # learning rate
     weight_decay: float = 5e-4  # L2, on all parameters
-    schedule: str = "cosine"  # cosine (to 0 over the run) | none
+    schedule: Literal["cosine", "none"] = "cosine"  # cosine (to 0 over the run) | none
     default_rounds: int = 250  # T, where rounds is null
 
 
@@ -59,19 +60,19 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     rounds, dtype = config.rounds or cfg.default_rounds, gnn.DTYPES[config.model.dtype]
     features = gnn.Features(data.features, me.device, dtype)
     labels = torch.tensor(data.labels, device=me.device)
-    graph = Graph.from_edges(data.edges, public.nodes)
     init = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
     model = gnn.build(config.model, features.width, public.classes, cfg.layers, (cfg.layers - 1,), init, me.device)
     optimizer = training.make_optimizer(cfg.optimizer, model.parameters(), cfg.lr, cfg.weight_decay)
     me.state.model, me.state.optimizer = model, optimizer
+    graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
     everything = features.rows(np.arange(public.nodes))
-    whole = [gnn.adjacency(full_block(graph, model.self_weight), me.device, dtype)] * cfg.layers
+    whole = [gnn.adjacency(full_block(graph), me.device, dtype)] * cfg.layers
     train = public.splits["train"]
 
     async for t in me.rounds():
         training.set_lr(optimizer, cfg.schedule, cfg.lr, t, rounds)
         batch = np.sort(me.rng("batches").choice(train, min(cfg.batch_size, len(train)), replace=False))
-        levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), model.self_weight)
+        levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"))
         x, y = features.rows(levels[0]), labels[torch.from_numpy(batch).to(me.device)]
         blocks = [gnn.adjacency(block, me.device, dtype) for block in sampled]
         loss = local_loss(model, x, blocks, y, me.torch_rng("dropout"))

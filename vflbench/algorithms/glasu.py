@@ -32,6 +32,7 @@ Departures from the paper
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ from vflbench.federation.exchange import answer_all, ask
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import gnn, split_gnn, training
 from vflbench.models.split_gnn import Aggregation, aggregation_layers, joint_inference, local_loss, predictions
-from vflbench.types import AlgorithmInfo, Problem, RunConfig, closest
+from vflbench.types import AlgorithmInfo, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="glasu",
@@ -53,8 +54,6 @@ ALGORITHM = AlgorithmInfo(
     privacy=("none", "gaussian_embedding"),
     models=("gcnii", "gcn", "gat", "residual_gcn"),
 )
-INDEX_EXCHANGES = ("paper", "code")
-SAMPLINGS = ("own", "undropped")
 
 
 @dataclass
@@ -65,28 +64,25 @@ class Config:
     aggregations: int = 2  # K: the representations are aggregated after the last layer of each of K equal blocks
     aggregation_layers: list[int] | None = None  # the set I itself, counted from 0, instead of aggregations
     local_steps: int = 4  # Q: updates per round, of which all but the first use stale parts
-    aggregate: str = "avg"  # avg | cat
+    aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
     fanout: int | None = 3  # F: neighbours sampled per node and layer; null: all
     batch_size: int = 16  # S: training nodes per round
-    optimizer: str = "adam"  # adam | sgd
+    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd
     lr: float = 0.01  # learning rate
     weight_decay: float = 5e-4  # L2, on all parameters
-    schedule: str = "cosine"  # cosine (to 0 over the run) | none
-    index_exchange: str = "paper"  # paper (K - 1 unions of ids) | code (K: the lowest level too)
-    sampling: str = "own"  # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
+    schedule: Literal["cosine", "none"] = "cosine"  # cosine (to 0 over the run) | none
+    index_exchange: Literal["paper", "code"] = "paper"  # paper (K - 1 unions of ids) | code (K: the lowest level too)
+    sampling: Literal["own", "undropped"] = (
+        "own"  # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
+    )
     default_rounds: int = 150  # T, where rounds is null
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = split_gnn.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers, cfg.aggregate)
-    problems += gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
-    for key, known in (("index_exchange", INDEX_EXCHANGES), ("sampling", SAMPLINGS)):
-        if getattr(cfg, key) not in known:
-            value = getattr(cfg, key)
-            problems.append(Problem(f"algorithm.{key}", value, f"must be one of {', '.join(known)}", closest(value, known)))
-    return problems
+    problems = split_gnn.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
+    return problems + gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
@@ -150,15 +146,15 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     common, dtype = common_levels(cfg, ends), gnn.DTYPES[config.model.dtype]
     features = gnn.Features(data.features, me.device, dtype)
     labels = torch.tensor(data.labels, device=me.device)
-    graph = Graph.from_edges(data.edges, public.nodes)
     drawn_from = Graph.from_edges(data.all_edges, public.nodes) if cfg.sampling == "undropped" else None  # type: ignore[attr-defined]
     init = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
     columns = aggregation.columns(config.model.hidden, m)
     model = gnn.build(config.model, features.width, public.classes, cfg.layers, ends, init, me.device, columns)
     optimizer = training.make_optimizer(cfg.optimizer, model.parameters(), cfg.lr, cfg.weight_decay)
     me.state.model, me.state.optimizer = model, optimizer
+    graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
     everything = features.rows(np.arange(public.nodes))
-    whole = [gnn.adjacency(full_block(graph, model.self_weight), me.device, dtype)] * cfg.layers
+    whole = [gnn.adjacency(full_block(graph), me.device, dtype)] * cfg.layers
 
     others: list[torch.Tensor] = []  # H_{-m}[l+1], l in I, of this round
 
@@ -178,7 +174,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
         training.set_lr(optimizer, cfg.schedule, cfg.lr, t, rounds)
         batch = await me.recv(SERVER, tag="batch")
         levels, sampled = await sample_blocks(  # Alg. 2
-            graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), model.self_weight, unite, drawn_from
+            graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), unite, drawn_from
         )
         x, y = features.rows(levels[0]), labels[torch.from_numpy(batch).to(me.device)]
         blocks = [gnn.adjacency(block, me.device, dtype) for block in sampled]

@@ -9,6 +9,7 @@ Departures from the paper: those of algorithms/glasu_exact.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from vflbench.data.graph.sampling import Graph, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.exchange import answer_all, ask
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
-from vflbench.models import gnn, split_gnn, training
+from vflbench.models import gnn, training
 from vflbench.models.split_gnn import Aggregation, exact_gradients, joint_inference, predictions
 from vflbench.types import AlgorithmInfo, Problem, RunConfig
 
@@ -35,21 +36,20 @@ class Config:
     name: str = "simulated_centralized"
     parties: int = 3  # M: clients; the features are split between them
     layers: int = 4  # L; the representations are aggregated after each
-    aggregate: str = "avg"  # avg | cat
+    aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
     fanout: int | None = 3  # F: neighbours sampled per node and layer; null: all
     batch_size: int = 16  # S: training nodes per round
-    optimizer: str = "adam"  # adam | sgd
+    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd
     lr: float = 0.01  # learning rate
     weight_decay: float = 5e-4  # L2, on all parameters
-    schedule: str = "cosine"  # cosine (to 0 over the run) | none
+    schedule: Literal["cosine", "none"] = "cosine"  # cosine (to 0 over the run) | none
     default_rounds: int = 250  # T, where rounds is null
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = split_gnn.check(cfg.layers, cfg.layers, None, cfg.aggregate)
-    return problems + gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
+    return gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -94,14 +94,14 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     common = {end + 1 for end in ends[:-1]}
     features = gnn.Features(data.features, me.device, dtype)
     labels = torch.tensor(data.labels, device=me.device)
-    graph = Graph.from_edges(data.edges, public.nodes)
     init = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
     columns = aggregation.columns(config.model.hidden, m)
     model = gnn.build(config.model, features.width, public.classes, cfg.layers, ends, init, me.device, columns)
     optimizer = training.make_optimizer(cfg.optimizer, model.parameters(), cfg.lr, cfg.weight_decay)
     me.state.model, me.state.optimizer = model, optimizer
+    graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
     everything = features.rows(np.arange(public.nodes))
-    whole = [gnn.adjacency(full_block(graph, model.self_weight), me.device, dtype)] * cfg.layers
+    whole = [gnn.adjacency(full_block(graph), me.device, dtype)] * cfg.layers
 
     async def unite(level: int, ids: np.ndarray) -> np.ndarray:
         return await ask(me, ids, "nodes", "union") if level in common else ids
@@ -115,7 +115,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     async for t in me.rounds():
         training.set_lr(optimizer, cfg.schedule, cfg.lr, t, rounds)
         batch = await me.recv(SERVER, tag="batch")
-        levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), model.self_weight, unite)
+        levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), unite)
         x, y = features.rows(levels[0]), labels[torch.from_numpy(batch).to(me.device)]
         blocks = [gnn.adjacency(block, me.device, dtype) for block in sampled]
         optimizer.zero_grad()

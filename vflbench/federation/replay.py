@@ -56,6 +56,7 @@ def retime(
                 me.advance(value if computing else 0.0)
             else:
                 ends[int(value)] = max(ends.get(int(value), 0.0), me.now)
+        me.done = True  # all its rounds are in the trace
 
     players = {name: PartySpec(player, _Events(traces[name]), spec.role, spec.organisation) for name, spec in specs.items()}
     SimulatedEngine(players, network=network, rounds=0).run()

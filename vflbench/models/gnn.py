@@ -19,14 +19,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vflbench.types import Problem, closest
+from vflbench.types import Problem
 
 if TYPE_CHECKING:
     from vflbench.data.graph.sampling import Block
@@ -45,7 +45,7 @@ class Config:
     lambda_: float = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
     heads: int = 8  # gat: attention heads, which divide the width
     mu: float = 0.5  # residual_gcn: weight of a segment's output against its input
-    dtype: str = "float32"  # float32 | float64
+    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64
 
 
 def check(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
@@ -53,25 +53,22 @@ def check(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Prob
     problems = []
     if config.hidden < 1:
         problems.append(Problem("model.hidden", config.hidden, "must be at least 1"))
-    for key in ("dropout", "alpha", "mu"):
-        value, top = getattr(config, key), 1.0
-        if not 0 <= value <= top or (key == "dropout" and value == top):
-            problems.append(Problem(f"model.{key}", value, "must be at least 0 and below 1" if key == "dropout" else "must lie in [0, 1]"))
+    if not 0 <= config.dropout < 1:
+        problems.append(Problem("model.dropout", config.dropout, "must be at least 0 and below 1"))
+    for key in ("alpha", "mu"):
+        if not 0 <= getattr(config, key) <= 1:
+            problems.append(Problem(f"model.{key}", getattr(config, key), "must lie between 0 and 1"))
     if config.lambda_ < 0:
         problems.append(Problem("model.lambda_", config.lambda_, "must be at least 0"))
-    if config.dtype not in DTYPES:
-        problems.append(Problem("model.dtype", config.dtype, f"must be one of {', '.join(DTYPES)}", closest(config.dtype, DTYPES)))
+    heads = config.heads if config.name == "gat" else 1
+    if heads < 1:
+        return [*problems, Problem("model.heads", heads, "must be at least 1")]
     shares = parties if aggregate == "cat" else 1
-    if config.name == "gat" and config.heads < 1:
-        problems.append(Problem("model.heads", config.heads, "must be at least 1"))
-    else:
-        step = shares * (config.heads if config.name == "gat" else 1)
-        if config.hidden % step:
-            below = config.hidden // step * step
-            nearest = " or ".join(str(width) for width in (below, below + step) if width)
-            reason = [f"divide by {parties} parties, as concatenating needs"] * (shares > 1)
-            reason += [f"{'by' if reason else 'divide by'} {config.heads} heads"] * (config.name == "gat")
-            problems.append(Problem("model.hidden", config.hidden, f"must {' and '.join(reason)}: {nearest}"))
+    if config.hidden % (shares * heads):
+        below = config.hidden // (shares * heads) * (shares * heads)
+        nearest = " or ".join(str(width) for width in (below, below + shares * heads) if width)
+        by = [f"{shares} parties (algorithm.aggregate=cat)"] * (shares > 1) + [f"{heads} heads"] * (heads > 1)
+        problems.append(Problem("model.hidden", config.hidden, f"must divide by {' times '.join(by)}; nearest: {nearest}"))
     return problems
 
 
@@ -285,7 +282,8 @@ class GAT(Backbone):
         rows = torch.repeat_interleave(torch.arange(len(a.own), device=h.device), a.start.diff(), output_size=len(a.columns))
         towards = (values * self.sources[layer]).sum(-1)[a.columns]
         scores = F.leaky_relu(towards + (values * self.targets[layer]).sum(-1)[a.own][rows], 0.2)  # (entries, heads)
-        top = scores.detach().new_full((len(a.own), self.heads), -math.inf).index_reduce(0, rows, scores.detach(), "amax")
+        top = scores.detach().new_full((len(a.own), self.heads), -math.inf)
+        top = top.scatter_reduce(0, rows[:, None].expand_as(scores), scores.detach(), "amax")  # taken off so that exp does not overflow
         shares = (scores - top[rows]).exp()
         total = shares.new_zeros(len(a.own), self.heads).index_add(0, rows, shares)
         messages = values[a.columns] * (shares / total[rows])[:, :, None]

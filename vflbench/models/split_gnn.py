@@ -19,9 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vflbench.models.gnn import Adjacency, Backbone, Bags
-from vflbench.types import Problem, closest
+from vflbench.types import Problem
 
-AGGREGATES = ("avg", "cat")
 Exchange = Callable[[int, Tensor], Awaitable[Tensor]]  # (segment, own tensor) -> what comes back
 
 
@@ -33,8 +32,8 @@ def aggregation_layers(layers: int, aggregations: int, chosen: Sequence[int] | N
     return tuple(range(block - 1, layers, block))
 
 
-def check(layers: int, aggregations: int, chosen: Sequence[int] | None, aggregate: str) -> list[Problem]:
-    """What is wrong with the aggregation layers and the way of aggregating."""
+def check(layers: int, aggregations: int, chosen: Sequence[int] | None) -> list[Problem]:
+    """What is wrong with the aggregation layers."""
     problems = []
     if chosen is not None:
         if list(chosen) != sorted(set(chosen)) or not chosen or chosen[0] < 0 or chosen[-1] != layers - 1:
@@ -44,9 +43,6 @@ def check(layers: int, aggregations: int, chosen: Sequence[int] | None, aggregat
         divisors = [k for k in range(1, layers + 1) if layers % k == 0]
         allowed = f"must divide algorithm.layers={layers}: {', '.join(map(str, divisors))}; or give algorithm.aggregation_layers"
         problems.append(Problem("algorithm.aggregations", aggregations, allowed))
-    if aggregate not in AGGREGATES:
-        allowed = f"must be one of {', '.join(AGGREGATES)}"
-        problems.append(Problem("algorithm.aggregate", aggregate, allowed, closest(aggregate, AGGREGATES)))
     return problems
 
 

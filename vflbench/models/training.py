@@ -8,10 +8,7 @@ from typing import Any
 
 import torch
 
-from vflbench.types import Problem, closest
-
-OPTIMIZERS = ("adam", "sgd")
-SCHEDULES = ("cosine", "none")
+from vflbench.types import Problem
 
 
 def make_optimizer(name: str, parameters: Iterable[torch.nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -36,12 +33,8 @@ def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
 
 
 def check(config: Any) -> list[Problem]:
-    """What is wrong with `optimizer`, `schedule`, `weight_decay` and `fanout` of an algorithm's configuration."""
+    """What is wrong with `weight_decay`, `fanout` and `default_rounds` of an algorithm's configuration."""
     problems = []
-    for key, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
-        if getattr(config, key) not in known:
-            value = getattr(config, key)
-            problems.append(Problem(f"algorithm.{key}", value, f"must be one of {', '.join(known)}", closest(value, known)))
     if not config.weight_decay >= 0:
         problems.append(Problem("algorithm.weight_decay", config.weight_decay, "must be at least 0"))
     if config.fanout is not None and config.fanout < 1:

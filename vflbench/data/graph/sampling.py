@@ -32,14 +32,15 @@ class Graph:
 
     start: np.ndarray  # (nodes + 1,) int64
     neighbours: np.ndarray  # (edges,) int64, sorted within a node
+    self_weight: float = 1.0  # of the self-loops that a block adds
 
     @classmethod
-    def from_edges(cls, edges: np.ndarray, nodes: int) -> Graph:
+    def from_edges(cls, edges: np.ndarray, nodes: int, self_weight: float = 1.0) -> Graph:
         """From `edges` (2, E) int64, both directions of every edge, in any order."""
         order = np.lexsort((edges[1], edges[0]))
         start = np.zeros(nodes + 1, np.int64)
         np.cumsum(np.bincount(edges[0], minlength=nodes), out=start[1:])
-        return cls(start, np.ascontiguousarray(edges[1][order], dtype=np.int64))
+        return cls(start, np.ascontiguousarray(edges[1][order], dtype=np.int64), self_weight)
 
     @property
     def nodes(self) -> int:
@@ -49,6 +50,11 @@ class Graph:
     def degree(self) -> np.ndarray:
         """(nodes,) int64."""
         return np.diff(self.start)
+
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """(nodes,) float64: 1 / sqrt(degree + self_weight)."""
+        return 1.0 / np.sqrt(self.degree + self.self_weight)
 
     @cached_property
     def keys(self) -> np.ndarray:
@@ -68,7 +74,7 @@ class Draw:
 
     counts: np.ndarray  # (nodes asked,) int64: how many each got
     neighbours: np.ndarray  # (sum of counts,) int64 node ids
-    scale: np.ndarray  # (nodes asked,) float64: degree / count, 1 where the count is 0
+    scale: np.ndarray  # (nodes asked,) float64: degree / count
 
 
 @dataclass(frozen=True)
@@ -84,27 +90,22 @@ class Block:
 def sample_neighbours(graph: Graph, nodes: np.ndarray, fanout: int | None, rng: np.random.Generator) -> Draw:
     """Up to `fanout` distinct neighbours of each node, uniform without replacement; all of them when `fanout` is None.
 
-    Nodes with more than `fanout` neighbours draw by Floyd's method, all at once: `fanout` vectorised steps whatever the degrees.
+    All nodes draw at once, by Floyd's method: `fanout` vectorised steps whatever the degrees.
     """
     degree, first = graph.degree[nodes], graph.start[nodes]
-    counts = degree if fanout is None else np.minimum(degree, fanout)
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    place = np.arange(total) - np.repeat(ends - counts, counts)  # 0, 1, ... within each node
-    if fanout is not None:
-        large = np.flatnonzero(degree > fanout)
-        if len(large):
-            chosen = np.empty((len(large), fanout), np.int64)
-            uniform = rng.random((len(large), fanout))
-            for k in range(fanout):  # a draw from 0..top; where it was taken before, top itself, which cannot have been
-                top = degree[large] - fanout + k
-                pick = (uniform[:, k] * (top + 1)).astype(np.int64)
-                taken = (chosen[:, :k] == pick[:, None]).any(axis=1)
-                chosen[:, k] = np.where(taken, top, pick)
-            place[((ends - counts)[large][:, None] + np.arange(fanout)).ravel()] = chosen.ravel()
-    scale = degree / np.maximum(counts, 1)
-    scale[counts == 0] = 1.0
-    return Draw(counts, graph.neighbours[np.repeat(first, counts) + place], scale)
+    if fanout is None:
+        ends = np.cumsum(degree)
+        places = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - degree, degree)  # 0, 1, ... within each node
+        return Draw(degree, graph.neighbours[np.repeat(first, degree) + places], np.ones(len(nodes)))
+    # Floyd: the k-th draw is from 0..top, or top itself, which cannot have been drawn yet, where that was taken. A node with fewer than
+    # `fanout` neighbours draws from `fanout` places, that is all of them, and keeps those that exist.
+    tops = np.maximum(degree, fanout) - np.arange(fanout, 0, -1)[:, None]  # (fanout, nodes asked)
+    chosen = (rng.random(tops.shape) * (tops + 1)).astype(np.int64)
+    for k in range(1, fanout):
+        np.copyto(chosen[k], tops[k], where=(chosen[:k] == chosen[k]).any(axis=0))
+    counts = np.minimum(degree, fanout)
+    picked = (chosen + first).T[(chosen < degree).T]
+    return Draw(counts, graph.neighbours[picked], degree / np.maximum(counts, 1))
 
 
 def union(nodes: int, *sets: np.ndarray) -> np.ndarray:
@@ -115,32 +116,31 @@ def union(nodes: int, *sets: np.ndarray) -> np.ndarray:
     return np.flatnonzero(member)
 
 
-def make_block(graph: Graph, upper: np.ndarray, lower: np.ndarray, draw: Draw, self_weight: float) -> Block:
+def make_block(graph: Graph, upper: np.ndarray, lower: np.ndarray, draw: Draw) -> Block:
     """The normalised adjacency (see the module) of `draw`, which holds neighbours of `upper`; `lower` contains both.
 
     Each row's self-loop is its last entry.
     """
     position = np.empty(graph.nodes, np.int64)
     position[lower] = np.arange(len(lower))
-    inverse = 1.0 / np.sqrt(graph.degree[lower] + self_weight)
+    own, inverse = position[upper], graph.inverse[upper]
     rows = np.repeat(np.arange(len(upper)), draw.counts)
     start = np.zeros(len(upper) + 1, np.int64)
     np.cumsum(draw.counts + 1, out=start[1:])
-    entries = np.arange(len(rows)) + rows  # leaves one free place at the end of every row
+    loops = start[1:] - 1
+    entries = rows + np.arange(len(rows))  # leaves a place free for the loop at the end of every row
     columns = np.empty(start[-1], np.int64)
     weights = np.empty(start[-1], np.float64)
-    own, drawn = position[upper], position[draw.neighbours]
-    columns[entries], columns[start[1:] - 1] = drawn, own
-    weights[entries] = (draw.scale * inverse[own])[rows] * inverse[drawn]
-    weights[start[1:] - 1] = self_weight * inverse[own] ** 2
+    columns[entries], columns[loops] = position[draw.neighbours], own
+    weights[entries] = (draw.scale * inverse)[rows] * graph.inverse[draw.neighbours]
+    weights[loops] = graph.self_weight * inverse**2
     return Block(start, columns, weights, own)
 
 
-def full_block(graph: Graph, self_weight: float) -> Block:
+def full_block(graph: Graph) -> Block:
     """The whole graph's adjacency, all nodes to all nodes: what inference uses at every layer."""
     nodes = np.arange(graph.nodes)
-    every = Draw(graph.degree, graph.neighbours, np.ones(graph.nodes))
-    return make_block(graph, nodes, nodes, every, self_weight)
+    return make_block(graph, nodes, nodes, Draw(graph.degree, graph.neighbours, np.ones(graph.nodes)))
 
 
 async def sample_blocks(
@@ -149,7 +149,6 @@ async def sample_blocks(
     layers: int,
     fanout: int | None,
     rng: np.random.Generator,
-    self_weight: float = 1.0,
     union_of: Union | None = None,
     drawn_from: Graph | None = None,
 ) -> tuple[list[np.ndarray], list[Block]]:
@@ -176,7 +175,7 @@ async def sample_blocks(
         lower = union(graph.nodes, upper, draw.neighbours)
         if union_of is not None:
             lower = await union_of(level, lower)
-        blocks.append(make_block(graph, upper, lower, draw if drawn_from is None else _own_edges(graph, upper, draw), self_weight))
+        blocks.append(make_block(graph, upper, lower, draw if drawn_from is None else _own_edges(graph, upper, draw)))
         levels.append(lower)
     return levels[::-1], blocks[::-1]
 

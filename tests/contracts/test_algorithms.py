@@ -1,0 +1,86 @@
+"""What holds for every algorithm of the registry: it runs, repeats itself, goes on after a stop, and is re-timed exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import vflbench
+from vflbench import registry
+from vflbench.federation.simulated import SimulatedEngine
+from vflbench.results.folder import validate_summary
+from vflbench.results.reader import Run
+from vflbench.runner.evaluate import Observer
+from vflbench.types import VflbenchError
+
+DATASET = {"graph": "digits_graph"}  # per layout, data that every machine has
+CASES = [(name, layout) for name, info in registry.algorithms().items() for layout in info.layouts if layout in DATASET]
+SYNCHRONOUS = [(name, layout) for name, layout in CASES if not registry.algorithms()[name].time_dependent]
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than these runs."""
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+
+
+def run(folder: Path, algorithm: str, layout: str, *more: str) -> Run:
+    small = ["model.hidden=24", "rounds=6", "eval_every=2", "checkpoint_every=2", "engine.threads=1"]
+    return vflbench.run([f"algorithm={algorithm}", f"dataset={DATASET[layout]}", *small, *more, f"hydra.run.dir={folder}"])
+
+
+def same(a: Run, b: Run) -> None:
+    pd.testing.assert_frame_equal(a.curve, b.curve, check_exact=True)
+    pd.testing.assert_frame_equal(a.ledger, b.ledger, check_exact=True)
+    pd.testing.assert_frame_equal(a.trace, b.trace, check_exact=True)
+    for path in sorted((a.folder / "model").iterdir()):
+        assert path.read_bytes() == (b.folder / "model" / path.name).read_bytes(), path.name
+
+
+@pytest.mark.parametrize(("algorithm", "layout"), CASES)
+def test_every_algorithm_runs_repeats_itself_and_keeps_the_contract(algorithm: str, layout: str, tmp_path: Path) -> None:
+    first = run(tmp_path / "first", algorithm, layout)
+    assert validate_summary(first.summary) == []
+    assert first.summary["status"] == "completed"
+    assert list(first.curve["round"]) == [2, 4, 6]
+    assert first.summary["bytes"]["total"] == int(first.ledger.query("link != 'local'")["bytes"].sum())
+    for name in ("curve.csv", "ledger.parquet", "trace.parquet", "manifest.json", ".hydra/config.yaml", "checkpoint"):
+        assert (first.folder / name).exists(), name
+    same(first, run(tmp_path / "second", algorithm, layout))
+    other = run(tmp_path / "other", algorithm, layout, "seed=1")
+    assert not first.curve["train_loss"].equals(other.curve["train_loss"])
+
+
+@pytest.mark.parametrize(("algorithm", "layout"), CASES)
+def test_every_algorithm_goes_on_where_it_was_stopped(
+    algorithm: str, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(tmp_path / "whole", algorithm, layout)
+    on_round = Observer.on_round
+
+    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
+        if round == 5:
+            raise VflbenchError("the power went")
+        return on_round(self, round, engine)
+
+    monkeypatch.setattr(Observer, "on_round", breaks)
+    with pytest.raises(VflbenchError, match="the power went"):
+        run(tmp_path / "stopped", algorithm, layout)
+    monkeypatch.undo()
+    assert not (tmp_path / "stopped" / "curve.csv").exists()
+    same(whole, run(tmp_path / "stopped", algorithm, layout, "resume=true"))
+
+
+@pytest.mark.parametrize(("algorithm", "layout"), SYNCHRONOUS)
+@pytest.mark.parametrize("timing", ["causal", "round"])
+def test_communication_time_is_the_time_without_computing(algorithm: str, layout: str, timing: str, tmp_path: Path) -> None:
+    """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock is `none`."""
+    instant = run(tmp_path / "none", algorithm, layout, f"network.timing={timing}")
+    slow = run(tmp_path / "modelled", algorithm, layout, f"network.timing={timing}", "engine.compute_clock=modelled")
+    assert list(slow.curve["communication_seconds"]) == list(instant.curve["virtual_seconds"])
+    assert slow.summary["communication_seconds"] == instant.summary["virtual_seconds"]
+    assert (slow.curve["virtual_seconds"] >= instant.curve["virtual_seconds"]).all()
+    assert slow.summary["compute_seconds"] > 0
+    assert list(slow.curve["test_accuracy"]) == list(instant.curve["test_accuracy"])

@@ -1,0 +1,151 @@
+"""How a run ends: budgets, target, divergence, failures; and that the time of exchanges is what the ledger sums to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vflbench
+from vflbench.data.tasks import GraphPart
+from vflbench.federation import replay
+from vflbench.federation.ledger import LEDGER_FIELDS, TRACE_KINDS
+from vflbench.federation.links import LINK_KINDS
+from vflbench.federation.party import PartySpec
+from vflbench.results.reader import Run
+from vflbench.types import FederationError, LinkConfig, NetworkConfig, VflbenchError
+
+SMALL = ["dataset=digits_graph", "model.hidden=24", "rounds=12", "eval_every=2", "checkpoint_every=4", "engine.threads=1"]
+
+
+def run(folder: Path, *more: str) -> Run:
+    return vflbench.run(["algorithm=glasu", *SMALL, *more, f"hydra.run.dir={folder}"])
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than these runs."""
+    if "pictures" not in request.node.name:
+        monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+
+
+def test_a_run_has_pictures_and_its_summary_is_its_last_file(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run").folder
+    pictures = [folder / f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg")]
+    written = [path.stat().st_mtime_ns for path in (*pictures, folder / "manifest.json", folder / "ledger.parquet", folder / "curve.csv")]
+    assert (folder / "summary.json").stat().st_mtime_ns >= max(written)
+
+
+def test_target_stops_at_the_evaluation_that_reaches_it(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole")
+    target = float(whole.curve["val_accuracy"].iloc[2])
+    reached = whole.curve[whole.curve["val_accuracy"] >= target].iloc[0]
+    stopped = run(tmp_path / "stopped", f"target={target!r}")
+    assert stopped.summary["status"] == "target_reached"
+    assert stopped.summary["rounds"] == reached["round"]
+    assert stopped.curve.equals(whole.curve[whole.curve["round"] <= reached["round"]])
+    assert int(stopped.ledger["round"].max()) == reached["round"]
+
+
+def test_budgets_stop_at_the_first_round_that_reaches_them(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole")
+    by_round = whole.ledger.groupby("round")["bytes"].sum().cumsum()
+    stopped = run(tmp_path / "bytes", f"max_bytes={int(by_round[7])}")
+    assert (stopped.summary["status"], stopped.summary["rounds"]) == ("budget", 7)
+    assert stopped.summary["bytes"]["total"] == by_round[7]
+    assert "max_bytes" in stopped.summary["reason"]
+    seconds = float(whole.curve.set_index("round")["virtual_seconds"][4])
+    timed = run(tmp_path / "seconds", f"max_virtual_seconds={seconds!r}")
+    assert (timed.summary["status"], timed.summary["rounds"]) == ("budget", 4)
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_as_diverged(tmp_path: Path) -> None:
+    ended = run(tmp_path / "run", "algorithm.optimizer=sgd", "algorithm.lr=1e12", "algorithm.schedule=none")
+    assert ended.summary["status"] == "diverged"
+    assert "not finite" in ended.summary["reason"]
+    assert ended.summary["rounds"] < 12
+    text = (ended.folder / "summary.json").read_text()
+    assert "NaN" not in text and "Infinity" not in text
+    json.loads(text)
+
+
+def test_round_timing_is_the_ledgers_sums(tmp_path: Path) -> None:
+    """An exchange costs 2 L + its bytes / B. With K = 2 there are three a round; the batch rides with the scatter before it, but for the
+    first one, a scatter alone, which takes one L."""
+    ended = run(tmp_path / "run", "network.timing=round")
+    ledger, network = ended.ledger, ended.manifest["config"]["network"]["client_server"]
+    transfer = ledger["bytes"].sum() * 8 / (network["bandwidth_gbps"] * 1e9)
+    latencies = (12 * 3 * 2 + 1) * network["latency_ms"] / 1e3
+    assert ended.summary["communication_seconds"] == pytest.approx(transfer + latencies, rel=1e-12)
+
+
+def test_a_trace_replays_to_the_same_times_and_under_another_network_to_a_fresh_runs(tmp_path: Path) -> None:
+    us_uk, us_us = run(tmp_path / "uk", "network=us_uk"), run(tmp_path / "us", "network=us_us")
+    names = ["server", "client_0", "client_1", "client_2"]
+    ledger, trace = us_uk.ledger, us_uk.trace
+    tags = sorted(set(ledger["tag"]))
+    code = {"src": names, "dst": names, "tag": tags, "kind": list(LINK_KINDS)}
+    frame = ledger.rename(columns={"link": "kind"})
+    columns = [[code[f].index(v) for v in frame[f]] if f in code else frame[f].astype(float) for f in LEDGER_FIELDS]
+    rows = np.stack([np.asarray(column, dtype=float) for column in columns], axis=1)
+    traces = {}
+    for name in names:
+        own = trace[trace["party"] == name]
+        kinds = [TRACE_KINDS.index(kind) for kind in own["kind"]]
+        peers = [names.index(peer) if isinstance(peer, str) else -1 for peer in own["peer"]]
+        traces[name] = np.stack([kinds, peers, own["seq"], own["value"], np.zeros(len(own))], axis=1).astype(float)
+    specs = {name: PartySpec(lambda: None, role="server" if name == "server" else "client") for name in names}  # type: ignore[arg-type,return-value]
+    for finished, latency, bandwidth in ((us_uk, 136.0, 0.42), (us_us, 67.0, 1.15)):
+        link = LinkConfig(latency, bandwidth)
+        ends = replay.retime(rows, traces, specs, NetworkConfig("x", link, link))
+        assert [ends[r] for r in finished.curve["round"]] == list(finished.curve["virtual_seconds"])
+
+
+def test_privacy_noises_what_is_sent_and_says_what_it_covers(tmp_path: Path) -> None:
+    private = run(tmp_path / "run", "privacy=gaussian_embedding", "privacy.noise_multiplier=4")
+    privacy = private.summary["privacy"]
+    assert privacy["mechanism"] == "gaussian_embedding"
+    assert privacy["covers"] == "transcript"
+    assert privacy["epsilon"] > 0
+    assert private.curve["epsilon"].is_monotonic_increasing
+    assert private.curve["epsilon"].iloc[-1] == privacy["epsilon"]
+    assert private.summary["bytes"]["total"] == run(tmp_path / "plain").summary["bytes"]["total"]
+    bounded = run(tmp_path / "bounded", "privacy=gaussian_embedding", "privacy.epsilon=8")
+    assert 0 < bounded.summary["privacy"]["epsilon"] <= 8
+
+
+def test_another_partys_features_are_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An algorithm that reaches for its neighbour's data fails, naming both."""
+    from vflbench.algorithms import standalone_gnn
+
+    honest, seen = standalone_gnn.parties, []
+
+    def parties(task, config):  # type: ignore[no-untyped-def]
+        specs = honest(task, config)
+
+        async def thief(me, data: GraphPart, public, config):  # type: ignore[no-untyped-def]
+            seen.append(data)
+            _ = seen[0].features
+
+        return {name: PartySpec(thief, spec.data, spec.role) for name, spec in specs.items()}
+
+    monkeypatch.setattr(standalone_gnn, "parties", parties)
+    with pytest.raises(FederationError, match=r"client_1 touched `features` of client_0's data|program ended"):
+        vflbench.run(["algorithm=standalone_gnn", *SMALL, f"hydra.run.dir={tmp_path / 'run'}"])
+
+
+def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run(tmp_path / "before")
+    kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
+    from vflbench.runner import checkpoint
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", str(tmp_path / "run"))
+
+    monkeypatch.setattr(checkpoint, "write_parquet", full)
+    with pytest.raises(VflbenchError, match="No space left"):
+        run(tmp_path / "run")
+    assert not list((tmp_path / "run").rglob("*.tmp*"))
+    assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
