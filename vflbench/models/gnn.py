@@ -89,13 +89,14 @@ class Features:
     def __init__(self, matrix: np.ndarray, device: str, dtype: torch.dtype) -> None:
         self.width = matrix.shape[1]
         self.device = device
-        self.sparse = np.count_nonzero(matrix) < SPARSE_BELOW * matrix.size
+        at = np.flatnonzero(matrix)  # several times faster than nonzero by row and column
+        self.sparse = len(at) < SPARSE_BELOW * matrix.size
         if self.sparse:
-            rows, columns = np.nonzero(matrix)
+            rows, columns = np.divmod(at, max(self.width, 1))
             self.start = np.zeros(len(matrix) + 1, np.int64)
             np.cumsum(np.bincount(rows, minlength=len(matrix)), out=self.start[1:])
             self.columns = torch.from_numpy(columns).to(device)
-            self.values = torch.from_numpy(matrix[rows, columns]).to(device, dtype)
+            self.values = torch.from_numpy(matrix.reshape(-1)[at]).to(device, dtype)
         else:
             self.dense = torch.tensor(matrix, device=device, dtype=dtype)
 
