@@ -54,9 +54,7 @@ def test_every_algorithm_runs_repeats_itself_and_keeps_the_contract(algorithm: s
 
 
 @pytest.mark.parametrize(("algorithm", "layout"), CASES)
-def test_every_algorithm_goes_on_where_it_was_stopped(
-    algorithm: str, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_algorithm_goes_on_where_it_was_stopped(algorithm: str, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(tmp_path / "whole", algorithm, layout)
     on_round = Observer.on_round
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -134,6 +134,11 @@ def batchable(function: F) -> F:
 
 class State:
     """All of a party that outlives a round: modules, optimisers, tensors, arrays, numbers, text and containers of those."""
+
+    if TYPE_CHECKING:  # any attribute may be set and read
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         return iter(vars(self).items())
