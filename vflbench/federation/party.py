@@ -6,6 +6,7 @@ messages (design section 2). `Party` is the interface that they are written agai
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -144,7 +145,7 @@ class State:
         return iter(vars(self).items())
 
 
-class Party:
+class Party(ABC):
     """The interface of `me`. Programs await nothing but its methods.
 
     Attributes
@@ -190,46 +191,46 @@ class Party:
         return self._torch_generators[key]
 
     @property
+    @abstractmethod
     def clock(self) -> float:
         """This party's virtual time in seconds. Reading it makes the program time-dependent."""
-        raise NotImplementedError
 
+    @abstractmethod
     def send(self, dst: str, payload: Any, tag: str = "message") -> Any:
         """Hand a detached copy of `payload` to `dst`. Never waits. Raises FederationError where there is no edge to `dst`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def send_many(self, dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:
         """The same payload to each of `dsts`, one message (and ledger row) each."""
-        raise NotImplementedError
 
+    @abstractmethod
     def recv(self, src: str, tag: str = "message", timeout: float | None = None) -> Any:
         """The next payload from `src` with `tag`. With a timeout in virtual seconds (time-dependent): TimeoutError after it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def recv_all(self, srcs: Sequence[str], tag: str = "message") -> Any:
         """One payload from each of `srcs`, in their order, whatever the order of arrival."""
-        raise NotImplementedError
 
+    @abstractmethod
     def recv_any(self, srcs: Sequence[str], tag: str = "message", timeout: float | None = None) -> Any:
         """(src, payload) of the message delivered first (ties: by party order). Time-dependent."""
-        raise NotImplementedError
 
+    @abstractmethod
     def compute(self, function: Callable[..., Any], *args: Any, cost: float = 0.0) -> Any:
         """``function(*args)`` on the compute clock; `cost` is in the delay model's units. `batchable` ones of a cohort run as one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rounds(self) -> Any:
         """Round numbers 1, 2, ...; between two of them lies a boundary: checkpoint, budgets, the others' progress."""
-        raise NotImplementedError
 
+    @abstractmethod
     def evaluates(self, round: int) -> bool:
         """Whether this round ends with an evaluation (every `eval_every` rounds, and the last)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def evaluating(self) -> Any:
         """``async with me.evaluating():`` exchanges in it cost no bytes and no time, and are in no ledger."""
-        raise NotImplementedError
 
+    @abstractmethod
     def report(self, **values: Any) -> None:
         """Tell the observer: train_loss=, predictions={"val": scores, "test": scores}, iterations=, epoch=. Never features."""
-        raise NotImplementedError
