@@ -17,6 +17,7 @@ Dropout happens iff a generator is given; batch normalisation follows `train()` 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -151,6 +152,11 @@ def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
     return parameter((rows, columns), math.sqrt(6 / (rows + columns)), generator)
 
 
+def he(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
+    """He et al. 2015 by the number of outputs: by that of inputs, hundreds of columns of which a row has a few, signals would vanish."""
+    return parameter((rows, columns), math.sqrt(6 / columns), generator)
+
+
 class Projection(nn.Module):
     """Features times a matrix, with dropout on the features; relu(x W + b), or x W alone."""
 
@@ -158,7 +164,7 @@ class Projection(nn.Module):
         super().__init__()
         self.drop = drop
         bound = 1 / math.sqrt(max(inputs, 1))
-        self.weight = glorot(inputs, width, generator) if plain else parameter((inputs, width), bound, generator)
+        self.weight = he(inputs, width, generator) if plain else parameter((inputs, width), bound, generator)
         self.bias = None if plain else parameter((width,), bound, generator)
 
     def forward(self, x: Tensor | Bags, generator: torch.Generator | None) -> Tensor:
@@ -173,7 +179,7 @@ class Projection(nn.Module):
 # --- backbones --------------------------------------------------------------------------------------------------------
 
 
-class Backbone(nn.Module):
+class Backbone(nn.Module, ABC):
     """What the four networks share.
 
     Parameters
@@ -212,12 +218,13 @@ class Backbone(nn.Module):
     def make_projection(self, inputs: int, generator: torch.Generator) -> Projection:
         return Projection(inputs, self.hidden, self.drop if self.drops_ends else 0.0, generator)
 
+    @abstractmethod
     def make_layers(self, config: Config, generator: torch.Generator) -> None:
-        raise NotImplementedError
+        """The parameters of all layers."""
 
+    @abstractmethod
     def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
         """One layer: `h` (columns of a, hidden) to (rows of a, widths[layer]); `h0` is the projection at the rows of a."""
-        raise NotImplementedError
 
     def start(self, x: Tensor | Bags, generator: torch.Generator | None = None) -> Tensor:
         """The projection of rows of features."""
@@ -244,7 +251,7 @@ class GCN(Backbone):
         return Projection(inputs, self.widths[0], self.drop, generator, plain=True)
 
     def make_layers(self, config: Config, generator: torch.Generator) -> None:
-        self.weights = nn.ParameterList(glorot(self.hidden, width, generator) for width in self.widths[1:])
+        self.weights = nn.ParameterList(he(self.hidden, width, generator) for width in self.widths[1:])
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(width)) for width in self.widths)
 
     def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
