@@ -49,6 +49,19 @@ def test_unknown_option_and_wrong_type_are_told_together() -> None:
     found = problems("algorithm.local_steps=zero", base=("algorithm=toyy", "dataset=toy_graph"))
     assert found["algorithm"].closest == "toy"
     assert found["algorithm.local_steps"].allowed == "must be an integer"
+    assert problems(base=("algorithm=tooy", "dataset=toy_grph"))["algorithm"].closest == "toy"
+
+
+def test_the_range_of_a_single_link_is_its_kinds(mine: Path) -> None:
+    (mine / "network").mkdir()
+    links = 'links: {"client_0->server": {latency_ms: -3, bandwidth_gbps: 0}, "server->client_0": {latency_ms: 3, bandwidth_gbps: 1}}\n'
+    (mine / "network" / "slow.yaml").write_text("defaults: [us_uk]\nname: slow\n" + links)
+    found = problems("network=slow", user_dir=mine)
+    assert set(found) == {f"network.links.client_0->server.{key}" for key in ("latency_ms", "bandwidth_gbps")}
+
+
+def test_a_key_cannot_be_removed() -> None:
+    assert set(problems("~algorithm.lr", "~seed", "seeds=1")) == {"~algorithm.lr", "~seed", "seeds"}
 
 
 def test_every_kind_of_problem_in_one_list() -> None:

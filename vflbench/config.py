@@ -49,6 +49,7 @@ ABOVE_ZERO = frozenset(("max_bytes", "max_virtual_seconds", "network.server_band
     f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")
 }
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+LINK = re.compile(r"^network\.links\.[^.]+\.")  # one link of its own has the ranges of its kind
 UNCOMPOSED = "the configuration cannot be composed: "
 UNTYPED = ("algorithm", "dataset", "model")  # their dataclass belongs to the chosen option
 
@@ -104,8 +105,10 @@ def _store_plugins(overrides: list[str]) -> None:
         ("algorithm", registry.algorithm_entries(), registry.load_algorithm),
         ("dataset", registry.dataset_entries(), registry.load_dataset),
     ):
+        typed = [word for text in overrides if text.startswith(f"{group}=") for word in text.partition("=")[2].split(",")]
+        meant = {closest(word, entries) for word in typed if word not in entries}  # an unknown option stands as its closest match
         for name, entry in entries.items():
-            if not entry.plugin or not (anything or any(name in text for text in overrides)):
+            if not entry.plugin or not (anything or name in meant or any(name in text for text in overrides)):
                 continue
             node: dict[str, Any] = {**dataclasses.asdict(load(name).Config(name=name)), "name": name}
             wanted = [(g, getattr(entry.info, f)) for g, f in (("model", "models"), ("topology", "topologies")) if group == "algorithm"]
@@ -412,7 +415,9 @@ def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mappin
             return [Problem(key, shown, f"unknown key; {has}", _closest_key(parts, depth, listed, kinds))]
         kind, inside = fields[part], inside.get(part) if isinstance(inside, dict) else None
     problems: list[Problem] = []
-    if not override.is_delete():
+    if override.is_delete():  # a default that no file shows would take its place
+        problems.append(Problem(f"~{key}", shown, "cannot be removed: a run has a value for every key; null is one for some"))
+    else:
         for value in _values(override) if not override.is_sweep_override() or override.is_discrete_sweep() else []:
             if not (isinstance(value, str) and "${" in value):
                 _convert(kind, value, key, problems)
@@ -548,15 +553,16 @@ def _convert_container(origin: Any, args: tuple[Any, ...], value: Any, key: str,
 
 
 def _range_problems(key: str, value: Any) -> list[Problem]:
-    if key in CHOICES and value not in CHOICES[key]:
-        return [Problem(key, value, f"must be one of {', '.join(CHOICES[key])}", closest(str(value), CHOICES[key]))]
-    if key == "device" and not DEVICE.fullmatch(value):
+    rule = LINK.sub("network.client_server.", key)
+    if rule in CHOICES and value not in CHOICES[rule]:
+        return [Problem(key, value, f"must be one of {', '.join(CHOICES[rule])}", closest(str(value), CHOICES[rule]))]
+    if rule == "device" and not DEVICE.fullmatch(value):
         return [Problem(key, value, "must be auto, cpu, cuda or cuda:NUMBER", closest(value, ("auto", "cpu", "cuda")))]
-    if key in AT_LEAST and value < AT_LEAST[key]:
-        return [Problem(key, value, f"must be at least {AT_LEAST[key]}")]
-    if key in AT_MOST and value > AT_MOST[key]:
-        return [Problem(key, value, f"must be at most {AT_MOST[key]}")]
-    if key in ABOVE_ZERO and value <= 0:
+    if rule in AT_LEAST and value < AT_LEAST[rule]:
+        return [Problem(key, value, f"must be at least {AT_LEAST[rule]}")]
+    if rule in AT_MOST and value > AT_MOST[rule]:
+        return [Problem(key, value, f"must be at most {AT_MOST[rule]}")]
+    if rule in ABOVE_ZERO and value <= 0:
         return [Problem(key, value, "must be greater than 0")]
     return []
 

@@ -94,9 +94,9 @@ def model_modules() -> dict[str, str]:
 
 def _collect(kind: type[Info], room: str, variable: str, group: str) -> dict[str, Entry[Info]]:
     found: dict[str, Entry[Info]] = {}
-    sources = [(module, path, False) for module, path in _room(room)] + [(module, path, True) for module, path in _plugins(group)]
-    for module, path, plugin in sources:
-        value = literal(path, variable)
+    read = [(module, literal(path, variable), False) for module, path in _room(room)]
+    read += [(module, value, True) for module, value in _plugins(group, variable)]
+    for module, value, plugin in read:
         for info in value if isinstance(value, tuple) else (value,):
             if not isinstance(info, kind):
                 continue
@@ -112,8 +112,11 @@ def _room(room: str) -> Iterator[tuple[str, Path]]:
         yield ".".join(("vflbench", *path.relative_to(ROOT).with_suffix("").parts)), path
 
 
-def _plugins(group: str) -> Iterator[tuple[str, Path]]:
-    """Modules that installed packages announce under the entry point `group`; their parent package is imported, they are not."""
+def _plugins(group: str, variable: str) -> Iterator[tuple[str, Any]]:
+    """Modules that installed packages announce under the entry point `group`, with what each assigns to `variable`.
+
+    Their parent package is imported, they are not. One that cannot be read is left out with a warning.
+    """
     for module in sorted({point.module for point in importlib.metadata.entry_points(group=group)}):
         try:
             spec = importlib.util.find_spec(module)
@@ -123,7 +126,12 @@ def _plugins(group: str) -> Iterator[tuple[str, Path]]:
         if spec is None or spec.origin is None:
             log.warning("the plugin %s is left out: there is no such module", module)
             continue
-        yield module, Path(spec.origin)
+        try:
+            value = literal(Path(spec.origin), variable)
+        except (VflbenchError, SyntaxError, ValueError, OSError) as error:  # ValueError: no UTF-8, or a null byte
+            log.warning("the plugin %s is left out: %s", module, error)
+            continue
+        yield module, value
 
 
 def literal(path: Path, variable: str) -> Any:

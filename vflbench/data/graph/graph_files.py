@@ -62,8 +62,8 @@ def check(config: Config, parties: int) -> list[Problem]:
     if config.variant != "auto":
         problems.append(Problem("dataset.variant", config.variant, "must be auto"))
     for key in ("features", "labels") + (() if config.client_edges else ("edges",)):
-        if not getattr(config, key):
-            problems.append(Problem(f"dataset.{key}", getattr(config, key), "must name a file"))
+        if not (file := getattr(config, key)):
+            problems.append(Problem(f"dataset.{key}", "null" if file is None else file, "must name a file"))
     for key, per_client in (("blocks", config.blocks), ("client_edges", config.client_edges)):
         if per_client is not None and len(per_client) != parties:
             problems.append(Problem(f"dataset.{key}", f"({len(per_client)} entries)", f"must have one for each of the {parties} clients"))
