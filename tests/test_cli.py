@@ -28,13 +28,25 @@ TOY = ("algorithm=toy", "dataset=toy_graph")
 MALFORMED, KILLED, INTERRUPTED, BUG, SYNTHETIC, DISK = 101, 102, 103, 104, 105, 106  # seeds that make the stand-in do so
 
 
-def stand_in(config: Any, folder: Path, *, command: str, choices: dict[str, str], plain: dict[str, Any], info: Any, quiet: bool) -> Any:
+def stand_in(
+    config: Any,
+    folder: Path,
+    *,
+    command: str,
+    choices: dict[str, str],
+    plain: dict[str, Any],
+    info: Any,
+    quiet: bool,
+    clear: Any,
+    draw: Any,
+) -> Any:
     if config.seed == MALFORMED:
         raise DataError("nodes.csv line 3: no number")
     if config.seed == DISK:
         raise OSError(28, "No space left on device", str(folder / "ledger.parquet"))
     if config.seed == BUG:
         raise RuntimeError("a bug")
+    clear()
     write_json(folder / "manifest.json", {"schema": 1, "config": plain, "config_hash": config_hash(plain), "command": command})
     if config.seed == KILLED and not config.resume:
         raise SystemExit(9)
@@ -71,6 +83,7 @@ def stand_in(config: Any, folder: Path, *, command: str, choices: dict[str, str]
         accounting="strict",
         device="cpu",
     )
+    draw(folder, summary)
     write_json(folder / "summary.json", summary)
     return summary
 

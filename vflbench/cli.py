@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vflbench import __version__
-from vflbench.types import ConfigError, VflbenchError, closest
+from vflbench.types import ConfigError, EngineConfig, NetworkConfig, VflbenchError, closest
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -139,7 +139,6 @@ def _start(hydra: Hydra, plan: Plan, overrides: list[str], command: str, quiet: 
 
     folder = Path(str(plan.cfg.hydra.run.dir))
     _admit(folder, plan.cfg)
-    _clear(folder, plan.cfg)
     if plan.cfg.resume and not any(text.startswith("hydra.run.dir=") for text in overrides):
         found = _unfinished(RUNS, config.plain(plan.cfg))
         if found is not None:
@@ -175,7 +174,6 @@ def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]
                 cfg.hydra.job.num = number
             run_folder = folder / str(cfg.hydra.sweep.subdir)
             _admit(run_folder, cfg, sweep=True)
-            _clear(run_folder, cfg)
     elif plan.cfg.resume and not any(text.startswith("hydra.sweep.dir=") for text in overrides):
         raise VflbenchError("resume=true: a sweep is continued in its own folder; name it with hydra.sweep.dir=outputs/multirun/...")
     task = partial(_job, command=shlex.join(["vflbench", *args]), total=len(plan.jobs), swept=plan.swept)
@@ -220,7 +218,7 @@ def _job(
         label = " ".join((f"[{hydra.job.num + 1}/{total}]", choices["algorithm"], choices["dataset"], *words))
     error: VflbenchError
     try:
-        if total is not None and (kept := _ended(folder)):
+        if total is not None and not cfg.overwrite and (kept := _ended(folder)):
             say(f"{label}: {kept}, kept")
             return Outcome(0, folder)
         run_config = config.to_config(values)
@@ -261,7 +259,9 @@ def _run(run_config: RunConfig, folder: Path, command: str, choices: dict[str, s
     from vflbench.runner.run import run
 
     info = registry.algorithms()[run_config.algorithm.name]
-    return run(run_config, folder, command=command, choices=choices, plain=values, info=info, quiet=quiet, draw=draw_run)
+    how: dict[str, Any] = {"command": command, "choices": choices, "plain": values, "info": info, "quiet": quiet, "draw": draw_run}
+    summary: dict[str, Any] = run(run_config, folder, clear=partial(_clear, folder, run_config.overwrite), **how)
+    return summary
 
 
 def _dry_run(cfg: DictConfig) -> str:
@@ -333,12 +333,15 @@ def _is_nothing(folder: Path, status: str) -> bool:
     return status in ("failed", "skipped") and not any((folder / name).exists() for name in ("curve.csv", "checkpoint"))
 
 
-def _clear(folder: Path, cfg: DictConfig) -> None:
-    """Remove the run in `folder` that is to be replaced, and nothing else; its summary first, so that half a run is no result."""
+def _clear(folder: Path, overwrite: bool) -> None:
+    """Remove the run in `folder` that is to be replaced, and nothing else; its summary first, so that half a run is no result.
+
+    Called when the new run has its data and parties, so that one that cannot start leaves the old one. `.hydra` is the new run's already.
+    """
     status, _ = _state(folder)
-    if status is None or not (cfg.overwrite or _is_nothing(folder, status)):
+    if status is None or not (overwrite or _is_nothing(folder, status)):
         return
-    for pattern in ("summary.json", "manifest.json", "*.csv", "*.parquet", "*.png", "*.svg", "model", "transcript", "checkpoint", ".hydra"):
+    for pattern in ("summary.json", "manifest.json", "*.csv", "*.parquet", "*.png", "*.svg", "model", "transcript", "checkpoint"):
         for path in folder.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -390,10 +393,15 @@ def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str
     """The summary of a run that never came to its end; what the runner itself has written stays."""
     from vflbench.results import folder as files
 
-    if (folder / "summary.json").exists():
+    before, _ = _state(folder)
+    if (folder / "summary.json").exists() and not _is_nothing(folder, str(before)):
         return
     names = {group: values[group]["name"] for group in ("algorithm", "dataset")}
-    how = {"compute_clock": values["engine"]["compute_clock"], "timing": values["network"]["timing"]}
+    # An option file of the user's need not list every key.
+    how = {
+        "compute_clock": values["engine"].get("compute_clock", EngineConfig.compute_clock),
+        "timing": values["network"].get("timing", NetworkConfig.timing),
+    }
     root = {key: values[key] for key in ("seed", "accounting", "device")}
     summary = files.summarise_unrun(status=status, reason=reason, **names, **how, **root)
     try:

@@ -149,3 +149,28 @@ def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(tm
         run(tmp_path / "run")
     assert not list((tmp_path / "run").rglob("*.tmp*"))
     assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_that_cannot_start_leaves_the_one_it_was_to_replace(tmp_path: Path) -> None:
+    before = run(tmp_path / "run")
+    kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and ".hydra" not in path.parts}
+    with pytest.raises(VflbenchError, match="nowhere"):
+        run(tmp_path / "run", "overwrite=true", "dataset=cora", "data_root=/nowhere/at/all")
+    assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and ".hydra" not in path.parts}
+    replaced = run(tmp_path / "run", "overwrite=true", "rounds=4")
+    assert replaced.summary["rounds"] == 4
+
+
+def test_a_link_of_its_own_must_join_two_parties(tmp_path: Path) -> None:
+    options = tmp_path / "options" / "network"
+    options.mkdir(parents=True)
+    text = (
+        "name: us_uk\nclient_server: {latency_ms: 136.0, bandwidth_gbps: 0.42}\nlinks: {'%s': {latency_ms: 300.0, bandwidth_gbps: 0.42}}\n"
+    )
+    (options / "slow.yaml").write_text(text % "client_0->server")
+    (options / "typo.yaml").write_text(text % "client_0->srver")
+    arguments = ["algorithm=glasu", *SMALL]
+    slow = vflbench.run([*arguments, "network=slow", f"hydra.run.dir={tmp_path / 'slow'}"], config_dir=str(tmp_path / "options"))
+    assert slow.summary["communication_seconds"] > run(tmp_path / "plain").summary["communication_seconds"]
+    with pytest.raises(VflbenchError, match=r"client_0->server"):
+        vflbench.run([*arguments, "network=typo", f"hydra.run.dir={tmp_path / 'typo'}"], config_dir=str(tmp_path / "options"))

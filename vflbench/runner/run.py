@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,7 +34,7 @@ from vflbench.runner import provenance
 from vflbench.runner.checkpoint import Checkpoints
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.progress import progress
-from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, closest
 
 
 def resolve_device(device: str) -> str:
@@ -62,6 +65,21 @@ class Federation:
         servers = [name for name, spec in self.specs.items() if spec.role == "server"]
         clients = [name for name in self.specs if name not in servers]
         self.topology = topology.build(config.topology, servers, clients, config.seed)
+        if problems := self._link_problems():
+            raise ConfigError(problems)
+
+    def _link_problems(self) -> list[Problem]:
+        """Links of their own (network.links) that no message can pass."""
+        problems = []
+        for pair, link in self.config.network.links.items():
+            ends = pair.split("->")
+            if len(ends) != 2 or not all(end in self.specs for end in ends):
+                edges = [f"{a}->{b}" for a in self.specs for b in self.specs if a != b and self.topology.connected(a, b)]
+                allowed = f"must name two parties as in {edges[0]}" if edges else "there are no links between parties"
+                problems.append(Problem(f"network.links.{pair}", f"{link.latency_ms} ms", allowed, closest(pair, edges)))
+            elif not self.topology.connected(*ends):
+                problems.append(Problem(f"network.links.{pair}", f"{link.latency_ms} ms", "the topology has no edge between the two"))
+        return problems
 
     def _load(self) -> Task:
         layout = registry.fit(self.info, registry.datasets()[self.config.dataset.name])
@@ -127,6 +145,7 @@ def run(
     plain: dict[str, Any],
     info: AlgorithmInfo,
     quiet: bool = False,
+    clear: Callable[[], None] | None = None,
     draw: Callable[[Path, dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
     """Train, and write the run folder of design section 6; `summary.json` is its last file.
@@ -138,6 +157,7 @@ def run(
     command : for the manifest.
     info : the algorithm's registry entry.
     quiet : no progress bar.
+    clear : called once data and parties are there, just before the first file is written: removes the run that this one replaces.
     draw : called with the folder and the summary once the curve is written, to draw it.
 
     Returns
@@ -151,6 +171,8 @@ def run(
     began = time.perf_counter()
     files.prepare(folder)
     federation = Federation(config, info)
+    if clear is not None:
+        clear()
     manifest = {
         "schema": files.SCHEMA, "config": plain, "config_hash": config_hash(plain), "choices": choices,
         **provenance.collect(command, torch.get_num_threads(), federation.device),
@@ -188,14 +210,28 @@ def run(
         except KeyboardInterrupt:
             observer.status, observer.reason = "interrupted", f"interrupted in round {engine.finished_round + 1}"
 
-    summary = _write(federation, engine, observer, recorder, folder, time.perf_counter() - began)
-    if draw is not None and observer.rows:
-        draw(folder, summary)
-    files.write_json(folder / "manifest.json", {**manifest, "ended": provenance.now()})
-    files.write_json(folder / "summary.json", summary)
-    if observer.status != "interrupted":
-        checkpoints.drop_parts()
+    with uninterrupted():  # a second Ctrl-C must not leave half a result
+        summary = _write(federation, engine, observer, recorder, folder, time.perf_counter() - began)
+        if draw is not None and observer.rows:
+            draw(folder, summary)
+        files.write_json(folder / "manifest.json", {**manifest, "ended": provenance.now()})
+        files.write_json(folder / "summary.json", summary)
+        if observer.status != "interrupted":
+            checkpoints.drop_parts()
     return summary
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back in the block (a few seconds of writing); in the main thread, where signals can be caught."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _write(
