@@ -182,3 +182,18 @@ def test_an_options_own_keys_do_not_make_a_label_longer(make_run, tmp_path):
 def test_nothing_to_draw(tmp_path):
     assert len(curves.draw_runs([], tmp_path)) == 0
     assert (tmp_path / "curve.png").exists()
+
+
+def test_what_follows_from_the_varied_key_is_not_in_the_label() -> None:
+    from types import SimpleNamespace
+
+    def made(local_steps: int, rounds: int, folder: object) -> SimpleNamespace:
+        config = {"rounds": rounds, "algorithm": {"name": "glasu", "local_steps": local_steps}}
+        return SimpleNamespace(folder=folder, manifest={"config": config}, summary={"algorithm": "glasu"})
+
+    fake = SimpleNamespace(exists=lambda: True)
+    place = type("Place", (), {"__truediv__": lambda self, name: fake})()
+    runs = [made(1, 8, place), made(2, 4, place)]
+    assert list(curves._lines(runs)) == ["GLASU · local_steps=1", "GLASU · local_steps=2"]
+    runs.append(made(2, 6, place))
+    assert list(curves._lines(runs)) == ["GLASU · local_steps=1", "GLASU · rounds=4 · local_steps=2", "GLASU · rounds=6 · local_steps=2"]

@@ -272,6 +272,10 @@ def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
         algorithm = run.summary["algorithm"]
         peers = [other for peer, other in zip(runs, configs, strict=True) if peer.summary["algorithm"] == algorithm]
         differing = [key for key in config if key != "seed" and _tells(key, config, peers)]
+        # A preset may derive these from what it varies (equal updates): the label need not say it twice.
+        others = [key for key in differing if key not in ("rounds", "eval_every")]
+        alike = [peer for peer in peers if all(peer.get(key) == config[key] for key in others)]
+        differing = [key for key in differing if key in others or any(peer.get(key) != config[key] for peer in alike)]
         settings = [f"{key.removeprefix('algorithm.').removesuffix('.name')}={config[key]}" for key in differing]
         lines[" · ".join([style.look(algorithm).label, *settings])].append(run)
     return dict(lines)
