@@ -1,14 +1,19 @@
 """Our thin wrapper against dp-accounting, an implementation of its own, and against the formulas' fixed points."""
 
 import math
+import sys
 
 import dp_accounting
 import pytest
+from absl import logging as absl_logging
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vflbench.privacy import accountant
+
+# absl's handler holds the stderr of its import and closes it when logging is configured anew: here pytest's, for all later tests.
+absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 MU = st.floats(0.01, 25.0)
 DELTA = st.floats(1e-10, 0.1)
