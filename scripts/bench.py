@@ -140,7 +140,7 @@ def bare_glasu(federation: Federation, rounds: int) -> float:
             if len(waiting[level]) == count:
                 done.set()
             await done.wait()
-            return union(len(task.labels), *waiting[level])
+            return union(len(task.labels), waiting[level])
 
         sampled = await asyncio.gather(*(sample_blocks(graph, batch, cfg.layers, cfg.fanout, rng, unite, None) for graph in graphs))
         return [(batch, sampled)]

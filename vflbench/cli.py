@@ -217,6 +217,7 @@ def _job(
         words = [w for w in hydra.overrides.task if w.split("=", 1)[0] in swept - {"algorithm", "dataset"}]
         label = " ".join((f"[{hydra.job.num + 1}/{total}]", choices["algorithm"], choices["dataset"], *words))
     error: VflbenchError
+    empty = not any(folder.iterdir())
     try:
         if total is not None and not cfg.overwrite and (kept := _ended(folder)):
             say(f"{label}: {kept}, kept")
@@ -224,21 +225,25 @@ def _job(
         run_config = config.to_config(values)
         if problems := config.check(run_config):
             raise ConfigError(problems)
-        summary = _run(run_config, folder, command, choices, values, quiet or total is not None)
+        summary = _run(run_config, folder, command, choices, values, quiet or total is not None, cfg)
     except ConfigError as impossible:
         if total is None:
             error = impossible
         else:
             reason = _one_line(impossible)
-            _write_unrun(folder, "skipped", reason, values)
+            _write_unrun(folder, "skipped", reason, values, cfg)
             say(f"{label}: skipped ({reason})")
             return Outcome(0, folder)
     except VflbenchError as failure:
         error = failure
     except OSError as failure:
         error = VflbenchError(_os_reason(failure))
+    except KeyboardInterrupt:  # while data was loading
+        if empty and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
     except Exception as bug:
-        _write_unrun(folder, "failed", f"{type(bug).__name__}: {bug}", values)
+        _write_unrun(folder, "failed", f"{type(bug).__name__}: {bug}", values, cfg)
         raise
     else:
         if not quiet:
@@ -246,13 +251,15 @@ def _job(
         if summary["status"] == "interrupted":
             raise KeyboardInterrupt
         return Outcome(1 if summary["status"] == "failed" else 0, folder)
-    _write_unrun(folder, "failed", str(error), values)
+    _write_unrun(folder, "failed", str(error), values, cfg)
     if not quiet:
         complain(f"{label}: failed: {error}" if label else f"error: {error}")
     return Outcome(1, folder, error)
 
 
-def _run(run_config: RunConfig, folder: Path, command: str, choices: dict[str, str], values: dict[str, Any], quiet: bool) -> dict[str, Any]:
+def _run(
+    run_config: RunConfig, folder: Path, command: str, choices: dict[str, str], values: dict[str, Any], quiet: bool, cfg: DictConfig
+) -> dict[str, Any]:
     """Train; the runner knows no plots, so it is handed the one that draws a run. The summary."""
     from vflbench import registry
     from vflbench.plots.curves import draw_run
@@ -260,7 +267,7 @@ def _run(run_config: RunConfig, folder: Path, command: str, choices: dict[str, s
 
     info = registry.algorithms()[run_config.algorithm.name]
     how: dict[str, Any] = {"command": command, "choices": choices, "plain": values, "info": info, "quiet": quiet, "draw": draw_run}
-    summary: dict[str, Any] = run(run_config, folder, clear=partial(_clear, folder, run_config.overwrite), **how)
+    summary: dict[str, Any] = run(run_config, folder, clear=partial(_clear, folder, run_config.overwrite, cfg), **how)
     return summary
 
 
@@ -333,17 +340,28 @@ def _is_nothing(folder: Path, status: str) -> bool:
     return status in ("failed", "skipped") and not any((folder / name).exists() for name in ("curve.csv", "checkpoint"))
 
 
-def _clear(folder: Path, overwrite: bool) -> None:
-    """Remove the run in `folder` that is to be replaced, and nothing else; its summary first, so that half a run is no result.
+def _clear(folder: Path, overwrite: bool, cfg: DictConfig) -> None:
+    """Remove the run in `folder` that is to be replaced, its summary first, so that half a run is no result; and write `.hydra`.
 
-    Called when the new run has its data and parties, so that one that cannot start leaves the old one. `.hydra` is the new run's already.
+    Called when the new run has its data and parties, so that one that cannot start leaves the old one.
     """
     status, _ = _state(folder)
-    if status is None or not (overwrite or _is_nothing(folder, status)):
-        return
-    for pattern in ("summary.json", "manifest.json", "*.csv", "*.parquet", "*.png", "*.svg", "model", "transcript", "checkpoint"):
-        for path in folder.glob(pattern):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if status is not None and (overwrite or _is_nothing(folder, status)):
+        for pattern in ("summary.json", "manifest.json", "*.csv", "*.parquet", "*.png", "*.svg", "model", "transcript", "checkpoint"):
+            for path in folder.glob(pattern):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    _write_hydra(folder, cfg)
+
+
+def _write_hydra(folder: Path, cfg: DictConfig) -> None:
+    """The files that Hydra itself writes before a job, which may then not start: config.yaml, hydra.yaml, overrides.yaml."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.core.utils import _save_config
+    from omegaconf import OmegaConf
+
+    hydra = HydraConfig.get()
+    for name, part in (("config", cfg), ("hydra", OmegaConf.create({"hydra": hydra})), ("overrides", hydra.overrides.task)):
+        _save_config(part, f"{name}.yaml", folder / ".hydra")  # type: ignore[arg-type]
 
 
 def _difference(folder: Path, cfg: DictConfig) -> str:
@@ -389,7 +407,7 @@ def _ended(folder: Path) -> str | None:
     return status if status in ENDED else None
 
 
-def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str, values: dict[str, Any]) -> None:
+def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str, values: dict[str, Any], cfg: DictConfig) -> None:
     """The summary of a run that never came to its end; what the runner itself has written stays."""
     from vflbench.results import folder as files
 
@@ -405,8 +423,10 @@ def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str
     root = {key: values[key] for key in ("seed", "accounting", "device")}
     summary = files.summarise_unrun(status=status, reason=reason, **names, **how, **root)
     try:
+        if not (folder / ".hydra").exists():
+            _write_hydra(folder, cfg)
         files.write_json(folder / "summary.json", summary)
-    except VflbenchError as error:  # the disk may be what failed; the reason itself is told all the same
+    except (VflbenchError, OSError) as error:  # the disk may be what failed; the reason itself is told all the same
         complain(str(error))
 
 
@@ -533,6 +553,7 @@ def list_command(args: list[str]) -> int:
 
 def data_command(args: list[str]) -> int:
     """`vflbench data status` and `vflbench data get NAME ...`, both with an optional data_root=DIR."""
+    from vflbench import registry
     from vflbench.data import sources
 
     named = [text.removeprefix("data_root=") for text in args if text.startswith("data_root=")]
@@ -546,6 +567,7 @@ def data_command(args: list[str]) -> int:
             lacking = [Path(name).name for name in row.missing]
             missing = f"missing: {', '.join(lacking[:3])}{f' and {len(lacking) - 3} more' if lacking[3:] else ''}" if lacking else ""
             rows.append((row.option, row.found, row.folder, " ".join(filter(None, (row.variant, missing)))))
+        rows += [(name, "real", "-", info.comes_with) for name, info in registry.datasets().items() if info.comes_with]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         for line in rows:
             say("  ".join([*(word.ljust(w) for word, w in zip(line, widths, strict=False)), line[3]]).rstrip())

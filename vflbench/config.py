@@ -79,6 +79,8 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
 
     # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
     OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
+    # A value per option: lr: ${by:${model.name},{gcn:0.003,gcnii:0.03}}.
+    OmegaConf.register_new_resolver("by", lambda option, values: values[option], replace=True)
     path = create_config_search_path(str(config_dir()))
     if user_dir is not None:
         folder = Path(user_dir).expanduser().absolute()
@@ -263,7 +265,11 @@ def _parse(overrides: Sequence[str], loader: ConfigLoader, problems: list[Proble
     parsed = []
     for text in overrides:
         key, equals, value = text.partition("=")
-        if not equals and not text.startswith("~"):
+        if text.startswith("~"):
+            allowed = "cannot be removed: every key and group has a value; set another one with key=value"
+            problems.append(Problem(key, value, allowed))
+            continue
+        if not equals:
             problems.append(Problem(text, "", "needs a value, as in key=value"))
             continue
         try:

@@ -68,7 +68,7 @@ class NetworkConfig:
     name: str = "us_uk"
     client_server: LinkConfig = field(default_factory=LinkConfig)
     client_client: LinkConfig = field(default_factory=LinkConfig)
-    server_bandwidth_gbps: float | None = None  # shared by all links at the server, each way, first come first served
+    server_bandwidth_gbps: float | None = None  # shared by all links of a server with clients, each way, first come first served
     timing: str = "causal"  # causal | round
     latencies: int = 2  # timing=round: latencies per exchange, 1 or 2
     links: dict[str, LinkConfig] = field(default_factory=dict)  # "client_0->server": a link that differs from its kind
@@ -168,6 +168,7 @@ class DatasetInfo:
     layouts: tuple[str, ...]
     sources: tuple[str, ...] = ("real", "synthetic")
     folder: str | None = None  # below data_root
+    comes_with: str | None = None  # the library that has it: no files are looked for
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -67,7 +68,7 @@ def test_every_algorithm_goes_on_where_it_was_stopped(algorithm: str, layout: st
     with pytest.raises(VflbenchError, match="the power went"):
         run(tmp_path / "stopped", algorithm, layout)
     monkeypatch.undo()
-    assert not (tmp_path / "stopped" / "curve.csv").exists()
+    assert json.loads((tmp_path / "stopped" / "summary.json").read_text())["status"] == "failed"
     same(whole, run(tmp_path / "stopped", algorithm, layout, "resume=true"))
 
 

@@ -16,7 +16,7 @@ from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyCo
 
 CONF = config.config_dir()
 FIXED = {"network": NetworkConfig, "engine": EngineConfig, "compute": ComputeConfig, "topology": TopologyConfig, "privacy": PrivacyConfig}
-PARTIAL = {"topology", "privacy"}  # an option lists the keys that it uses
+PARTIAL = {"topology", "privacy", "model"}  # an option lists the keys that it uses
 OPTIONS = sorted(path for group in (*FIXED, "dataset", "algorithm", "model") for path in (CONF / group).glob("*.yaml"))
 PRESETS = sorted((CONF / "experiment").rglob("*.yaml"))
 TUNED = sorted((CONF / "tuned").rglob("*.yaml"))

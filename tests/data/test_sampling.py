@@ -70,7 +70,7 @@ def test_every_subset_of_neighbours_is_equally_likely() -> None:
 
 
 def test_union_is_sorted_and_without_duplicates() -> None:
-    np.testing.assert_array_equal(union(9, np.array([5, 1]), np.array([8, 1]), np.array([], np.int64)), [1, 5, 8])
+    np.testing.assert_array_equal(union(9, [np.array([5, 1]), np.array([8, 1]), np.array([], np.int64)]), [1, 5, 8])
 
 
 @pytest.mark.parametrize("weight", [1.0, 2.0])
@@ -87,7 +87,7 @@ def test_a_sampled_block_is_unbiased_and_equals_the_full_one_on_all_neighbours()
 
     def once(fanout: int | None, rng: np.random.Generator) -> np.ndarray:
         draw = sample_neighbours(graph, upper, fanout, rng)
-        lower = union(graph.nodes, upper, draw.neighbours)
+        lower = union(graph.nodes, (upper, draw.neighbours))
         return scattered(make_block(graph, upper, lower, draw), upper, lower, graph.nodes)
 
     rng = np.random.default_rng(3)
@@ -116,7 +116,7 @@ def test_a_level_is_what_union_of_makes_it() -> None:
 
     async def with_seven(level: int, ids: np.ndarray) -> np.ndarray:
         asked.append(level)
-        return union(graph.nodes, ids, np.array([7])) if level == 1 else ids
+        return union(graph.nodes, (ids, np.array([7]))) if level == 1 else ids
 
     levels, blocks = blocks_of(graph, batch, 3, 2, np.random.default_rng(5), with_seven)
     assert asked == [2, 1, 0]

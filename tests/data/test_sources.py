@@ -12,7 +12,7 @@ import pytest
 
 from vflbench.data import sources
 from vflbench.data.sources import FileSet, Part, RawFile, Unreachable
-from vflbench.types import ConfigError, DataError
+from vflbench.types import DataError, VflbenchError
 
 REAL_CONNECT = sources._connect  # before the `offline` fixture replaces it
 CONTENT = b"the published file"
@@ -170,7 +170,7 @@ def test_status_says_what_is_there(planetoid):
 
 
 def test_get_names_the_closest_option_and_says_why_it_failed(tmp_path):
-    with pytest.raises(ConfigError, match="Did you mean 'cora'"):
+    with pytest.raises(VflbenchError, match=r"no data set 'corra' to download\. Did you mean 'cora'"):
         sources.get("corra", tmp_path)
     with pytest.raises(Unreachable, match=r"ind\.cora\.x cannot be had from https://.*no network in tests"):
         sources.get("cora", tmp_path)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import vflbench
@@ -14,7 +15,10 @@ from vflbench.federation import replay
 from vflbench.federation.ledger import LEDGER_FIELDS, TRACE_KINDS
 from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.party import PartySpec
+from vflbench.federation.simulated import SimulatedEngine
+from vflbench.results import reader
 from vflbench.results.reader import Run
+from vflbench.runner.evaluate import Observer
 from vflbench.types import FederationError, LinkConfig, NetworkConfig, VflbenchError
 
 SMALL = ["dataset=digits_graph", "model.hidden=24", "rounds=12", "eval_every=2", "checkpoint_every=4", "engine.threads=1"]
@@ -59,6 +63,33 @@ def test_budgets_stop_at_the_first_round_that_reaches_them(tmp_path: Path) -> No
     seconds = float(whole.curve.set_index("round")["virtual_seconds"][4])
     timed = run(tmp_path / "seconds", f"max_virtual_seconds={seconds!r}")
     assert (timed.summary["status"], timed.summary["rounds"]) == ("budget", 4)
+
+
+def test_a_budget_waits_for_the_first_evaluation(tmp_path: Path) -> None:
+    """One byte is spent in round 1, and round 2 is the first that is evaluated: a run without a single number would be worth nothing."""
+    ended = run(tmp_path / "run", "max_bytes=1")
+    assert (ended.summary["status"], ended.summary["rounds"], list(ended.curve["round"])) == ("budget", 2, [2])
+
+
+def test_a_run_that_fails_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(tmp_path / "whole")
+    on_round = Observer.on_round
+
+    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
+        if round == 7:
+            raise FederationError("client_1 has left")
+        return on_round(self, round, engine)
+
+    monkeypatch.setattr(Observer, "on_round", breaks)
+    with pytest.raises(FederationError, match="client_1 has left"):
+        run(tmp_path / "run")
+    monkeypatch.undo()
+    failed = reader.load(tmp_path / "run")
+    assert (failed.summary["status"], failed.summary["reason"]) == ("failed", "after round 7: client_1 has left")
+    assert failed.summary["rounds"] == 7
+    pd.testing.assert_frame_equal(failed.curve, whole.curve[whole.curve["round"] <= 6], check_exact=True)
+    assert failed.summary["bytes"]["total"] > failed.curve["bytes"].iloc[-1] > 0
+    pd.testing.assert_frame_equal(run(tmp_path / "run", "resume=true").curve, whole.curve, check_exact=True)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_as_diverged(tmp_path: Path) -> None:
@@ -153,10 +184,10 @@ def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(tm
 
 def test_a_run_that_cannot_start_leaves_the_one_it_was_to_replace(tmp_path: Path) -> None:
     before = run(tmp_path / "run")
-    kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and ".hydra" not in path.parts}
+    kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
     with pytest.raises(VflbenchError, match="nowhere"):
         run(tmp_path / "run", "overwrite=true", "dataset=cora", "data_root=/nowhere/at/all")
-    assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and ".hydra" not in path.parts}
+    assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
     replaced = run(tmp_path / "run", "overwrite=true", "rounds=4")
     assert replaced.summary["rounds"] == 4
 

@@ -32,17 +32,19 @@ Departures from the paper
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from vflbench.data.graph.sampling import Graph, full_block, sample_blocks, union
+from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
-from vflbench.federation.exchange import answer_all, ask
+from vflbench.federation.exchange import answer_all, ask, asking
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import gnn, split_gnn, training
+from vflbench.models.graph_learner import GraphLearner
 from vflbench.models.split_gnn import Aggregation, aggregation_layers, joint_inference, local_loss, predictions
 from vflbench.types import AlgorithmInfo, Problem, RunConfig
 
@@ -119,14 +121,10 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
     cfg: Config = config.algorithm
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
     aggregation = Aggregation(cfg.aggregate, public.parties)
-    train = public.splits["train"]
-
-    def unite(sets: list[np.ndarray]) -> np.ndarray:
-        return union(public.nodes, *sets)
+    unite, train = partial(union, public.nodes), public.splits["train"]
 
     async for t in me.rounds():
-        batch = me.rng("batches").choice(train, min(cfg.batch_size, len(train)), replace=False)
-        await me.send_many(me.clients, np.sort(batch), tag="batch")  # Alg. 2: S[L]
+        await me.send_many(me.clients, draw_batch(train, cfg.batch_size, me.rng("batches")), tag="batch")  # Alg. 2: S[L]
         for _ in common_levels(cfg, ends):
             await answer_all(me, unite, "nodes", "union")
         for _ in ends:  # Alg. 3
@@ -140,21 +138,16 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
     """Samples, computes representations, and updates its own parameters."""
     cfg: Config = config.algorithm
-    m, rounds, secret = me.clients.index(me.name), config.rounds or cfg.default_rounds, me.privacy
+    m, secret = me.clients.index(me.name), me.privacy
     aggregation = Aggregation(cfg.aggregate, public.parties)
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
-    common, dtype = common_levels(cfg, ends), gnn.DTYPES[config.model.dtype]
-    features = gnn.Features(data.features, me.device, dtype)
-    labels = torch.tensor(data.labels, device=me.device)
-    drawn_from = Graph.from_edges(data.all_edges, public.nodes) if cfg.sampling == "undropped" else None  # type: ignore[attr-defined]
-    init = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
     columns = aggregation.columns(config.model.hidden, m)
-    model = gnn.build(config.model, features.width, public.classes, cfg.layers, ends, init, me.device, columns)
-    optimizer = training.make_optimizer(cfg.optimizer, model.parameters(), cfg.lr, cfg.weight_decay)
-    me.state.model, me.state.optimizer = model, optimizer
+    learner = GraphLearner(config, data, public.classes, ends, me.rng("init"), me.device, columns)
+    model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
     graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
-    everything = features.rows(np.arange(public.nodes))
-    whole = [gnn.adjacency(full_block(graph), me.device, dtype)] * cfg.layers
+    whole = learner.whole(full_block(graph))
+    drawn_from = Graph.from_edges(data.all_edges, public.nodes) if cfg.sampling == "undropped" else None  # type: ignore[attr-defined]
+    unite = asking(me, "nodes", "union", at=common_levels(cfg, ends))
 
     others: list[torch.Tensor] = []  # H_{-m}[l+1], l in I, of this round
 
@@ -164,20 +157,16 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     def with_own(segment: int, h_own: torch.Tensor) -> torch.Tensor:  # Agg(H_{-m}, H_m^+)
         return aggregation.insert(others[segment], clipped(h_own), m)
 
-    async def unite(level: int, ids: np.ndarray) -> np.ndarray:
-        return await ask(me, ids, "nodes", "union") if level in common else ids
-
     async def aggregate(_: int, h_own: torch.Tensor) -> torch.Tensor:
         return await ask(me, clipped(h_own), "embedding", "aggregate")
 
     async for t in me.rounds():
-        training.set_lr(optimizer, cfg.schedule, cfg.lr, t, rounds)
+        learner.set_lr(t)
         batch = await me.recv(SERVER, tag="batch")
         levels, sampled = await sample_blocks(  # Alg. 2
             graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), unite, drawn_from
         )
-        x, y = features.rows(levels[0]), labels[torch.from_numpy(batch).to(me.device)]
-        blocks = [gnn.adjacency(block, me.device, dtype) for block in sampled]
+        x, blocks, y = learner.inputs(levels, sampled)
         masks, work = me.torch_rng("dropout"), sum(map(len, levels))
         others.clear()
 
@@ -201,5 +190,5 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
 
         if me.evaluates(t):
             async with me.evaluating():
-                logits = await joint_inference(model, everything, whole, aggregate)
+                logits = await joint_inference(model, *whole, aggregate)
             me.report(predictions=predictions(logits, public.splits))

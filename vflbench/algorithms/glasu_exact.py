@@ -13,16 +13,15 @@ Departures from the paper
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-import numpy as np
-import torch
-
-from vflbench.data.graph.sampling import Graph, full_block, sample_blocks, union
+from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
-from vflbench.federation.exchange import answer_all, ask
+from vflbench.federation.exchange import answer_all, asking
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import gnn, split_gnn, training
+from vflbench.models.graph_learner import GraphLearner
 from vflbench.models.split_gnn import Aggregation, aggregation_layers, exact_gradients, joint_inference, predictions
 from vflbench.types import AlgorithmInfo, Problem, RunConfig
 
@@ -70,14 +69,10 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
     cfg: Config = config.algorithm
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
     aggregation = Aggregation(cfg.aggregate, public.parties)
-    train = public.splits["train"]
-
-    def unite(sets: list[np.ndarray]) -> np.ndarray:
-        return union(public.nodes, *sets)
+    unite, train = partial(union, public.nodes), public.splits["train"]
 
     async for t in me.rounds():
-        batch = me.rng("batches").choice(train, min(cfg.batch_size, len(train)), replace=False)
-        await me.send_many(me.clients, np.sort(batch), tag="batch")
+        await me.send_many(me.clients, draw_batch(train, cfg.batch_size, me.rng("batches")), tag="batch")
         for _ in ends[:-1]:
             await answer_all(me, unite, "nodes", "union")
         for _ in ends:
@@ -93,41 +88,26 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
     """Samples, computes representations, and follows the exact gradient."""
     cfg: Config = config.algorithm
-    m, rounds, dtype = me.clients.index(me.name), config.rounds or cfg.default_rounds, gnn.DTYPES[config.model.dtype]
     aggregation = Aggregation(cfg.aggregate, public.parties)
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
-    common = {end + 1 for end in ends[:-1]}
-    features = gnn.Features(data.features, me.device, dtype)
-    labels = torch.tensor(data.labels, device=me.device)
-    init = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
-    columns = aggregation.columns(config.model.hidden, m)
-    model = gnn.build(config.model, features.width, public.classes, cfg.layers, ends, init, me.device, columns)
-    optimizer = training.make_optimizer(cfg.optimizer, model.parameters(), cfg.lr, cfg.weight_decay)
-    me.state.model, me.state.optimizer = model, optimizer
+    columns = aggregation.columns(config.model.hidden, me.clients.index(me.name))
+    learner = GraphLearner(config, data, public.classes, ends, me.rng("init"), me.device, columns)
+    model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
     graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
-    everything = features.rows(np.arange(public.nodes))
-    whole = [gnn.adjacency(full_block(graph), me.device, dtype)] * cfg.layers
-
-    async def unite(level: int, ids: np.ndarray) -> np.ndarray:
-        return await ask(me, ids, "nodes", "union") if level in common else ids
-
-    async def aggregate(_: int, h_own: torch.Tensor) -> torch.Tensor:
-        return await ask(me, h_own, "embedding", "aggregate")
-
-    async def backward(_: int, gradient: torch.Tensor) -> torch.Tensor:
-        return await ask(me, gradient, "gradient", "backward")
+    whole = learner.whole(full_block(graph))
+    unite = asking(me, "nodes", "union", at={end + 1 for end in ends[:-1]})
+    aggregate, backward = asking(me, "embedding", "aggregate"), asking(me, "gradient", "backward")
 
     async for t in me.rounds():
-        training.set_lr(optimizer, cfg.schedule, cfg.lr, t, rounds)
+        learner.set_lr(t)
         batch = await me.recv(SERVER, tag="batch")
         levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), unite)
-        x, y = features.rows(levels[0]), labels[torch.from_numpy(batch).to(me.device)]
-        blocks = [gnn.adjacency(block, me.device, dtype) for block in sampled]
+        x, blocks, y = learner.inputs(levels, sampled)
         optimizer.zero_grad()
         loss = await exact_gradients(model, x, blocks, y, aggregate, backward, me.torch_rng("dropout"))
         await me.compute(optimizer.step, cost=3 * sum(map(len, levels)))
         me.report(train_loss=loss.item(), iterations=t)
         if me.evaluates(t):
             async with me.evaluating():
-                logits = await joint_inference(model, everything, whole, aggregate)
+                logits = await joint_inference(model, *whole, aggregate)
             me.report(predictions=predictions(logits, public.splits))

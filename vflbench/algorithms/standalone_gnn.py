@@ -13,13 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-import torch
-
-from vflbench.data.graph.sampling import Graph, full_block, sample_blocks
+from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import gnn, training
+from vflbench.models.graph_learner import GraphLearner
 from vflbench.models.split_gnn import joint_inference, local_loss, predictions
 from vflbench.types import AlgorithmInfo, Problem, RunConfig
 
@@ -59,28 +57,20 @@ def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
     """Trains on its own data and sends nothing."""
     cfg: Config = config.algorithm
-    rounds, dtype = config.rounds or cfg.default_rounds, gnn.DTYPES[config.model.dtype]
-    features = gnn.Features(data.features, me.device, dtype)
-    labels = torch.tensor(data.labels, device=me.device)
-    init = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
-    model = gnn.build(config.model, features.width, public.classes, cfg.layers, (cfg.layers - 1,), init, me.device)
-    optimizer = training.make_optimizer(cfg.optimizer, model.parameters(), cfg.lr, cfg.weight_decay)
-    me.state.model, me.state.optimizer = model, optimizer
+    learner = GraphLearner(config, data, public.classes, (cfg.layers - 1,), me.rng("init"), me.device)
+    model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
     graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
-    everything = features.rows(np.arange(public.nodes))
-    whole = [gnn.adjacency(full_block(graph), me.device, dtype)] * cfg.layers
-    train = public.splits["train"]
+    whole = learner.whole(full_block(graph))
 
     async for t in me.rounds():
-        training.set_lr(optimizer, cfg.schedule, cfg.lr, t, rounds)
-        batch = np.sort(me.rng("batches").choice(train, min(cfg.batch_size, len(train)), replace=False))
+        learner.set_lr(t)
+        batch = draw_batch(public.splits["train"], cfg.batch_size, me.rng("batches"))
         levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"))
-        x, y = features.rows(levels[0]), labels[torch.from_numpy(batch).to(me.device)]
-        blocks = [gnn.adjacency(block, me.device, dtype) for block in sampled]
+        x, blocks, y = learner.inputs(levels, sampled)
         loss = local_loss(model, x, blocks, y, me.torch_rng("dropout"))
         await me.compute(training.update, optimizer, loss, cost=3 * sum(map(len, levels)))
         me.report(train_loss=loss.item(), iterations=t)
         if me.evaluates(t):
             async with me.evaluating():
-                logits = await joint_inference(model, everything, whole, exchange=None)
+                logits = await joint_inference(model, *whole, exchange=None)
             me.report(predictions=predictions(logits, public.splits))

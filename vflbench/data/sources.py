@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from vflbench.types import ConfigError, DataError, DataSource, Problem, closest
+from vflbench.types import DataError, DataSource, Problem, VflbenchError, closest
 
 log = logging.getLogger(__name__)
 
@@ -376,12 +376,14 @@ def get(name: str, root: Path | None) -> StatusRow:
 
     Raises
     ------
-    ConfigError : no data set of that name is downloaded.
+    VflbenchError : no data set of that name is downloaded.
     Unreachable, DataError : as `download`.
     """
     known = {files.option: files for files in file_sets()}
     if name not in known:
-        raise ConfigError([Problem("data get", name, f"downloads one of {', '.join(sorted(known))}", closest(name, known))])
+        hint = closest(name, known)
+        nothing = f"vflbench data get: there is no data set {name!r} to download."
+        raise VflbenchError(f"{nothing}{f' Did you mean {hint!r}?' if hint else ''} There are: {', '.join(sorted(known))}")
     folder = root if root is not None else cache_folder()
     _fetch(known[name], folder, _search(known[name], folder))
     _record(known[name], folder, _search(known[name], folder), verify=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Container
 from typing import Any
 
 from vflbench.federation.party import SERVER, Party
@@ -12,6 +12,15 @@ async def ask(me: Party, payload: Any, tag: str, answer: str) -> Any:
     """Client: send `payload` to the server under `tag`, and wait for what comes back under `answer`."""
     await me.send(SERVER, payload, tag=tag)
     return await me.recv(SERVER, tag=answer)
+
+
+def asking(me: Party, tag: str, answer: str, at: Container[int] | None = None) -> Callable[[int, Any], Awaitable[Any]]:
+    """`ask` as what samplers and split networks await: (place, payload) -> the answer; at places not in `at` the payload itself."""
+
+    async def exchange(place: int, payload: Any) -> Any:
+        return await ask(me, payload, tag, answer) if at is None or place in at else payload
+
+    return exchange
 
 
 async def answer_all(me: Party, combine: Callable[[list[Any]], Any], tag: str, answer: str) -> None:

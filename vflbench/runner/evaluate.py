@@ -97,6 +97,8 @@ class Observer:
             value = row.get(f"val_{metric.name}", row.get(f"test_{metric.name}"))
             if value is not None and (value >= config.target if metric.goal == "max" else value <= config.target):
                 return self._stop("target_reached", f"{metric.name} {value:.6g} in round {round}")
+        if not self.rows:  # a budget that ends before the first evaluation would leave no curve: it waits for that
+            return False
         if config.max_bytes is not None and engine.bytes_sent >= config.max_bytes:
             return self._stop("budget", f"max_bytes: {engine.bytes_sent} bytes after round {round}")
         if config.max_virtual_seconds is not None and engine.boundary_clock >= config.max_virtual_seconds:

@@ -162,7 +162,8 @@ def run(
 
     Returns
     -------
-    The summary. Ctrl-C ends the run with status `interrupted`, everything up to the last finished round written.
+    The summary. Ctrl-C ends the run with status `interrupted`, everything up to the last finished round written; an error in a round
+    ends it as `failed`, the same written, and is raised again.
 
     Raises
     ------
@@ -205,19 +206,28 @@ def run(
             on_cut=lambda cut: recorder.cut(engine, observer, cut),
             resume_from=saved[0] if saved else None,
         )
+        failure: Exception | None = None
         try:
             engine.run()
         except KeyboardInterrupt:
             observer.status, observer.reason = "interrupted", f"interrupted in round {engine.finished_round + 1}"
+        except Exception as error:  # whatever it is, what was reached before it is written
+            observer.status, observer.reason = "failed", f"after round {engine.finished_round}: {error}"
+            failure = error
 
-    with uninterrupted():  # a second Ctrl-C must not leave half a result
-        summary = _write(federation, engine, observer, recorder, folder, time.perf_counter() - began)
-        if draw is not None and observer.rows:
-            draw(folder, summary)
-        files.write_json(folder / "manifest.json", {**manifest, "ended": provenance.now()})
-        files.write_json(folder / "summary.json", summary)
-        if observer.status != "interrupted":
-            checkpoints.drop_parts()
+    try:
+        with uninterrupted():  # a second Ctrl-C must not leave half a result
+            summary = _write(federation, engine, observer, recorder, folder, time.perf_counter() - began)
+            if draw is not None and observer.rows:
+                draw(folder, summary)
+            files.write_json(folder / "manifest.json", {**manifest, "ended": provenance.now()})
+            files.write_json(folder / "summary.json", summary)
+            if observer.status not in ("interrupted", "failed"):
+                checkpoints.drop_parts()
+    except Exception as error:
+        raise (failure or error) from None  # a full disk fails twice: the first reason is the one to tell
+    if failure is not None:
+        raise failure
     return summary
 
 

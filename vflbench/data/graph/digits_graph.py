@@ -18,6 +18,7 @@ DATASETS = (
         summary="scikit-learn's digits with a nearest-neighbour graph: 1,797 images, 64 pixels, 10 digits; needs no files",
         layouts=("graph",),
         sources=("real",),
+        comes_with="comes with scikit-learn",
     ),
 )
 

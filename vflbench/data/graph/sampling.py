@@ -17,7 +17,7 @@ Zhang, Hong, Chen: GLASU, arXiv 2303.09531, Algorithm 2. Floyd's sampling withou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -108,7 +108,12 @@ def sample_neighbours(graph: Graph, nodes: np.ndarray, fanout: int | None, rng: 
     return Draw(counts, graph.neighbours[picked], degree / np.maximum(counts, 1))
 
 
-def union(nodes: int, *sets: np.ndarray) -> np.ndarray:
+def draw_batch(train: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """A batch S[L]: `size` of the nodes `train` without replacement, sorted; all of them where there are fewer."""
+    return np.sort(rng.choice(train, min(size, len(train)), replace=False))
+
+
+def union(nodes: int, sets: Iterable[np.ndarray]) -> np.ndarray:
     """The sorted union of sets of node ids below `nodes`; int64."""
     member = np.zeros(nodes, bool)
     for ids in sets:
@@ -172,7 +177,7 @@ async def sample_blocks(
     for level in reversed(range(layers)):
         upper = levels[-1]
         draw = sample_neighbours(drawn_from or graph, upper, fanout, rng)
-        lower = union(graph.nodes, upper, draw.neighbours)
+        lower = union(graph.nodes, (upper, draw.neighbours))
         if union_of is not None:
             lower = await union_of(level, lower)
         blocks.append(make_block(graph, upper, lower, draw if drawn_from is None else _own_edges(graph, upper, draw)))
