@@ -16,10 +16,19 @@ from vflbench.results import reader
 
 RUN = ["algorithm=glasu", "dataset=digits_graph", "rounds=24", "eval_every=4", "checkpoint_every=2", "algorithm.local_steps=2"]
 
+# A round takes a fifth of a second longer, so that a run cannot end before a busy machine gets round to the signal.
+SLOWLY = """
+import time
+from vflbench.runner.evaluate import Observer
+on_round = Observer.on_round
+Observer.on_round = lambda *args: (time.sleep(0.2), on_round(*args))[1]
+"""
 
-def start(folder: Path, *more: str) -> subprocess.Popen[str]:
+
+def start(folder: Path, *more: str, slowly: bool = False) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", "from vflbench.cli import main; main()", *RUN, f"hydra.run.dir={folder}", *more]
+    code = (SLOWLY if slowly else "") + "from vflbench.cli import main\nmain()"
+    command = [sys.executable, "-c", code, *RUN, f"hydra.run.dir={folder}", *more]
     return subprocess.Popen(command, env=environment, cwd=folder.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -49,7 +58,7 @@ def test_killed_three_times_then_resumed_is_the_run_that_never_stopped(
 ) -> None:
     folder, chance = tmp_path / "run", random.Random(0)
     for kill, least in enumerate((2, 8, 16)):
-        process = start(folder, *(["resume=true"] if kill else []))
+        process = start(folder, *(["resume=true"] if kill else []), slowly=True)
         wait_for(folder, f"checkpoint/round_{least:08d}.pt", process)
         time.sleep(chance.random() * 0.05)
         process.kill()
@@ -67,7 +76,7 @@ def test_ctrl_c_leaves_what_there_is_and_resumes(
     tmp_path: Path, uninterrupted: tuple[bytes, list[dict[str, object]], dict[str, bytes]]
 ) -> None:
     folder = tmp_path / "run"
-    process = start(folder)
+    process = start(folder, slowly=True)
     wait_for(folder, "checkpoint/round_00000008.pt", process)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
