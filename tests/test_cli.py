@@ -170,6 +170,20 @@ def test_an_unwritable_folder(vfl: Callable[..., int], capsys: pytest.CaptureFix
     assert capsys.readouterr().err.startswith("error: file")
 
 
+def test_a_run_that_cannot_start_leaves_an_unfinished_one_as_it_was(vfl: Callable[..., int]) -> None:
+    with pytest.raises(SystemExit):
+        vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k")
+    before = {path: path.read_bytes() for path in Path("k").rglob("*") if path.is_file()}
+    assert vfl(*TOY, f"seed={MALFORMED}", "hydra.run.dir=k", "overwrite=true") == 1
+    assert {path: path.read_bytes() for path in Path("k").rglob("*") if path.is_file()} == before
+
+
+def test_hydras_files_are_those_of_the_run_that_failed_last(vfl: Callable[..., int]) -> None:
+    for seed in (MALFORMED, DISK):
+        assert vfl(*TOY, f"seed={seed}", "hydra.run.dir=out") == 1
+        assert f"seed={seed}" in Path("out/.hydra/overrides.yaml").read_text() and summary("out")["seed"] == seed
+
+
 def test_a_bug_is_not_hidden_but_recorded(vfl: Callable[..., int]) -> None:
     with pytest.raises(RuntimeError, match="a bug"):
         vfl(*TOY, f"seed={BUG}", "hydra.run.dir=out")
@@ -271,6 +285,7 @@ def test_list_and_data(vfl: Callable[..., int], capsys: pytest.CaptureFixture[st
     assert vfl("data", "status", "data_root=somewhere") == 0
     out = capsys.readouterr().out
     assert out.startswith("data root: somewhere\n") and "cora" in out and "missing" in out
+    assert any(line.split() == ["digits_graph", "real", "-", "comes", "with", "scikit-learn"] for line in out.splitlines())
 
 
 def run_command(*args: str, **how: Any) -> subprocess.CompletedProcess[str]:

@@ -61,7 +61,13 @@ def test_the_range_of_a_single_link_is_its_kinds(mine: Path) -> None:
 
 
 def test_a_key_cannot_be_removed() -> None:
-    assert set(problems("~algorithm.lr", "~seed", "seeds=1")) == {"~algorithm.lr", "~seed", "seeds"}
+    assert set(problems("~algorithm.lr", "~seed", "~algorithm", "seeds=1")) == {"~algorithm.lr", "~seed", "~algorithm", "seeds"}
+
+
+def test_a_key_of_another_backbone_is_refused_naming_who_has_it() -> None:
+    glasu = ("algorithm=glasu", "dataset=digits_graph", "model=gcn")
+    assert problems("model.alpha=0.3", base=glasu)["model.alpha"].allowed == "model=gcn has no such key; gcnii has it"
+    assert plan("model.dropout=0.2", base=glasu).config is not None
 
 
 def test_every_kind_of_problem_in_one_list() -> None:
@@ -76,7 +82,7 @@ def test_every_kind_of_problem_in_one_list() -> None:
     assert found["algorithm.layrs"].closest == "algorithm.layers"
     assert found["network.timing"].closest == "round"
     assert found["local_steps"].closest == "algorithm.local_steps"
-    assert found["topology.probability"].allowed == "topology=star has no such key"
+    assert found["topology.probability"].allowed == "topology=star has no such key; erdos_renyi has it"
     assert found["privacy"].closest == "gaussian_embedding"
     rest = {"eval_every", "algorithm.lr", "network.client_server.latency_ms", "device", "more", "dry_run", "word"}
     assert rest <= set(found) and len(found) == len(rest) + 8

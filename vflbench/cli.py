@@ -412,7 +412,7 @@ def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str
     from vflbench.results import folder as files
 
     before, _ = _state(folder)
-    if (folder / "summary.json").exists() and not _is_nothing(folder, str(before)):
+    if before is not None and not _is_nothing(folder, before):
         return
     names = {group: values[group]["name"] for group in ("algorithm", "dataset")}
     # An option file of the user's need not list every key.
@@ -423,8 +423,7 @@ def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str
     root = {key: values[key] for key in ("seed", "accounting", "device")}
     summary = files.summarise_unrun(status=status, reason=reason, **names, **how, **root)
     try:
-        if not (folder / ".hydra").exists():
-            _write_hydra(folder, cfg)
+        _write_hydra(folder, cfg)
         files.write_json(folder / "summary.json", summary)
     except (VflbenchError, OSError) as error:  # the disk may be what failed; the reason itself is told all the same
         complain(str(error))

@@ -416,7 +416,9 @@ def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mappin
             if part in groups and depth == 0:  # a group that is not set, e.g. a model for an algorithm that takes none
                 return [Problem(key, shown, f"no {part} is chosen")]
             if part in fields:
-                return [Problem(key, shown, f"{owner or 'this configuration'} has no such key")]
+                having = _options_with(where, part) if depth == 1 else []
+                others = f"; {', '.join(having)} {'has' if len(having) == 1 else 'have'} it" if having else ""
+                return [Problem(key, shown, f"{owner or 'this configuration'} has no such key{others}")]
             has = f"{owner} has: {', '.join(n for n in listed if n != 'name')}" if depth else "see vflbench --help"
             return [Problem(key, shown, f"unknown key; {has}", _closest_key(parts, depth, listed, kinds))]
         kind, inside = fields[part], inside.get(part) if isinstance(inside, dict) else None
@@ -428,6 +430,12 @@ def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mappin
             if not (isinstance(value, str) and "${" in value):
                 _convert(kind, value, key, problems)
     return problems
+
+
+def _options_with(group: str, key: str) -> list[str]:
+    """The options of vflbench's own in `group` that list `key`."""
+    listed = re.compile(rf"^{key}:", re.MULTILINE)
+    return [path.stem for path in sorted((config_dir() / group).glob("*.yaml")) if listed.search(path.read_text(encoding="utf-8"))]
 
 
 def _closest_key(parts: list[str], depth: int, listed: Iterable[str], kinds: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vflbench.data.graph.sampling import Graph, full_block, make_block, sample_blocks, sample_neighbours, union
+from vflbench.data.graph.sampling import Graph, draw_batch, full_block, make_block, sample_blocks, sample_neighbours, union
 
 
 def random_graph(nodes: int = 40, pairs: int = 120, seed: int = 0, self_weight: float = 1.0) -> Graph:
@@ -67,6 +67,13 @@ def test_every_subset_of_neighbours_is_equally_likely() -> None:
     _, counts = np.unique(subsets, return_counts=True)
     assert len(counts) == 20  # 6 choose 3
     assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_a_batch_is_sorted_without_replacement_and_all_where_there_are_fewer() -> None:
+    rng = np.random.default_rng(0)
+    batch = draw_batch(np.arange(10, 20), 4, rng)
+    assert len(set(batch)) == 4 and list(batch) == sorted(batch) and set(batch) <= set(range(10, 20))
+    np.testing.assert_array_equal(draw_batch(np.arange(10, 20), 99, rng), np.arange(10, 20))
 
 
 def test_union_is_sorted_and_without_duplicates() -> None:

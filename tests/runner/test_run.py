@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -180,6 +181,39 @@ def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(tm
         run(tmp_path / "run")
     assert not list((tmp_path / "run").rglob("*.tmp*"))
     assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("part", ["ledger", "trace"])
+def test_a_checkpoint_that_cannot_be_written_loses_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    from vflbench.runner import checkpoint
+
+    whole, write = run(tmp_path / "whole", "engine.compute_clock=modelled"), checkpoint.write_parquet
+
+    def full(path: Path, *more: Any) -> None:  # of the two parts the ledger's comes first
+        if path.name == f"{part}_00000008.parquet":
+            raise OSError(28, "No space left on device", str(path))
+        write(path, *more)
+
+    monkeypatch.setattr(checkpoint, "write_parquet", full)
+    with pytest.raises(VflbenchError, match="No space left"):
+        run(tmp_path / "run", "engine.compute_clock=modelled")
+    failed = reader.load(tmp_path / "run")
+    assert (failed.summary["status"], failed.summary["rounds"]) == ("failed", 8)
+    assert failed.summary["bytes"]["total"] == failed.ledger["bytes"].sum()
+    kept = whole.ledger[whole.ledger["round"] <= 8].reset_index(drop=True)
+    pd.testing.assert_frame_equal(failed.ledger, kept, check_exact=True)
+    pd.testing.assert_frame_equal(failed.curve, whole.curve[whole.curve["round"] <= 8], check_exact=True)
+
+
+@pytest.mark.parametrize("where", ["vflbench.data.graph.digits_graph.load", "vflbench.privacy.mechanisms.make"])
+def test_ctrl_c_before_the_run_has_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(where, stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", "privacy=gaussian_embedding", "privacy.epsilon=8")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_that_cannot_start_leaves_the_one_it_was_to_replace(tmp_path: Path) -> None:

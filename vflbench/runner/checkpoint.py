@@ -60,14 +60,23 @@ class Checkpoints:
                 path.unlink()
         return None if cut is None else (cut, saved["observer"])
 
+    @property
+    def last_round(self) -> int:
+        """The round of the last complete cut, 0 before the first."""
+        return max((int(path.stem.split("_")[1]) for path in self.folder.glob("round_*.pt")), default=0)
+
+    def _parts(self, kind: str) -> list[Path]:
+        """Those up to the last complete cut: a later one is of a cut that could not be written."""
+        return [path for path in sorted(self.folder.glob(f"{kind}_*.parquet")) if int(path.stem.split("_")[1]) <= self.last_round]
+
     def ledger(self) -> list[np.ndarray]:
         """The saved parts of the ledger, (n, 10) each."""
-        return [_matrix(path, LEDGER_FIELDS) for path in sorted(self.folder.glob("ledger_*.parquet"))]
+        return [_matrix(path, LEDGER_FIELDS) for path in self._parts("ledger")]
 
     def traces(self, parties: list[str]) -> dict[str, list[np.ndarray]]:
         """The saved parts of each party's trace, (n, 5) each."""
         found: dict[str, list[np.ndarray]] = {name: [] for name in parties}
-        for path in sorted(self.folder.glob("trace_*.parquet")):
+        for path in self._parts("trace"):
             rows = _matrix(path, ("party", *TRACE_FIELDS))
             for code, name in enumerate(parties):
                 found[name].append(rows[rows[:, 0] == code, 1:])

@@ -104,7 +104,7 @@ class Federation:
             "network": config.network, "connected": self.topology.connected, "neighbours": self.topology.neighbours,
             "rounds": self.rounds, "eval_every": config.eval_every, "seed": config.seed, "device": self.device,
             "clock": clock.ComputeClock(self.clock_mode, config.compute), "batch_compute": config.engine.batch_compute,
-            "window": config.engine.window, "privacy": self.mechanisms(),
+            "window": config.engine.window, "privacy": kwargs["privacy"] if "privacy" in kwargs else self.mechanisms(),
         }  # fmt: skip
         if observer is not None:
             arguments |= {"on_report": observer.on_report, "on_round": observer.on_round}
@@ -118,22 +118,26 @@ class Recorder:
         self.federation = federation
         self.checkpoints = checkpoints
         self.totals = Totals(federation.config.accounting, federation.config.network.cost_ratio)
+        self.unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None  # the rows of a cut while it is written, and its round
         for part in checkpoints.ledger():
             self.totals.add(part)
 
     def cut(self, engine: SimulatedEngine, observer: Observer, cut: Cut) -> None:
-        ledger = engine.ledger.take(cut.round)
+        ledger, traces = engine.ledger.take(cut.round), engine.take_trace(cut.round)
         self.totals.add(ledger)
-        self.checkpoints.save(cut, observer.state_dict(), ledger, engine.take_trace(cut.round))
+        self.unsaved = cut.round, ledger, traces
+        self.checkpoints.save(cut, observer.state_dict(), ledger, traces)
+        self.unsaved = None
 
     def collect(self, engine: SimulatedEngine) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The whole ledger, sorted, and the traces, of finished rounds."""
-        rest = engine.ledger.take(engine.finished_round)
+        rest, last = engine.ledger.take(engine.finished_round), engine.take_trace(engine.finished_round)
         self.totals.add(rest)
-        ledger = sort_ledger(np.concatenate([*self.checkpoints.ledger(), rest]))
-        parts = self.checkpoints.traces(list(engine.parties))
-        last = engine.take_trace(engine.finished_round)
-        return ledger, {name: np.concatenate([*parts[name], rows]) for name, rows in last.items()}
+        ledger, traces = self.checkpoints.ledger(), self.checkpoints.traces(list(engine.parties))
+        if self.unsaved is not None and self.unsaved[0] > self.checkpoints.last_round:  # the cut failed, or Ctrl-C came in the middle of it
+            ledger.append(self.unsaved[1])
+            traces = {name: [*parts, self.unsaved[2][name]] for name, parts in traces.items()}
+        return sort_ledger(np.concatenate([*ledger, rest])), {name: np.concatenate([*traces[name], rows]) for name, rows in last.items()}
 
 
 def run(
@@ -172,6 +176,7 @@ def run(
     began = time.perf_counter()
     files.prepare(folder)
     federation = Federation(config, info)
+    privacy = federation.mechanisms()  # calibrating takes seconds
     if clear is not None:
         clear()
     manifest = {
@@ -205,6 +210,7 @@ def run(
             checkpoint_every=config.checkpoint_every,
             on_cut=lambda cut: recorder.cut(engine, observer, cut),
             resume_from=saved[0] if saved else None,
+            privacy=privacy,
         )
         failure: Exception | None = None
         try:
