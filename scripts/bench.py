@@ -71,7 +71,7 @@ def engine() -> None:
 
 
 def glasu(rounds: int = 60) -> None:
-    """GLASU on Cora, K = 2, through the federation and bare; both draw the same batches and neighbours."""
+    """GLASU on Cora, K = 2, through the federation and bare; both draw batches and neighbours alike, from streams of their own."""
     import torch
 
     from vflbench import config, registry

@@ -44,7 +44,7 @@ AT_LEAST: dict[str, float] = {
     "network.latencies": 1,
     **{f"algorithm.{key}": 1 for key in ("parties", "workers", "local_steps", "layers", "tokens", "hops", "batch_size")},
 }
-AT_MOST: dict[str, float] = {"network.latencies": 2}
+AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024}
 ABOVE_ZERO = frozenset(("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.cost_ratio", "algorithm.lr")) | {
     f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")
 }
@@ -607,6 +607,8 @@ def check(config: RunConfig) -> list[Problem]:
     for group, (name, allowed_names) in chosen.items():
         if name not in allowed_names and not (name is None and not allowed_names):
             has = f"{info.name} can have: {', '.join(allowed_names)}" if allowed_names else f"{info.name} takes no {group}"
+            if name is None:  # an option file of the user's that does not say
+                has += f"; say model={allowed_names[0]}, or `- override /model@_global_.model: {allowed_names[0]}` in its defaults"
             problems.append(Problem(group, _show(name), has))
     if not any(problem.key == "topology" for problem in problems):
         problems += topology.check(config.topology)
@@ -616,6 +618,7 @@ def check(config: RunConfig) -> list[Problem]:
         problems += mechanisms.check(config.privacy)
     if hasattr(module := registry.load_dataset(data.name), "check"):
         problems += module.check(config.dataset, getattr(config.algorithm, "parties", getattr(config.algorithm, "workers", 1)))
-    if hasattr(module := registry.load_algorithm(info.name), "check"):
+    # An algorithm's own rules read the model's keys.
+    if hasattr(module := registry.load_algorithm(info.name), "check") and not any(problem.key == "model" for problem in problems):
         problems += module.check(config)
     return problems

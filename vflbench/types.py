@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 Status = Literal["completed", "target_reached", "budget", "diverged", "interrupted", "failed", "skipped"]
@@ -185,13 +184,3 @@ class DataSource:
     variant: str | None = None
     note: str = ""  # e.g. which parts are made up
     files: tuple[tuple[str, str], ...] = ()  # (file name, sha256), no machine paths
-
-
-@dataclass(frozen=True)
-class Paths:
-    """The files of a run folder (design section 6)."""
-
-    folder: Path
-
-    def __truediv__(self, name: str) -> Path:
-        return self.folder / name

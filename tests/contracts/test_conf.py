@@ -91,7 +91,7 @@ def runs() -> Iterator[tuple[str, ...]]:
         algorithm = next((n for n, info in registry.algorithms().items() if registry.fit(info, data)), None)
         if algorithm is not None:  # an algorithm for its layout may come later
             yield (f"algorithm={algorithm}", f"dataset={name}")
-    for group in ("network", "engine", "compute"):
+    for group in ("network", "engine", "compute", "topology", "privacy"):
         yield from ((f"{group}={path.stem}",) for path in sorted((CONF / group).glob("*.yaml")))
     for name, info in registry.algorithms().items():
         yield from ((f"algorithm={name}", f"model={model}") for model in info.models)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from vflbench.federation.simulated import SimulatedEngine
 from vflbench.results import reader
 from vflbench.results.reader import Run
 from vflbench.runner.evaluate import Observer
-from vflbench.types import FederationError, LinkConfig, NetworkConfig, VflbenchError
+from vflbench.types import DataSource, FederationError, LinkConfig, NetworkConfig, VflbenchError
 
 SMALL = ["dataset=digits_graph", "model.hidden=24", "rounds=12", "eval_every=2", "checkpoint_every=4", "engine.threads=1"]
 
@@ -159,13 +162,53 @@ def test_another_partys_features_are_out_of_reach(tmp_path: Path, monkeypatch: p
 
         async def thief(me, data: GraphPart, public, config):  # type: ignore[no-untyped-def]
             seen.append(data)
-            _ = seen[0].features
+            async for _ in me.rounds():
+                _ = seen[0].features
 
         return {name: PartySpec(thief, spec.data, spec.role) for name, spec in specs.items()}
 
     monkeypatch.setattr(standalone_gnn, "parties", parties)
-    with pytest.raises(FederationError, match=r"client_1 touched `features` of client_0's data|program ended"):
+    with pytest.raises(FederationError, match=r"client_1 touched `features` of client_0's data"):
         vflbench.run(["algorithm=standalone_gnn", *SMALL, f"hydra.run.dir={tmp_path / 'run'}"])
+
+
+def test_a_run_is_not_continued_on_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vflbench.data.graph import digits_graph
+
+    on_round = Observer.on_round
+
+    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
+        if round == 7:
+            raise FederationError("stopped")
+        return on_round(self, round, engine)
+
+    monkeypatch.setattr(Observer, "on_round", breaks)
+    with pytest.raises(FederationError, match="stopped"):
+        run(tmp_path / "run")
+    monkeypatch.undo()
+    load = digits_graph.load
+    monkeypatch.setattr(digits_graph, "load", lambda *a: replace(load(*a), source=DataSource("synthetic")))
+    with pytest.raises(VflbenchError, match="begun on real data; now there is synthetic data"):
+        run(tmp_path / "run", "resume=true")
+    monkeypatch.undo()
+    assert run(tmp_path / "run", "resume=true").summary["data_source"] == "real"
+
+
+def test_a_file_too_large_for_the_disk_is_one_message(tmp_path: Path) -> None:
+    """A real limit on the size of files: what torch, pyarrow and json write fails as on a full disk."""
+    command = [
+        sys.executable,
+        "-c",
+        "from vflbench.cli import main; main()",
+        "algorithm=glasu",
+        *SMALL,
+        f"hydra.run.dir={tmp_path / 'run'}",
+    ]
+    limit = "ulimit -f 100; trap '' XFSZ; exec \"$@\""
+    ended = subprocess.run(["bash", "-c", limit, "bash", *command], capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr and "error:" in ended.stderr
+    assert not list((tmp_path / "run").rglob("*.tmp*"))
 
 
 def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

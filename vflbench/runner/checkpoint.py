@@ -6,6 +6,7 @@ last checkpoint and exactly the rows before it.
 
 from __future__ import annotations
 
+import io
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 
 from vflbench.federation.ledger import LEDGER_FIELDS, TRACE_FIELDS
 from vflbench.federation.snapshot import Cut
-from vflbench.results.folder import atomic, write_parquet
+from vflbench.results.folder import atomic_write, write_parquet
 from vflbench.types import VflbenchError
 
 
@@ -33,8 +34,9 @@ class Checkpoints:
         party = np.repeat(np.arange(len(traces)), [len(rows) for rows in traces.values()])
         write_parquet(self.folder / f"trace_{cut.round:08d}.parquet", {"party": party, **_columns(events, TRACE_FIELDS)})
         before = sorted(self.folder.glob("round_*.pt"))
-        with atomic(self.folder / f"round_{cut.round:08d}.pt") as temporary:
-            torch.save({"cut": asdict(cut), "observer": observer}, temporary)
+        buffer = io.BytesIO()  # not to the file itself: torch tells of a full disk by a RuntimeError
+        torch.save({"cut": asdict(cut), "observer": observer}, buffer)
+        atomic_write(self.folder / f"round_{cut.round:08d}.pt", buffer.getvalue())
         for path in before:
             path.unlink()
 

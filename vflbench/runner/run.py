@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import signal
 import threading
 import time
@@ -36,6 +37,8 @@ from vflbench.runner.evaluate import Observer
 from vflbench.runner.progress import progress
 from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, closest
 
+SCALES = {"full": 10**12, "small": None, "smoke": 2}  # the most rounds; small: a quarter
+
 
 def resolve_device(device: str) -> str:
     """`auto` is a GPU where there is one. Raises ConfigError for a GPU that is not there."""
@@ -59,8 +62,12 @@ class Federation:
         if config.engine.threads is not None:
             torch.set_num_threads(config.engine.threads)
         self.clock_mode = clock.resolve(config.engine.compute_clock, info.time_dependent)
-        self.rounds: int = config.rounds or config.algorithm.default_rounds
+        scale, full = SCALES[config.scale], config.rounds or config.algorithm.default_rounds
+        self.rounds: int = max(full // 4, 1) if scale is None else min(full, scale)
+        self.eval_every = config.eval_every if config.scale == "full" else min(config.eval_every, max(self.rounds // 2, 1))
         self.task = self._load()
+        if self.task.metric.name == "accuracy" and config.target is not None and config.target > 1:
+            raise ConfigError([Problem("target", config.target, "is a fraction of 1, as every accuracy")])
         self.specs: dict[str, PartySpec] = self.module.parties(self.task, config)
         servers = [name for name, spec in self.specs.items() if spec.role == "server"]
         clients = [name for name in self.specs if name not in servers]
@@ -102,7 +109,7 @@ class Federation:
         public_config = dataclasses.replace(config, device=self.device, rounds=self.rounds)
         arguments: dict[str, Any] = {
             "network": config.network, "connected": self.topology.connected, "neighbours": self.topology.neighbours,
-            "rounds": self.rounds, "eval_every": config.eval_every, "seed": config.seed, "device": self.device,
+            "rounds": self.rounds, "eval_every": self.eval_every, "seed": config.seed, "device": self.device,
             "clock": clock.ComputeClock(self.clock_mode, config.compute), "batch_compute": config.engine.batch_compute,
             "window": config.engine.window, "privacy": kwargs["privacy"] if "privacy" in kwargs else self.mechanisms(),
         }  # fmt: skip
@@ -184,11 +191,12 @@ def run(
         **provenance.collect(command, torch.get_num_threads(), federation.device),
         "data": dataclasses.asdict(federation.task.source), "rounds": federation.rounds, "compute_clock": federation.clock_mode,
     }  # fmt: skip
-    files.write_json(folder / "manifest.json", manifest)
-
     checkpoints = Checkpoints(folder / "checkpoint")
-    checkpoints.folder.mkdir(exist_ok=True)
     saved = checkpoints.load() if config.resume else None
+    if saved is not None:
+        _same_data(folder, manifest["data"])
+    files.write_json(folder / "manifest.json", manifest)
+    checkpoints.folder.mkdir(exist_ok=True)
     observer = Observer(federation.task, config)
     if saved is not None:
         observer.load_state_dict(saved[1])
@@ -235,6 +243,17 @@ def run(
     if failure is not None:
         raise failure
     return summary
+
+
+def _same_data(folder: Path, data: dict[str, Any]) -> None:
+    """Raise VflbenchError where the run in `folder`, which is to be continued, was begun on other data."""
+    before = json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("data", {})
+    now = json.loads(json.dumps(data))
+    differing = [key for key in ("kind", "variant", "files") if before.get(key) != now[key]]
+    if differing:
+        was, is_now = (f"{d.get('kind')} data" + (f", variant {d['variant']}" if d.get("variant") else "") for d in (before, now))
+        what = f"{was}; now there is {is_now}" if was != is_now else f"{was}, of which files have changed"
+        raise VflbenchError(f"{folder}: the run was begun on {what}. Continue it with the same data_root (or VFLBENCH_DATA)")
 
 
 @contextlib.contextmanager
