@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+import vflbench
 from vflbench import config, registry
 from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
 
@@ -116,3 +117,15 @@ def test_every_preset_is_valid_and_says_how_to_start_it(path: Path) -> None:
 def test_tuned_values_are_valid(path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("# @package _global_\n")
     assert plan(f"algorithm={path.parent.name}", f"dataset={path.stem}").config is not None
+
+
+@pytest.mark.parametrize("path", PRESETS, ids=name_of)
+def test_every_preset_runs_at_scale_smoke(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first job, on the twin."""
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    preset = f"experiment={path.parent.name}/{path.stem}"
+    jobs = plan(preset).jobs
+    assert jobs
+    small = ["hydra.mode=RUN", "scale=smoke", "dataset.source=synthetic", "engine.threads=1", f"hydra.run.dir={tmp_path / 'run'}"]
+    ended = vflbench.run([*jobs[0], *([] if preset in jobs[0] else [preset]), *small])
+    assert (ended.summary["status"], ended.summary["rounds"]) == ("completed", 2)
