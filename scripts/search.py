@@ -1,8 +1,8 @@
 """Choose hyper-parameters on validation nodes: `python scripts/search.py ALGORITHM DATASET [key=value ...]`.
 
-Every method gets the same budget: the same grid of learning rate x dropout, the same seeds (100 and 101, which no reported
-result uses), and the rounds given. The score is the best validation metric of a run, averaged over the seeds; test values are never
-read. Prints the scores, best first; what wins is written by hand into conf/tuned/<algorithm>/<dataset>.yaml, scores in its comments.
+Every method of a family gets the same budget: as many settings, the same seeds (100 and 101, which no reported result uses), and the
+rounds given. The score is the best validation metric of a run, averaged over the seeds; test values are
+never read. Prints the scores, best first; what wins is written by hand into conf/tuned/<algorithm>/<dataset>.yaml, scores in its comments.
 """
 
 from __future__ import annotations
@@ -15,18 +15,28 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-GRID = {"algorithm.lr": ("0.003", "0.01", "0.03"), "model.dropout": ("0.3", "0.5", "0.7")}
+GRAPH = {"algorithm.lr": ("0.003", "0.01", "0.03"), "model.dropout": ("0.3", "0.5", "0.7")}
+ADMM = {"algorithm.lr": ("0.01", "0.02", "0.05", "0.1"), "algorithm.rho": ("0.5", "1.0", "2.0")}
+SGD = {"algorithm.lr": ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0"), "algorithm.batch_size": ("1024", "10240")}
+GD = {"algorithm.lr": ("0.01", "0.02", "0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.7", "1.0", "1.2", "1.5")}
+GRIDS = {
+    **dict.fromkeys(("rfl_admm_v", "rfl_admm", "vfl_admm"), ADMM),
+    **dict.fromkeys(("rfl_sgd_v", "rfl_sgd", "vfl_sgd", "centralized_join"), SGD),
+    "gd_join": GD,
+}
 SEEDS = (100, 101)
 
 
-def score(overrides: list[str]) -> float:
-    """The best validation value of one run."""
+def score(overrides: list[str]) -> tuple[float, str]:
+    """The best validation value of one run, and whether more is better; a run that diverges is the worst."""
     import vflbench
 
     with tempfile.TemporaryDirectory() as folder:
         run = vflbench.run([*overrides, f"hydra.run.dir={folder}/run"])
-        value: float = run.summary["metric"]["selected_validation"]
-    return value
+        metric = run.summary["metric"]
+    if metric["selected_validation"] is None or run.summary["status"] == "diverged":
+        return (float("-inf") if metric["goal"] == "max" else float("inf")), metric["goal"]
+    return metric["selected_validation"], metric["goal"]
 
 
 def main() -> int:
@@ -34,15 +44,16 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 1
     algorithm, dataset, *given = sys.argv[1:]
-    settings = [list(values) for values in itertools.product(*([f"{key}={v}" for v in values] for key, values in GRID.items()))]
+    grid = GRIDS.get(algorithm, GRAPH)
+    settings = [list(values) for values in itertools.product(*([f"{key}={v}" for v in values] for key, values in grid.items()))]
     jobs = [[f"algorithm={algorithm}", f"dataset={dataset}", *given, *setting, f"seed={seed}"] for setting in settings for seed in SEEDS]
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
         scores = list(pool.map(score, jobs))
     table = []
     for number, setting in enumerate(settings):
-        own = scores[number * len(SEEDS) : (number + 1) * len(SEEDS)]
+        own = [value for value, _ in scores[number * len(SEEDS) : (number + 1) * len(SEEDS)]]
         table.append((sum(own) / len(own), setting, own))
-    for mean, setting, own in sorted(table, reverse=True):
+    for mean, setting, own in sorted(table, reverse=scores[0][1] == "max"):
         print(f"{mean:.4f}  {' '.join(setting):40} {' '.join(f'{value:.3f}' for value in own)}", flush=True)
     return 0
 

@@ -6,6 +6,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -280,7 +281,7 @@ def test_from_python(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
 def test_list_and_data(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert vfl("list") == 0
     listed = capsys.readouterr().out
-    toy = listed[listed.index("toy  ") :]
+    toy = re.split(r"\n(?=\S)", listed[listed.index("toy  ") :])[0]
     assert "A toy." in toy and "toy_graph" in toy and "toy_rows" not in toy
     assert vfl("data", "status", "data_root=somewhere") == 0
     out = capsys.readouterr().out

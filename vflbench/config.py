@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vflbench import registry
-from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, closest
+from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, closest, division
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # What a key may be where its type does not say it. The rules of a topology, a mechanism or an algorithm are in its own `check`.
 CHOICES: dict[str, tuple[str, ...]] = {
-    "accounting": ("strict",),
+    "accounting": ("strict", "tablepuppet"),
     "scale": ("full", "small", "smoke"),
     "dataset.source": ("auto", "real", "synthetic"),
     "network.timing": ("causal", "round"),
@@ -42,12 +42,13 @@ AT_LEAST: dict[str, float] = {
     **dict.fromkeys(("rounds", "epochs", "eval_every", "checkpoint_every", "engine.window", "engine.threads"), 1),
     **dict.fromkeys(("network.client_server.latency_ms", "network.client_client.latency_ms"), 0),
     "network.latencies": 1,
-    **{f"algorithm.{key}": 1 for key in ("parties", "workers", "local_steps", "layers", "tokens", "hops", "batch_size")},
+    "attack.rows": 1,
+    **{f"algorithm.{key}": 1 for key in ("parties", "parts", "workers", "local_steps", "layers", "tokens", "hops", "batch_size")},
 }
 AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024}
-ABOVE_ZERO = frozenset(("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.cost_ratio", "algorithm.lr")) | {
-    f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")
-}
+ABOVE_ZERO = frozenset(
+    ("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.cost_ratio", "algorithm.lr", "attack.tolerance")
+) | {f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")}
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LINK = re.compile(r"^network\.links\.[^.]+\.")  # one link of its own has the ranges of its kind
 UNCOMPOSED = "the configuration cannot be composed: "
@@ -86,7 +87,9 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
         folder = Path(user_dir).expanduser().absolute()
         if not folder.is_dir():
             raise VflbenchError(f"--config-dir {user_dir}: there is no such folder")
-        path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema"))
+        if (folder / "config.yaml").exists():
+            raise VflbenchError(f"--config-dir {user_dir}: its config.yaml would take the place of ours; give options in group folders")
+        path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="main"))  # an option of the user's wins
     version.setbase("1.3")
     _store_plugins(list(overrides))
     before, before_config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
@@ -601,6 +604,8 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("dataset", data.name, allowed))
     chosen = {
         "privacy": (config.privacy.name, info.privacy),
+        "attack": (config.attack.name, info.attacks),
+        "accounting": (config.accounting, info.accounting),
         "topology": (config.topology.name, info.topologies),
         "model": (config.model.name if config.model is not None else None, info.models),
     }
@@ -610,6 +615,12 @@ def check(config: RunConfig) -> list[Problem]:
             if name is None:  # an option file of the user's that does not say
                 has += f"; say model={allowed_names[0]}, or `- override /model@_global_.model: {allowed_names[0]}` in its defaults"
             problems.append(Problem(group, _show(name), has))
+    if config.epochs is not None and not info.epochs:
+        problems.append(Problem("epochs", config.epochs, f"{info.name} counts rounds, not epochs: use rounds"))
+    elif config.epochs is not None and config.rounds is not None:
+        problems.append(
+            Problem("epochs", config.epochs, f"a round of {info.name} is an epoch, and rounds={config.rounds} is given: use one")
+        )
     if not any(problem.key == "topology" for problem in problems):
         problems += topology.check(config.topology)
     if config.privacy.name != "none" and not any(problem.key == "privacy" for problem in problems):
@@ -617,7 +628,7 @@ def check(config: RunConfig) -> list[Problem]:
 
         problems += mechanisms.check(config.privacy)
     if hasattr(module := registry.load_dataset(data.name), "check"):
-        problems += module.check(config.dataset, getattr(config.algorithm, "parties", getattr(config.algorithm, "workers", 1)))
+        problems += module.check(config.dataset, division(config.algorithm))
     # An algorithm's own rules read the model's keys.
     if hasattr(module := registry.load_algorithm(info.name), "check") and not any(problem.key == "model" for problem in problems):
         problems += module.check(config)

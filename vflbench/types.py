@@ -92,6 +92,18 @@ class PrivacyConfig:
     epsilon: float | None = None  # target; null: noise_multiplier is given
     delta: float = 1e-5
     neighbouring: str = "replace_one"  # replace_one | add_remove
+    label_noise: float = 0.5  # lambda: standard deviation of the noise on each coordinate of a one-hot label
+    rating_classes: int = 5  # a regression's labels are classes: 5 (1 to 5) | 6 (0 to 5)
+    prediction_noise: float | None = None  # standard deviation over prediction_clip of the noise on predictions; null: none
+    prediction_clip: float = 1.0  # largest L2 norm of a prediction that is sent, with prediction_noise
+
+
+@dataclass
+class AttackConfig:
+    name: str = "none"
+    parameters: Literal["released", "received"] = "released"  # how the server knows theta: every iterate is public | from the protocol
+    rows: int = 1000  # attacked rows per client, drawn at random
+    tolerance: float = 0.05  # a row counts as recovered up to this relative error
 
 
 @dataclass
@@ -128,7 +140,7 @@ class RunConfig:
     device: str = "auto"
     rounds: int | None = None
     epochs: int | None = None
-    eval_every: int = 10
+    eval_every: int | None = None
     target: float | None = None
     max_bytes: float | None = None
     max_virtual_seconds: float | None = None
@@ -139,6 +151,12 @@ class RunConfig:
     accounting: str = "strict"
     data_root: str | None = None
     scale: str = "full"
+    attack: AttackConfig = field(default_factory=AttackConfig)
+
+
+def division(algorithm: Any) -> int:
+    """Into how many a data set is divided for `algorithm`: parties, workers, or horizontal parts of each table."""
+    return next((int(getattr(algorithm, key)) for key in ("parties", "workers", "parts") if hasattr(algorithm, key)), 1)
 
 
 # --- what the registry knows of an option without importing it ----------------------------------------------------------
@@ -153,8 +171,11 @@ class AlgorithmInfo:
     paper: str
     layouts: tuple[str, ...]  # graph | relational | aligned | sharded
     privacy: tuple[str, ...] = ("none",)
+    attacks: tuple[str, ...] = ("none",)
     models: tuple[str, ...] = ()  # allowed options of the model group; empty: takes none
     topologies: tuple[str, ...] = ("star",)
+    accounting: tuple[str, ...] = ("strict",)  # rules by which its ledger may be priced
+    epochs: bool = False  # a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
     time_dependent: bool = False  # control flow depends on virtual time: no replay, engine equality not claimed
 
 

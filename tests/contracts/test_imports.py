@@ -16,6 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "seeding": set(),
     "registry": set(),
     **{piece: set() for piece in PIECES},
+    "federation": {"data"},  # the table mapping joins keys
     "algorithms": PIECES,
     "attacks": PIECES,
     "results": set(),

@@ -6,7 +6,8 @@ and the public facts. Scoring, outside the federation, reads labels and splits f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -51,6 +52,10 @@ class GraphTask:
     def parties(self) -> int:
         return len(self.features)
 
+    def truth(self, split: str) -> np.ndarray | None:
+        """Labels of val or test, (n,), for scoring; None where the split is empty."""
+        return self.labels[self.splits[split]] if len(self.splits[split]) else None
+
     @property
     def public(self) -> GraphPublic:
         return GraphPublic(nodes=len(self.labels), classes=self.classes, parties=self.parties, splits=self.splits)
@@ -70,4 +75,188 @@ class GraphTask:
         return GraphPart(features, self.all_edges, visible)
 
 
-Task = GraphTask
+# --- relational: tables, and a join that nobody materialises ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Equality:
+    """A join predicate: `left` = `right`, each a (table, key column). Several between two tables make a composite key."""
+
+    left: tuple[str, str]
+    right: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class RelationalPublic:
+    """What every party of a relational task may know: the schema of the join, no rows and no sizes."""
+
+    tables: tuple[str, ...]  # in the order of the organisations: one table each
+    label_table: str  # the one whose owner has the labels
+    joins: tuple[Equality, ...]  # an inner join
+    classes: int  # 0: regression
+    parts: tuple[tuple[int, ...], ...]  # per table the numbers of the clients that hold its horizontal parts, in the rows' order
+
+    @property
+    def outputs(self) -> int:
+        """d_c: width of a prediction, the number of classes, or 1 for regression."""
+        return self.classes or 1
+
+    @property
+    def blocks(self) -> int:
+        """M: how many tables share a prediction."""
+        return len(self.tables)
+
+    @property
+    def owner(self) -> int:
+        """The number of the label table."""
+        return self.tables.index(self.label_table)
+
+    def table_of(self, client: int) -> int:
+        """The number of the table that client number `client` holds a part of."""
+        return next(i for i, clients in enumerate(self.parts) if client in clients)
+
+
+@dataclass(frozen=True)
+class RelationalPart:
+    """One client's horizontal part of one organisation's table. Training rows; held-out ones are apart."""
+
+    table: str
+    keys: Mapping[str, np.ndarray]  # key column -> (n,) as stored: integers, floats, text (object), dates; None or NaN: NULL
+    features: np.ndarray  # (n, d) float32 or float64, imputed and standardised; may be memory-mapped
+    labels: np.ndarray | None = None  # label table: (n,) float64 targets, or int64 classes 0 .. classes - 1
+    held_out: Mapping[str, np.ndarray] = field(default_factory=dict)  # label table: val | test -> features of those rows
+
+    @property
+    def rows(self) -> int:
+        return len(self.features)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The joined rows of a split, for scoring outside the federation."""
+
+    rows: tuple[np.ndarray, ...]  # per table (N_s,) int64: which row; of the label table: which of the split's rows, all parts together
+    labels: np.ndarray  # (N_s,)
+
+
+@dataclass(frozen=True)
+class RelationalTask:
+    """Tables of organisations, each in horizontal parts at its clients, and how they join. The joined table is nowhere.
+
+    A split divides the rows of the label table; the other tables serve all splits.
+    """
+
+    name: str
+    source: DataSource
+    metric: Metric
+    tables: tuple[str, ...]
+    label_table: str
+    joins: tuple[Equality, ...]
+    classes: int  # 0: regression
+    clients: tuple[RelationalPart, ...]  # table by table, each in the order of its rows
+    held_out: Mapping[str, HeldOut]  # val | test
+
+    @property
+    def public(self) -> RelationalPublic:
+        parts = tuple(tuple(c for c, part in enumerate(self.clients) if part.table == table) for table in self.tables)
+        return RelationalPublic(self.tables, self.label_table, self.joins, self.classes, parts)
+
+    def truth(self, split: str) -> np.ndarray | None:
+        """Labels of val or test, (N_s,), for scoring; None where there is no such split."""
+        return self.held_out[split].labels if split in self.held_out else None
+
+    def combine(self, split: str, partial: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
+        """(N_s, d_c): the sum over tables of what each predicts for its row behind each joined row of `split`.
+
+        Parameters
+        ----------
+        partial : per client, in their order, `rows` -> (n, d_c) of all its rows; of the label table `val`, `test` -> held-out rows.
+        """
+        total = 0.0
+        for table, clients, rows in zip(self.tables, self.public.parts, self.held_out[split].rows, strict=True):
+            of = split if table == self.label_table else "rows"
+            total = total + np.concatenate([partial[client][of] for client in clients])[rows]
+        return np.asarray(total)
+
+
+# --- aligned: the same samples, a block of features per party -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AlignedPublic:
+    """What every party of an aligned task may know."""
+
+    samples: int  # training samples N
+    parties: int
+    classes: int  # 0: regression
+    owner: int  # the party that has the labels
+
+    @property
+    def blocks(self) -> int:
+        """M: how many parties share a prediction."""
+        return self.parties
+
+    @property
+    def outputs(self) -> int:
+        """Width of a prediction: the number of classes, or 1 for regression."""
+        return self.classes or 1
+
+
+@dataclass(frozen=True)
+class AlignedPart:
+    """One party's own part: its features of the same samples in the same order."""
+
+    features: np.ndarray  # (N, d_m)
+    labels: np.ndarray | None  # the owner's: (N,) float64 targets or int64 classes
+    held_out: Mapping[str, np.ndarray]  # val | test -> (N_s, d_m)
+
+
+@dataclass(frozen=True)
+class JoinedPart:
+    """All parties' blocks in one place."""
+
+    parts: tuple[AlignedPart, ...]
+    labels: np.ndarray  # (N,)
+
+
+@dataclass(frozen=True)
+class AlignedTask:
+    """The same samples at every party; per party a block of features."""
+
+    name: str
+    source: DataSource
+    metric: Metric
+    classes: int
+    owner: int
+    features: tuple[np.ndarray, ...]  # per party (N, d_m): training samples
+    labels: np.ndarray  # (N,)
+    held_out_features: Mapping[str, tuple[np.ndarray, ...]]  # val | test -> per party (N_s, d_m)
+    held_out_labels: Mapping[str, np.ndarray]
+
+    @property
+    def parties(self) -> int:
+        return len(self.features)
+
+    @property
+    def public(self) -> AlignedPublic:
+        return AlignedPublic(len(self.labels), self.parties, self.classes, self.owner)
+
+    def truth(self, split: str) -> np.ndarray | None:
+        """Labels of val or test, (N_s,), for scoring; None where there is no such split."""
+        return self.held_out_labels.get(split)
+
+    def combine(self, split: str, partial: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
+        """(N_s, d_c): the sum of the parties' predictions, each with `val`, `test` -> (N_s, d_c)."""
+        return np.asarray(sum(part[split] for part in partial))
+
+    def part(self, party: int) -> AlignedPart:
+        """Party `party`'s own data."""
+        held_out = {split: blocks[party] for split, blocks in self.held_out_features.items()}
+        return AlignedPart(self.features[party], self.labels if party == self.owner else None, held_out)
+
+    def joined(self) -> JoinedPart:
+        """Everything: what a centralized baseline trains on."""
+        return JoinedPart(tuple(self.part(party) for party in range(self.parties)), self.labels)
+
+
+Task = GraphTask | RelationalTask | AlignedTask

@@ -255,6 +255,18 @@ class SimulatedParty(Party):
         self.write_trace(trace_row(RECV, link.src, seq, 0.0, self.now))
         return payload
 
+    def watch(self, on_read: Callable[[str, str, str, int, Any], None]) -> None:
+        """Show every message that this party reads to `on_read`; no cost where nobody watches."""
+        take = self._take
+
+        def watched(box: deque[Message]) -> Any:
+            link, code = box[0][4], box[0][5]
+            payload = take(box)
+            on_read(self.engine.order[link.src].name, self.name, list(self.engine.tags)[code], self.round, payload)
+            return payload
+
+        self._take = watched  # type: ignore[method-assign]
+
     @types.coroutine
     def recv(self, src: str, tag: str = "message", timeout: float | None = None) -> Generator[None, None, Any]:
         try:
@@ -464,6 +476,7 @@ class SimulatedEngine:
     on_round : called with (round, engine) when all have finished it; True stops the run there.
     checkpoint_every, on_cut : a cut every so many rounds; called with the complete `Cut`, after `on_round`.
     resume_from : a cut to continue from.
+    on_read : called with (source, reader, tag, reader's round, payload) for every message that is read.
     """
 
     def __init__(
@@ -488,6 +501,7 @@ class SimulatedEngine:
         on_cut: Callable[[Cut], None] | None = None,
         resume_from: Cut | None = None,
         privacy: Mapping[str, Any] | None = None,
+        on_read: Callable[[str, str, str, int, Any], None] | None = None,
     ) -> None:
         self.network = network or NetworkConfig("ideal")
         self.timing = self.network.timing
@@ -537,6 +551,8 @@ class SimulatedEngine:
             party.neighbours = neighbours(name) if neighbours else tuple(n for n in self.parties if n != name and connected(name, n))
             party.fresh = self.fresh
             party.privacy = (privacy or {}).get(name)
+            if on_read is not None:
+                party.watch(on_read)
             data = specs[name].data
             guarded = Guarded(name, data) if data is not None else None
             party.coroutine = specs[name].program(party, guarded, public, config)

@@ -1,4 +1,7 @@
-"""Gaussian differential privacy (mu-GDP) of repeated releases; every conversion to (epsilon, delta) is Opacus' own.
+"""Accounting of Gaussian noise; every conversion to (epsilon, delta) is Opacus' own.
+
+Releases of which every row is part: Gaussian differential privacy (mu-GDP), exact. Noisy sums over random batches (DP-SGD), alone or
+together with such releases: Renyi differential privacy (RDP) of the sampled Gaussian mechanism, over Opacus' own orders.
 
 Source: Dong, Roth, Su, "Gaussian Differential Privacy" (2022): adding N(0, sigma^2) to something of L2 sensitivity s is s/sigma-GDP
 (Theorem 1), n adaptive mu-GDP releases together are sqrt(n) mu-GDP (Corollary 2), exactly, and mu-GDP is the same statement as
@@ -8,9 +11,15 @@ Source: Dong, Roth, Su, "Gaussian Differential Privacy" (2022): adding N(0, sigm
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
+
 SEARCH_END = 500.0  # Opacus looks for epsilon in [0, 500]
+ORDERS = (*(1 + i / 10 for i in range(1, 100)), *map(float, range(12, 64)))  # of RDP: 1.1 to 10.9, 12 to 63
+MOST_NOISE = 1e6  # noise multiplier
 
 
 def composed_mu(sensitivity: float, noise_multiplier: float, releases: int) -> float:
@@ -61,3 +70,61 @@ def calibrate(target: float, delta: float, sensitivity: float, releases: int) ->
         middle = math.sqrt(low * high)
         low, high = (low, middle) if reached(middle) else (middle, high)
     return high
+
+
+# --- sums over random batches -------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def step_rdp(sample_rate: float, noise_multiplier: float) -> np.ndarray:
+    """RDP at each of `ORDERS` of one noisy sum over a batch that holds every row with probability `sample_rate` (Poisson)."""
+    from opacus.accountants.analysis.rdp import compute_rdp
+
+    rdp = np.asarray(compute_rdp(q=sample_rate, noise_multiplier=noise_multiplier, steps=1, orders=list(ORDERS)))
+    rdp.setflags(write=False)
+    return rdp
+
+
+def rdp_epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> float:
+    """The smallest epsilon that RDP proves of (noise multiplier, sample rate, steps), composed; infinity without noise."""
+    from opacus.accountants.analysis.rdp import get_privacy_spent
+
+    spent = [steps * step_rdp(rate, noise) for noise, rate, steps in history if steps and rate]
+    if not spent:
+        return 0.0
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Optimal order is the")  # the orders are part of the specification
+        return float(get_privacy_spent(orders=list(ORDERS), rdp=np.sum(spent, axis=0), delta=delta)[0])
+
+
+def least_epsilon(delta: float) -> float:
+    """What RDP over `ORDERS` cannot go below, however large the noise."""
+    orders = np.array(ORDERS)
+    return float(np.min(np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)))
+
+
+@lru_cache(maxsize=256)
+def calibrate_steps(target: float, delta: float, sample_rate: float, steps: int) -> float:
+    """The smallest noise multiplier (to 1e-3 relative) with which `steps` noisy sums over random batches do not exceed `target`.
+
+    The one returned has been checked. Every evaluation takes Opacus up to seconds (rates near 1/2), hence a root search and no
+    bisection. Errors: ValueError for a target at or below `least_epsilon`, or so near that the noise would exceed 1e6.
+    """
+    from scipy.optimize import brentq
+
+    def excess(log_noise: float) -> float:
+        found = rdp_epsilon([(math.exp(log_noise), sample_rate, steps)], delta)
+        return math.log(found / target) if found > 0 else -math.inf
+
+    high = 0.0  # without sampling, which only helps: closed form
+    while rdp_epsilon([(math.exp(high), 1.0, steps)], delta) > target:
+        high += math.log(2)
+        if high > math.log(MOST_NOISE):
+            raise ValueError(f"no noise reaches epsilon={target} at delta={delta}: RDP proves nothing below {least_epsilon(delta):.4g}")
+    low = high + math.log(sample_rate) - 1
+    while excess(low) <= 0:
+        low, high = low - 1, low
+    noise = brentq(excess, low, high, xtol=3e-4) if excess(high) < 0 else high
+    while excess(noise) > 0:
+        noise += 3e-4
+    return math.exp(noise)

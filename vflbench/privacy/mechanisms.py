@@ -1,109 +1,22 @@
-"""Mechanisms of the `privacy` group. The party that owns the data applies them, before `send`.
+"""The `privacy` group: what is wrong with an option, its mechanism for one party, and what all parties together have spent.
 
-What an algorithm that declares `gaussian_embedding` has to do:
-
-- send `me.privacy.protect(rows, ids, me.torch_rng("noise"))` instead of `rows`, for every representation a client sends;
-- wherever a party uses its *own* representation beside what it received (GLASU's stale updates), put it through `me.privacy.clip`,
-  so that training and evaluation see the same model; what it subtracts from an aggregate is what it *sent*, noise included;
-- inside `me.evaluating()` call `me.privacy.clip` and never `protect`. Evaluation exchanges are the observer's view of the model, not
-  traffic of the federation: they carry no noise and are not counted, and the guarantee does not cover them (`not_covered`). The
-  accuracy on the curve is therefore that of the privately trained model asked without noise;
-- bound how often one row can be released (`max_releases`), so that a target epsilon can be calibrated.
+The party that owns the data applies its mechanism, before `send`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from vflbench.privacy import accountant
-from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem, closest
+from vflbench.privacy import accountant, tables
+from vflbench.privacy.gaussian import SENSITIVITY, GaussianEmbedding
+from vflbench.privacy.tables import TablePrivacy
+from vflbench.types import ConfigError, PrivacyConfig, Problem, closest
 
-if TYPE_CHECKING:
-    import torch
-
-MECHANISMS = ("none", "gaussian_embedding")
-
-# L2 sensitivity of one clipped row, in units of the clipping norm.
-SENSITIVITY = {"replace_one": 2.0, "add_remove": 1.0}
-
-
-class GaussianEmbedding:
-    """Clips each row to L2 norm `clip` and adds N(0, (noise_multiplier * clip)^2) to each of its numbers; counts releases by row.
-
-    One object per party. The unit of protection is **one representation row of one party**, as released in all rounds and layers
-    together: `replace_one` compares it with any other row (they differ by at most 2 clip), `add_remove` with a row of zeros (at
-    most clip; row ids are not hidden). A row of a graph network is a function of its node's neighbourhood, and a node's features enter
-    the rows of all nodes near it and at every party that holds some: epsilon is *not* that of a node's raw features.
-
-    The number of releases may depend on index sets (batches, sampled neighbours), which are sent in clear and not covered; it must not
-    depend on representations.
-    """
-
-    name = "gaussian_embedding"
-
-    def __init__(self, clip: float, noise_multiplier: float, delta: float, neighbouring: str, limit: int | None = None) -> None:
-        self.norm, self.noise_multiplier, self.delta, self.neighbouring = clip, noise_multiplier, delta, neighbouring
-        self.limit = limit  # releases of one row that the noise was calibrated for; null: no target epsilon
-        self.counts = np.zeros(0, dtype=np.int64)  # releases by row id; grows with the ids seen
-
-    @property
-    def releases(self) -> int:
-        """How often the most released row was released."""
-        return int(self.counts.max(initial=0))
-
-    def clip(self, rows: torch.Tensor) -> torch.Tensor:
-        """`rows` (n, d), each scaled down to L2 norm `clip` if it is longer; differentiable, shorter rows bit for bit as they were."""
-        # Divided by max(1, norm / clip), not multiplied by min(1, clip / norm): that has a NaN gradient at a row of zeros.
-        return rows / (rows.norm(dim=1, keepdim=True) / self.norm).clamp(min=1)
-
-    def protect(self, rows: torch.Tensor, ids: torch.Tensor | np.ndarray, generator: torch.Generator) -> torch.Tensor:
-        """A clipped and noised copy of `rows` (n, d), to be sent; counts one release of each of `ids` (n,), repeated ids repeatedly.
-
-        `generator` lives on the device of `rows`. Errors: ValueError for ids that do not fit the rows; FederationError when a row
-        would be released more often than the noise was calibrated for.
-        """
-        import torch
-
-        index = ids.cpu().numpy() if isinstance(ids, torch.Tensor) else np.asarray(ids)
-        if rows.ndim != 2 or index.shape != (len(rows),) or index.min(initial=0) < 0:
-            raise ValueError(f"rows {tuple(rows.shape)} need one id each, not negative; got ids of shape {index.shape}")
-        added = np.bincount(index, minlength=len(self.counts))
-        added[: len(self.counts)] += self.counts
-        if self.limit is not None and added.max(initial=0) > self.limit:
-            raise FederationError(
-                f"row {int(added.argmax())} would be released {int(added.max())} times, but the noise was calibrated for {self.limit}: "
-                "the algorithm's bound on releases is wrong"
-            )
-        self.counts = added
-        with torch.no_grad():
-            noise = torch.randn(rows.shape, generator=generator, dtype=rows.dtype, device=rows.device)
-            return self.clip(rows) + noise * (self.noise_multiplier * self.norm)
-
-    def spent(self) -> dict[str, Any]:
-        """What the most released row has spent so far. `epsilon` is infinite without noise and above 500 (Opacus' search ends there)."""
-        mu = accountant.composed_mu(SENSITIVITY[self.neighbouring], self.noise_multiplier, self.releases)
-        return {
-            "mechanism": self.name,
-            "mu": mu,
-            "epsilon": accountant.epsilon(mu, self.delta),
-            "delta": self.delta,
-            "unit": "one released representation row of one party",
-            "neighbouring": self.neighbouring,
-            "covers": "transcript",
-            "not_covered": "labels, index sets, evaluation exchanges, the final model's classifiers, a node's raw features",
-            "clip": self.norm,
-            "noise_multiplier": self.noise_multiplier,
-            "releases": self.releases,
-        }
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"counts": self.counts.copy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.counts = np.array(state["counts"], dtype=np.int64)
+MECHANISMS = ("none", "gaussian_embedding", *tables.MECHANISMS)
 
 
 def check(config: PrivacyConfig) -> list[Problem]:
@@ -112,12 +25,14 @@ def check(config: PrivacyConfig) -> list[Problem]:
         return []
     if config.name not in MECHANISMS:
         return [Problem("privacy", config.name, f"must be one of {', '.join(MECHANISMS)}", closest(config.name, MECHANISMS))]
-    problems = []
+    problems = tables.check(config) if config.name in tables.MECHANISMS else []
+    if config.name == "label_dp":
+        return problems
     if not (config.clip > 0 and math.isfinite(config.clip)):
         problems.append(Problem("privacy.clip", config.clip, "must be a number above 0, the largest L2 norm of a row"))
     if not 0 < config.delta < 1:
         problems.append(Problem("privacy.delta", config.delta, "must lie between 0 and 1, well below one over the number of rows"))
-    if config.neighbouring not in SENSITIVITY:
+    if config.name == "gaussian_embedding" and config.neighbouring not in SENSITIVITY:
         allowed = f"must be one of {', '.join(SENSITIVITY)}"
         problems.append(Problem("privacy.neighbouring", config.neighbouring, allowed, closest(config.neighbouring, SENSITIVITY)))
     if config.epsilon is None and config.noise_multiplier is None:
@@ -132,22 +47,46 @@ def check(config: PrivacyConfig) -> list[Problem]:
     return problems
 
 
-def make(config: PrivacyConfig, max_releases: int | None) -> GaussianEmbedding | None:
+def make(config: PrivacyConfig, max_releases: int | None = None, layout: str = "relational") -> GaussianEmbedding | TablePrivacy | None:
     """The mechanism of one party (None for `none`): every party needs its own.
 
-    `max_releases` is the algorithm's bound on how often one row of one party can be released in the whole run; a target epsilon
-    needs it. Errors: ConfigError.
+    Parameters
+    ----------
+    max_releases : gaussian_embedding: the algorithm's bound on how often one row of one party can be released in the whole run; a
+        target epsilon needs it.
+    layout : of the task: what a row is.
+
+    Raises
+    ------
+    ConfigError : the configuration is wrong.
     """
     problems = check(config)
-    if config.name != "none" and config.epsilon is not None and not max_releases:
+    if config.name == "gaussian_embedding" and config.epsilon is not None and not max_releases:
         allowed = "needs an algorithm that bounds how often a row is released; give privacy.noise_multiplier instead"
         problems.append(Problem("privacy.epsilon", config.epsilon, allowed))
     if problems:
         raise ConfigError(problems)
     if config.name == "none":
         return None
+    if config.name in tables.MECHANISMS:
+        return TablePrivacy(config, layout)
     noise, limit = config.noise_multiplier, None
     if noise is None:
         assert config.epsilon is not None and max_releases is not None  # checked above
         noise, limit = accountant.calibrate(config.epsilon, config.delta, SENSITIVITY[config.neighbouring], max_releases), max_releases
     return GaussianEmbedding(config.clip, noise, config.delta, config.neighbouring, limit)
+
+
+def check_labels(config: PrivacyConfig, labels: np.ndarray, classes: int) -> list[Problem]:
+    """Whether the mechanism can noise these labels, before any work."""
+    return tables.check_labels(labels, classes, config.rating_classes) if config.name in ("label_dp", "tablepuppet") else []
+
+
+def together(spent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What the summary says of parties' `spent()`, by name: that of the one that spent most, and each party's epsilon; None of none."""
+    if not spent:
+        return None
+    most = dict(max(spent.values(), key=lambda s: float(s["epsilon"])))
+    if "label_epsilon" in most:  # whoever has the labels
+        most["label_epsilon"] = max(s["label_epsilon"] for s in spent.values())
+    return most | {"epsilon_by_party": {name: s["epsilon"] for name, s in spent.items()}}

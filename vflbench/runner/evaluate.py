@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vflbench.data.tasks import Task
+from vflbench.data.tasks import GraphTask, Task
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.types import RunConfig, Status
 
@@ -19,14 +19,29 @@ def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
     return float(np.mean(scores.argmax(axis=1) == labels))
 
 
-METRICS = {"accuracy": accuracy}
+def rmse(scores: np.ndarray, targets: np.ndarray) -> float:
+    """Root mean squared error of `scores` (n, 1) against `targets`, (n,)."""
+    return float(np.sqrt(np.mean((scores[:, 0] - targets) ** 2)))
+
+
+def auroc(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Area under the ROC curve of class 1 against class 0 by `scores` (n, 2); labels (n,) hold both classes."""
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(labels, scores[:, 1] - scores[:, 0]))
+
+
+BLOWN_UP = 1e4  # a training loss so many times its first value is not coming back
+
+METRICS = {"accuracy": accuracy, "rmse": rmse, "auroc": auroc}
 
 
 class Observer:
     """Collects reports by round; once all parties have finished a round it closes that round's row.
 
     `rows` are the curve's, without the columns that are sums over the ledger. The metric is the mean over the parties that report
-    predictions; the training loss is the mean over the reports since the previous row.
+    `predictions`; or that of the one prediction whose parts parties report as `partial` (their sum, and an `offset` that one reports).
+    The training loss is the mean over the reports since the previous row.
     """
 
     def __init__(self, task: Task, config: RunConfig) -> None:
@@ -37,15 +52,17 @@ class Observer:
         self.status: Status = "completed"
         self.reason: str | None = None
         self.losses: list[float] = []  # mean over the parties, of each round since the last row
+        self.first_loss: float | None = None
         self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs: the curve so far."""
-        return {"rows": [dict(row) for row in self.rows], "losses": list(self.losses)}
+        return {"rows": [dict(row) for row in self.rows], "losses": list(self.losses), "first_loss": self.first_loss}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.rows = [dict(row) for row in state["rows"]]
         self.losses = list(state["losses"])
+        self.first_loss = state["first_loss"]
 
     def on_report(self, party: str, round: int, values: dict[str, Any]) -> None:
         self._reports.setdefault(round, {}).setdefault(party, []).append(values)
@@ -57,16 +74,30 @@ class Observer:
         losses = [float(r["train_loss"]) for name in names for r in by_party[name] if "train_loss" in r]
         if losses:
             self.losses.append(sum(losses) / len(losses))
-        predictions = [r["predictions"] for name in names for r in by_party[name] if "predictions" in r]
+            self.first_loss = self.losses[-1] if self.first_loss is None else self.first_loss
+        reported = [r for name in names for r in by_party[name]]
+        predictions = self._predictions(reported)
         row = None
         if predictions:
-            reported = [r for name in names for r in by_party[name]]
             row = self._row(round, engine, predictions, reported)
             self.rows.append(row)
+        if losses and self.first_loss and sum(losses) / len(losses) > BLOWN_UP * self.first_loss:
+            grown = f"the training loss has grown from {self.first_loss:.4g} to {sum(losses) / len(losses):.4g} by round {round}"
+            return self._stop("diverged", grown)
         return self._stops(round, engine, row)
 
+    def _predictions(self, reported: list[dict[str, Any]]) -> list[dict[str, np.ndarray]]:
+        """What is scored: per party that predicts alone, or of all parties together, split -> scores."""
+        alone = [{split: as_array(scores) for split, scores in r["predictions"].items()} for r in reported if "predictions" in r]
+        partial = [{split: as_array(scores) for split, scores in r["partial"].items()} for r in reported if "partial" in r]
+        if not partial or isinstance(self.task, GraphTask):
+            return alone
+        offset = sum(r["offset"] for r in reported if "offset" in r)
+        splits = [split for split in ("val", "test") if self.task.truth(split) is not None]
+        return [*alone, {split: self.task.combine(split, partial) + offset for split in splits}]
+
     def _row(
-        self, round: int, engine: SimulatedEngine, predictions: list[dict[str, Any]], reported: list[dict[str, Any]]
+        self, round: int, engine: SimulatedEngine, predictions: list[dict[str, np.ndarray]], reported: list[dict[str, Any]]
     ) -> dict[str, Any]:
         name = self.task.metric.name
         row: dict[str, Any] = {
@@ -81,9 +112,8 @@ class Observer:
         if spent:
             row["epsilon"] = max(s["epsilon"] for s in spent)
         for split in ("val", "test"):
-            given = [as_array(p[split]) for p in predictions if split in p]
-            if given and len(self.task.splits[split]):
-                labels = self.task.labels[self.task.splits[split]]
+            given, labels = [p[split] for p in predictions if split in p], self.task.truth(split)
+            if given and labels is not None and all(np.isfinite(scores).all() for scores in given):
                 row[f"{split}_{name}"] = sum(self.metric(scores, labels) for scores in given) / len(given)
         return row
 

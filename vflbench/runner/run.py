@@ -17,13 +17,14 @@ import numpy as np
 import torch
 
 from vflbench import registry
+from vflbench.attacks import prediction_recovery, transcript
 from vflbench.data import sources
-from vflbench.data.tasks import Task
+from vflbench.data.tasks import AlignedTask, GraphTask, Task
 from vflbench.federation import clock, topology
-from vflbench.federation.accounting import Totals
+from vflbench.federation.accounting import RULES, Payload, Totals
 from vflbench.federation.ledger import COLUMN, COMPUTE, sort_ledger
 from vflbench.federation.links import LINK_KINDS
-from vflbench.federation.party import PartySpec
+from vflbench.federation.party import SERVER, PartySpec
 from vflbench.federation.replay import idle_seconds, retime
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.federation.snapshot import Cut
@@ -35,7 +36,8 @@ from vflbench.runner import provenance
 from vflbench.runner.checkpoint import Checkpoints
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.progress import progress
-from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, closest
+from vflbench.runner.transcript import TranscriptWriter
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, closest, division
 
 SCALES = {"full": 10**12, "small": None, "smoke": 2}  # the most rounds; small: a quarter
 
@@ -62,18 +64,30 @@ class Federation:
         if config.engine.threads is not None:
             torch.set_num_threads(config.engine.threads)
         self.clock_mode = clock.resolve(config.engine.compute_clock, info.time_dependent)
-        scale, full = SCALES[config.scale], config.rounds or config.algorithm.default_rounds
+        scale, full = SCALES[config.scale], config.rounds or config.epochs or config.algorithm.default_rounds
         self.rounds: int = max(full // 4, 1) if scale is None else min(full, scale)
-        self.eval_every = config.eval_every if config.scale == "full" else min(config.eval_every, max(self.rounds // 2, 1))
+        self.eval_every = config.eval_every or (1 if info.epochs else 10)
+        if config.scale != "full":
+            self.eval_every = min(self.eval_every, max(self.rounds // 2, 1))
         self.task = self._load()
         if self.task.metric.name == "accuracy" and config.target is not None and config.target > 1:
             raise ConfigError([Problem("target", config.target, "is a fraction of 1, as every accuracy")])
+        if problems := self._label_problems():
+            raise ConfigError(problems)
         self.specs: dict[str, PartySpec] = self.module.parties(self.task, config)
         servers = [name for name, spec in self.specs.items() if spec.role == "server"]
         clients = [name for name in self.specs if name not in servers]
         self.topology = topology.build(config.topology, servers, clients, config.seed)
         if problems := self._link_problems():
             raise ConfigError(problems)
+
+    def _label_problems(self) -> list[Problem]:
+        """Labels that the privacy mechanism cannot noise."""
+        task = self.task
+        if isinstance(task, GraphTask):
+            return []
+        parts = [task.labels] if isinstance(task, AlignedTask) else [part.labels for part in task.clients if part.labels is not None]
+        return mechanisms.check_labels(self.config.privacy, np.concatenate(parts), task.classes)
 
     def _link_problems(self) -> list[Problem]:
         """Links of their own (network.links) that no message can pass."""
@@ -92,16 +106,18 @@ class Federation:
         layout = registry.fit(self.info, registry.datasets()[self.config.dataset.name])
         if layout is None:
             raise VflbenchError(f"{self.info.name} does not run on {self.config.dataset.name}")
+        self.layout = layout
         load: Callable[..., Task] = registry.load_dataset(self.config.dataset.name).load
         root = sources.data_root(self.config.data_root)
-        return load(self.config.dataset, layout, self.config.algorithm.parties, self.config.seed, root)
+        return load(self.config.dataset, layout, division(self.config.algorithm), self.config.seed, root)
 
     def mechanisms(self) -> dict[str, Any]:
         """One privacy mechanism per client, none where privacy=none."""
         if self.config.privacy.name == "none":
             return {}
-        bound = self.module.max_releases(self.config, self.rounds)
-        return {name: mechanisms.make(self.config.privacy, bound) for name, spec in self.specs.items() if spec.role != "server"}
+        bound = self.module.max_releases(self.config, self.rounds) if hasattr(self.module, "max_releases") else None
+        clients = [name for name, spec in self.specs.items() if spec.role != "server"]
+        return {name: mechanisms.make(self.config.privacy, bound, self.layout) for name in clients}
 
     def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:
         config = self.config
@@ -124,14 +140,10 @@ class Recorder:
     def __init__(self, federation: Federation, checkpoints: Checkpoints) -> None:
         self.federation = federation
         self.checkpoints = checkpoints
-        self.totals = Totals(federation.config.accounting, federation.config.network.cost_ratio)
         self.unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None  # the rows of a cut while it is written, and its round
-        for part in checkpoints.ledger():
-            self.totals.add(part)
 
     def cut(self, engine: SimulatedEngine, observer: Observer, cut: Cut) -> None:
         ledger, traces = engine.ledger.take(cut.round), engine.take_trace(cut.round)
-        self.totals.add(ledger)
         self.unsaved = cut.round, ledger, traces
         self.checkpoints.save(cut, observer.state_dict(), ledger, traces)
         self.unsaved = None
@@ -139,7 +151,6 @@ class Recorder:
     def collect(self, engine: SimulatedEngine) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The whole ledger, sorted, and the traces, of finished rounds."""
         rest, last = engine.ledger.take(engine.finished_round), engine.take_trace(engine.finished_round)
-        self.totals.add(rest)
         ledger, traces = self.checkpoints.ledger(), self.checkpoints.traces(list(engine.parties))
         if self.unsaved is not None and self.unsaved[0] > self.checkpoints.last_round:  # the cut failed, or Ctrl-C came in the middle of it
             ledger.append(self.unsaved[1])
@@ -201,12 +212,18 @@ def run(
     if saved is not None:
         observer.load_state_dict(saved[1])
     recorder = Recorder(federation, checkpoints)
+    writer = None
+    if config.attack.name != "none":
+        theta = (lambda name: engine.parties[name].state.model.theta) if config.attack.parameters == "released" else None
+        writer = TranscriptWriter(folder / "transcript", SERVER, prediction_recovery.SENT, theta, saved[0].round if saved else None)
     metric = federation.task.metric
 
     with progress(federation.rounds, metric=metric.name, quiet=quiet) as bar:
 
         def on_round(round: int, engine: SimulatedEngine) -> bool:
             stops = observer.on_round(round, engine)
+            if writer is not None:  # before the round's cut
+                writer.write(round)
             row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
             loss = observer.losses[-1] if observer.losses else row.get("train_loss")
             bar.update(round, metric=row.get(f"test_{metric.name}"), loss=loss, bytes=engine.bytes_sent)
@@ -219,6 +236,7 @@ def run(
             on_cut=lambda cut: recorder.cut(engine, observer, cut),
             resume_from=saved[0] if saved else None,
             privacy=privacy,
+            on_read=writer.on_read if writer is not None else None,
         )
         failure: Exception | None = None
         try:
@@ -275,8 +293,13 @@ def _write(
     """Write curve, ledger, trace and model; return the summary."""
     config, metric = federation.config, federation.task.metric
     ledger, traces = recorder.collect(engine)
-    rows = _complete(federation, engine, observer, recorder.totals, ledger, traces)
     names, tags = list(engine.parties), list(engine.ledger.tags)
+    dtype = getattr(config.model, "dtype", "float32")
+    payload = Payload(tags, np.dtype(dtype).itemsize, getattr(federation.task.public, "outputs", 1))
+    rule = RULES[config.accounting](payload)
+    totals = Totals(rule, ledger, config.network.cost_ratio)
+    charged = rule.seconds(ledger, config.network)
+    rows = _complete(federation, observer, totals, charged, ledger, traces)
     columns = {("link" if key == "kind" else key): ledger[:, at] for key, at in COLUMN.items()}
     files.ledger_parquet(folder / "ledger.parquet", columns, names, tags, LINK_KINDS)
     party = np.repeat(np.arange(len(names)), [len(traces[name]) for name in names])
@@ -286,35 +309,63 @@ def _write(
     files.write_curve(folder / "curve.csv", rows, metric.name)
     _save_models(engine, folder)
 
-    total = recorder.totals.until(engine.finished_round)
-    virtual = engine.boundary_clock
-    communication = _communication(federation, ledger, traces, [engine.finished_round], [virtual])[0]
-    spent = [p.privacy.spent() for p in engine.order if p.privacy is not None]
+    total = totals.until(engine.finished_round)
+    communication, compute = _times(federation, charged, ledger, traces, [engine.finished_round], [engine.boundary_clock])[0]
+    spent = {p.name: p.privacy.spent() for p in engine.order if p.privacy is not None}
+    attacked = {} if config.attack.name == "none" else {"attack": _attack(federation, folder)}
     source = federation.task.source
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name, source=source,
         seed=config.seed, metric=metric, rows=rows, rounds=engine.finished_round, epochs=rows[-1].get("epoch") if rows else None,
-        bytes_by_tag={tags[code]: count for code, count in sorted(recorder.totals.by_tag.items())},
-        bytes_by_link=recorder.totals.by_link, messages=int(total[1]), vectors=int(total[2]), cost=float(total[3]),
-        communication_seconds=communication, compute_seconds=virtual - communication, virtual_seconds=virtual, wall_seconds=wall_seconds,
+        bytes_by_tag={tags[code]: count for code, count in sorted(totals.by_tag.items())},
+        bytes_by_link=totals.by_link, messages=int(total[1]), vectors=int(total[2]), cost=float(total[3]),
+        communication_seconds=communication, compute_seconds=compute, virtual_seconds=communication + compute, wall_seconds=wall_seconds,
         compute_clock=federation.clock_mode, timing=config.network.timing, accounting=config.accounting, device=federation.device,
-        privacy=max(spent, key=lambda s: s["epsilon"]) if spent else None,
+        privacy=mechanisms.together(spent), extra=attacked,
     )  # fmt: skip
 
 
+def _attack(federation: Federation, folder: Path) -> dict[str, Any]:
+    """What the configured attack finds in the run's transcript."""
+    task = federation.task
+    assert not isinstance(task, GraphTask)  # no algorithm on graphs declares an attack
+    clients = [name for name in federation.specs if name != SERVER]
+    return prediction_recovery.attack(transcript.read(folder / "transcript"), task, federation.config, clients)
+
+
 def _complete(
-    federation: Federation, engine: SimulatedEngine, observer: Observer, totals: Totals, ledger: np.ndarray, traces: dict[str, np.ndarray]
+    federation: Federation,
+    observer: Observer,
+    totals: Totals,
+    charged: dict[int, float] | None,
+    ledger: np.ndarray,
+    traces: dict[str, np.ndarray],
 ) -> list[dict[str, Any]]:
     """The curve's rows with the columns that are sums over ledger and trace."""
     rounds, virtual = [row["round"] for row in observer.rows], [row["virtual_seconds"] for row in observer.rows]
-    communication = _communication(federation, ledger, traces, rounds, virtual)
     rows = []
-    for row, seconds in zip(observer.rows, communication, strict=True):
+    for row, (seconds, compute) in zip(observer.rows, _times(federation, charged, ledger, traces, rounds, virtual), strict=True):
         nbytes, messages, vectors, cost = totals.until(row["round"])
-        sums = {"bytes": int(nbytes), "messages": int(messages), "vectors": int(vectors), "cost": float(cost)}
-        times = {"communication_seconds": seconds, "compute_seconds": row["virtual_seconds"] - seconds}
+        sums = {"bytes": round(nbytes), "messages": int(messages), "vectors": int(vectors), "cost": float(cost)}
+        times = {"virtual_seconds": seconds + compute, "communication_seconds": seconds, "compute_seconds": compute}
         rows.append({**row, **times, **sums})
     return rows
+
+
+def _times(
+    federation: Federation,
+    charged: dict[int, float] | None,
+    ledger: np.ndarray,
+    traces: dict[str, np.ndarray],
+    rounds: list[int],
+    virtual: list[float],
+) -> list[tuple[float, float]]:
+    """(communication, compute) seconds up to the end of each of `rounds`; an accounting that charges its own times replaces the first."""
+    communication = _communication(federation, ledger, traces, rounds, virtual)
+    compute = [end - seconds for end, seconds in zip(virtual, communication, strict=True)]
+    if charged is not None:
+        communication = [sum(seconds for at, seconds in charged.items() if at <= round) for round in rounds]
+    return list(zip(communication, compute, strict=True))
 
 
 def _communication(

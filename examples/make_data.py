@@ -1,0 +1,64 @@
+"""The made-up tables of the example, the same on every machine: python examples/make_data.py [folder]
+
+A grocer's purchases lie in SQLite, a bank's customers in Parquet, a town's list of the shops' departments in CSV.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
+DEPARTMENTS = ("bakery", "drinks", "fruit", "household")
+
+
+def tables() -> dict[str, pd.DataFrame]:
+    """purchases (1,500 rows), customers (300) and departments (60, of 24 shops)."""
+    rng = np.random.default_rng(20240)
+    ids = np.sort(rng.choice(np.arange(1000, 2000), 300, replace=False))
+    customers = pd.DataFrame({"id": ids, "age": rng.integers(18, 85, 300), "household": rng.integers(1, 6, 300)})
+    customers["income"] = (1800 + 25 * customers.age + rng.normal(0, 600, 300)).round(-1).clip(900)
+    customers.loc[rng.choice(300, 12, replace=False), "income"] = np.nan  # not everybody says
+
+    shops = [f"S{number:02d}" for number in range(1, 25)]
+    some = [sorted(rng.choice(4, rng.integers(1, 5), replace=False)) for _ in shops]
+    rows = [(shop, DEPARTMENTS[d]) for shop, chosen in zip(shops, some, strict=True) for d in chosen]
+    departments = pd.DataFrame(rows, columns=["shop", "department"])
+    departments["shelf_metres"] = rng.gamma(4, 6, len(rows)).round(1)
+    departments["staff"] = (1 + departments.shelf_metres / 10 + rng.random(len(rows))).astype(int)
+
+    buyer, shop = rng.integers(0, 300, 1500), rng.integers(0, 24, 1500)
+    purchases = pd.DataFrame({"customer": ids[buyer], "shop": np.array(shops)[shop], "weekday": rng.choice(WEEKDAYS, 1500)})
+    purchases["hour"] = rng.integers(8, 20, 1500)
+    purchases["articles"] = 1 + rng.poisson(6, 1500)
+    space = departments.groupby("shop").shelf_metres.mean().loc[shops].to_numpy()
+    amount = 3.1 * purchases.articles + 4 * customers.household.to_numpy()[buyer] + 0.006 * customers.income.fillna(2900).to_numpy()[buyer]
+    amount += 0.35 * space[shop] + 6 * (purchases.weekday == "Sat") + rng.normal(0, 5, 1500)
+    purchases["amount"] = (amount - 15).clip(1).round(2)
+    purchases.loc[rng.choice(1500, 30, replace=False), "customer"] = None  # paid in cash: NULL, which joins with nobody
+    purchases["customer"] = purchases.customer.astype("Int64")
+    return {"purchases": purchases, "customers": customers, "departments": departments}
+
+
+def write(folder: Path) -> None:
+    """Each table where its organisation keeps it."""
+    made = tables()
+    folder.mkdir(parents=True, exist_ok=True)
+    database = folder / "grocer.sqlite"
+    database.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        made["purchases"].astype(object).to_sql(
+            "purchases", connection, index=False,
+            dtype={"customer": "INTEGER", "shop": "TEXT", "weekday": "TEXT", "hour": "INTEGER", "articles": "INTEGER", "amount": "REAL"},
+        )  # fmt: skip
+    made["customers"].to_parquet(folder / "customers.parquet", index=False)
+    made["departments"].to_csv(folder / "departments.csv", index=False)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "data")

@@ -1,0 +1,170 @@
+"""TablePuppet and its baselines: each special case that the paper claims equals what it reduces to, in float64; and the bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.algorithms.small_joins import aligned, config, raw, run, tables
+from vflbench.algorithms import centralized_join, gd_join, rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
+
+MODELS = [{"name": "linear"}, {"name": "linear", "intercept": "tables"}, {"name": "mlp", "hidden": 4}, {"name": "mlp", "relu_output": True}]
+close = {"rtol": 1e-9, "atol": 1e-10}
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_sgd_over_joins_is_sgd_on_the_join(model: dict, classes: int) -> None:
+    options = {"batch_size": 16, "lr": 0.2, "weight_decay": 0.01, "rounds": 3}
+    how = {"classes": classes}
+    whole = run(centralized_join, aligned(**how), config(centralized_join, model=model, **options))
+    vertical = run(vfl_sgd, aligned(**how), config(vfl_sgd, model=model, **options))
+    joins = run(rfl_sgd_v, tables(**how), config(rfl_sgd_v, model=model, **options))
+    torch.testing.assert_close(vertical.theta(), whole.theta(), **close)
+    torch.testing.assert_close(joins.theta(), whole.theta(), **close)
+    np.testing.assert_allclose(joins.losses, whole.losses, rtol=1e-9)
+    other = run(rfl_sgd_v, tables(**how), config(rfl_sgd_v, model=model, **{**options, "batch_size": 15}))
+    assert not torch.allclose(other.theta(), whole.theta(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_sgd_over_unions_is_sgd_whatever_the_horizontal_split(parts: int) -> None:
+    options = {"batch_size": 16, "lr": 0.2, "weight_decay": 0.01, "rounds": 3, "model": {"name": "mlp", "hidden": 4}}
+    one = run(rfl_sgd_v, tables(), config(rfl_sgd_v, **options))
+    several = run(rfl_sgd, tables(parts), config(rfl_sgd, parts=parts, **options))
+    for table in range(3):
+        for q in range(parts):  # all replicas of theta_i are the same
+            torch.testing.assert_close(several.theta(table * parts + q), one.theta(table), **close)
+    single = run(rfl_sgd, tables(), config(rfl_sgd, **options))  # Q_i = 1: nothing is exchanged within a table
+    torch.testing.assert_close(single.theta(), one.theta(), **close)
+    assert not any(tag in ("gradient", "step") for _, tag in single.sent())
+
+
+def test_gd_is_sgd_with_one_batch() -> None:
+    options = {"lr": 0.2, "weight_decay": 0.01, "rounds": 3}
+    whole = run(rfl_sgd_v, tables(), config(rfl_sgd_v, batch_size=10**6, **options))
+    torch.testing.assert_close(run(gd_join, tables(), config(gd_join, **options)).theta(), whole.theta(), **close)
+
+
+@pytest.mark.parametrize("proximal", [False, True])
+@pytest.mark.parametrize("classes", [0, 3])
+def test_exact_admm_over_joins_is_exact_admm_on_the_join(classes: int, proximal: bool) -> None:
+    options = {"solver": "exact", "rho": 3.0, "weight_decay": 0.01, "rounds": 10, "proximal": proximal, "model": {"intercept": "tables"}}
+    joins = run(rfl_admm_v, tables(classes=classes), config(rfl_admm_v, **options))
+    vertical = run(vfl_admm, aligned(classes=classes), config(vfl_admm, **options))
+    torch.testing.assert_close(joins.theta(), vertical.theta(), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(joins.losses, vertical.losses, rtol=1e-8)
+
+
+def test_with_one_to_one_tables_joins_and_aligned_rows_are_the_same_whatever_the_solver() -> None:
+    """G = 1 everywhere: the tables' rows are those of the join in another order, so one local batch holds all of them."""
+    options = {"rho": 3.0, "rounds": 3, "local_epochs": 3, "batch_size": 10**6, "lr": 0.05, "model": {"name": "mlp", "hidden": 3}}
+    joins = run(rfl_admm_v, tables(one_to_one=True), config(rfl_admm_v, **options))
+    vertical = run(vfl_admm, aligned(one_to_one=True), config(vfl_admm, **options))
+    torch.testing.assert_close(joins.theta(), vertical.theta(), **close)
+
+
+def test_the_admms_fixed_point_is_least_squares_on_the_join() -> None:
+    options = {"solver": "exact", "rho": 3.0, "weight_decay": 0.0, "rounds": 400}
+    task = aligned()
+    x = np.concatenate([block.astype(np.float64) for block in task.features], axis=1)
+    y = task.labels - task.labels.mean()
+    best = np.linalg.lstsq(np.concatenate([x, np.ones((len(x), 1))], axis=1), y, rcond=None)
+    optimum = float(best[1][0]) / len(y) / 2
+    joins = run(rfl_admm_v, tables(), config(rfl_admm_v, **options))
+    assert joins.losses[-1] == pytest.approx(optimum, rel=1e-8)
+    assert joins.losses[0] > 1.01 * optimum
+    server = joins.engine.parties["server"].state  # primal residual: what the tables predict is z
+    assert torch.allclose(sum_h(server), server.z, atol=1e-6)
+
+
+def sum_h(server: object) -> torch.Tensor:
+    from vflbench.federation.mapping import Join
+
+    return Join.of(server.mapping, "cpu").total(server.h)  # type: ignore[attr-defined]
+
+
+def test_many_rounds_of_consensus_are_the_undivided_update() -> None:
+    options = {"solver": "exact", "rho": 3.0, "weight_decay": 0.0, "rounds": 3}
+    one = run(rfl_admm_v, tables(), config(rfl_admm_v, **options))
+    many = run(rfl_admm, tables(2), config(rfl_admm, inner_rounds=2000, predict="consensus", **options))
+    few = run(rfl_admm, tables(2), config(rfl_admm, inner_rounds=2, predict="consensus", **options))
+    for table in range(3):
+        torch.testing.assert_close(many.theta(2 * table), one.theta(table), rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(few.theta(0), one.theta(0), rtol=1e-3)
+    single = run(rfl_admm, tables(), config(rfl_admm, **options))
+    torch.testing.assert_close(single.theta(), one.theta(), **close)
+
+
+def test_cached_batch_matrices_are_the_same_recursion_as_the_batches() -> None:
+    from vflbench.models import admm
+
+    options = {"rho": 2.0, "rounds": 3, "batch_size": 7, "local_epochs": 3, "lr": 0.05, "weight_decay": 0.01, "proximal": True}
+    cached = run(rfl_admm_v, tables(), config(rfl_admm_v, **options))
+    most, admm.MOST_CACHED = admm.MOST_CACHED, -1
+    try:
+        batches = run(rfl_admm_v, tables(), config(rfl_admm_v, **options))
+        parts = run(rfl_admm, tables(2), config(rfl_admm, **options))
+    finally:
+        admm.MOST_CACHED = most
+    torch.testing.assert_close(cached.theta(), batches.theta(), **close)
+    torch.testing.assert_close(run(rfl_admm, tables(2), config(rfl_admm, **options)).theta(), parts.theta(), **close)
+
+
+def test_a_round_of_admm_by_hand() -> None:
+    """One table of one feature x = (1, 2) joined with itself row by row through another without features that matter.
+
+    y = (1, 3), rho = 1, no intercept, no decay, labels as they are. z = y / 2 = (0.5, 1.5); lambda = rho (0 - z) = -z; Y = lambda +
+    rho (0 - z) = -2 z = (-1, -3). theta = -(x . Y) / (rho x . x) = (1 + 6) / 5 = 1.4, jittered by 1e-10.
+    """
+    from vflbench.models.admm import Objective, ThetaUpdate, dual_step
+    from vflbench.models.losses import Squared
+    from vflbench.models.partial import Config, make
+
+    zeros, y = torch.zeros(2, 1, dtype=torch.float64), torch.tensor([1.0, 3.0], dtype=torch.float64)
+    z, dual, (pull,) = dual_step([zeros], zeros, zeros, y, Squared(), 1.0, "newton")
+    assert z[:, 0].tolist() == [0.5, 1.5] and dual[:, 0].tolist() == [-0.5, -1.5] and pull[:, 0].tolist() == [-1.0, -3.0]
+    model = make(Config(intercept="none", dtype="float64"), 1, 1, True, np.random.default_rng(0), "cpu")
+    x = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
+    ThetaUpdate(model, x, torch.ones(2, dtype=torch.float64), Objective(rho=1.0), "exact", 1, 1, 0.1)(pull)
+    assert model.theta.item() == pytest.approx(1.4, rel=1e-9)
+
+
+def test_bytes_are_those_of_the_papers_table() -> None:
+    """Section 3, float64 (8 bytes), three classes: rows that join, alpha of every batch, and parameters of shared tables."""
+    from vflbench.data.relational.join import hand_over, join
+
+    d, rounds, size = 3, 2, 16
+    source = raw(classes=d)
+    keys = {t.name: {c: v[:40] if t.name == "ratings" else v for c, v in t.keys.items()} for t in source.tables}
+    behind = join({n: hand_over(k, len(next(iter(k.values()))), "none") for n, k in keys.items()}, source.joins, "ratings")
+    rows = {name: len(np.unique(p)) for name, p in behind.items()}
+    total = len(behind["ratings"])
+    alpha = sum(len(np.unique(p[at : at + size])) for p in behind.values() for at in range(0, total, size))
+    width = {"ratings": 2 * d + d, "movies": 3 * d, "users": 2 * d}  # |theta_i|, an intercept at the label table
+    batches = -(-total // size)
+
+    sent = run(rfl_admm_v, tables(classes=d), config(rfl_admm_v, rounds=rounds)).sent()
+    assert sent[1, "prediction"] == sent[1, "residual"] == sum(rows.values()) * d * 8
+    assert sent[0, "mapping"] == sum(rows.values()) * 16 and sent[0, "labels"] == 40 * 8
+    sent = run(rfl_admm, tables(2, classes=d), config(rfl_admm, rounds=rounds, inner_rounds=5)).sent()
+    assert sent[2, "prediction"] == sum(rows.values()) * d * 8
+    assert sent[2, "parameters"] == 5 * 2 * sum(width.values()) * 8 and sent[2, "consensus"] == 2 * sent[2, "parameters"]
+    sent = run(rfl_sgd_v, tables(classes=d), config(rfl_sgd_v, rounds=rounds, batch_size=size)).sent()
+    assert sent[2, "prediction"] == sent[2, "residual"] == alpha * d * 8
+    sent = run(rfl_sgd, tables(2, classes=d), config(rfl_sgd, rounds=rounds, batch_size=size)).sent()
+    assert sent[2, "prediction"] == alpha * d * 8
+    assert sent[2, "gradient"] == sent[2, "step"] == batches * 2 * sum(width.values()) * 8
+    for module, per_round in ((vfl_admm, 3 * total * d * 8), (vfl_sgd, 3 * total * d * 8)):
+        sent = run(module, aligned(classes=d), config(module, rounds=rounds, batch_size=size)).sent()
+        assert sent[1, "prediction"] == sent[1, "residual"] == per_round
+    assert not run(centralized_join, aligned(classes=d), config(centralized_join, rounds=rounds)).sent()
+
+
+@pytest.mark.parametrize("module", [rfl_admm_v, rfl_sgd_v, gd_join])
+def test_a_table_in_parts_is_refused_where_it_cannot_be_taken(module: object) -> None:
+    from vflbench.types import ConfigError
+
+    with pytest.raises(ConfigError, match="comes in parts"):
+        module.parties(tables(2), config(module))  # type: ignore[attr-defined, arg-type]

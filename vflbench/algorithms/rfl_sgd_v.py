@@ -1,0 +1,134 @@
+"""RFL-SGD-V: learning over joins by mini-batch SGD, exchanging one number per distinct *table* row of a batch, class and direction.
+
+Xu et al.: TablePuppet, arXiv 2403.15839, section 4 ("LoJ with SGD", equations 12 and 13). A batch is B joined rows. Every table's owner
+predicts the alpha_i distinct rows of its own behind them; the server expands, and sends back the sum of the loss's gradients per row.
+The parameters follow SGD on the join, which nobody has.
+
+    paper               here
+    B, alpha_{i,b}      batch_size; rows that the server names for batch b
+    h_i, z = sum h_i    predictions, z
+    Y_{i,r}             residual: the sum of dl/dz over the joined rows of the batch behind which row r stands
+    R, beta             ||theta||^2 / 2, weight_decay: sum_r c_r = B, so counts need not be sent
+
+Departures from the paper
+1. An epoch is one pass in the order of the join, not shuffled, as in the released code. So the rows of every batch are named once, before
+   training (tag `batches`).
+2. Those of algorithms/rfl_admm_v.py that concern labels and rows that do not join (numbers 1 and 5).
+
+With privacy=dp_sgd the server draws every batch at random, each joined row with probability B / N, and names its rows batch by batch (tag
+`rows` in place of `batches`); predictions and residuals have the same size on average. A row of T_i is then part of a batch with
+probability 1 - (1 - B/N)^G at most, G the largest count among the client's rows, and sums are divided by the B that is expected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
+from vflbench.federation import mapping
+from vflbench.federation.mapping import Join
+from vflbench.federation.party import SERVER, Party, PartySpec, party_names
+from vflbench.models import losses, partial, relational
+from vflbench.models.relational import Labels, LocalTable
+from vflbench.privacy import tables
+from vflbench.types import AlgorithmInfo, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="rfl_sgd_v",
+    summary="learning over joins by SGD: one prediction per distinct table row of a batch",
+    paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
+    layouts=("relational",),
+    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
+    attacks=("none", "prediction_recovery"),
+    models=("linear", "mlp"),
+    accounting=("strict", "tablepuppet"),
+    epochs=True,
+)
+
+
+@dataclass
+class Config:
+    name: str = "rfl_sgd_v"
+    batch_size: int = 10240  # B: joined rows of a batch
+    lr: float = 0.1  # learning rate
+    weight_decay: float = 1e-5  # beta of R = ||theta||^2 / 2
+    center_labels: bool = True  # regression: the server subtracts the labels' mean
+    key_hash: Literal["sha256", "none"] = "sha256"  # how join keys are handed over: sha256 | none (integers in clear)
+    default_rounds: int = 10  # epochs, where epochs and rounds are null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    return relational.check(config) + tables.check_algorithm(config)
+
+
+def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per table."""
+    relational.check_one_holder(task, config)
+    specs = {SERVER: PartySpec(server, role="server")}
+    for name, part in zip(party_names("client", len(task.clients)), task.clients, strict=True):
+        specs[name] = PartySpec(client, part)
+    return specs
+
+
+async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
+    """LoJ: joins what tables predict of a batch, and scatters the gradients."""
+    cfg: Config = config.algorithm
+    dtype, loss = partial.DTYPES[config.model.dtype], losses.make(public.classes)
+    drawn = tables.trains_privately(config.privacy)
+    if me.fresh:
+        me.state.mapping = await mapping.map_tables(me, public)
+        if not drawn:
+            await mapping.name_batches(me, Join.of(me.state.mapping, me.device), cfg.batch_size)
+    whole: Join | None = None
+
+    async for t in me.rounds():
+        if whole is None:
+            whole = Join.of(me.state.mapping, me.device)
+            labels = Labels(me.state.mapping["labels"], public.classes, cfg.center_labels, dtype, me.device)
+            joined, count = len(labels.y), mapping.count_batches(len(labels.y), cfg.batch_size)
+            batches, answers = ([], ()) if drawn else (mapping.batches(whole, cfg.batch_size), labels.y.split(cfg.batch_size))
+        total, seen = 0.0, 0
+        for b in range(count):
+            if drawn:
+                chosen = tables.poisson(joined, min(1.0, cfg.batch_size / joined), me.rng("batches"))
+                join, y = await mapping.name_drawn(me, whole, chosen), labels.y[chosen]
+            else:
+                join, y = batches[b], answers[b]
+            predictions = await me.recv_all(me.clients, tag="prediction")
+            z = join.total(predictions)
+            total, seen = total + (loss.mean(z, y) * len(y) if len(y) else 0.0), seen + len(y)
+            gradient = await me.compute(loss.gradient, z, y, cost=len(y))
+            for i, name in enumerate(me.clients):
+                await me.send(name, join.collapse(i, gradient), tag="residual")
+        me.report(train_loss=total / max(seen, 1), iterations=t * count, epoch=t, offset=labels.offset)
+
+
+async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
+    """Predicts the rows it is asked for, and follows the gradient."""
+    cfg: Config = config.algorithm
+    table = LocalTable(data, me.clients.index(me.name), public.outputs, data.table == public.label_table, config, me.device)
+    me.state.model = model = table.model
+    drawn = tables.trains_privately(config.privacy)
+    if me.fresh:
+        await mapping.send_keys(me, data, cfg.key_hash, tables.protect_labels(me, data.labels, public.classes))
+        if not drawn:
+            await mapping.receive_batches(me)
+    count = 0
+
+    async for t in me.rounds():
+        if not count:
+            count, expected = mapping.count_batches(me.state.joined, cfg.batch_size), min(cfg.batch_size, me.state.joined)
+            rate = tables.part_of_a_batch(me.state.counts, expected / me.state.joined)
+            noisy = tables.noisy_steps(me, config, rate, count, drawn_by_server=True)
+        named = None if drawn else list(mapping.named(me))
+        for b in range(count):
+            rows, size = (await mapping.receive_drawn(me), expected) if named is None else named[b]
+            x = table.features[rows]
+            await me.send(SERVER, tables.protect_predictions(me, model(x), rows), tag="prediction")
+            residual = await me.recv(SERVER, tag="residual")
+            gradient = await me.compute(model.pull_back, x, residual, noisy, cost=len(x))
+            model.descend(gradient / size, cfg.lr, cfg.weight_decay)  # (12)
+        if me.evaluates(t):
+            me.report(partial=table.predictions())

@@ -1,0 +1,1 @@
+"""Attacks: what an adversary makes of the transcript of messages that it received, and nothing else."""

@@ -1,0 +1,174 @@
+"""The server solves for the rows of a table behind a linear model's predictions of them.
+
+Specification: papers/tablepuppet.md, section 8, item 15. A prediction of row x is h_t = W_t^T x + b_t. Whoever has h_t and (W_t, b_t) of
+enough rounds solves for x: linear equations, as many per round as the model has outputs. Noise on theta (DP-SGD) does not help, since
+what matters is that theta is *known*; it even makes the equations better conditioned. Noise on the predictions does.
+
+Threat model: an honest but curious server. It has what it received and sent, the public configuration, and theta of every prediction:
+
+- `parameters=received`: from the protocol. Of a table in horizontal parts the server averages parameters (rfl_admm) or adds up gradients
+  (rfl_sgd, whose models start at 0), so it knows theta exactly. A table with one holder is not attacked.
+- `parameters=released`: every iterate is public. DP-SGD's (epsilon, delta) holds for the publication of all iterates of a model; the
+  attack takes that at its word. No other protocol shows them to the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vflbench.attacks.transcript import RELEASED, Message
+from vflbench.data.tasks import AlignedTask, RelationalTask
+from vflbench.models import relational
+from vflbench.seeding import stream
+from vflbench.types import RunConfig
+
+# What of the server's own messages the attack needs: which rows it asked for, and what it made of parameters.
+SENT = frozenset(("mapping", "batches", "rows", "step", "consensus"))
+
+
+@dataclass
+class Target:
+    """What the server knows of one client."""
+
+    bias: bool
+    chosen: np.ndarray | None = None  # (k,) rows that are solved for
+    joining: np.ndarray | None = None  # rows of the client's part that join: what the protocol counts
+    batches: list[np.ndarray] = field(default_factory=list)  # rows of each batch of an epoch
+    asked: np.ndarray | None = None  # rows of the batch that was drawn last
+    theta: np.ndarray | None = None
+    events: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)  # theta, places in `chosen`, their predictions
+
+
+def recover(view: Iterable[Message], config: RunConfig, bias: Mapping[str, bool]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Per client (rows, (k,); estimates of their features, (k, d)); clients whose parameters the server does not know are left out.
+
+    Parameters
+    ----------
+    view : the server's messages, with those of `SENT`, in their order.
+    bias : per client, whether its model has an intercept.
+    """
+    targets = {name: Target(has) for name, has in bias.items()}
+    samples, position, round = 0, dict.fromkeys(targets, 0), 0
+    for message in view:
+        if message.round != round:
+            round, position = message.round, dict.fromkeys(targets, 0)
+        first = message.arrays[0]
+        if message.tag == "labels":
+            samples += len(first)
+        client = targets.get(message.src) or targets.get(message.dst)
+        if client is None:
+            continue
+        if message.tag == "mapping":
+            client.joining = first
+        elif message.tag == "batches":
+            client.batches = np.split(first, np.cumsum(message.arrays[1])[:-1])
+        elif message.tag == "rows":
+            client.asked = first
+        elif message.tag == RELEASED or (message.tag == "parameters" and config.attack.parameters == "received"):
+            client.theta = first
+        elif config.attack.parameters == "received":
+            _follow(client, message, config)
+        if message.tag == "prediction" and client.theta is not None:
+            _observe(client, first, samples, position[message.src], config)
+        if message.tag == "prediction":
+            position[message.src] += len(first) if client.joining is None else 1  # rows of a joined table, else batches
+    return {name: _solve(t) for name, t in targets.items() if t.events}
+
+
+def _follow(client: Target, message: Message, config: RunConfig) -> None:
+    """Keep theta up to date with what the server itself sent."""
+    cfg = config.algorithm
+    if message.tag == "step":
+        theta = np.zeros_like(message.arrays[0]) if client.theta is None else client.theta
+        client.theta = theta * (1 - cfg.lr * cfg.weight_decay) - cfg.lr * message.arrays[0]
+    elif message.tag == "consensus" and cfg.predict == "consensus":
+        client.theta = message.arrays[0]
+
+
+def _observe(client: Target, predictions: np.ndarray, samples: int, position: int, config: RunConfig) -> None:
+    """Keep of a message with predictions those of the chosen rows."""
+    assert client.theta is not None
+    if client.asked is not None:
+        rows = client.asked
+    elif client.batches:
+        rows = client.batches[position]
+    else:
+        rows = np.arange(len(predictions)) + (position if client.joining is None else 0)
+    if client.joining is not None:
+        rows, everything = client.joining[rows], client.joining
+    else:
+        everything = np.arange(samples)
+    if client.chosen is None:
+        size = min(config.attack.rows, len(everything))
+        client.chosen = np.sort(stream(config.seed, "attack").choice(everything, size, replace=False, shuffle=False))
+    if not len(client.chosen):
+        return
+    place = np.minimum(np.searchsorted(client.chosen, rows), len(client.chosen) - 1)
+    hit = client.chosen[place] == rows
+    client.events.append((client.theta.copy(), place[hit], predictions[hit]))
+
+
+def _solve(client: Target) -> tuple[np.ndarray, np.ndarray]:
+    """Least squares of minimal norm; rows that were predicted by the same parameters are solved for together."""
+    assert client.chosen is not None
+    outputs = client.events[0][2].shape[1]
+    shift = outputs if client.bias else 0
+    weights, answers = [], []
+    seen: list[list[int]] = [[] for _ in client.chosen]
+    where = np.full((len(client.events), len(client.chosen)), -1)  # of an event and a chosen row, which of the event's predictions
+    for e, (theta, places, predictions) in enumerate(client.events):
+        matrix, intercept = np.split(theta.astype(np.float64), [len(theta) - shift])
+        weights.append(matrix.reshape(-1, outputs).T)  # (d_c, d)
+        answers.append(predictions.astype(np.float64) - (intercept if client.bias else 0.0))
+        where[e, places] = np.arange(len(places))
+        for place in places:
+            seen[place].append(e)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for row, asked in enumerate(seen):
+        groups.setdefault(tuple(asked), []).append(row)
+    estimates = np.zeros((len(client.chosen), weights[0].shape[1]))
+    # Directions in which theta varied no more than rounding does would only amplify it.
+    cutoff = float(np.sqrt(np.finfo(client.events[0][2].dtype).eps))
+    for events, rows in groups.items():
+        if events:
+            right = np.concatenate([answers[e][where[e, rows]] for e in events], axis=1).T
+            estimates[rows] = np.linalg.lstsq(np.concatenate([weights[e] for e in events]), right, rcond=cutoff)[0].T
+    return client.chosen, estimates
+
+
+def score(recovered: Mapping[str, tuple[np.ndarray, np.ndarray]], truth: Mapping[str, np.ndarray], tolerance: float) -> dict[str, Any]:
+    """How near the estimates are, over all clients and for each: median relative error, share of rows within `tolerance`.
+
+    Rows without features that differ from 0 have no relative error and are left out.
+    """
+    errors: dict[str, np.ndarray] = {}
+    for name, (rows, estimates) in recovered.items():
+        true = np.asarray(truth[name])[rows].astype(np.float64)
+        size = np.linalg.norm(true, axis=1)
+        errors[name] = (np.linalg.norm(estimates - true, axis=1) / np.where(size > 0, size, 1))[size > 0]
+    everything = np.concatenate([*errors.values(), np.zeros(0)])
+    return _summary(everything, tolerance) | {"clients": {name: _summary(found, tolerance) for name, found in errors.items()}}
+
+
+def _summary(errors: np.ndarray, tolerance: float) -> dict[str, Any]:
+    if not len(errors):
+        return {"rows": 0, "relative_error": None, "recovered": None}
+    return {"rows": len(errors), "relative_error": float(np.median(errors)), "recovered": float(np.mean(errors <= tolerance))}
+
+
+def attack(view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> dict[str, Any]:
+    """Attack every client, and compare with the truth, which the server does not have. The summary's `attack`."""
+    biases = relational.intercepts(task.public, config)
+    truth: dict[str, np.ndarray] = {}
+    bias: dict[str, bool] = {}
+    for number, name in enumerate(clients):
+        if isinstance(task, RelationalTask):
+            truth[name], bias[name] = task.clients[number].features, biases[task.public.table_of(number)]
+        else:
+            truth[name], bias[name] = task.features[number], biases[number]
+    found = score(recover(view, config, bias), truth, config.attack.tolerance)
+    return {"name": "prediction_recovery", "parameters": config.attack.parameters, "tolerance": config.attack.tolerance, **found}

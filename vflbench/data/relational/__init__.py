@@ -1,0 +1,1 @@
+"""Relational data sets: tables of organisations, and the join that stands behind them."""

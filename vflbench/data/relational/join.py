@@ -1,0 +1,215 @@
+"""Table mapping: which rows of which tables stand behind each row of the join, from keys alone.
+
+Xu et al.: TablePuppet, arXiv 2403.15839, section 4 ("table mapping"). Clients hand over (hashed key, row id); whoever joins sees no
+features, and nobody materialises the joined table. Inner joins on equalities, with SQL's semantics: NULL equals nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vflbench.data.tasks import Equality
+from vflbench.types import DataError
+
+KEY_HASHES = ("sha256", "none")
+
+
+# --- at a client --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What a client hands over: of its rows without a NULL among the keys the row ids and, per key column, one number each."""
+
+    rows: int  # of the part, with and without NULLs
+    ids: np.ndarray  # (k,) int64: which rows of the part
+    columns: dict[str, np.ndarray]  # key column -> (k,) int64: the hash, or the integer itself
+    kinds: dict[str, str]  # key column -> number | text | date | empty (nothing but NULLs: fits all)
+
+
+def hand_over(keys: Mapping[str, np.ndarray], rows: int, how: str, table: str = "table") -> Keys:
+    """Make the keys of a part comparable by number.
+
+    Parameters
+    ----------
+    keys : per key column (rows,) integers, floats (NaN: NULL), text as objects or numpy text (None or NaN: NULL), or datetime64.
+    how : `sha256`: the first 8 bytes of the digest (two of a million different keys collide with probability 3e-8; it hides a key from
+        nobody who can guess it); `none`: integers as they are, everything else hashed all the same.
+
+    Raises
+    ------
+    DataError : a key column of another type, or of another length.
+    """
+    numbers, kinds = {}, {}
+    known = np.ones(rows, dtype=bool)
+    for column, values in keys.items():
+        if len(values) != rows:
+            raise DataError(f"table {table}, key column {column}: {len(values)} keys for {rows} rows")
+        kinds[column], comparable, null = _comparable(values, f"table {table}, key column {column}")
+        if null.all():
+            kinds[column] = "empty"
+        known &= ~null
+        numbers[column] = comparable
+    ids = np.flatnonzero(known)
+    columns = {}
+    for column, values in numbers.items():
+        chosen = values if known.all() else values[ids]
+        columns[column] = _numbered(chosen) if how == "none" and kinds[column] == "number" else digests(chosen, kinds[column])
+    return Keys(rows, ids, columns, kinds)
+
+
+def _comparable(values: np.ndarray, where: str) -> tuple[str, np.ndarray, np.ndarray]:
+    """(kind, values of which equal ones are the same key, where they are NULL): an integer is the same key as int32, int64 or 3.0."""
+    kind = values.dtype.kind
+    if kind in "iub":
+        return "number", values.astype(np.int64), np.zeros(len(values), dtype=bool)
+    if kind == "f":
+        null = np.isnan(values)
+        filled = np.where(null, 0.0, values)
+        whole = filled.astype(np.int64) if np.abs(filled).max(initial=0.0) < 2.0**53 else None
+        exact = whole is not None and bool((whole == filled).all())
+        return "number", whole if exact and whole is not None else filled.astype(np.float64), null
+    if kind == "M":
+        null = np.isnat(values)
+        return "date", np.where(null, np.datetime64(0, "ns"), values.astype("datetime64[ns]")).astype(np.int64), null
+    if kind == "U":
+        return "text", values.astype(object), np.zeros(len(values), dtype=bool)
+    if kind == "O":
+        import pandas as pd
+
+        null = pd.isna(values)
+        present = values[~null]
+        types = {type(value) for value in present.tolist()}
+        if types <= {str}:
+            return "text", values, null
+        if all(issubclass(found, (int, float, np.integer, np.floating)) for found in types):
+            filled = np.where(null, 0, values)
+            if all(issubclass(found, (int, np.integer)) for found in types):
+                return "number", filled.astype(np.int64), null
+            return "number", _comparable(filled.astype(np.float64), where)[1], null
+        names = ", ".join(sorted(found.__name__ for found in types))
+        raise DataError(f"{where}: a key is a number, text or a date, and one column holds one kind; found {names}")
+    raise DataError(f"{where}: a key cannot be of type {values.dtype}")
+
+
+def _numbered(values: np.ndarray) -> np.ndarray:
+    """Integers as they are; in a column of floats a value that is no integer becomes its digest."""
+    if values.dtype == np.int64:
+        return values
+    whole = values == np.floor(values)
+    return np.where(whole & (np.abs(values) < 2.0**53), np.where(whole, values, 0).astype(np.int64), digests(values, "number"))
+
+
+def digests(values: np.ndarray, kind: str) -> np.ndarray:
+    """(n,) int64: of each value the first 8 bytes of SHA-256 of its kind and its text; every distinct value is hashed once."""
+    import pandas as pd
+
+    codes, distinct = pd.factorize(values)
+    # 3.0 and 3 are one key
+    texts = [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in np.asarray(distinct).tolist()]
+    raw = b"".join(hashlib.sha256(f"{kind}:{text}".encode()).digest()[:8] for text in texts)
+    return np.frombuffer(raw, dtype=np.int64)[codes] if len(texts) else np.zeros(len(values), dtype=np.int64)
+
+
+# --- where the keys meet ------------------------------------------------------------------------------------------------------
+
+
+def unite(parts: Sequence[Keys], table: str) -> Keys:
+    """The union of a table's horizontal parts: row ids count on from part to part."""
+    kinds = {}
+    for column in parts[0].kinds:
+        found = sorted({part.kinds[column] for part in parts} - {"empty"})
+        if len(found) > 1:
+            raise DataError(f"table {table}, key column {column}: its horizontal parts hold unlike types: {', '.join(found)}; convert one")
+        kinds[column] = found[0] if found else "empty"
+    starts = np.cumsum([0, *(part.rows for part in parts)])
+    ids = np.concatenate([part.ids + start for part, start in zip(parts, starts, strict=False)])
+    columns = {column: np.concatenate([part.columns[column] for part in parts]) for column in parts[0].columns}
+    return Keys(int(starts[-1]), ids, columns, kinds)
+
+
+def join(tables: Mapping[str, Keys], joins: Sequence[Equality], first: str) -> dict[str, np.ndarray]:
+    """p_i of every table: (N,) int64, the row behind each joined row. Sorted by the row of `first`, then of the tables as they join.
+
+    Raises
+    ------
+    DataError : an unknown table or column, unlike types on the sides of a predicate, a table that no predicate connects, an empty join.
+    """
+    _check(tables, joins)
+    rows = {first: np.arange(len(tables[first].ids))}  # joined so far: places in `ids`, not yet row ids
+    while len(rows) < len(tables):
+        table, pairs = _next(tables, joins, rows)
+        left = [tables[name].columns[column][rows[name]] for (name, column), _ in pairs]
+        right = [tables[table].columns[column] for _, column in pairs]
+        kept, matched = match(*_composite(left, right))
+        rows = {name: places[kept] for name, places in rows.items()} | {table: matched}
+        if not len(matched):
+            conditions = " and ".join(f"{name}.{column} = {table}.{other}" for (name, column), other in pairs)
+            raise DataError(f"the join is empty: no rows fulfil {conditions}. Are these the right columns, and of one coding?")
+    order = np.lexsort([rows[name] for name in reversed(list(rows))]) if not _sorted(rows[first]) else slice(None)
+    return {name: tables[name].ids[rows[name][order]] for name in tables}
+
+
+def _sorted(values: np.ndarray) -> bool:
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def _check(tables: Mapping[str, Keys], joins: Sequence[Equality]) -> None:
+    for equality in joins:
+        for name, column in (equality.left, equality.right):
+            if name not in tables:
+                raise DataError(f"a join names table {name!r}; there are {', '.join(tables)}")
+            if column not in tables[name].columns:
+                raise DataError(f"table {name} has no key column {column!r}; it has {', '.join(tables[name].columns)}")
+        kinds = [tables[name].kinds[column] for name, column in (equality.left, equality.right)]
+        if kinds[0] != kinds[1] and "empty" not in kinds:
+            sides = [f"{name}.{column}" for name, column in (equality.left, equality.right)]
+            raise DataError(f"{sides[0]} is a {kinds[0]} column and {sides[1]} a {kinds[1]} column: they cannot be joined; convert one")
+
+
+def _next(
+    tables: Mapping[str, Keys], joins: Sequence[Equality], joined: Mapping[str, np.ndarray]
+) -> tuple[str, list[tuple[tuple[str, str], str]]]:
+    """The next table that predicates connect with those joined so far, and its predicates: ((joined table, column), own column)."""
+    for table in tables:
+        if table in joined:
+            continue
+        pairs = [(e.left, e.right[1]) for e in joins if e.right[0] == table and e.left[0] in joined]
+        pairs += [(e.right, e.left[1]) for e in joins if e.left[0] == table and e.right[0] in joined]
+        if pairs:
+            return table, pairs
+    missing = ", ".join(name for name in tables if name not in joined)
+    raise DataError(f"no join predicate connects {missing} with {', '.join(joined)}: a cross product is not joined")
+
+
+def _composite(left: list[np.ndarray], right: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """One number for the columns of a composite key, equal where all columns are."""
+    if len(left) == 1:
+        return left[0], right[0]
+    import pandas as pd
+
+    n = len(left[0])
+    codes = np.zeros(n + len(right[0]), dtype=np.int64)
+    for a, b in zip(left, right, strict=True):
+        column, distinct = pd.factorize(np.concatenate([a, b]))
+        codes, _ = pd.factorize(codes * len(distinct) + column)  # renumbered, so that the product never overflows
+    return codes[:n], codes[n:]
+
+
+def match(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs (places in `left`, places in `right`) of equal numbers, each (pairs,) int64, in the order of left, then right."""
+    order = np.argsort(right, kind="stable")
+    distinct, start, count = np.unique(right[order], return_index=True, return_counts=True)
+    place = np.minimum(np.searchsorted(distinct, left), max(len(distinct) - 1, 0))
+    found = distinct[place] == left if len(distinct) else np.zeros(len(left), dtype=bool)
+    matches = np.where(found, count[place], 0) if len(distinct) else np.zeros(len(left), dtype=np.int64)
+    kept = np.repeat(np.arange(len(left)), matches)
+    if not len(kept):
+        return kept, kept
+    before = np.cumsum(matches) - matches
+    shift = start[place] - before  # of a left row: where its matches begin in `order`, less where they begin in the result
+    return kept, order[shift[kept] + np.arange(len(kept))]

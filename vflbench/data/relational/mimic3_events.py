@@ -1,0 +1,512 @@
+"""MIMIC-III's measurements: raw CHARTEVENTS and LABEVENTS to 17 channels, and their statistics up to each prediction hour.
+
+Item ids, units and statistics follow the published variable map and feature definition of mimic3-benchmarks (Harutyunyan et al.:
+Multitask learning and benchmarking with clinical time series data, Scientific Data 2019), of which this is a vectorised reading: values
+stand in arrays sorted by (channel, stay, second), a window is a range of them, and its moments are put together from blocks of 1, 2, 4,
+8 ... values. Where we differ from the benchmark's code:
+
+- a window without a measurement has the count 0 (there: missing, thus the mean), its other statistics are missing;
+- the skewness of equal values is 0 (there: 0 or missing, by the version of scipy);
+- eye opening "None" scores 1, as "1 No Response" does (there: 0, which the scale does not have);
+- units are told by the item, not by its free-text unit; a saturation, oxygen fraction or temperature by its size, as there;
+- a measurement without ICUSTAY_ID belongs to the stay of its admission that was going on (there, admissions have one stay).
+
+As there, urine's glucose and pH count as glucose and pH, entries marked as errors are kept, and of several values of a channel at one
+time the largest stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import hashlib
+import itertools
+import logging
+import os
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vflbench.data import sources
+from vflbench.types import DataError
+
+log = logging.getLogger(__name__)
+
+# Items of CareVue, MetaVision (220,000 and above) and the laboratory (50,800 to 51,600).
+CHANNELS = {
+    "capillary_refill_rate": (3348, 115, 8377),
+    "diastolic_blood_pressure": (8368, 220051, 225310, 8555, 8441, 220180, 8502, 8440, 8503, 8504, 8507, 8506, 224643),
+    "fraction_inspired_oxygen": (3420, 223835, 3422, 189, 727),
+    "gcs_eye": (184, 220739),
+    "gcs_motor": (454, 223901),
+    "gcs_total": (198,),
+    "gcs_verbal": (723, 223900),
+    "glucose": (50931, 807, 811, 1529, 50809, 51478, 3745, 225664, 220621, 226537),
+    "heart_rate": (211, 220045),
+    "height": (226707, 226730, 1394),
+    "mean_blood_pressure": (52, 220052, 225312, 224, 6702, 224322, 456, 220181, 3312, 3314, 3316, 3322, 3320),
+    "oxygen_saturation": (834, 50817, 8498, 220227, 646, 220277),
+    "ph": (50820, 51491, 3839, 1673, 50831, 51094, 780, 1126, 223830, 4753, 4202, 860, 220274),
+    "respiratory_rate": (618, 220210, 3603, 224689, 614, 651, 224422, 615, 224690),
+    "systolic_blood_pressure": (51, 220050, 225309, 6701, 455, 220179, 3313, 3315, 442, 3317, 3323, 3321, 224167, 227243),
+    "temperature": (3655, 677, 676, 223762, 3654, 678, 223761, 679),
+    "weight": (763, 224639, 226512, 3580, 3693, 3581, 226531, 3582),
+}
+_INCHES = (226707, 1394)
+_POUNDS = (3581, 226531)
+_OUNCES = (3582,)
+# Scores written as words (MetaVision); CareVue's texts begin with the score.
+_WORDS = {
+    "capillary_refill_rate": {"normal <3 secs": 0, "brisk": 0, "abnormal >3 secs": 1, "delayed": 1},
+    "gcs_eye": {"none": 1, "to pain": 2, "to speech": 3, "spontaneously": 4},
+    "gcs_motor": {
+        "no response": 1,
+        "abnormal extension": 2,
+        "abnormal flexion": 3,
+        "flex-withdraws": 4,
+        "localizes pain": 5,
+        "obeys commands": 6,
+    },
+    "gcs_verbal": {
+        "no response-ett": 1,
+        "no response": 1,
+        "incomprehensible sounds": 2,
+        "inappropriate words": 3,
+        "confused": 4,
+        "oriented": 5,
+    },
+}
+SUB_PERIODS = ("full", "first_10", "first_25", "first_50", "last_10", "last_25", "last_50")  # per cent of the time that is measured
+STATISTICS = ("min", "max", "mean", "std", "skew", "count")
+COLUMNS = tuple(f"{channel}/{period}/{statistic}" for channel in CHANNELS for period in SUB_PERIODS for statistic in STATISTICS)
+
+_BLOCK = 32 << 20  # bytes of CSV read at once
+_ROWS = 20_000  # prediction hours at once
+_FORMAT = 1  # of the cached files
+
+
+# --- raw CSV files ------------------------------------------------------------------------------------------------------------
+
+
+def batches(path: Path, label: str, columns: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
+    """(line of its first row, record batch) of a CSV file, plain or gzipped, its header in any case.
+
+    Parameters
+    ----------
+    columns : name -> integer | time | text | bytes.
+
+    Raises
+    ------
+    DataError : naming the file, and the line.
+    """
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    kinds = {"integer": pa.int64(), "time": pa.timestamp("s"), "text": pa.string(), "bytes": pa.binary()}
+    try:
+        header = _header(path)
+        missing = [name for name in columns if name not in header]
+        if missing:
+            raise DataError(f"{label}, line 1: no column {', '.join(missing)}; it has {', '.join(header) or 'none'}.")
+        convert = arrow.ConvertOptions(
+            include_columns=[header[name] for name in columns],
+            column_types={header[name]: kinds[kind] for name, kind in columns.items()},
+            null_values=[""],
+            strings_can_be_null=True,
+        )
+        # One thread: only then do errors tell the row. Lines are rows, the header is the first.
+        options = arrow.ReadOptions(use_threads=False, block_size=_BLOCK)
+        line = 2
+        for batch in arrow.open_csv(path, read_options=options, convert_options=convert):
+            yield line, batch.rename_columns(list(columns))
+            line += batch.num_rows
+    except (pa.ArrowInvalid, ValueError) as error:
+        row = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
+        column = re.search(r"In CSV column #(\d+)", str(error))
+        where = f", line {row[1]}" if row else ""
+        named = f", column {list(header)[int(column[1])]}" if column else ""
+        what = (row[2] if row else str(error))[:200]
+        raise DataError(f"{label}{where}{named}: {what}. Correct the line or get the file again.") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{label}: cannot be read ({error}). Get the file again.") from None
+
+
+def _header(path: Path) -> dict[str, str]:
+    """The columns: upper case -> as the file writes them."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig", errors="replace") as file:
+        return {name.strip().upper(): name for name in next(csv.reader([file.readline()]), [])}
+
+
+def read(path: Path, label: str, columns: Mapping[str, str], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """All of a smaller file: int64, datetime64[s] and objects; `optional` columns may be empty: NaT or None.
+
+    Raises
+    ------
+    DataError : naming the file, and the line.
+    """
+    import pyarrow as pa
+
+    held = [batch for _, batch in batches(path, label, columns)]
+    if not sum(batch.num_rows for batch in held):
+        raise DataError(f"{label}: no rows. Get the file again.")
+    table = pa.Table.from_batches(held)
+    for name in columns:
+        if name not in optional and table[name].null_count:
+            line = int(np.flatnonzero(table[name].is_null().to_numpy())[0]) + 2
+            raise DataError(f"{label}, line {line}: {name} is empty.")
+    return {name: table[name].to_numpy() for name in columns}
+
+
+# --- measurements of stays ------------------------------------------------------------------------------------------------------
+
+NEVER = np.iinfo(np.int64).max // 4  # seconds
+
+
+@dataclass(frozen=True)
+class Stays:
+    """The ICU stays, by ascending ICUSTAY_ID. Times in seconds."""
+
+    ids: np.ndarray  # (n,) ICUSTAY_ID
+    admissions: np.ndarray  # (n,) HADM_ID
+    subjects: np.ndarray  # (n,) SUBJECT_ID
+    begin: np.ndarray  # (n,) int64 since 1970
+    length: np.ndarray  # (n,) int64; -1: no end is known
+    death: np.ndarray  # (n,) int64 after the begin; NEVER: not in this admission
+
+    @property
+    def stride(self) -> int:
+        """More seconds than any stay has."""
+        return int(self.length.max(initial=0)) + 1
+
+    def find(self, ids: np.ndarray) -> np.ndarray:
+        """Row of each ICUSTAY_ID; -1 where there is none."""
+        return lookup(self.ids, ids)
+
+    def find_by_time(self, admissions: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Row of the latest stay of each admission that began by then; -1 where there is none."""
+        order = np.lexsort([self.begin, self.admissions])
+        names, code = np.unique(self.admissions[order], return_inverse=True)
+        origin, stride = self.begin.min(), np.ptp(self.begin) + 2
+        own = lookup(names, admissions)
+        after = np.clip(times - origin + 1, 0, stride - 1)  # 0: before every stay
+        at = np.searchsorted(code * stride + self.begin[order] - origin + 1, own * stride + after, side="right") - 1
+        found = np.maximum(at, 0)
+        return np.where((own >= 0) & (at >= 0) & (code[found] == own), order[found], -1)
+
+
+def lookup(names: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Place of each of `wanted` in the ascending `names`; -1 where it is not."""
+    at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+    return np.where(names[at] == wanted, at, -1)
+
+
+@dataclass(frozen=True)
+class Events:
+    """Measurements within their stay, by (channel, stay, second), at most one each; and in which hours of a stay anything was charted."""
+
+    channel: np.ndarray  # (n,) int8
+    stay: np.ndarray  # (n,) int32: row of Stays
+    second: np.ndarray  # (n,) int32 since the begin of the stay
+    value: np.ndarray  # (n,) float64
+    charted_stay: np.ndarray  # (m,) int32, ascending
+    charted_hour: np.ndarray  # (m,) int32: h for the hour from h - 1 (exclusive) to h
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A raw file, and how errors call it."""
+
+    path: Path
+    label: str
+
+    @property
+    def stamp(self) -> str:
+        """Changes when the file does (reading 33 GB to see that would take longer than using them)."""
+        facts = self.path.stat()
+        return f"{self.path.name}/{facts.st_size}/{facts.st_mtime_ns}"
+
+
+def cached_events(stays: Stays, chart: CsvFile, labs: CsvFile, stays_file: CsvFile) -> tuple[str, Events]:
+    """The measurements, from the cache folder when they were read before, and the key under which they stand there."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    stamps = "|".join([str(_FORMAT), *(file.stamp for file in (chart, labs, stays_file))])
+    key = hashlib.sha256(stamps.encode()).hexdigest()[:16]
+    parts = {"measured": ("channel", "stay", "second", "value"), "charted": ("charted_stay", "charted_hour")}
+    paths = {part: cache_file(f"{part}-{key}.parquet") for part in parts}
+    if all(path.is_file() for path in paths.values()):
+        with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError):  # a damaged cache is no more than no cache
+            tables = {part: parquet.read_table(path) for part, path in paths.items()}
+            return key, Events(**{name: tables[part][name].to_numpy() for part, names in parts.items() for name in names})
+    events = read_events(stays, chart, labs)
+    for part, names in parts.items():
+        table = pa.table({name: getattr(events, name) for name in names})
+        with atomic(paths[part]) as place:
+            parquet.write_table(table, place, compression="zstd")
+    return key, events
+
+
+def cache_file(name: str) -> Path:
+    """Where a file that was worked out lies."""
+    folder = sources.cache_folder() / "mimic3"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A place to write to that becomes `path` when all went well."""
+    place = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield place
+        place.replace(path)
+    finally:
+        place.unlink(missing_ok=True)
+
+
+def read_events(stays: Stays, chart: CsvFile, labs: CsvFile) -> Events:
+    """Reduce the raw files to what the 17 channels need, block by block."""
+    log.info("reading %s and %s (once; the result is kept in the cache folder)", chart.label, labs.label)
+    keys, values, charted = [np.empty(0, np.int64)], [np.empty(0)], [np.empty(0, np.int64)]
+
+    def keep(batch: Any, times: np.ndarray, stay: np.ndarray) -> None:
+        key, value = _measurements(batch, times, stay, stays)
+        keys.append(key)
+        values.append(value)
+
+    columns = {"HADM_ID": "integer", "ITEMID": "integer", "CHARTTIME": "time", "VALUE": "bytes"}
+    for _, batch in batches(chart.path, chart.label, {"ICUSTAY_ID": "integer", **columns}):
+        ids, times = _integers(batch, "ICUSTAY_ID"), _integers(batch, "CHARTTIME")
+        stay = stays.find(ids)
+        known = np.flatnonzero((stay >= 0) & (times >= 0))
+        hour = -(-(times[known] - stays.begin[stay[known]]) // 3600)
+        inside = (hour >= 1) & (hour < 1 << 20)
+        charted.append(np.unique((stay[known[inside]] << 20) + hour[inside]))
+        keep(batch, times, np.where(ids < 0, -2, stay))
+    for _, batch in batches(labs.path, labs.label, columns):
+        keep(batch, _integers(batch, "CHARTTIME"), np.full(batch.num_rows, -2))
+    hours = np.unique(np.concatenate(charted))
+    key, value = np.concatenate(keys), np.concatenate(values)
+    keys.clear()
+    values.clear()
+    order = np.lexsort([value, key])
+    key, value = key[order], value[order]
+    last = np.append(key[1:] != key[:-1], np.ones(min(len(key), 1), bool))  # of one channel, stay and second: the largest value
+    series, second = np.divmod(key[last], stays.stride)
+    channel, stay = np.divmod(series, len(stays.ids))
+    return Events(
+        channel.astype(np.int8),
+        stay.astype(np.int32),
+        second.astype(np.int32),
+        value[last],
+        charted_stay=(hours >> 20).astype(np.int32),
+        charted_hour=(hours & ((1 << 20) - 1)).astype(np.int32),
+    )
+
+
+def _integers(batch: Any, name: str) -> np.ndarray:
+    """(n,) int64 of whole numbers or times; -1: empty (MIMIC-III has no negative ids, and its years lie after 2100)."""
+    import pyarrow as pa
+
+    numbers: np.ndarray = batch.column(name).cast(pa.int64()).fill_null(-1).to_numpy()
+    return numbers
+
+
+def _measurements(batch: Any, times: np.ndarray, stay: np.ndarray, stays: Stays) -> tuple[np.ndarray, np.ndarray]:
+    """The batch's measurements of the 17 channels within their stay: one number for (channel, stay, second), and the value.
+
+    `stay` -2: to be found by admission and time.
+    """
+    import pyarrow as pa
+
+    items = _integers(batch, "ITEMID")
+    channels, _ = _item_tables()
+    wanted = np.flatnonzero((items >= 0) & (items < len(channels)) & (times >= 0) & (stay != -1))
+    wanted = wanted[channels[items[wanted]] >= 0]
+    batch, items, times, stay = batch.take(pa.array(wanted)), items[wanted], times[wanted], stay[wanted]
+    unknown = np.flatnonzero(stay == -2)
+    stay[unknown] = stays.find_by_time(_integers(batch, "HADM_ID")[unknown], times[unknown])
+    second = times - stays.begin[stay]
+    texts = batch.column("VALUE").dictionary_encode()
+    value = parse_values(items, [text.decode("latin1") for text in texts.dictionary.to_pylist()], texts.indices.fill_null(-1).to_numpy())
+    good = np.flatnonzero((stay >= 0) & (second >= 0) & (second <= stays.length[stay]) & np.isfinite(value))
+    series = channels[items[good]].astype(np.int64) * len(stays.ids) + stay[good]
+    return series * stays.stride + second[good], value[good]
+
+
+def _item_tables() -> tuple[np.ndarray, np.ndarray]:
+    """By item id: its channel (-1: none), and the factor to the channel's unit."""
+    size = max(max(items) for items in CHANNELS.values()) + 1
+    channels, factors = np.full(size, -1, np.int8), np.ones(size)
+    for number, items in enumerate(CHANNELS.values()):
+        channels[list(items)] = number
+    factors[list(_INCHES)], factors[list(_POUNDS)], factors[list(_OUNCES)] = 2.54, 0.453592, 0.453592 / 16
+    return channels, factors
+
+
+def parse_values(items: np.ndarray, texts: list[str], codes: np.ndarray) -> np.ndarray:
+    """(n,) float64 in the channel's unit of VALUE `texts[code]` of each item; NaN: not a measurement.
+
+    Temperatures from 79 on are Fahrenheit (what lies between 50 and 79 is neither), oxygen fractions above 1 and saturations up to 1
+    are on the other scale, "120/80" is a systolic and a diastolic pressure.
+    """
+    import pandas as pd
+
+    channels, factors = _item_tables()
+    names = list(CHANNELS)
+    words = pd.Series([*texts, ""], dtype=object).astype("str").str.strip().str.lower()  # code -1: empty
+    numbers = pd.to_numeric(words, errors="coerce").to_numpy(np.float64, copy=True)
+    channel = channels[items]
+    value = numbers[codes] * factors[items]
+
+    def of(*chosen: str) -> np.ndarray:
+        return np.flatnonzero(np.isin(channel, [names.index(name) for name in chosen]))
+
+    pressures = words.str.extract(r"^(\d+)/(\d+)$").astype(np.float64).to_numpy()
+    for place, name in enumerate(("systolic_blood_pressure", "diastolic_blood_pressure")):
+        rows = of(name)
+        pair = pressures[codes[rows], place]
+        value[rows] = np.where(np.isnan(pair), value[rows], pair)
+    leading = words.str.extract(r"^(\d+)", expand=False).astype(np.float64).to_numpy()
+    for name, scores in _WORDS.items():
+        rows = of(name)
+        score = words.map(scores).to_numpy(np.float64)
+        value[rows] = np.where(np.isnan(score), leading if name.startswith("gcs") else np.nan, score)[codes[rows]]
+    rows = of("height")
+    value[rows] = np.where(np.isin(items[rows], _INCHES), np.round(value[rows]), value[rows])
+    for name, wrong, right in (
+        ("fraction_inspired_oxygen", lambda v: v > 1, lambda v: v / 100),
+        ("oxygen_saturation", lambda v: v <= 1, lambda v: v * 100),
+        ("temperature", lambda v: v >= 79, lambda v: (v - 32) * 5 / 9),
+    ):
+        rows = of(name)
+        value[rows] = np.where(wrong(value[rows]), right(value[rows]), value[rows])
+    return value
+
+
+# --- statistics -----------------------------------------------------------------------------------------------------------------
+
+
+def statistics(events: Events, stay: np.ndarray, hour: np.ndarray, out: np.ndarray, place: np.ndarray) -> None:
+    """Write per prediction hour the hour and the 714 statistics of what was measured in the stay until then (inclusive).
+
+    A sub-period is a part of the time from a channel's first to its last measurement so far, both ends included.
+
+    Parameters
+    ----------
+    stay, hour : (n,) the prediction hours, by ascending stay.
+    out : (n, 715) float32, maybe a memory map.
+    place : (n,) the row of `out` for each of them.
+    """
+    stride = 1 + max(int(events.second.max(initial=0)), int(hour.max(initial=0)) * 3600)
+    bounds = np.searchsorted(events.channel, np.arange(len(CHANNELS) + 1))
+    keys = events.stay.astype(np.int64) * stride + events.second
+    width = len(SUB_PERIODS) * len(STATISTICS)
+    for first in range(0, len(stay), _ROWS):
+        rows = slice(first, first + _ROWS)
+        origin = stay[rows].astype(np.int64) * stride
+        until = origin + hour[rows].astype(np.int64) * 3600
+        block = np.empty((len(origin), 1 + len(COLUMNS)), np.float32)
+        block[:, 0] = hour[rows]
+        for channel, (low, high) in enumerate(itertools.pairwise(bounds)):
+            own = slice(*(low + np.searchsorted(keys[low:high], [origin[0], origin[-1] + stride])))
+            starts, ends = _windows(keys[own], origin, until)
+            values = window_statistics(events.value[own], starts.ravel(), ends.ravel())
+            stacked = values.reshape(len(STATISTICS), len(SUB_PERIODS), -1).transpose(2, 1, 0)
+            block[:, 1 + channel * width : 1 + (channel + 1) * width] = stacked.reshape(len(origin), width)
+        out[place[rows]] = block
+
+
+def _windows(keys: np.ndarray, origin: np.ndarray, until: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(sub-periods, n) where each window begins and ends in the ascending `keys`."""
+    start, end = np.searchsorted(keys, origin), np.searchsorted(keys, until, side="right")
+    padded = np.append(keys, 0)
+    some = end > start
+    begin = np.where(some, padded[np.minimum(start, len(keys))], origin)
+    last = np.where(some, padded[end - 1], origin)
+    starts, ends = [], []
+    for period in SUB_PERIODS:
+        side, _, percent = period.partition("_")
+        part = (last - begin) * int(percent or 100) // 100  # whole seconds: no rounding decides what is inside
+        starts.append(np.searchsorted(keys, last - part) if side == "last" else start)
+        ends.append(np.searchsorted(keys, begin + part, side="right") if side == "first" else end)
+    return np.stack(starts), np.where(some, np.stack(ends), np.stack(starts))
+
+
+def window_statistics(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """(6, windows): STATISTICS of values[start:end], the population's; 0 as count and NaN otherwise where a window is empty.
+
+    A window is a chain of blocks of 2^k values, one for each bit of its length; all blocks of a size are made at once, from those of
+    half the size. Sums of powers over the whole series would lose every digit to one outlier (MIMIC-III writes 999999 for an error).
+    """
+    length = ends - starts
+    place = starts.copy()
+    windows = _Moments.none(len(starts))
+    blocks = _Moments.single(values)
+    for bit in range(int(length.max(initial=0)).bit_length()):
+        if bit:
+            half = 1 << (bit - 1)
+            blocks = blocks.take(slice(None, -half)).merge(blocks.take(slice(half, None)))
+        chosen = np.flatnonzero(length >> bit & 1)
+        windows.put(chosen, windows.take(chosen).merge(blocks.take(place[chosen])))
+        place[chosen] += 1 << bit
+    return windows.statistics()
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Of sets of values: count, mean, sums of squared and cubed deviations, smallest and largest (Chan et al.; Pébay: merging them)."""
+
+    parts: tuple[np.ndarray, ...]  # count, mean, squares, cubes, low, high
+
+    @classmethod
+    def none(cls, sets: int) -> _Moments:
+        zeros = [np.zeros(sets) for _ in range(4)]
+        return cls((*zeros, np.full(sets, np.inf), np.full(sets, -np.inf)))
+
+    @classmethod
+    def single(cls, values: np.ndarray) -> _Moments:
+        return cls((np.ones(len(values)), values, np.zeros(len(values)), np.zeros(len(values)), values, values))
+
+    def take(self, chosen: np.ndarray | slice) -> _Moments:
+        return _Moments(tuple(part[chosen] for part in self.parts))
+
+    def put(self, chosen: np.ndarray, of: _Moments) -> None:
+        for part, values in zip(self.parts, of.parts, strict=True):
+            part[chosen] = values
+
+    def merge(self, other: _Moments) -> _Moments:
+        """Of the unions."""
+        n, mean, squares, cubes, low, high = self.parts
+        m, other_mean, other_squares, other_cubes, other_low, other_high = other.parts
+        total = n + m
+        step = other_mean - mean
+        share = step * m / total
+        return _Moments(
+            (
+                total,
+                mean + share,
+                squares + other_squares + step * share * n,
+                cubes + other_cubes + step * share * n * (n - m) / total * step + 3 * (share * other_squares * n / m - share * squares),
+                np.minimum(low, other_low),
+                np.maximum(high, other_high),
+            )
+        )
+
+    def statistics(self) -> np.ndarray:
+        count, mean, squares, cubes, low, high = self.parts
+        some = count > 0
+        n = np.where(some, count, 1)
+        variance = squares / n
+        spread = variance > (np.finfo(np.float64).eps * mean) ** 2
+        skew = np.where(spread, cubes / n / np.where(spread, variance, 1) ** 1.5, 0)
+        result = np.stack([low, high, mean, np.sqrt(variance), skew])
+        return np.concatenate([np.where(some, result, np.nan), count[None]])

@@ -1,0 +1,552 @@
+"""MovieLens-1M and MovieLens-100K (Harper and Konstan 2015) as three tables: ratings, movies by genre, users.
+
+The build is that of TablePuppet (Xu et al., arXiv 2403.15839): a movie has a row for each of its genres, so that a rating joins as many
+rows as its movie has genres. Features: of ratings the timestamp; of movies 18 one-hot genres, the year and 32 coordinates of the title;
+of users gender, age and 21 one-hot occupations.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from vflbench.data import sources, twins
+from vflbench.data.relational import text
+from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, divide, split_rows
+from vflbench.data.sources import FileSet, Found, Part, RawFile
+from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
+from vflbench.seeding import stream
+from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DATASETS = (
+    DatasetInfo(
+        name="movielens",
+        summary="MovieLens-1M or 100K: ratings of movies by users, three tables joined by movie and user",
+        layouts=("relational", "aligned"),
+        folder="ml-1m",
+    ),
+)
+VARIANTS = ("auto", "1m", "1m_sample", "100k")
+
+
+@dataclass
+class Config:
+    name: str = "movielens"
+    source: str = "auto"  # auto | real | synthetic
+    variant: str = "auto"  # auto (the fullest found) | 1m | 1m_sample (100,000 of its ratings) | 100k
+    verify: bool = True  # compare the files with the known checksums
+    task: Literal["regression", "classes"] = "regression"  # the rating itself, or classes 0 to 4
+    text_encoder: str | None = None  # folder of a Hugging Face model for the titles; null: hashed TF-IDF
+    validation: float = 0.15  # fraction of the ratings; the twin has a split of its own
+    test: float = 0.15
+    width: int | None = None  # twin: at most so many features per table; null: all
+
+
+# --- files ------------------------------------------------------------------------------------------------------------------
+
+_ADDRESS = "https://files.grouplens.org/datasets/movielens"
+
+
+def _files(folder: str, names: tuple[str, ...], archive: str | None, checksums: tuple[str | None, ...]) -> tuple[RawFile, ...]:
+    url = archive and f"{_ADDRESS}/{archive}"
+    return tuple(
+        RawFile(f"{folder}/{name}", url, checksum, f"{folder}/{name}" if url else None)
+        for name, checksum in zip(names, checksums, strict=True)
+    )
+
+
+# Users, movies, ratings of each variant, the fullest first; 100k in its original format and in RecBole's.
+_DAT = ("users.dat", "movies.dat", "ratings.dat")
+_GROUPS: dict[str, tuple[tuple[RawFile, ...], ...]] = {
+    "1m": (_files("ml-1m", _DAT, "ml-1m.zip", (None,) * 3),),
+    "1m_sample": (
+        _files(
+            "ml-1m-sample100k",
+            _DAT,
+            None,
+            (
+                "1dc3a95300cb19f7c10e027daf29b8cdf1d908dab65b5edfb45950aa389a10a3",
+                "0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9",
+                "734d8519445bcf4639f9709e56a700bbef7514bf12902620ca068aa63dcd93e8",
+            ),
+        ),
+    ),
+    "100k": (
+        _files("ml-100k", ("u.user", "u.item", "u.data"), "ml-100k.zip", (None,) * 3),
+        _files(
+            "ml-100k-recbole",
+            ("ml-100k.user", "ml-100k.item", "ml-100k.inter"),
+            None,
+            (
+                "4f670007d9cfbeb9807e757209af1555b9bcc186bde25e767f67cb67c6dd5972",
+                "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
+                "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff",
+            ),
+        ),
+    ),
+}
+_PAIRS = "ml-1m-sample100k/user_movie_pairs_full.parquet"
+
+
+def _file_set(variant: str) -> FileSet:
+    groups = tuple(group for name, groups in _GROUPS.items() if variant in ("auto", name) for group in groups)
+    return FileSet("movielens", groups[0][0].path.rsplit("/", 1)[0], (Part("users, movies and ratings", groups),))
+
+
+FILE_SETS = (_file_set("auto"),)
+
+GENRES = (
+    *("Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy"),
+    *("Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"),
+)
+_NO_GENRE = "unknown"  # of ML-100K: such a movie has one row without a genre
+OCCUPATIONS = (
+    *("administrator", "artist", "doctor", "educator", "engineer", "entertainment", "executive", "healthcare", "homemaker"),
+    *("lawyer", "librarian", "marketing", "none", "other", "programmer", "retired", "salesman", "scientist", "student"),
+    *("technician", "writer"),
+)
+TITLE_WIDTH = 32
+
+
+def check(config: Config, parties: int) -> list[Problem]:
+    """What is wrong with the configuration, before anything is read."""
+    problems = sources.check_source(config.source, config.variant, VARIANTS) + check_fractions(config.validation, config.test)
+    if config.source == "synthetic" and config.variant in ("1m_sample", "100k"):
+        problems.append(Problem("dataset.variant", config.variant, "the synthetic twin is that of 1m: auto or 1m"))
+    if config.width is not None and config.width < 1:
+        problems.append(Problem("dataset.width", config.width, "must be at least 1, or null"))
+    return problems + text.check_encoder(config.text_encoder)
+
+
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
+    """Ratings, movies and users, each in `parties` horizontal parts.
+
+    Parameters
+    ----------
+    root : the data_root that the user gave, or None.
+
+    Raises
+    ------
+    ConfigError, DataError
+    """
+    problems = check(config, parties)
+    if problems:
+        raise ConfigError(problems)
+    has_twin = config.variant in ("auto", "1m")
+    found = sources.locate(_file_set(config.variant), root, config.source, config.verify, has_twin)
+    if found is None:
+        if config.source == "synthetic":
+            sources.announce_twin("movielens")
+        raw, splits = twin(config.width)
+        source = twins.twin_source("1m", f"synthetic twin of MovieLens-1M with its sizes and a split of its own{_narrowed(config.width)}")
+    else:
+        variant, group = next((name, g) for name, groups in _GROUPS.items() for g in groups if all(file in found for file in g))
+        encode = text.features_of(config.text_encoder, TITLE_WIDTH)
+        content = _read(found, group)
+        encode.fit(content.title)
+        raw = _tables(content, encode(content.title))
+        splits = split_rows(len(raw.labels), config.validation, config.test, seed)
+        used = {found.label(file) for file in group}
+        source = DataSource("real", variant, encode.note, tuple(entry for entry in found.files if entry[0] in used))
+    metric = Metric("rmse", "min")
+    if config.task == "classes":
+        raw = RawTables(raw.tables, raw.label_table, raw.labels.astype(np.int64) - 1, 5, raw.joins)
+        metric = Metric("accuracy", "max")
+    return divide(config.name, raw, splits, source, metric, layout=layout, parts=parties)
+
+
+def _narrowed(width: int | None) -> str:
+    return "" if width is None else f"; at most {width} features per table"
+
+
+def full_pairs(root: Path) -> tuple[np.ndarray, np.ndarray]:
+    """User and movie of all 1,000,209 ratings of MovieLens-1M, int64, in the file's order: real keys, also where the ratings are missing.
+
+    Raises
+    ------
+    DataError : neither ml-1m/ratings.dat nor the pairs beside the sample are below `root`.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    ratings = _GROUPS["1m"][0][2]
+    if (root / ratings.path).is_file():
+        frame = _numbers((root / ratings.path).read_bytes(), ratings.path, _RATINGS_DAT)
+        return frame["user"].to_numpy(copy=True), frame["movie"].to_numpy(copy=True)
+    if not (root / _PAIRS).is_file():
+        raise DataError(f"data_root {root}: has neither {ratings.path} nor {_PAIRS}.")
+    try:
+        held = pyarrow.parquet.read_table(root / _PAIRS, columns=["userID", "movieID"])
+        user, movie = (held[name].cast(pyarrow.int64()).to_numpy() for name in ("userID", "movieID"))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{_PAIRS}: not a table of user and movie numbers ({error}).") from None
+    return user, movie
+
+
+# --- the formats --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Format:
+    """Lines of a file: `pattern` takes one apart into named fields, `shape` is how an error says what one looks like."""
+
+    pattern: str
+    shape: str
+    separator: str
+    header: str | None = None
+    encoding: str = "latin-1"
+
+
+_RATING = r"(?P<user>\d{{1,18}}){0}(?P<movie>\d{{1,18}}){0}(?P<rating>[1-5])(?:\.0*)?{0}(?P<time>\d{{1,18}})(?:\.0*)?"
+_RATINGS_DAT = _Format(_RATING.format("::"), "user::movie::rating::timestamp, ratings from 1 to 5", "::")
+_FORMATS = {
+    "users.dat": _Format(
+        r"(?P<user>\d{1,18})::(?P<gender>[FM])::(?P<age>\d{1,3})::(?P<occupation>1?\d|20)::.*",
+        "user::gender::age::occupation::zip, genders F and M, occupations 0 to 20",
+        "::",
+    ),
+    "movies.dat": _Format(r"(?P<movie>\d{1,18})::(?P<title>.*)::(?P<genres>[^:]*)", "movie::title (year)::genre|genre", "::"),
+    "ratings.dat": _RATINGS_DAT,
+    "u.user": _Format(
+        r"(?P<user>\d{1,18})\|(?P<age>\d{1,3})\|(?P<gender>[FM])\|(?P<occupation>[a-z]+)\|.*",
+        "user|age|gender|occupation|zip, genders F and M",
+        "|",
+    ),
+    "u.item": _Format(
+        r"(?P<movie>\d{1,18})\|(?P<title>[^|]*)\|(?P<date>[^|]*)\|[^|]*\|[^|]*\|(?P<flags>(?:[01]\|){18}[01])",
+        "movie|title (year)|date|video date|address|19 genre flags",
+        "|",
+    ),
+    "u.data": _Format(_RATING.format("\t"), "user, movie, rating, timestamp between tabs, ratings from 1 to 5", "\t"),
+    "ml-100k.user": _Format(
+        r"(?P<user>\d{1,18})\t(?P<age>\d{1,3})\t(?P<gender>[FM])\t(?P<occupation>[a-z]+)\t.*",
+        "user, age, gender, occupation, zip between tabs, genders F and M",
+        "\t",
+        "user_id:token\tage:token\tgender:token\toccupation:token\tzip_code:token",
+        "utf-8",
+    ),
+    "ml-100k.item": _Format(
+        r"(?P<movie>\d{1,18})\t(?P<title>[^\t]*)\t(?P<year>[^\t]*)\t(?P<genres>[^\t]*)",
+        "movie, title, year, genres between tabs",
+        "\t",
+        "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq",
+        "utf-8",
+    ),
+    "ml-100k.inter": _Format(
+        _RATING.format("\t"),
+        "user, movie, rating, timestamp between tabs, ratings from 1 to 5",
+        "\t",
+        "user_id:token\titem_id:token\trating:float\ttimestamp:float",
+        "utf-8",
+    ),
+}
+
+
+def _lines(data: bytes, label: str, form: _Format) -> pd.DataFrame:
+    """Every line taken apart, as text; the index is the line's number. Empty lines at the end do not count.
+
+    Raises
+    ------
+    DataError : naming the first line that is not of the format.
+    """
+    import pandas as pd
+
+    try:
+        content = data.decode(form.encoding)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DataError(f"{label}, line {line}: not {form.encoding} text. Get the file again.") from None
+    lines = pd.Series(content.rstrip("\r\n").split("\n"), dtype=object).str.rstrip("\r")  # not splitlines: \x85 is a character of titles
+    lines.index += 1
+    if form.header is not None:
+        if lines[1] != form.header:
+            raise DataError(f"{label}, line 1: {lines[1][:80]!r} is not the header {form.header!r}.")
+        lines = lines[1:]
+    if not len(lines) or not lines.iloc[0]:
+        raise DataError(f"{label}: holds no rows. Get the file again.")
+    _refuse(label, lines, ~lines.str.fullmatch(form.pattern).astype(bool), f"is not {form.shape}")
+    return lines.str.extract(f"^{form.pattern}$")
+
+
+def _numbers(data: bytes, label: str, form: _Format) -> pd.DataFrame:
+    """Ratings as numbers: user, movie, rating, time. A million lines are read by pandas; what it refuses is then looked for by `_lines`."""
+    import pandas as pd
+
+    names = ["user", "movie", "rating", "time"]
+    kinds = {"user": np.int64, "movie": np.int64, "rating": np.float64, "time": np.float64}
+    whole = data.replace(b"::", b"\t") if form.separator == "::" else data
+    try:
+        frame = pd.read_csv(
+            io.BytesIO(whole.rstrip(b"\r\n")), sep="\t", header=None, names=names, dtype=kinds, skiprows=int(form.header is not None),
+            quoting=3, skip_blank_lines=False, encoding="latin-1",
+        )  # fmt: skip
+        fields = isinstance(frame.index, pd.RangeIndex)  # else every line has one too many
+        headed = form.header is None or data[: len(form.header)] == form.header.encode()
+        if fields and headed and len(frame) and frame["rating"].isin([1, 2, 3, 4, 5]).all() and np.isfinite(frame["time"]).all():
+            return frame
+    except (ValueError, OverflowError):  # pandas' own errors are ValueErrors
+        pass
+    return _lines(data, label, form).astype(kinds)
+
+
+def _refuse(label: str, values: pd.Series, wrong: pd.Series, why: str) -> None:
+    """Raise for the first line of which `wrong` says so, if there is one."""
+    places = np.flatnonzero(wrong.to_numpy())
+    if len(places):
+        line, value = values.index.to_numpy()[places[0]], str(values.to_numpy()[places[0]])[:80]
+        raise DataError(f"{label}, line {line}: {value!r} {why}. Correct the line, or get the file again.")
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What the files of any variant say."""
+
+    user: np.ndarray  # (users,) int64 ids
+    female: np.ndarray  # (users,) bool
+    age: np.ndarray
+    occupation: np.ndarray  # (users,) 0 to 20
+    movie: np.ndarray  # (movies,) int64 ids
+    title: list[str]  # without the year
+    year: np.ndarray  # (movies,) NaN: unknown
+    genre: np.ndarray  # (movies, 18) bool
+    rating_user: np.ndarray  # (ratings,) int64
+    rating_movie: np.ndarray
+    rating: np.ndarray  # (ratings,) 1.0 to 5.0
+    time: np.ndarray  # (ratings,) seconds since 1970
+
+
+def _read(found: Found, group: tuple[RawFile, ...]) -> _Content:
+    """The content of one group of files.
+
+    Raises
+    ------
+    DataError : naming file and line.
+    """
+    users, movies = (_lines(found.read(file), found.label(file), _FORMATS[file.name]) for file in group[:2])
+    for frame, column, file in ((users, "user", group[0]), (movies, "movie", group[1])):
+        _refuse(found.label(file), frame[column], frame[column].astype(np.int64).duplicated(), f"stands twice as a {column}")
+    ratings = _numbers(found.read(group[2]), found.label(group[2]), _FORMATS[group[2].name])
+    title, year = _titles(movies)
+    return _Content(
+        user=users["user"].to_numpy(np.int64),
+        female=(users["gender"] == "F").to_numpy(),
+        age=users["age"].to_numpy(np.float32),
+        occupation=_occupations(users["occupation"], found.label(group[0])),
+        movie=movies["movie"].to_numpy(np.int64),
+        title=title,
+        year=year,
+        genre=_genres(movies, found.label(group[1])),
+        rating_user=ratings["user"].to_numpy(np.int64),
+        rating_movie=ratings["movie"].to_numpy(np.int64),
+        rating=ratings["rating"].to_numpy(np.float64, copy=True),
+        time=ratings["time"].to_numpy(np.float64),
+    )
+
+
+def _occupations(column: pd.Series, label: str) -> np.ndarray:
+    """Numbers of ML-1M; the names of ML-100K have numbers too."""
+    if column.str.isdigit().all():
+        return column.to_numpy(np.int64)
+    number = column.map({name: i for i, name in enumerate(OCCUPATIONS)})
+    _refuse(label, column, number.isna(), f"is none of the occupations {', '.join(OCCUPATIONS)}")
+    return number.to_numpy(np.int64)
+
+
+def _titles(movies: pd.DataFrame) -> tuple[list[str], np.ndarray]:
+    """Titles without "(year)", and years: of the title, else of the date or year column; NaN where there is none."""
+    import pandas as pd
+
+    parts = movies["title"].str.extract(r"^(?P<title>.*?)\s*(?:\((?P<year>\d{4})\)(?:\s*\(V\))?)?\s*$")  # (V): made for video
+    year = parts["year"]
+    for column, pattern in (("date", r"(\d{4})$"), ("year", r"^(\d{4})$")):
+        if column in movies:
+            year = year.where(year.notna(), movies[column].str.extract(pattern)[0])
+    return parts["title"].tolist(), pd.to_numeric(year).to_numpy(np.float32)
+
+
+def _genres(movies: pd.DataFrame, label: str) -> np.ndarray:
+    """(movies, 18) bool."""
+    if "flags" in movies:  # the first is `unknown`
+        return (movies["flags"].str.split("|", expand=True) == "1").to_numpy(bool)[:, 1:]
+    named = movies["genres"].str.replace(" ", "|").str.get_dummies("|").astype(bool)
+    strange = [name for name in named if name not in (*GENRES, _NO_GENRE)]
+    _refuse(label, movies["genres"], named[strange].any(axis=1), f"names a genre that is none of {', '.join(GENRES)}")
+    return named.reindex(columns=list(GENRES), fill_value=False).to_numpy(bool)
+
+
+# --- the tables ---------------------------------------------------------------------------------------------------------------
+
+_JOINS = (Equality(("ratings", "movieid"), ("movies", "movieid")), Equality(("ratings", "userid"), ("users", "userid")))
+
+
+def _tables(content: _Content, titles: np.ndarray) -> RawTables:
+    """The three tables, given the coordinates of the titles; movies once for each genre, in the order of the file."""
+    without = ~content.genre.any(axis=1)
+    row, genre = np.nonzero(np.column_stack([content.genre, without]))
+    one_hot = np.eye(len(GENRES) + 1, len(GENRES), dtype=np.float32)[genre]  # the last: without a genre
+    movies = RawTable(
+        "movies",
+        {"movieid": content.movie[row]},
+        np.column_stack([one_hot, content.year[row], titles[row]]).astype(np.float32),
+        (*GENRES, "year", *(f"title_{i}" for i in range(titles.shape[1]))),
+    )
+    users = RawTable(
+        "users",
+        {"userid": content.user},
+        np.column_stack([content.female, content.age, np.eye(len(OCCUPATIONS))[content.occupation]]).astype(np.float32),
+        ("female", "age", *(f"occupation_{i}" for i in range(len(OCCUPATIONS)))),
+    )
+    ratings = RawTable(
+        "ratings",
+        {"movieid": content.rating_movie, "userid": content.rating_user},
+        content.time[:, None].astype(np.float32),
+        ("timestamp",),
+    )
+    return RawTables((ratings, movies, users), "ratings", content.rating, 0, _JOINS)
+
+
+# --- the twin -----------------------------------------------------------------------------------------------------------------
+
+# The sizes of the paper: training rows, rows of the join of the training rows.
+_RATINGS, _TRAIN, _JOINED = 1_000_209, 850_177, 1_786_513
+_USERS = 6_040
+# Movies with 1, 2, ... 6 genres: 3,883 with 6,408 rows as in MovieLens-1M. The unrated ones leave 6,170 rows that join.
+_RATED = (1870, 1288, 416, 100, 14, 1)
+_UNRATED = (155, 34, 5, 0, 0, 0)
+# Ratings per rated movie and per user: quantiles of MovieLens-1M's.
+_QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
+_PER_MOVIE = (1, 2, 7, 33, 123, 350, 730, 1052, 1785, 3428)
+_PER_USER = (20, 23, 27, 44, 96, 208, 400, 556, 907, 2314)
+_POPULAR = 0.45  # correlation of a movie's popularity with its number of genres
+
+
+def twin(width: int | None = None) -> tuple[RawTables, dict[str, np.ndarray]]:
+    """Made-up tables, and their split: 850,177 training ratings that join to exactly 1,786,513 rows; the rest is validation and test.
+
+    Ratings per movie and per user are spread as in the real data, nobody rates a movie twice, and popular movies have more genres.
+    """
+    rng = stream(0, "twin/movielens")
+    genres = _genre_counts(rng)
+    user, movie, kept = _pairs(rng)
+    splits = _split(genres[movie], kept, rng)
+    content, titles = _made_up(user, movie, genres, rng)
+    raw = _tables(content, titles)
+    tables = tuple(RawTable(t.name, t.keys, t.features[:, :width], t.columns[:width]) for t in raw.tables)
+    return RawTables(tables, raw.label_table, raw.labels, raw.classes, raw.joins), splits
+
+
+def _genre_counts(rng: np.random.Generator) -> np.ndarray:
+    """Genres of every movie: of the rated ones, the most popular first, then of the unrated ones."""
+    count = np.repeat(np.arange(6, 0, -1), _RATED[::-1])
+    popularity = np.sort(rng.standard_normal(len(count)))[::-1]
+    score = _POPULAR * popularity + np.sqrt(1 - _POPULAR**2) * rng.standard_normal(len(count))
+    genres = np.empty(len(count), np.int64)
+    genres[np.argsort(-score)] = count
+    return np.concatenate([genres, np.repeat(np.arange(1, 7), _UNRATED)])
+
+
+def _pairs(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """User, movie of every rating, distinct pairs in the order of the users; and which ones are kept for training.
+
+    User u rates movie m with probability 1 - exp(-a_u b_m), a and b such that the expected numbers per user and per movie are the wanted
+    ones. One rating of every user and of every rated movie is sure, so that all of them join.
+    """
+    wanted = 1.01 * _RATINGS  # so that there are always enough
+    a, b = _rates(_spread(_PER_USER, _USERS, wanted), _spread(_PER_MOVIE, sum(_RATED), wanted))
+    a = rng.permutation(a)  # eager users have any number, and the parts of the ratings, which are in the users' order, are alike
+    rated = rng.random((len(a), len(b)), dtype=np.float32) > np.exp(-a[:, None] * b)
+    sure = np.zeros_like(rated)
+    sure[rng.integers(0, len(a), len(b)), np.arange(len(b))] = True
+    sure[np.arange(len(a)), rng.integers(0, len(b), len(a))] = True
+    user, movie = np.nonzero(rated | sure)
+    kept = sure[user, movie]
+    spare = rng.permutation(np.flatnonzero(~kept))[: len(user) - _RATINGS]
+    chosen = np.setdiff1d(np.arange(len(user)), spare, assume_unique=True)
+    # A user's ratings in any order, as in the real file, where they do not follow the movies' numbers.
+    chosen = chosen[np.lexsort((rng.random(len(chosen)), user[chosen]))]
+    return user[chosen], movie[chosen], kept[chosen]
+
+
+def _rates(per_user: np.ndarray, per_movie: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """a and b, float32, that give the wanted numbers: fitted at 200 users and 200 movies, and interpolated, as both are in order."""
+    users, movies = (np.linspace(0, len(wanted) - 1, 200).round().astype(int) for wanted in (per_user, per_movie))
+    a, b = per_user[users].copy(), per_movie[movies] / per_user.sum()
+    for _ in range(20):
+        a *= per_user[users] / np.trapezoid(-np.expm1(-a[:, None] * b), movies, axis=1)
+        b *= per_movie[movies] / np.trapezoid(-np.expm1(-a[:, None] * b), users, axis=0)
+    wide = [np.exp(np.interp(np.arange(len(w)), at, np.log(r))) for w, at, r in ((per_user, users, a), (per_movie, movies, b))]
+    return wide[0].astype(np.float32), wide[1].astype(np.float32)
+
+
+def _spread(quantiles: tuple[int, ...], size: int, total: float) -> np.ndarray:
+    """(size,) expected numbers, largest first, of about the given quantiles, with sum `total`."""
+    numbers = np.exp(np.interp(np.linspace(1, 0, size), _QUANTILES, np.log(quantiles)))
+    return numbers * total / numbers.sum()
+
+
+def _split(genres: np.ndarray, kept: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Ratings, each joining `genres` rows, in train, val and test: of training ones exactly as many as in the paper, and as many joined."""
+    train = kept.copy()
+    train[rng.permutation(np.flatnonzero(~kept))[: _TRAIN - kept.sum()]] = True
+    # Ratings of movies with one genre and with two change places until the join has its size.
+    lacking = _JOINED - int(genres[train].sum())
+    leaves, comes = (1, 2) if lacking > 0 else (2, 1)
+    out = rng.permutation(np.flatnonzero(train & ~kept & (genres == leaves)))[: abs(lacking)]
+    into = rng.permutation(np.flatnonzero(~train & (genres == comes)))[: abs(lacking)]
+    train[out], train[into] = False, True
+    rest = rng.permutation(np.flatnonzero(~train))
+    half = len(rest) // 2
+    return {"train": np.flatnonzero(train), "val": np.sort(rest[:half]), "test": np.sort(rest[half:])}
+
+
+def _made_up(user: np.ndarray, movie: np.ndarray, genres: np.ndarray, rng: np.random.Generator) -> tuple[_Content, np.ndarray]:
+    """Users, movies and ratings to the pairs, and coordinates of titles.
+
+    Ratings are a rounded sum: something linear in the features, which explains about as much as in MovieLens-1M, something that a
+    network for each table can find beside it, what no feature tells of a movie and of a user, and noise.
+    """
+    users, movies = _USERS, len(genres)
+    female = rng.random(users) < 0.283
+    age = rng.choice([1, 18, 25, 35, 45, 50, 56], users, p=[0.037, 0.183, 0.347, 0.197, 0.091, 0.082, 0.063])
+    occupation = (len(OCCUPATIONS) * rng.random(users) ** 1.8).astype(np.int64)
+    joined = 9.567e8 + 2.2e7 * rng.random(users)
+    time = joined[user] + rng.exponential(np.exp(rng.normal(8, 3, users)).clip(max=2e7))[user] * rng.random(len(user))
+
+    # Genres of a movie: the first so many of a random order in which the frequent ones come early.
+    frequent = np.log(np.geomspace(1, 0.03, len(GENRES)))
+    rank = (frequent + rng.gumbel(size=(movies, len(GENRES)))).argsort(axis=1)[:, ::-1].argsort(axis=1)
+    genre = rank < genres[:, None]
+    year = 2000 - rng.exponential(14, movies).clip(max=80).round()
+    titles = rng.standard_normal((movies, TITLE_WIDTH))
+
+    old, grown = (2000 - year) / 14 - 1, (age - 31) / 13
+    of_movie = genre @ rng.normal(0, 0.26, len(GENRES)) / np.sqrt(genres) + 0.15 * old + titles @ rng.normal(0, 0.03, TITLE_WIDTH)
+    of_user = 0.08 * grown + 0.05 * female + rng.normal(0, 0.08, len(OCCUPATIONS))[occupation]
+    bent = 0.2 * np.abs(titles[:, 0]) + 0.1 * np.minimum(old, 1) * genre[:, 0] + 0.1 * np.abs(titles[:, 1])
+    untold = rng.normal(0, 0.35, movies) + bent - bent.mean(), rng.normal(0, 0.35, users)
+    score = 3.67 + (of_movie - of_movie.mean() + untold[0])[movie] + (of_user + untold[1])[user] + rng.normal(0, 1.04, len(user))
+    rating = np.clip(np.round(score), 1, 5)
+    ids = np.sort(rng.permutation(np.arange(1, 3953))[:movies])
+    place = rng.permutation(movies)  # popular movies have any number
+    content = _Content(
+        user=np.arange(1, users + 1),
+        female=female,
+        age=age,
+        occupation=occupation,
+        movie=ids,
+        title=[],
+        year=year[place],
+        genre=genre[place],
+        rating_user=user + 1,
+        rating_movie=ids[np.argsort(place)][movie],
+        rating=rating,
+        time=time,
+    )
+    return content, titles[place]

@@ -1,0 +1,130 @@
+"""A made-up star schema whose joined table is `duplication` times as long as its fact table, the tables themselves staying as they are.
+
+Every fact row finds one row in each dimension, but in the first it finds `duplication` of them: its keys repeat. So the joined table has
+exactly rows x duplication rows while no organisation's table grows: what a method's cost depends on, n_i or N, shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vflbench.data import sources
+from vflbench.data.relational import tables
+from vflbench.data.relational.tables import RawTable, RawTables
+from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
+from vflbench.seeding import stream
+from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem, closest
+
+DATASETS = (
+    DatasetInfo(
+        name="star_schema",
+        summary="made-up facts and dimensions, joined length = rows x duplication; needs no files",
+        layouts=("relational", "aligned"),
+        sources=("synthetic",),
+    ),
+)
+
+TASKS = {"regression": Metric("rmse", "min"), "classes": Metric("accuracy", "max")}
+_OWN = 0.6  # standard deviation of what sets rows of one key apart; their common part has 0.8
+
+
+@dataclass
+class Config:
+    name: str = "star_schema"
+    source: str = "auto"  # auto | synthetic: it is always made up
+    variant: str = "auto"  # the only one
+    rows: int = 10_000  # of the fact table, which has the labels
+    dimensions: int = 2  # tables besides it
+    dimension_rows: int = 1_000  # of each
+    duplication: int = 4  # rows of the first dimension that a fact row joins with: the joined table has rows x duplication rows
+    width: int = 8  # features of each table
+    noise: float = 0.5  # standard deviation of what no feature explains; that of what they explain is 1
+    task: str = "regression"  # regression | classes
+    classes: int = 3  # task=classes: how many, about equally frequent
+    validation: float = 0.15  # fraction of the fact rows
+    test: float = 0.15
+
+
+def check(config: Config, parties: int) -> list[Problem]:
+    """What is wrong with the configuration."""
+    problems = sources.check_source("auto" if config.source == "real" else config.source, config.variant)
+    if config.source == "real":
+        problems.append(Problem("dataset.source", config.source, "star_schema is always made up: auto or synthetic"))
+    for key, least in (("rows", 10), ("dimensions", 1), ("dimension_rows", 1), ("duplication", 1), ("width", 1), ("classes", 2)):
+        if getattr(config, key) < least:
+            problems.append(Problem(f"dataset.{key}", getattr(config, key), f"must be at least {least}"))
+    if config.duplication > config.dimension_rows:
+        allowed = f"must be at most dataset.dimension_rows={config.dimension_rows}: so many rows of the first dimension share a key"
+        problems.append(Problem("dataset.duplication", config.duplication, allowed))
+    if config.noise < 0:
+        problems.append(Problem("dataset.noise", config.noise, "must be at least 0"))
+    if config.task not in TASKS:
+        problems.append(Problem("dataset.task", config.task, f"must be one of {', '.join(TASKS)}", closest(config.task, TASKS)))
+    return problems + tables.check_fractions(config.validation, config.test)
+
+
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
+    """The star schema, each table in `parties` horizontal parts. The tables are the same for every seed, the split is the run's.
+
+    Raises
+    ------
+    ConfigError
+    """
+    problems = check(config, parties)
+    if problems:
+        raise ConfigError(problems)
+    note = f"made-up star schema: {config.rows} facts, {config.dimensions} dimensions, duplication {config.duplication}"
+    return tables.divide(
+        config.name,
+        make(config),
+        tables.split_rows(config.rows, config.validation, config.test, seed),
+        DataSource(kind="synthetic", note=note),
+        TASKS[config.task],
+        layout=layout,
+        parts=parties,
+    )
+
+
+def make(config: Config) -> RawTables:
+    """The tables. Of the first dimension, rows that are left over when `duplication` does not divide their number join with nothing.
+
+    A label is the sum, over tables, of a linear function of the features, of a dimension's those that all rows of a key have in common.
+    """
+    outputs = config.classes if config.task == "classes" else 1
+    names = [f"dimension_{number}" for number in range(1, config.dimensions + 1)]
+    facts = _stream("facts").standard_normal((config.rows, config.width), dtype=np.float32)
+    scores = facts @ _weights("facts", config, outputs)
+    made, keys = [], {}
+    for name in names:
+        repeats = config.duplication if name == names[0] else 1
+        rng, key_rng = _stream(name), _stream(f"keys/{name}")  # apart, so that the width moves no key
+        distinct = config.dimension_rows // repeats
+        common = rng.standard_normal((distinct + 1, config.width), dtype=np.float32) * np.float32(np.sqrt(1 - _OWN**2))
+        key = key_rng.permutation(np.minimum(np.arange(config.dimension_rows) // repeats, distinct))
+        features = common[key] + rng.standard_normal((config.dimension_rows, config.width), dtype=np.float32) * np.float32(_OWN)
+        keys[name] = key_rng.integers(0, distinct, config.rows)
+        scores = scores + (common @ _weights(name, config, outputs))[keys[name]]
+        made.append(RawTable(name, {"key": np.where(key < distinct, key, -1)}, features, _columns(config.width)))
+    scale = np.float32(np.sqrt(1 + config.dimensions * (1 - _OWN**2)))  # so that what the features explain has deviation 1
+    noisy = scores / scale + np.float32(config.noise) * _stream("noise").standard_normal(scores.shape, dtype=np.float32)
+    labels = noisy.argmax(axis=1) if config.task == "classes" else noisy[:, 0].astype(np.float64)
+    fact_table = RawTable("facts", {f"{name}_key": keys[name] for name in names}, facts, _columns(config.width))
+    joins = tuple(Equality(("facts", f"{name}_key"), (name, "key")) for name in names)
+    return RawTables((fact_table, *made), "facts", labels, outputs if config.task == "classes" else 0, joins)
+
+
+def _stream(name: str) -> np.random.Generator:
+    return stream(0, f"twin/star_schema/{name}")
+
+
+def _weights(name: str, config: Config, outputs: int) -> np.ndarray:
+    """(width, outputs) float32 with columns of length 1."""
+    weights = _stream(f"weights/{name}").standard_normal((config.width, outputs), dtype=np.float32)
+    return np.asarray(weights / np.linalg.norm(weights, axis=0))
+
+
+def _columns(width: int) -> tuple[str, ...]:
+    return tuple(f"x{number}" for number in range(1, width + 1))

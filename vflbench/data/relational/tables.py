@@ -1,0 +1,179 @@
+"""Tables as loaders hand them over, and how they become a task: splits, standardisation, horizontal parts, or the joined blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vflbench.data.relational.join import Keys, hand_over, join
+from vflbench.data.tasks import AlignedTask, Equality, HeldOut, RelationalPart, RelationalTask
+from vflbench.seeding import stream
+from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """One organisation's table."""
+
+    name: str
+    keys: Mapping[str, np.ndarray]  # key column -> (n,), as data/relational/join.py takes them
+    features: np.ndarray  # (n, d) float32: raw values, NaN where one is missing; without keys and label
+    columns: tuple[str, ...]  # names of the feature columns
+
+
+@dataclass(frozen=True)
+class RawTables:
+    """The tables before they are standardised and divided."""
+
+    tables: tuple[RawTable, ...]
+    label_table: str
+    labels: np.ndarray  # (n,) of the label table's rows: float64 target, or int64 class
+    classes: int  # 0: regression
+    joins: tuple[Equality, ...]
+
+
+def check_fractions(validation: float, test: float) -> list[Problem]:
+    """What is wrong with the fractions of `split_rows`."""
+    if validation >= 0 and test > 0 and validation + test < 1:
+        return []
+    allowed = "must be fractions, test above 0, that leave something for training"
+    return [Problem("dataset.validation, dataset.test", f"{validation}, {test}", allowed)]
+
+
+def split_rows(rows: int, validation: float, test: float, seed: int, groups: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """Random train, val and test rows of the label table, ascending int64; the stream "split" of `seed`.
+
+    With `groups` (rows,) whole groups are drawn, and the fractions are those of groups.
+    """
+    rng = stream(seed, "split")
+    names, member = (None, np.arange(rows)) if groups is None else np.unique(groups, return_inverse=True)
+    count = rows if names is None else len(names)
+    order = rng.permutation(count)
+    first, second = round(test * count), round((test + validation) * count)
+    place = np.empty(count, dtype=np.int64)
+    place[order] = np.searchsorted([first, second], np.arange(count), side="right")  # 0 test, 1 val, 2 train
+    return {name: np.flatnonzero(place[member] == at) for at, name in ((2, "train"), (1, "val"), (0, "test"))}
+
+
+def divide(
+    name: str,
+    raw: RawTables,
+    splits: Mapping[str, np.ndarray],
+    source: DataSource,
+    metric: Metric,
+    *,
+    layout: str,
+    parts: int = 1,
+    sizes: Mapping[str, Sequence[int]] | None = None,
+    standardized: bool = False,
+) -> RelationalTask | AlignedTask:
+    """The task of `raw`.
+
+    Every table is imputed by the mean and standardised by itself: the label table by its training rows, the others, which serve all
+    splits, by all rows. A constant column becomes 0.
+
+    Parameters
+    ----------
+    splits : train | val | test -> rows of the label table; val may be empty. A memory map stays one if each split's rows are contiguous.
+    layout : `relational`: each table cut into `parts` contiguous equal horizontal parts; `aligned`: the joined rows of every split.
+    sizes : per table the rows of the horizontal parts in which it comes; such a table is not cut anew.
+    standardized : the features are so already.
+
+    Raises
+    ------
+    DataError : labels out of range or not finite, an infinite feature, keys that do not join.
+    ConfigError : a table with fewer rows than parts.
+    """
+    _check_labels(raw)
+    tables = {table.name: table for table in raw.tables}
+    label = tables[raw.label_table]
+    features = {t.name: t.features for t in raw.tables}
+    if not standardized:
+        features = {t.name: standardize(t, splits["train"] if t is label else None) for t in raw.tables}
+    mapped = {}
+    for split in SPLITS:
+        rows = splits[split]
+        if not len(rows) and split == "val":
+            continue
+        keys = {t.name: _handed_over(t, rows if t is label else np.arange(len(t.features))) for t in raw.tables}
+        if split != "train" or layout == "aligned":
+            mapped[split] = join(keys, raw.joins, raw.label_table)
+    names = tuple(tables)
+    answers = {split: raw.labels[splits[split]][rows[raw.label_table]] for split, rows in mapped.items()}
+    held_out = {s: HeldOut(tuple(rows[n] for n in names), answers[s]) for s, rows in mapped.items() if s != "train"}
+    if layout == "aligned":
+        blocks = {
+            split: tuple(take(take(features[n], splits[split]) if n == raw.label_table else features[n], rows[n]) for n in names)
+            for split, rows in mapped.items()
+        }
+        train, labels = blocks.pop("train"), answers.pop("train")
+        return AlignedTask(name, source, metric, raw.classes, names.index(raw.label_table), train, labels, blocks, answers)
+
+    clients = []
+    for table in raw.tables:
+        own = (
+            {"train": np.arange(len(table.features))}
+            if table is not label
+            else {"train": splits["train"], **{k: splits[k] for k in held_out}}
+        )
+        if len(own["train"]) < parts:
+            raise ConfigError([Problem("algorithm.parts", parts, f"table {table.name} has only {len(own['train'])} training rows")])
+        cut = {split: _parts(rows, parts, (sizes or {}).get(table.name)) for split, rows in own.items()}
+        for number, rows in enumerate(cut["train"]):
+            labels = raw.labels[rows] if table is label else None
+            columns = {column: take(values, rows) for column, values in table.keys.items()}
+            apart = {split: take(features[table.name], cut[split][number]) for split in cut if split != "train"}
+            clients.append(RelationalPart(table.name, columns, take(features[table.name], rows), labels, apart))
+    return RelationalTask(name, source, metric, names, raw.label_table, raw.joins, raw.classes, tuple(clients), held_out)
+
+
+def _parts(rows: np.ndarray, parts: int, sizes: Sequence[int] | None) -> list[np.ndarray]:
+    """Ascending `rows` of a table in its horizontal parts: equal ones, or those of which `sizes` says how many rows they have."""
+    if sizes is None:
+        return np.array_split(rows, parts)
+    return np.split(rows, np.searchsorted(rows, np.cumsum(sizes)[:-1]))
+
+
+def _check_labels(raw: RawTables) -> None:
+    labels = raw.labels
+    if not np.isfinite(labels).all():
+        raise DataError(f"table {raw.label_table}: {int((~np.isfinite(labels)).sum())} labels are missing or not finite")
+    if raw.classes and len(labels) and (labels.min() < 0 or labels.max() >= raw.classes):
+        wrong = int(np.flatnonzero((labels < 0) | (labels >= raw.classes))[0])
+        raise DataError(f"table {raw.label_table}, row {wrong}: label {labels[wrong]} is not a class from 0 to {raw.classes - 1}")
+
+
+def _handed_over(table: RawTable, rows: np.ndarray) -> Keys:
+    return hand_over({column: take(values, rows) for column, values in table.keys.items()}, len(rows), "none", table.name)
+
+
+def take(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """`values[rows]`, as a view where the rows are contiguous: a memory map is not read."""
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
+        return values[rows[0] : rows[-1] + 1]
+    return values[rows]
+
+
+def standardize(table: RawTable, fit_on: np.ndarray | None = None) -> np.ndarray:
+    """(n, d) float32: missing values become the mean, columns mean 0 and variance 1 over the rows `fit_on` (all). Constant ones become 0.
+
+    Raises
+    ------
+    DataError : an infinite value.
+    """
+    values = table.features
+    fitted = values if fit_on is None else take(values, fit_on)
+    known = ~np.isnan(fitted)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, fitted, 0).sum(axis=0, dtype=np.float64) / count
+    deviation = np.where(known, fitted - mean, 0)
+    spread = np.sqrt((deviation**2).sum(axis=0, dtype=np.float64) / count)
+    if not (np.isfinite(mean).all() and np.isfinite(spread).all()):
+        column = table.columns[int(np.flatnonzero(~(np.isfinite(mean) & np.isfinite(spread)))[0])]
+        raise DataError(f"table {table.name}, column {column}: values that are not finite")
+    scale = np.where(spread > 1e-12 * np.maximum(np.abs(mean), 1e-300), spread, np.inf)
+    return np.nan_to_num((values - mean) / scale, nan=0.0).astype(np.float32)

@@ -1,0 +1,103 @@
+"""`privacy=gaussian_embedding`: clip and noise on every representation that a client sends, counted by row.
+
+What an algorithm that declares `gaussian_embedding` has to do:
+
+- send `me.privacy.protect(rows, ids, me.torch_rng("noise"))` instead of `rows`, for every representation a client sends;
+- wherever a party uses its *own* representation beside what it received (GLASU's stale updates), put it through `me.privacy.clip`,
+  so that training and evaluation see the same model; what it subtracts from an aggregate is what it *sent*, noise included;
+- inside `me.evaluating()` call `me.privacy.clip` and never `protect`. Evaluation exchanges are the observer's view of the model, not
+  traffic of the federation: they carry no noise and are not counted, and the guarantee does not cover them (`not_covered`). The
+  accuracy on the curve is therefore that of the privately trained model asked without noise;
+- bound how often one row can be released (`max_releases`), so that a target epsilon can be calibrated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vflbench.privacy import accountant
+from vflbench.types import FederationError
+
+if TYPE_CHECKING:
+    import torch
+
+# L2 sensitivity of one clipped row, in units of the clipping norm.
+SENSITIVITY = {"replace_one": 2.0, "add_remove": 1.0}
+
+
+class GaussianEmbedding:
+    """Clips each row to L2 norm `clip` and adds N(0, (noise_multiplier * clip)^2) to each of its numbers; counts releases by row.
+
+    One object per party. The unit of protection is **one representation row of one party**, as released in all rounds and layers
+    together: `replace_one` compares it with any other row (they differ by at most 2 clip), `add_remove` with a row of zeros (at
+    most clip; row ids are not hidden). A row of a graph network is a function of its node's neighbourhood, and a node's features enter
+    the rows of all nodes near it and at every party that holds some: epsilon is *not* that of a node's raw features.
+
+    The number of releases may depend on index sets (batches, sampled neighbours), which are sent in clear and not covered; it must not
+    depend on representations.
+    """
+
+    name = "gaussian_embedding"
+
+    def __init__(self, clip: float, noise_multiplier: float, delta: float, neighbouring: str, limit: int | None = None) -> None:
+        self.norm, self.noise_multiplier, self.delta, self.neighbouring = clip, noise_multiplier, delta, neighbouring
+        self.limit = limit  # releases of one row that the noise was calibrated for; null: no target epsilon
+        self.counts = np.zeros(0, dtype=np.int64)  # releases by row id; grows with the ids seen
+
+    @property
+    def releases(self) -> int:
+        """How often the most released row was released."""
+        return int(self.counts.max(initial=0))
+
+    def clip(self, rows: torch.Tensor) -> torch.Tensor:
+        """`rows` (n, d), each scaled down to L2 norm `clip` if it is longer; differentiable, shorter rows bit for bit as they were."""
+        # Divided by max(1, norm / clip), not multiplied by min(1, clip / norm): that has a NaN gradient at a row of zeros.
+        return rows / (rows.norm(dim=1, keepdim=True) / self.norm).clamp(min=1)
+
+    def protect(self, rows: torch.Tensor, ids: torch.Tensor | np.ndarray, generator: torch.Generator) -> torch.Tensor:
+        """A clipped and noised copy of `rows` (n, d), to be sent; counts one release of each of `ids` (n,), repeated ids repeatedly.
+
+        `generator` lives on the device of `rows`. Errors: ValueError for ids that do not fit the rows; FederationError when a row
+        would be released more often than the noise was calibrated for.
+        """
+        import torch
+
+        index = ids.cpu().numpy() if isinstance(ids, torch.Tensor) else np.asarray(ids)
+        if rows.ndim != 2 or index.shape != (len(rows),) or index.min(initial=0) < 0:
+            raise ValueError(f"rows {tuple(rows.shape)} need one id each, not negative; got ids of shape {index.shape}")
+        added = np.bincount(index, minlength=len(self.counts))
+        added[: len(self.counts)] += self.counts
+        if self.limit is not None and added.max(initial=0) > self.limit:
+            raise FederationError(
+                f"row {int(added.argmax())} would be released {int(added.max())} times, but the noise was calibrated for {self.limit}: "
+                "the algorithm's bound on releases is wrong"
+            )
+        self.counts = added
+        with torch.no_grad():
+            noise = torch.randn(rows.shape, generator=generator, dtype=rows.dtype, device=rows.device)
+            return self.clip(rows) + noise * (self.noise_multiplier * self.norm)
+
+    def spent(self) -> dict[str, Any]:
+        """What the most released row has spent so far. `epsilon` is infinite without noise and above 500 (Opacus' search ends there)."""
+        mu = accountant.composed_mu(SENSITIVITY[self.neighbouring], self.noise_multiplier, self.releases)
+        return {
+            "mechanism": self.name,
+            "mu": mu,
+            "epsilon": accountant.epsilon(mu, self.delta),
+            "delta": self.delta,
+            "unit": "one released representation row of one party",
+            "neighbouring": self.neighbouring,
+            "covers": "transcript",
+            "not_covered": "labels, index sets, evaluation exchanges, the final model's classifiers, a node's raw features",
+            "clip": self.norm,
+            "noise_multiplier": self.noise_multiplier,
+            "releases": self.releases,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"counts": self.counts.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.counts = np.array(state["counts"], dtype=np.int64)

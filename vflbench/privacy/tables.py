@@ -1,0 +1,322 @@
+"""Privacy of the methods over tables: `label_dp` (noisy labels), `dp_sgd` (noisy gradients), `tablepuppet` (both).
+
+Xu et al.: TablePuppet, arXiv 2403.15839, section 6 (privacy). What a program does, each a line of its own, whether there is privacy or not:
+
+- `protect_labels` before it sends labels; `protect_predictions` before it sends predictions;
+- `me.privacy.prepare(...)` once it knows its rows, then `me.privacy.steps` in place of the plain gradient, where `trains_privately`.
+
+What is protected
+-----------------
+Labels: the label of one row against any other label; the noisy labels are all that anybody gets, so the epsilon covers the transcript.
+
+DP-SGD: with and without the gradients of one row of a party's table T_i (of the joined table, where rows are aligned). Keys, which rows
+join, and how often, are known to all and are not hidden. The epsilon is that of the party's parameters given what the server sent it.
+Predictions f(theta; row) sent over the wire are functions of the raw row that nothing hides: whoever knows theta solves a linear model for
+the row (attacks/prediction_recovery.py), and other parties' parameters take up what the predictions say. So `covers` is `model`.
+
+With `prediction_noise` every prediction that leaves is clipped and noised, which makes what the server computes from them (z, lambda, Y)
+post-processing, and `covers` is `transcript`: epsilon is then that of gradients and predictions together. Where the server draws the
+batches (SGD) it knows who took part, and sampling does not hide a row from it: that epsilon counts every batch of a row in full.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from vflbench.privacy import accountant
+from vflbench.privacy.gaussian import GaussianEmbedding
+from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem, RunConfig
+
+if TYPE_CHECKING:
+    import torch
+
+    from vflbench.federation.party import Party
+
+MECHANISMS = ("label_dp", "dp_sgd", "tablepuppet")
+
+
+class Model(Protocol):
+    """A model whose gradient of one row has a norm in closed form."""
+
+    def row_norms(self, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor: ...
+    def gradient(self, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor: ...
+
+
+# --- labels -------------------------------------------------------------------------------------------------------------------
+
+
+class NoisyLabels:
+    """One-hot plus Laplace noise of standard deviation lambda on each coordinate, then argmax.
+
+    Another label moves the one-hot vector by 2 in L1, and the Laplace scale is lambda / sqrt(2): epsilon = 2 sqrt(2) / lambda.
+    """
+
+    def __init__(self, deviation: float, rating_classes: int) -> None:
+        self.deviation, self.rating_classes = deviation, rating_classes
+        self.count = 0  # labels handed over
+
+    @property
+    def epsilon(self) -> float:
+        """Of one label, once it was handed over."""
+        return 2 * math.sqrt(2) / self.deviation if self.count else 0.0
+
+    def protect(self, labels: np.ndarray, classes: int, rng: np.random.Generator) -> np.ndarray:
+        """Noisy copy of `labels` (n,), of the same type: classes, or ratings where `classes` is 0. To be called once.
+
+        Errors: ConfigError for a regression whose labels are no ratings; FederationError for a second call.
+        """
+        if problems := check_labels(labels, classes, self.rating_classes):
+            raise ConfigError(problems)
+        if self.count:
+            raise FederationError("labels are noised once: a second noisy copy would double their epsilon")
+        self.count = len(labels)
+        first, count = (0, classes) if classes else (6 - self.rating_classes, self.rating_classes)
+        scores = rng.laplace(scale=self.deviation / math.sqrt(2), size=(len(labels), count))
+        scores[np.arange(len(labels)), labels.astype(np.int64) - first] += 1
+        return (scores.argmax(axis=1) + first).astype(labels.dtype)
+
+
+def check_labels(labels: np.ndarray, classes: int, rating_classes: int) -> list[Problem]:
+    """Whether labels can be noised: they are classes, or `classes` is 0 and all are ratings."""
+    first = 6 - rating_classes
+    if classes or not len(labels):
+        return []
+    wrong = labels[(labels != np.floor(labels)) | (labels < first) | (labels > 5)]
+    if not len(wrong):
+        return []
+    allowed = (
+        f"noises classes, or whole ratings from {first} to 5 (privacy.rating_classes={rating_classes}), and a label is {wrong[0]:.6g}: "
+        "use privacy=dp_sgd, or classes where the data set has them"
+    )
+    return [Problem("privacy", "label_dp, tablepuppet", allowed)]
+
+
+# --- gradients ----------------------------------------------------------------------------------------------------------------
+
+
+class NoisyGradients:
+    """DP-SGD's step: every row's gradient clipped to L2 norm `clip`, summed over a Poisson batch, plus N(0, (sigma clip)^2 I)."""
+
+    def __init__(self, clip: float, noise_multiplier: float | None, epsilon: float | None, delta: float) -> None:
+        self.clip, self.noise_multiplier, self.target, self.delta = clip, noise_multiplier, epsilon, delta
+        self.sample_rate = 0.0
+        self.planned: int | None = None  # steps that the noise is calibrated for
+        self.taken = 0
+
+    def prepare(self, sample_rate: float, steps: int, rng: np.random.Generator, noise: torch.Generator) -> None:
+        """Calibrate the noise; after a resume only take the streams: `rng` draws batches, `noise` the noise, on the model's device.
+
+        Parameters
+        ----------
+        sample_rate : the largest probability with which a row is part of a batch. steps : batches of the whole run.
+        """
+        self.rng, self.noise = rng, noise
+        if self.planned is not None:
+            return
+        self.sample_rate, self.planned = sample_rate, steps
+        if self.noise_multiplier is None:
+            assert self.target is not None  # checked with the configuration
+            # 0: no row of this party joins, nothing is to be hidden
+            self.noise_multiplier = accountant.calibrate_steps(self.target, self.delta, sample_rate, steps) if sample_rate * steps else 0.0
+
+    def sample(self, rows: int, rate: float) -> np.ndarray:
+        """A Poisson batch: each of `rows` rows with probability `rate`, ascending. Drawn as its size and a subset of that size."""
+        return poisson(rows, rate, self.rng)
+
+    def gradient(self, model: Model, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+        """The noisy sum of the rows' clipped gradients, like theta; one step. Errors: FederationError beyond the steps planned."""
+        import torch
+
+        if self.planned is None or self.noise_multiplier is None or self.taken >= self.planned:
+            raise FederationError(f"the noise was calibrated for {self.planned or 0} steps, and a further one is to be taken")
+        self.taken += 1
+        factor = (self.clip / model.row_norms(x, cotangent, out, inside)).clamp_(max=1)  # a row of norm 0: infinity, so 1
+        total = model.gradient(x, cotangent * factor[:, None], out, inside)
+        noise = torch.randn(total.shape, generator=self.noise, dtype=total.dtype, device=total.device)
+        return total.add_(noise, alpha=self.noise_multiplier * self.clip)
+
+    @property
+    def history(self) -> tuple[float, float, int]:
+        """(noise multiplier, sample rate, steps taken), as the accountant composes it."""
+        return self.noise_multiplier or 0.0, self.sample_rate, self.taken
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"noise": self.noise_multiplier, "rate": self.sample_rate, "planned": self.planned, "taken": self.taken}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.noise_multiplier, self.sample_rate = state["noise"], state["rate"]
+        self.planned, self.taken = state["planned"], state["taken"]
+
+
+def poisson(rows: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+    """Each of `rows` rows with probability `rate`, independently; ascending int64. Costs its own length, not `rows`."""
+    return np.sort(rng.choice(rows, size=rng.binomial(rows, rate), replace=False, shuffle=False))
+
+
+# --- one party's mechanism ------------------------------------------------------------------------------------------------------
+
+
+class TablePrivacy:
+    """All that one client does for privacy; one object per client.
+
+    Attributes
+    ----------
+    labels, steps, predictions : its parts, None for those that the configuration leaves out.
+    """
+
+    def __init__(self, config: PrivacyConfig, layout: str) -> None:
+        self.name, self.delta = config.name, config.delta
+        self.row = "the joined table" if layout == "aligned" else "a table T_i"
+        self.labels: NoisyLabels | None = None
+        self.steps: NoisyGradients | None = None
+        self.predictions: GaussianEmbedding | None = None
+        self.drawn_by_server = False
+        if config.name != "dp_sgd":
+            self.labels = NoisyLabels(config.label_noise, config.rating_classes)
+        if config.name != "label_dp":
+            self.steps = NoisyGradients(config.clip, config.noise_multiplier, config.epsilon, config.delta)
+            if config.prediction_noise is not None:
+                self.predictions = GaussianEmbedding(config.prediction_clip, config.prediction_noise, config.delta, "add_remove")
+
+    def prepare(self, me: Party, sample_rate: float, steps: int, drawn_by_server: bool) -> NoisyGradients | None:
+        """Make the gradient noise ready (see `NoisyGradients.prepare`) and return it; None where gradients are not noised."""
+        self.drawn_by_server = drawn_by_server
+        if self.steps is not None:
+            self.steps.prepare(sample_rate, steps, me.rng("batches"), me.torch_rng("noise"))
+        return self.steps
+
+    def spent(self) -> dict[str, Any]:
+        """What this party has spent so far. `epsilon`: of its most exposed row's features, or of its labels where they alone are noised."""
+        label_unit = f"the label of one row of {'the joined table' if self.row == 'the joined table' else 'the label table'}"
+        label: dict[str, Any] = {}
+        if self.labels is not None:
+            label = {"label_epsilon": self.labels.epsilon, "label_unit": label_unit, "label_noise": self.labels.deviation}
+        if self.steps is None:
+            assert self.labels is not None
+            return {
+                **{"mechanism": self.name, "epsilon": self.labels.epsilon, "delta": 0.0, "unit": label_unit},
+                **{"neighbouring": "replace_one", "covers": "transcript", "not_covered": "features, join keys, row counts", **label},
+            }
+        model = accountant.rdp_epsilon([self.steps.history], self.delta)
+        spent = {
+            **{"mechanism": self.name, "epsilon": model, "delta": self.delta, "unit": f"the features of one row of {self.row}"},
+            **{"neighbouring": "add_remove", "covers": "model", "not_covered": self._not_covered(), "accountant": "rdp"},
+            **{"clip": self.steps.clip, "noise_multiplier": self.steps.noise_multiplier, "sample_rate": self.steps.sample_rate},
+            **{"steps": self.steps.taken, "sampling": "poisson", **label},
+        }
+        if self.predictions is not None:
+            sent, noise, rate, steps = self.predictions.releases, *self.steps.history
+            # The server knows of the batches that it draws who is part of them: no more of them than a row was asked for.
+            gradients = (noise, 1.0, min(steps, sent)) if self.drawn_by_server else (noise, rate, steps)
+            both = accountant.rdp_epsilon([gradients, (self.predictions.noise_multiplier, 1.0, sent)], self.delta)
+            mu = accountant.composed_mu(1.0, self.predictions.noise_multiplier, sent)
+            spent |= {
+                **{"epsilon": both, "covers": "transcript", "model_epsilon": model, "releases": sent},
+                **{"prediction_epsilon": accountant.epsilon(mu, self.delta), "prediction_clip": self.predictions.norm},
+                **{"prediction_noise": self.predictions.noise_multiplier},
+            }
+        return spent
+
+    def _not_covered(self) -> str:
+        parts = ["join keys, row counts, evaluation"]
+        if self.labels is None:
+            parts.append("labels")
+        if self.predictions is None:
+            parts.append("predictions sent over the wire, and what other parties' models learn from them")
+            if self.drawn_by_server:
+                parts.append("the model against the server, which draws the batches: sampling hides nothing from it")
+        return "; ".join(parts)
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"drawn_by_server": self.drawn_by_server, "labels": self.labels.count if self.labels else 0}
+        parts = {"steps": self.steps, "predictions": self.predictions}
+        return state | {name: part.state_dict() for name, part in parts.items() if part is not None}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.drawn_by_server = state["drawn_by_server"]
+        if self.labels is not None:
+            self.labels.count = state["labels"]
+        if self.steps is not None:
+            self.steps.load_state_dict(state["steps"])
+        if self.predictions is not None:
+            self.predictions.load_state_dict(state["predictions"])
+
+
+# --- what programs call ---------------------------------------------------------------------------------------------------------
+
+
+def trains_privately(config: PrivacyConfig) -> bool:
+    """Whether gradients are noised, so that batches are drawn at random."""
+    return config.name in ("dp_sgd", "tablepuppet")
+
+
+def protect_labels(me: Party, labels: np.ndarray | None, classes: int) -> np.ndarray | None:
+    """What the party may hand over of its labels (None: it has none)."""
+    noisy = me.privacy and me.privacy.labels
+    return labels if labels is None or noisy is None else noisy.protect(labels, classes, me.rng("noise"))
+
+
+def protect_predictions(me: Party, predictions: torch.Tensor, rows: torch.Tensor | np.ndarray | None = None) -> torch.Tensor:
+    """What the party may send of `predictions` (n, d_c) of its rows `rows` (default: 0 to n - 1, the same ones every time)."""
+    noisy = me.privacy and me.privacy.predictions
+    if noisy is None:
+        return predictions
+    sent: torch.Tensor = noisy.protect(predictions, np.arange(len(predictions)) if rows is None else rows, me.torch_rng("noise"))
+    return sent
+
+
+def noisy_steps(me: Party, config: RunConfig, sample_rate: float, steps: int, drawn_by_server: bool) -> NoisyGradients | None:
+    """The party's noisy gradients, made ready for `steps` a round; None where there are none.
+
+    To be called in the first round, where a resumed run has its state back.
+    """
+    assert config.rounds is not None  # decided by the runner
+    found: NoisyGradients | None = me.privacy and me.privacy.prepare(me, sample_rate, config.rounds * steps, drawn_by_server)
+    return found
+
+
+def part_of_a_batch(counts: np.ndarray, rate: float) -> float:
+    """The largest probability with which a row is part of a batch that holds each of its `counts` joined rows with probability `rate`."""
+    return float(-np.expm1(counts.max(initial=0) * np.log1p(-rate))) if rate < 1 else float(len(counts) > 0)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------------------
+
+
+def check_algorithm(config: RunConfig) -> list[Problem]:
+    """Rules between the algorithm's keys, privacy, and the attack that tests it."""
+    problems = []
+    if config.attack.name != "none" and (config.model.name != "linear" or config.model.relu_output):
+        allowed = "solves linear models only (model=linear, model.relu_output=false)"
+        problems.append(Problem("attack", config.attack.name, allowed))
+    if config.attack.name != "none" and config.attack.parameters == "received" and not hasattr(config.algorithm, "parts"):
+        allowed = f"the server of {config.algorithm.name} receives no parameters, rfl_sgd's and rfl_admm's do: use released"
+        problems.append(Problem("attack.parameters", "received", allowed))
+    if trains_privately(config.privacy) and getattr(config.algorithm, "solver", "sgd") == "exact":
+        allowed = f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing: use sgd"
+        problems.append(Problem("algorithm.solver", "exact", allowed))
+    return problems
+
+
+def check(config: PrivacyConfig) -> list[Problem]:
+    """Everything that is wrong with the privacy group, for one of `MECHANISMS`."""
+    problems = []
+    if config.name != "dp_sgd":
+        if not (config.label_noise > 0 and math.isfinite(config.label_noise)):
+            problems.append(Problem("privacy.label_noise", config.label_noise, "must be a number above 0, a standard deviation"))
+        if config.rating_classes not in (5, 6):
+            problems.append(Problem("privacy.rating_classes", config.rating_classes, "must be 5 (ratings 1 to 5) or 6 (0 to 5)"))
+    if config.name == "label_dp":
+        return problems
+    if config.epsilon is not None and 0 < config.delta < 1 and 0 < config.epsilon <= (least := accountant.least_epsilon(config.delta)):
+        allowed = f"must be above {least:.4g}: RDP proves nothing smaller at delta={config.delta:g}"
+        problems.append(Problem("privacy.epsilon", config.epsilon, allowed))
+    if not (config.prediction_clip > 0 and math.isfinite(config.prediction_clip)):
+        allowed = "must be a number above 0, the largest L2 norm of a prediction"
+        problems.append(Problem("privacy.prediction_clip", config.prediction_clip, allowed))
+    if config.prediction_noise is not None and not (config.prediction_noise > 0 and math.isfinite(config.prediction_noise)):
+        problems.append(Problem("privacy.prediction_noise", config.prediction_noise, "must be a number above 0, or null: no noise"))
+    return problems

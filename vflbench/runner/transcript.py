@@ -1,0 +1,51 @@
+"""Writes `transcript/`: what a run's server saw, one file per finished round."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vflbench.attacks.transcript import RELEASED, Message, file_name, flatten, pack
+from vflbench.results.folder import atomic_write
+
+
+class TranscriptWriter:
+    """Collects messages as they are read, and writes them once their round is over.
+
+    Parameters
+    ----------
+    folder : of the transcript. server : whose.
+    sent : tags of its own messages that are kept as well.
+    released : a client's parameters at this moment, where they are public with every prediction; None: they are not.
+    resumed : round of the checkpoint that the run goes on from; files of later rounds are dropped. 0: a fresh run.
+    """
+
+    def __init__(
+        self, folder: Path, server: str, sent: frozenset[str], released: Callable[[str], Any] | None = None, resumed: int | None = None
+    ) -> None:
+        self.folder, self.server, self.sent, self.released = folder, server, sent, released
+        self.messages: dict[int, list[Message]] = {}
+        folder.mkdir(exist_ok=True)
+        for path in folder.glob("round_*.npz"):
+            if resumed is None or int(path.stem.split("_")[1]) > resumed:
+                path.unlink()
+
+    def on_read(self, src: str, dst: str, tag: str, round: int, payload: Any) -> None:
+        """`dst`, in its `round`, reads a message."""
+        if dst != self.server and not (src == self.server and tag in self.sent):
+            return
+        kept = self.messages.setdefault(round, [])
+        if tag == "prediction" and self.released is not None:  # whoever predicts waits for an answer: its parameters are still those
+            kept.append(Message(round, src, dst, RELEASED, tuple(flatten(self.released(src)))))
+        kept.append(Message(round, src, dst, tag, tuple(flatten(payload))))
+
+    def write(self, round: int) -> None:
+        """All parties have finished `round`."""
+        for done in sorted(r for r in self.messages if r <= round):
+            buffer = io.BytesIO()
+            np.savez(buffer, **pack(self.messages.pop(done)))  # type: ignore[arg-type]
+            atomic_write(self.folder / file_name(done), buffer.getvalue())
