@@ -193,3 +193,11 @@ def test_conversion_of_nested_types(convert: Any) -> None:
 
 def test_the_packaged_folder_is_absolute() -> None:
     assert config.config_dir().is_absolute() and (config.config_dir() / "config.yaml").is_file()
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+def test_a_password_in_a_url_is_refused_before_anything_is_written_and_not_repeated(sweep: bool) -> None:
+    with pytest.raises(ConfigError, match="password_env") as refused, config.session() as hydra:
+        more = ["seed=0,1"] if sweep else []
+        config.plan(hydra, ["dataset=sql", "dataset.tables.x.url=postgresql://me:geheim@host/db", *more], sweep)
+    assert "geheim" not in str(refused.value)

@@ -51,6 +51,7 @@ ABOVE_ZERO = frozenset(
 ) | {f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")}
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LINK = re.compile(r"^network\.links\.[^.]+\.")  # one link of its own has the ranges of its kind
+SECRET = re.compile(r"://[^/\s@]*:[^/\s@]+@")
 UNCOMPOSED = "the configuration cannot be composed: "
 UNTYPED = ("algorithm", "dataset", "model")  # their dataclass belongs to the chosen option
 
@@ -268,6 +269,10 @@ def _parse(overrides: Sequence[str], loader: ConfigLoader, problems: list[Proble
     parsed = []
     for text in overrides:
         key, equals, value = text.partition("=")
+        if SECRET.search(text):  # before anything is written: Hydra keeps overrides in files
+            allowed = "a password does not belong into a URL, which is written to files: name its variable with password_env"
+            problems.append(Problem(SECRET.sub("://***@", key), SECRET.sub("://***@", value), allowed))
+            continue
         if text.startswith("~"):
             allowed = "cannot be removed: every key and group has a value; set another one with key=value"
             problems.append(Problem(key, value, allowed))
