@@ -16,9 +16,11 @@ from vflbench.results import reader
 
 RUN = ["algorithm=glasu", "dataset=digits_graph", "rounds=24", "eval_every=4", "checkpoint_every=2", "algorithm.local_steps=2"]
 
-# A round takes a fifth of a second longer, so that a run cannot end before a busy machine gets round to the signal.
+# A round takes a fifth of a second longer, so that a run cannot end before a busy machine gets round to the signal; and Ctrl-C means
+# something even if these tests run in a shell's background, where it is ignored and children inherit that.
 SLOWLY = """
-import time
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from vflbench.runner.evaluate import Observer
 on_round = Observer.on_round
 Observer.on_round = lambda *args: (time.sleep(0.2), on_round(*args))[1]
