@@ -125,8 +125,9 @@ def bare_glasu(federation: Federation, rounds: int) -> float:
     features = [gnn.Features(part.features, "cpu", dtype) for part in parts]
     labels = torch.tensor(parts[0].labels)
     generators = [torch.Generator().manual_seed(m) for m in range(count)]
+    hidden_columns = [aggregation.columns(model_config.hidden, m) for m in range(count)]
     models = [
-        gnn.build(model_config, features[m].width, task.classes, cfg.layers, ends, generators[m], "cpu", aggregation.columns(64, m))
+        gnn.build(model_config, features[m].width, task.classes, cfg.layers, ends, generators[m], "cpu", hidden_columns[m])
         for m in range(count)
     ]
     optimizers = [training.make_optimizer(cfg.optimizer, model.parameters(), cfg.lr, cfg.weight_decay) for model in models]

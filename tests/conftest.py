@@ -74,6 +74,11 @@ def shared_data() -> Path:
     return DATA
 
 
+def absent(reason: str) -> None:
+    """A data set that this test needs is not below `shared_data`: skipped for a user, a failure in CI, which has it."""
+    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+
+
 @pytest.fixture(autouse=True)
 def no_data_by_accident(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A test sees real data only where it is marked so: neither the environment's nor the user's cache."""

@@ -107,5 +107,6 @@ def check_one_holder(task: RelationalTask, config: RunConfig) -> None:
     several = [table for table, clients in zip(task.tables, task.public.parts, strict=True) if len(clients) > 1]
     if several:
         name = config.algorithm.name
-        allowed = f"takes tables with one holder each, and {', '.join(several)} comes in parts: use {name.removesuffix('_v')}"
+        other = "rfl_sgd" if name == "gd_join" else name.removesuffix("_v")
+        allowed = f"takes tables with one holder each, and {', '.join(several)} comes in parts: use {other}"
         raise ConfigError([Problem("algorithm", name, allowed)])

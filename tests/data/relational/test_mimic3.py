@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import skew
 
+from tests.conftest import absent
 from vflbench.data.relational import mimic3 as module
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3 import Config, load, split_patients
@@ -599,7 +600,7 @@ def test_without_a_data_root_the_twin_is_announced(caplog):
 @pytest.fixture
 def demo(shared_data) -> Path:
     if not (shared_data / "mimic3_demo" / "CHARTEVENTS.csv.gz").is_file():
-        pytest.skip("no MIMIC-III demo here")
+        absent("no MIMIC-III demo here")
     return shared_data
 
 

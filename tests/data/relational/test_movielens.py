@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.conftest import absent
 from vflbench.data import sources
 from vflbench.data.relational import movielens
 from vflbench.data.relational.movielens import GENRES, Config, load
@@ -413,7 +414,7 @@ def pandas_join(folder: Path) -> pd.DataFrame:
 @pytest.mark.realdata
 def test_the_sample_of_ml_1m(shared_data):
     if not (shared_data / "ml-1m-sample100k").is_dir():
-        pytest.skip("no sample of MovieLens-1M")
+        absent("no sample of MovieLens-1M")
     task = load(Config(variant="1m_sample"), "aligned", 1, 0, shared_data)
     assert (task.source.kind, task.source.variant, len(task.source.files)) == ("real", "1m_sample", 3)
     assert [block.shape[1] for block in task.features] == [1, 51, 23]
@@ -438,7 +439,7 @@ def test_the_sample_of_ml_1m(shared_data):
 @pytest.mark.realdata
 def test_ml_100k(shared_data):
     if not (shared_data / "ml-100k-recbole").is_dir():
-        pytest.skip("no MovieLens-100K")
+        absent("no MovieLens-100K")
     task = load(Config(variant="100k", validation=0), "relational", 2, 0, shared_data)
     assert task.source.variant == "100k" and set(task.held_out) == {"test"}
     assert [part.rows for part in task.clients] == [42_500, 42_500, 1447, 1446, 472, 471]  # 2,893 genre flags, one of them per unknown
@@ -450,7 +451,7 @@ def test_ml_100k(shared_data):
 @pytest.mark.realdata
 def test_all_pairs_of_ml_1m(shared_data):
     if not (shared_data / "ml-1m-sample100k").is_dir():
-        pytest.skip("no sample of MovieLens-1M")
+        absent("no sample of MovieLens-1M")
     user, movie = movielens.full_pairs(shared_data)
     assert len(user) == len(movie) == 1_000_209 and len(np.unique(user)) == 6_040 and len(np.unique(movie)) == 3_706
 
