@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -183,6 +184,21 @@ class RelationalTask:
 
 
 @dataclass(frozen=True)
+class Objective:
+    """A convex function of theta = (theta_1 ... theta_K), of which party k knows X_k: with u = sum_k X_k theta_k, (N,),
+
+    ridge            f = (1/2) ||u - y||^2 + (weight / 2) ||theta||^2             y real
+    sparse_logistic  f = (1/N) sum_j log(1 + exp(-y_j u_j)) + weight ||theta||_1  y in {-1, +1}: classes 0 and 1
+
+    The methods for such problems are scored by how near f is to its minimum on the training samples: metric `suboptimality`,
+    (f - f*) / f*, not by held-out samples.
+    """
+
+    kind: Literal["ridge", "sparse_logistic"]
+    weight: float  # alpha or beta, > 0
+
+
+@dataclass(frozen=True)
 class AlignedPublic:
     """What every party of an aligned task may know."""
 
@@ -190,6 +206,7 @@ class AlignedPublic:
     parties: int
     classes: int  # 0: regression
     owner: int  # the party that has the labels
+    objective: Objective | None = None  # convex problems: what is minimised
 
     @property
     def blocks(self) -> int:
@@ -206,9 +223,9 @@ class AlignedPublic:
 class AlignedPart:
     """One party's own part: its features of the same samples in the same order."""
 
-    features: np.ndarray  # (N, d_m)
+    features: np.ndarray  # (N, d_m); image views (N, channels, height, width)
     labels: np.ndarray | None  # the owner's: (N,) float64 targets or int64 classes
-    held_out: Mapping[str, np.ndarray]  # val | test -> (N_s, d_m)
+    held_out: Mapping[str, np.ndarray]  # val | test -> (N_s, d_m); image views as `features`
 
 
 @dataclass(frozen=True)
@@ -228,10 +245,12 @@ class AlignedTask:
     metric: Metric
     classes: int
     owner: int
-    features: tuple[np.ndarray, ...]  # per party (N, d_m): training samples
+    features: tuple[np.ndarray, ...]  # per party (N, d_m), or (N, channels, height, width): training samples
     labels: np.ndarray  # (N,)
-    held_out_features: Mapping[str, tuple[np.ndarray, ...]]  # val | test -> per party (N_s, d_m)
+    held_out_features: Mapping[str, tuple[np.ndarray, ...]]  # val | test -> per party (N_s, d_m), or views
     held_out_labels: Mapping[str, np.ndarray]
+    objective: Objective | None = None  # convex problems; the metric is then suboptimality
+    optimum: float | None = None  # f*: for scoring only
 
     @property
     def parties(self) -> int:
@@ -239,7 +258,7 @@ class AlignedTask:
 
     @property
     def public(self) -> AlignedPublic:
-        return AlignedPublic(len(self.labels), self.parties, self.classes, self.owner)
+        return AlignedPublic(len(self.labels), self.parties, self.classes, self.owner, self.objective)
 
     def truth(self, split: str) -> np.ndarray | None:
         """Labels of val or test, (N_s,), for scoring; None where there is no such split."""
@@ -249,10 +268,10 @@ class AlignedTask:
         """(N_s, d_c): the sum of the parties' predictions, each with `val`, `test` -> (N_s, d_c)."""
         return np.asarray(sum(part[split] for part in partial))
 
-    def part(self, party: int) -> AlignedPart:
-        """Party `party`'s own data."""
+    def part(self, party: int, share_labels: bool = False) -> AlignedPart:
+        """Party `party`'s own data; `share_labels`: all parties know the labels (the relaxed protocol of MTCD and FedBCD)."""
         held_out = {split: blocks[party] for split, blocks in self.held_out_features.items()}
-        return AlignedPart(self.features[party], self.labels if party == self.owner else None, held_out)
+        return AlignedPart(self.features[party], self.labels if share_labels or party == self.owner else None, held_out)
 
     def joined(self) -> JoinedPart:
         """Everything: what a centralized baseline trains on."""
