@@ -425,6 +425,8 @@ def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mappin
                 return [Problem(key, shown, f"no {part} is chosen")]
             if part in fields:
                 having = _options_with(where, part) if depth == 1 else []
+                if depth == 1 and values[where].get("name") in having:  # a file of the user's that leaves it out
+                    return [Problem(key, shown, f"your file of {owner} does not list it; write it there, or give +{key}={shown}")]
                 others = f"; {', '.join(having)} {'has' if len(having) == 1 else 'have'} it" if having else ""
                 return [Problem(key, shown, f"{owner or 'this configuration'} has no such key{others}")]
             has = f"{owner} has: {', '.join(n for n in listed if n != 'name')}" if depth else "see vflbench --help"

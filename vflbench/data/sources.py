@@ -212,9 +212,11 @@ def locate(files: FileSet, root: Path | None, source: str = "auto", verify: bool
         shown = "the cache folder" if root is None else f"data_root {root}"
         present = f" ({len(paths)} other files of it are there)" if paths else ""
         partly = f"dataset.source=auto (made-up {', '.join(made_up)} take their place) or " if set(made_up) == set(lacking) else ""
+        address = any(file.url for part in files.parts for group in part.groups for file in group)
+        put = f"Put the files there (`vflbench data get {files.option}`)" if address else "Put the files there: they have no public address"
         raise DataError(
             f"dataset {files.option}: not complete below {shown}{present}; missing {names}. Download failed: {reason}. "
-            f"Put the files there (`vflbench data get {files.option}`), or use {partly}dataset.source=synthetic."
+            f"{put}, or use {partly}dataset.source=synthetic."
         )
     if lacking:
         log.warning(
@@ -224,6 +226,19 @@ def locate(files: FileSet, root: Path | None, source: str = "auto", verify: bool
             reason,
         )
     return Found(folder, paths, _record(files, folder, paths, verify), made_up)
+
+
+def check_space(path: Path, size: int) -> None:
+    """Whether `size` bytes and some more are free where `path` is to be: a memory map on a full disk ends the process without a word.
+
+    Raises
+    ------
+    DataError
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(path.parent).free
+    if free < size + 1e9:
+        raise DataError(f"{path}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free. Set XDG_CACHE_HOME to another disk.")
 
 
 def announce_twin(option: str) -> None:

@@ -7,6 +7,7 @@ how often (G). From then on "a row" is one that joins: rows that do not have wei
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from vflbench.data.relational.join import Keys, hand_over, join, unite
 from vflbench.data.tasks import RelationalPart, RelationalPublic
 from vflbench.federation.party import SERVER, Party
 
+FEW = 0.1  # a table of whose rows a smaller share joins is probably joined wrongly
+log = logging.getLogger(__name__)
 KINDS = ("number", "text", "date", "empty")
 
 
@@ -58,6 +61,12 @@ async def map_tables(me: Party, public: RelationalPublic) -> dict[str, Any]:
 
     tables = {table: unite([parts[c] for c in clients], table) for table, clients in zip(public.tables, public.parts, strict=True)}
     behind = join(tables, public.joins, public.label_table)
+    joined = {name: len(np.unique(behind[name])) for name in tables}
+    shares = ", ".join(f"{joined[name]} of {held.rows} of {name}" for name, held in tables.items())
+    log.info("the join has %d rows, from %s", len(behind[public.label_table]), shares)
+    for name, held in tables.items():
+        if joined[name] < FEW * held.rows:
+            log.warning("only %d of the %d rows of table %s join: are the predicates right?", joined[name], held.rows, name)
     y = labels[behind[public.label_table]]
     rows, held = [], []
     for table, clients in zip(public.tables, public.parts, strict=True):

@@ -221,7 +221,10 @@ class TablePrivacy:
         return spent
 
     def _not_covered(self) -> str:
-        parts = ["join keys, row counts, evaluation"]
+        parts = [
+            "join keys, row counts, evaluation",
+            "means, spreads and category lists of the preprocessing, which are taken without noise",
+        ]
         if self.labels is None:
             parts.append("labels")
         if self.predictions is None:

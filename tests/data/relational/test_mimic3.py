@@ -432,6 +432,19 @@ def test_auto_takes_the_fullest_variant(made, tmp_path):
         load(config(variant="full"), "relational", 1, 0, tmp_path)
 
 
+def test_features_on_disk_that_are_not_finite_are_told(made, tmp_path, monkeypatch):
+    root = made.write(tmp_path)
+
+    def infinite(events, stay, hour, out, place):
+        out[:] = 1.0
+        out[:, 3] = np.inf
+
+    monkeypatch.setattr(module, "_LARGE", 0)
+    monkeypatch.setattr(measured, "statistics", infinite)
+    with pytest.raises(DataError, match=rf"table events, column {COLUMNS[2]}: values that are not finite"):
+        load(config(), "relational", 1, 0, root)
+
+
 def test_features_on_disk_are_the_same_task(made, tmp_path, monkeypatch):
     made.chart(3, 203, 50820, 2, 7.4)
     root = made.write(tmp_path)

@@ -348,6 +348,8 @@ def test_auroc_is_for_two_classes(here):
     assert run(classed(["a", "b"] * 30, metric="auroc")).metric.name == "auroc"
     with pytest.raises(ConfigError, match=r"dataset\.metric=auroc: is for two classes; table purchases has 3"):
         run(classed(np.arange(60) % 3, metric="auroc"))
+    with pytest.raises(DataError, match=r"the (val|test) rows that join have class 0 only, and auroc needs two"):
+        run(classed(np.arange(60) == 30, metric="auroc"))
 
 
 @pytest.mark.parametrize(
@@ -512,6 +514,14 @@ def test_a_password_key_is_refused_and_not_shown():
 )
 def test_what_is_shown_of_a_url(url, expected):
     assert shown(url) == expected
+
+
+def test_a_password_in_the_place_of_its_variable_is_not_shown(here):
+    config = world()
+    config.tables["customers"] = Table(url="postgresql://me@host/db", table="t", password_env="hunter2-secret")
+    with pytest.raises(ConfigError, match=r"password_env=\(not shown\): there is no environment variable") as error:
+        run(config)
+    assert "hunter2" not in str(error.value)
 
 
 def test_a_variable_that_is_not_set_is_named(here, monkeypatch):
@@ -755,6 +765,9 @@ def test_arrow_columns():
         (["0", "-0.5"], "number", [0, -0.5]),
         (["true", "maybe"], "text", ["true", "maybe"]),
         ([None, None], "empty", [None, None]),
+        (["NA", None], "empty", [None, None]),
+        (["1", "NA", "n/a"], "number", [1, None, None]),
+        (["DE", "NA", None], "text", ["DE", "NA", None]),  # Namibia
     ],
 )
 def test_what_a_csv_column_looks_like(cells, kind, values):

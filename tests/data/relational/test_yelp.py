@@ -106,7 +106,7 @@ def standard(values, fitted=None) -> np.ndarray:
 
 
 def test_reads_the_official_json_lines(root, block):
-    task = load(Config(validation=0.2, test=0.2), "relational", 1, 5, root)
+    task = load(Config(validation=0.2, test=0.2, star_averages=True), "relational", 1, 5, root)
     review, business, user = frames(made())
     assert task.tables == ("review", "restaurant", "user") and task.label_table == "review"
     assert (task.metric.name, task.classes) == ("accuracy", 5)
@@ -143,8 +143,15 @@ def test_the_text_decides_the_features(root):
     assert (nearest == labels).mean() > 0.9
 
 
+def test_averages_of_the_labels_are_no_features_by_default(root):
+    _, restaurants, users = load(Config(), "relational", 1, 0, root).clients
+    _, all_restaurants, all_users = load(Config(star_averages=True), "relational", 1, 0, root).clients
+    np.testing.assert_array_equal(restaurants.features, all_restaurants.features[:, 1:])
+    np.testing.assert_array_equal(users.features, all_users.features[:, 1:])
+
+
 def test_the_join_equals_pandas_merge(root):
-    task = load(Config(), "aligned", 1, 0, root)
+    task = load(Config(star_averages=True), "aligned", 1, 0, root)
     review, business, user = frames(made())
     splits = split_rows(len(review), 0.15, 0.15, 0)
     joined = review.merge(business, on="business_id", suffixes=("", "_b"), how="left").merge(
@@ -186,7 +193,7 @@ def test_missing_numbers_become_the_mean(root):
     del content["review"][7]["useful"]
     content["business"][5]["categories"] = None  # no restaurant then
     write(root, content)
-    task = load(Config(), "relational", 1, 0, root)
+    task = load(Config(star_averages=True), "relational", 1, 0, root)
     assert "b5" not in task.clients[1].keys["business_id"]
     users = task.clients[2]
     row = users.keys["user_id"].tolist().index("u4")
@@ -229,7 +236,7 @@ def test_a_mapped_file_is_made_anew_when_the_data_differs(root):
 def test_a_full_disk_is_an_error_before_anything_is_written(root, monkeypatch):
     from types import SimpleNamespace
 
-    monkeypatch.setattr(yelp.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    monkeypatch.setattr(sources.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     with pytest.raises(DataError, match=r"GB are needed and 0\.0 GB are free"):
         load(Config(memory_gb=0), "relational", 1, 0, root)
     assert not list((sources.cache_folder() / "features").iterdir())

@@ -70,7 +70,7 @@ def _comparable(values: np.ndarray, where: str) -> tuple[str, np.ndarray, np.nda
     if kind == "f":
         null = np.isnan(values)
         filled = np.where(null, 0.0, values)
-        whole = filled.astype(np.int64) if np.abs(filled).max(initial=0.0) < 2.0**53 else None
+        whole = filled.astype(np.int64) if np.abs(filled).max(initial=0.0) < 2.0**63 else None
         exact = whole is not None and bool((whole == filled).all())
         return "number", whole if exact and whole is not None else filled.astype(np.float64), null
     if kind == "M":
@@ -101,7 +101,11 @@ def _numbered(values: np.ndarray) -> np.ndarray:
     if values.dtype == np.int64:
         return values
     whole = values == np.floor(values)
-    return np.where(whole & (np.abs(values) < 2.0**53), np.where(whole, values, 0).astype(np.int64), digests(values, "number"))
+    return np.where(
+        whole & (np.abs(values) < 2.0**63),
+        np.where(whole & (np.abs(values) < 2.0**63), values, 0).astype(np.int64),
+        digests(values, "number"),
+    )
 
 
 def digests(values: np.ndarray, kind: str) -> np.ndarray:
@@ -150,12 +154,7 @@ def join(tables: Mapping[str, Keys], joins: Sequence[Equality], first: str) -> d
         if not len(matched):
             conditions = " and ".join(f"{name}.{column} = {table}.{other}" for (name, column), other in pairs)
             raise DataError(f"the join is empty: no rows fulfil {conditions}. Are these the right columns, and of one coding?")
-    order = np.lexsort([rows[name] for name in reversed(list(rows))]) if not _sorted(rows[first]) else slice(None)
-    return {name: tables[name].ids[rows[name][order]] for name in tables}
-
-
-def _sorted(values: np.ndarray) -> bool:
-    return bool((values[1:] >= values[:-1]).all())
+    return {name: tables[name].ids[rows[name]] for name in tables}
 
 
 def _check(tables: Mapping[str, Keys], joins: Sequence[Equality]) -> None:

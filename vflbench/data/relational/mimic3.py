@@ -68,6 +68,7 @@ class Config:
     validation: float = 0.15  # fraction of the patients for validation
     test: float = 0.15  # fraction of the patients for testing
     length_of_stay: bool = False  # a feature of the stays that is known only afterwards; the paper's code has it
+    split_seed: int | None = None  # of the split by patients; null: the run's seed
     width: int | None = 8  # source=synthetic: most features of a table; null: all
 
 
@@ -195,7 +196,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         raise DataError(f"dataset mimic3: none of its {len(labels)} prediction hours (cohort {cohort}) is within 24 hours of a death.")
     order = stream(0, "mimic3/order").permutation(len(stay))  # the paper's tables are shuffled, too: neighbours make poor batches
     place = np.argsort(order)
-    splits = split_patients(held.stays.subjects[stay[order]], labels[order] == 1, config.validation, config.test, seed)
+    split_seed = seed if config.split_seed is None else config.split_seed
+    splits = split_patients(held.stays.subjects[stay[order]], labels[order] == 1, config.validation, config.test, split_seed)
     others = held.tables(config.length_of_stay)
     keys = held.stays.ids[stay]
     note = f"cohort {cohort}: {len(labels)} stay-hours, {int(labels.sum())} positive"
@@ -205,6 +207,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     if large:
         raw_path = measured.cache_file(f"features-{key}-{cohort}-{held.stamp}.npy")
         if not raw_path.is_file():
+            sources.check_space(raw_path, 4 * shape[0] * shape[1])
             with measured.atomic(raw_path) as temporary:
                 _fill(np.lib.format.open_memmap(temporary, "w+", np.float32, shape), events, stay, hour, place)
         chosen = np.concatenate([splits[split] for split in SPLITS])
@@ -430,9 +433,14 @@ def _standardized_map(features: np.ndarray, splits: dict[str, np.ndarray], path:
         pieces = np.array_split(train, -(-len(train) // _SLICE))
         count = sum((~np.isnan(features[rows])).sum(axis=0) for rows in pieces)
         mean = sum(np.nansum(features[rows], axis=0, dtype=np.float64) for rows in pieces) / np.maximum(count, 1)
-        squares = sum(np.nansum((features[rows] - mean) ** 2, axis=0) for rows in pieces)
+        with np.errstate(invalid="ignore"):  # infinite values are told below
+            squares = sum(np.nansum((features[rows] - mean) ** 2, axis=0) for rows in pieces)
         spread = np.sqrt(squares / np.maximum(count, 1))
         scale = np.where(spread > 1e-12 * np.maximum(np.abs(mean), 1e-300), spread, np.inf)
+        if not (np.isfinite(mean).all() and np.isfinite(spread).all()):
+            column = int(np.flatnonzero(~(np.isfinite(mean) & np.isfinite(spread)))[0])
+            raise DataError(f"table events, column {('hour', *measured.COLUMNS)[column]}: values that are not finite")
+        sources.check_space(target, features.nbytes)
         with measured.atomic(target) as temporary:
             out = np.lib.format.open_memmap(temporary, "w+", np.float32, features.shape)
             for first in range(0, len(chosen), _SLICE):
@@ -501,10 +509,11 @@ def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
         score = features @ (direction * (_WEIGHTS[name] / np.linalg.norm(direction)))
         signal += score if name == "events" else np.where(stay >= 0, score[behind[name]][stay], 0)
         wanted = min(width or WIDTHS[name], WIDTHS[name])
-        if wanted > told:
-            more = stream(0, f"twin/mimic3/{name}/more").standard_normal((rows, wanted - told), dtype=np.float32)
-            features = np.concatenate([features, more], axis=1)
-        features = np.ascontiguousarray(features[:, :wanted])
+        narrow, features = features, np.empty((rows, wanted), np.float32)
+        features[:, :told] = narrow[:, :wanted]
+        more = stream(0, f"twin/mimic3/{name}/more")
+        for first in range(0, rows if wanted > told else 0, _SLICE):  # in slices: the largest table has 10 GB
+            features[first : first + _SLICE, told:] = more.standard_normal((min(_SLICE, rows - first), wanted - told), dtype=np.float32)
         columns = tuple(f"feature_{i}" for i in range(wanted))
         if name == "events":
             tables.append(RawTable(name, {"ICUSTAY_ID": event_keys}, features, columns))

@@ -337,9 +337,12 @@ def _measurements(batch: Any, times: np.ndarray, stay: np.ndarray, stays: Stays)
     second = times - stays.begin[stay]
     texts = batch.column("VALUE").dictionary_encode()
     value = parse_values(items, [text.decode("latin1") for text in texts.dictionary.to_pylist()], texts.indices.fill_null(-1).to_numpy())
-    good = np.flatnonzero((stay >= 0) & (second >= 0) & (second <= stays.length[stay]) & np.isfinite(value))
+    good = np.flatnonzero((stay >= 0) & (second >= 0) & (second <= stays.length[stay]) & (np.abs(value) < _ABSURD))
     series = channels[items[good]].astype(np.int64) * len(stays.ids) + stay[good]
     return series * stays.stride + second[good], value[good]
+
+
+_ABSURD = 1e18  # of a measurement: no unit makes it so large, and float32 has no room for its square
 
 
 def _item_tables() -> tuple[np.ndarray, np.ndarray]:

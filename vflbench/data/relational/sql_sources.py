@@ -118,7 +118,9 @@ def check(source: Source, key: str) -> list[Problem]:
             problems.append(Problem(f"{key}.password_env", source.password_env, f"{address} takes no password"))
         elif source.password_env not in os.environ:
             allowed = "there is no environment variable of this name; it has to hold the password"
-            problems.append(Problem(f"{key}.password_env", source.password_env, allowed, closest(source.password_env, os.environ)))
+            named = re.fullmatch(r"[A-Z_][A-Z0-9_]*", source.password_env)  # else it may be the password itself: not shown
+            shown_name, near = (source.password_env, closest(source.password_env, os.environ)) if named else ("(not shown)", None)
+            problems.append(Problem(f"{key}.password_env", shown_name, allowed, near))
     return problems
 
 
@@ -315,25 +317,36 @@ def _scatter(numbers: np.ndarray, null: np.ndarray) -> Column:
 def infer(cells: Any) -> Column:
     """A column of texts in an Arrow table as what it looks like: numbers, true and false, else text.
 
-    007 is text, not the key 7; so are whole numbers that no number type keeps apart.
+    007 is text, not the key 7; so are whole numbers that no number type keeps apart. Among numbers, words like NA are missing values; in
+    a column of text they are text: NA may be Namibia.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if cells.null_count == len(cells):
-        return of_arrow(cells)
-    trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), r"^\+", "")
+    known = _known(cells)
+    if known.null_count == len(cells):
+        return of_arrow(known)
+    trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(known), r"^\+", "")
     if pc.any(pc.match_substring_regex(trimmed, r"^-?0[0-9xX]")).as_py():
         return of_arrow(cells)
     with contextlib.suppress(pa.ArrowInvalid):
         return of_arrow(trimmed.cast(pa.int64()))
     with contextlib.suppress(pa.ArrowInvalid):
         numbers = trimmed.cast(pa.float64())
-        return of_arrow(cells if pc.any(pc.match_substring_regex(trimmed, r"^-?\d{16,}$")).as_py() else numbers)
+        return of_arrow(known if pc.any(pc.match_substring_regex(trimmed, r"^-?\d{16,}$")).as_py() else numbers)
     lowered = pc.utf8_lower(trimmed)
     if pc.all(pc.is_in(lowered, pa.array(["true", "false", None]))).as_py():
         return of_arrow(pc.equal(lowered, "true"))
     return of_arrow(cells)
+
+
+def _known(cells: Any) -> Any:
+    """`cells` of text with NULL for the words that stand for a missing number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = pa.array(["NULL", "null", "NaN", "nan", "NA", "N/A", "n/a", "None"])
+    return pc.if_else(pc.is_in(cells, words), pa.scalar(None, pa.string()), cells)
 
 
 def hashes(columns: Sequence[Column]) -> np.ndarray:
@@ -400,7 +413,9 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
     """
     if source.kind == "csv":
         texts = _read_csv(source, names)
-        found = {name: of_arrow(cells) if name in types else infer(cells) for name, cells in texts.items()}
+        found = {name: infer(cells) for name, cells in texts.items() if name not in types}
+        found |= {name: of_arrow(texts[name] if kind == "text" else _known(texts[name])) for name, kind in types.items() if name in texts}
+        found = {name: found[name] for name in texts}
     elif source.kind == "parquet":
         import pyarrow.parquet as pq
 
@@ -601,9 +616,9 @@ def _read_csv(source: Source, names: Sequence[str]) -> dict[str, Any]:
                 convert_options=pc.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()),
                     include_columns=list(names),
-                    null_values=["", "NULL", "null", "NaN", "nan", "NA", "N/A", "n/a", "None"],
+                    null_values=[""],
                     strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,  # "NA" in quotes may be Namibia
+                    quoted_strings_can_be_null=False,
                 ),
             )
         except pa.ArrowInvalid:

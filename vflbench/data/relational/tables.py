@@ -101,7 +101,11 @@ def divide(
             continue
         keys = {t.name: _handed_over(t, rows if t is label else np.arange(len(t.features))) for t in raw.tables}
         if split != "train" or layout == "aligned":
-            mapped[split] = join(keys, raw.joins, raw.label_table)
+            try:
+                mapped[split] = join(keys, raw.joins, raw.label_table)
+            except DataError as error:
+                raise DataError(f"{split} rows ({len(rows)} of {raw.label_table}): {error}") from None
+    _check_classes(raw, splits, mapped, metric)
     names = tuple(tables)
     answers = {split: raw.labels[splits[split]][rows[raw.label_table]] for split, rows in mapped.items()}
     held_out = {s: HeldOut(tuple(rows[n] for n in names), answers[s]) for s, rows in mapped.items() if s != "train"}
@@ -145,6 +149,16 @@ def _check_labels(raw: RawTables) -> None:
     if raw.classes and len(labels) and (labels.min() < 0 or labels.max() >= raw.classes):
         wrong = int(np.flatnonzero((labels < 0) | (labels >= raw.classes))[0])
         raise DataError(f"table {raw.label_table}, row {wrong}: label {labels[wrong]} is not a class from 0 to {raw.classes - 1}")
+
+
+def _check_classes(
+    raw: RawTables, splits: Mapping[str, np.ndarray], mapped: Mapping[str, Mapping[str, np.ndarray]], metric: Metric
+) -> None:
+    """AUROC needs both classes among the joined rows that are scored."""
+    for split in mapped.keys() - {"train"} if metric.name == "auroc" else ():
+        found = np.unique(raw.labels[splits[split]][mapped[split][raw.label_table]])
+        if len(found) < 2:
+            raise DataError(f"table {raw.label_table}: the {split} rows that join have class {found[0]} only, and auroc needs two")
 
 
 def _handed_over(table: RawTable, rows: np.ndarray) -> Keys:

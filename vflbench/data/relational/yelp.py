@@ -1,8 +1,11 @@
 """Reviews of restaurants from the Yelp Open Dataset's JSON lines: three tables, joined by business and user, stars to be predicted.
 
 The build is that of TablePuppet (Xu et al., arXiv 2403.15839): open restaurants, their reviews, and the users who wrote them, so that
-every row joins. Features: of reviews useful, funny, cool and 768 of the text; of restaurants stars and number of reviews; of users 19
-numbers. Missing values are imputed, where the authors leave the row out.
+every row joins. Features: of reviews useful, funny, cool and 768 of the text; of restaurants the number of reviews; of users 18 numbers.
+
+Departures from the authors' build: (1) a restaurant's stars and a user's average stars are means of the very labels that are to be
+predicted, those of test rows too: they are features with star_averages=true only. (2) Missing values are imputed; the authors leave the
+row out.
 
 Review features are many (11.6 GB). Above `memory_gb` they are computed once into a memory-mapped file of the cache folder. Its rows stand
 in the order train, val, test, so that each split is a view; the split therefore has a seed of its own, and one file serves all runs.
@@ -15,7 +18,6 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,6 +58,7 @@ class Config:
     validation: float = 0.15  # fraction of the reviews; the twin has a split of its own
     test: float = 0.15
     split_seed: int | None = 0  # of the split; null: the run's seed (and a file of review features for each)
+    star_averages: bool = False  # a restaurant's stars and a user's average stars are features: both are made of the labels
     memory_gb: float = 2.0  # larger review features are kept in a memory-mapped file of the cache folder
     width: int | None = 16  # twin: at most so many features per table; null: all
 
@@ -118,7 +121,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     return divide("yelp", raw, splits, source, Metric("accuracy", "max"), layout=layout, parts=parties, standardized=True)
 
 
-def _task(review: np.ndarray, keys: tuple[np.ndarray, np.ndarray], stars: np.ndarray, others: tuple[RawTable, RawTable]) -> RawTables:
+def _task(review: np.ndarray, keys: tuple[np.ndarray, np.ndarray], stars: np.ndarray, others: tuple[RawTable, ...]) -> RawTables:
     """The tables, from standardised features of the reviews and raw ones of restaurants and users."""
     reviews = RawTable("review", {"business_id": keys[0], "user_id": keys[1]}, review, _REVIEW_COLUMNS[: review.shape[1]])
     rest = (replace(table, features=standardize(table)) for table in others)
@@ -170,10 +173,12 @@ def _read(found: Found, config: Config, encode: text.Hashed | text.Encoder, seed
     review = _gathered(blocks, (len(order), len(_REVIEW_COLUMNS)), training, name, config.memory_gb)
     # As in the paper, only restaurants and users of some review: they are fewer than the files'.
     used_business, used_user = np.unique(at_business), np.unique(at_user)
-    others = (
+    others: tuple[RawTable, ...] = (
         RawTable("restaurant", {"business_id": business[used_business]}, restaurant[used_business], _RESTAURANT_COLUMNS),
         RawTable("user", {"user_id": user[used_user]}, person[used_user], _USER_COLUMNS),
     )
+    if not config.star_averages:
+        others = tuple(replace(table, features=table.features[:, 1:], columns=table.columns[1:]) for table in others)
     keys = business[at_business[order]], user[at_user[order]]
     return _task(review, keys, stars[order], others), _in_order(splits)
 
@@ -437,12 +442,7 @@ def _gathered(
     if not path.is_file():
         came = path.with_name(f".{name}.{os.getpid()}.part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            free = shutil.disk_usage(path.parent).free
-            if free < size + 1e9:  # a memory map on a full disk ends the process without a word
-                raise DataError(
-                    f"{path}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free. Set XDG_CACHE_HOME to another disk."
-                )
+            sources.check_space(path, size)
             log.info("computing %.1f GB of review features once, into %s", size / 1e9, path)
             mapped = np.lib.format.open_memmap(came, "w+", np.float32, shape)
             _fill(mapped, blocks(), training)
