@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from tests.algorithms.small_joins import aligned, config, raw, run, tables
 from vflbench.algorithms import centralized_join, gd_join, rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
+from vflbench.data.relational.tables import RawTable, divide
+from vflbench.types import DataSource, Metric
 
 MODELS = [{"name": "linear"}, {"name": "linear", "intercept": "tables"}, {"name": "mlp", "hidden": 4}, {"name": "mlp", "relu_output": True}]
 close = {"rtol": 1e-9, "atol": 1e-10}
@@ -65,6 +69,87 @@ def test_with_one_to_one_tables_joins_and_aligned_rows_are_the_same_whatever_the
     torch.testing.assert_close(joins.theta(), vertical.theta(), **close)
 
 
+def test_sgd_over_unequal_parts_and_parts_that_join_with_nothing() -> None:
+    """Parts of 2, 0 and the other joining rows: the last movie in `raw` joins with nothing, nor do copies of it."""
+    options = {"batch_size": 16, "lr": 0.2, "weight_decay": 0.01, "rounds": 3}
+    source = raw()
+    splits = {"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)}
+    movies = source.tables[1]
+    apart = np.concatenate([np.flatnonzero(movies.keys["id"] != 11), np.flatnonzero(movies.keys["id"] == 11)])
+    moved = RawTable("movies", {"id": movies.keys["id"][apart]}, movies.features[apart], movies.columns)
+    source = replace(source, tables=(source.tables[0], moved, source.tables[2]))
+    nothing = int((movies.keys["id"] == 11).sum())
+    sizes = {"movies": [2, len(apart) - 2 - nothing, nothing]}
+    how = {"layout": "relational", "parts": 1}
+    several = divide("toy", source, splits, DataSource("synthetic"), Metric("rmse", "min"), sizes=sizes, **how)
+    whole = divide("toy", source, splits, DataSource("synthetic"), Metric("rmse", "min"), **how)
+    one = run(rfl_sgd_v, whole, config(rfl_sgd_v, **options))
+    parts = run(rfl_sgd, several, config(rfl_sgd, **options))
+    for client, table in enumerate((0, 1, 1, 1, 2)):
+        torch.testing.assert_close(parts.theta(client), one.theta(table), **close)
+
+
+def test_one_table_in_parts_is_horizontal_learning() -> None:
+    """M = 1: nothing is joined, and SGD over the union is SGD on all rows."""
+    source = raw()
+    alone = replace(source, tables=source.tables[:1], joins=())
+    splits = {"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)}
+    options = {"batch_size": 16, "lr": 0.2, "weight_decay": 0.01, "rounds": 3}
+    made = [divide("toy", alone, splits, DataSource("synthetic"), Metric("rmse", "min"), layout="relational", parts=q) for q in (1, 3)]
+    one = run(rfl_sgd_v, made[0], config(rfl_sgd_v, **options))
+    several = run(rfl_sgd, made[1], config(rfl_sgd, parts=3, **options))
+    x, y = torch.from_numpy(source.tables[0].features[:40]).double(), torch.from_numpy(source.labels[:40])
+    x = (x - x.mean(0)) / x.std(0, correction=0)
+    theta = run(rfl_sgd_v, made[0], config(rfl_sgd_v, **{**options, "lr": 1e-12, "weight_decay": 0.0})).theta()  # what it starts from
+    ones = torch.cat([x, torch.ones(40, 1, dtype=torch.float64)], dim=1)
+    for _ in range(3):
+        for at in range(0, 40, 16):
+            rows, target = ones[at : at + 16], (y - y.mean())[at : at + 16]
+            theta = theta - 0.2 * (rows.T @ (rows @ theta - target) / len(rows) + 0.01 * theta)
+    torch.testing.assert_close(one.theta(), theta, rtol=1e-6, atol=1e-7)
+    for q in range(3):
+        torch.testing.assert_close(several.theta(q), one.theta(), **close)
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_the_admms_fixed_point_is_the_regularised_optimum(classes: int) -> None:
+    """With decay the centralized objective's gradient vanishes at what the ADMM settles at, and neither residual is left."""
+    options = {"solver": "exact", "rho": 3.0, "weight_decay": 0.05, "rounds": 500}
+    joins = run(rfl_admm_v, tables(classes=classes), config(rfl_admm_v, **options))
+    task, theta = aligned(classes=classes), joins.theta().clone().requires_grad_()
+    width = max(classes, 1)
+    total, at = 0.0, 0
+    for m, block in enumerate(task.features):
+        x = torch.from_numpy(block).double()
+        x = torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], dim=1) if m == task.owner else x
+        size = x.shape[1] * width
+        total, at = total + x @ theta[at : at + size].view(-1, width), at + size
+    y = torch.from_numpy(task.labels)
+    loss = torch.nn.functional.cross_entropy(total, y) if classes else ((total[:, 0] - (y - y.mean())) ** 2).mean() / 2
+    (loss + 0.025 * theta.square().sum()).backward()
+    assert float(theta.grad.abs().max()) < 1e-6
+    server = joins.engine.parties["server"].state
+    assert torch.allclose(sum_h(server), server.z, atol=1e-6)  # primal
+    one_more = run(rfl_admm_v, tables(classes=classes), config(rfl_admm_v, **{**options, "rounds": 501}))
+    assert torch.allclose(one_more.engine.parties["server"].state.z, server.z, atol=1e-6)  # dual: z stands still
+
+
+def test_exact_updates_of_a_table_of_constants() -> None:
+    source = raw()
+    flat = RawTable("users", source.tables[2].keys, np.ones((9, 2), np.float32), ("f", "g"))
+    splits = {"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)}
+    task = divide(
+        "toy",
+        replace(source, tables=(*source.tables[:2], flat)),
+        splits,
+        DataSource("synthetic"),
+        Metric("rmse", "min"),
+        layout="relational",
+    )
+    result = run(rfl_admm_v, task, config(rfl_admm_v, solver="exact", rho=3.0, weight_decay=0.0, rounds=3))
+    assert torch.isfinite(result.theta()).all() and not result.theta(2).any()
+
+
 def test_the_admms_fixed_point_is_least_squares_on_the_join() -> None:
     options = {"solver": "exact", "rho": 3.0, "weight_decay": 0.0, "rounds": 400}
     task = aligned()
@@ -85,8 +170,9 @@ def sum_h(server: object) -> torch.Tensor:
     return Join.of(server.mapping, "cpu").total(server.h)  # type: ignore[attr-defined]
 
 
-def test_many_rounds_of_consensus_are_the_undivided_update() -> None:
-    options = {"solver": "exact", "rho": 3.0, "weight_decay": 0.0, "rounds": 3}
+@pytest.mark.parametrize("decay", [0.0, 0.05])  # equation 20's regulariser, with Q_i in place of the paper's M
+def test_many_rounds_of_consensus_are_the_undivided_update(decay: float) -> None:
+    options = {"solver": "exact", "rho": 3.0, "weight_decay": decay, "rounds": 3}
     one = run(rfl_admm_v, tables(), config(rfl_admm_v, **options))
     many = run(rfl_admm, tables(2), config(rfl_admm, inner_rounds=2000, predict="consensus", **options))
     few = run(rfl_admm, tables(2), config(rfl_admm, inner_rounds=2, predict="consensus", **options))

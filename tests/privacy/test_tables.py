@@ -72,10 +72,19 @@ def test_label_epsilon() -> None:
 
 def test_labels_epsilon_is_that_of_the_mechanism() -> None:
     """The likelihood ratio of the noisy one-hot vectors of two labels is at most e^epsilon, and reaches it."""
-    scale = 0.5 / math.sqrt(2)
+    scales: list[float] = []
+
+    class Recording:
+        def laplace(self, scale: float, size: tuple[int, int]) -> np.ndarray:
+            scales.append(scale)
+            return np.zeros(size)
+
+    noisy = NoisyLabels(0.5, 5)
+    noisy.protect(np.array([0, 1]), 3, Recording())  # type: ignore[arg-type]
+    (scale,) = scales
     values = np.random.default_rng(0).normal(scale=2, size=(10_000, 3))
     first, second = (stats.laplace(loc=np.eye(3)[c], scale=scale).logpdf(values).sum(axis=1) for c in (0, 1))
-    assert np.abs(first - second).max() == pytest.approx(2 * math.sqrt(2) / 0.5, rel=1e-9)
+    assert np.abs(first - second).max() == pytest.approx(noisy.epsilon, rel=1e-9)
 
 
 @pytest.mark.parametrize(("classes", "low"), [(5, 1), (6, 0)])

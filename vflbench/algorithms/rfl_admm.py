@@ -59,7 +59,7 @@ class Config:
     inner_rounds: int = 10  # T': rounds of consensus per round
     predict: Literal["own", "consensus"] = "own"  # with what a client predicts: its own theta | the consensus w
     weight_decay: float = 1e-5  # beta of R = ||theta||^2 / 2
-    proximal: bool = False  # damp the tables' simultaneous updates: stable for any rho
+    proximal: bool = False  # damp the tables' simultaneous updates: with exact ones stable for any rho
     z_solver: Literal["newton", "adam"] = "newton"  # classification: newton | adam (100 steps, as the released code)
     center_labels: bool = True  # regression: the server subtracts the labels' mean
     key_hash: Literal["sha256", "none"] = "sha256"  # how join keys are handed over: sha256 | none (integers in clear)

@@ -17,7 +17,8 @@ Departures from the paper
 2. The update of theta is `solver=sgd` by default, as the released code: epochs over fixed contiguous batches; `exact` solves equation 16. A
    batch is divided by the mean sum of G of a batch; the released code divides by its own, which weights rare rows more and biases theta.
 3. z is updated by Newton's method where there is no closed form (z_solver=newton); the released code takes 100 Adam steps (adam).
-4. proximal=true adds (M - 1) rho G / 2 ||f - f_old||^2 to equation 16, which makes the tables' simultaneous updates stable for any rho.
+4. proximal=true adds (M - 1) rho G / 2 ||f - f_old||^2 to equation 16, which makes the tables' simultaneous
+   exact updates stable for any rho (solver=sgd needs lr x rho small enough all the same).
    It needs no message.
 5. Rows of a table that do not join take no part; the released code keeps them with weight 0.
 
@@ -64,7 +65,7 @@ class Config:
     batch_size: int = 1024  # solver=sgd: rows of a local batch
     lr: float = 0.1  # solver=sgd: learning rate
     weight_decay: float = 1e-5  # beta of R = ||theta||^2 / 2
-    proximal: bool = False  # damp the tables' simultaneous updates: stable for any rho
+    proximal: bool = False  # damp the tables' simultaneous updates: with exact ones stable for any rho
     z_solver: Literal["newton", "adam"] = "newton"  # classification: newton | adam (100 steps, as the released code)
     center_labels: bool = True  # regression: the server subtracts the labels' mean
     key_hash: Literal["sha256", "none"] = "sha256"  # how join keys are handed over: sha256 | none (integers in clear)

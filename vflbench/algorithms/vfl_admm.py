@@ -49,7 +49,7 @@ class Config:
     batch_size: int = 1024  # solver=sgd: rows of a local batch
     lr: float = 0.1  # solver=sgd: learning rate
     weight_decay: float = 1e-5  # beta of R = ||theta||^2 / 2
-    proximal: bool = False  # damp the parties' simultaneous updates: stable for any rho
+    proximal: bool = False  # damp the parties' simultaneous updates: with exact ones stable for any rho
     z_solver: Literal["newton", "adam"] = "newton"  # classification: newton | adam (100 steps, as the released code)
     center_labels: bool = True  # regression: the server subtracts the labels' mean
     default_rounds: int = 10  # epochs, where epochs and rounds are null

@@ -18,7 +18,8 @@ from vflbench.models.losses import Loss
 from vflbench.models.partial import NoisySteps, Partial
 
 CHUNK = 65536
-MOST_CACHED = 200_000_000  # numbers in cached batch matrices: 1.6 GB
+MOST_CACHED = 200_000_000  # numbers in the cached batch matrices of one client: 1.6 GB
+TINY = 1e-12  # where a table has nothing but zeros
 JITTER = 1e-10  # relative: one-hot columns that add up to a constant make the exact system singular, in directions that predict nothing
 
 
@@ -137,7 +138,7 @@ class ThetaUpdate:
         if self.factor is None:
             gram = sum_of([_weighted_gram(self._with_bias(x), g.double()) for x, g in _chunks(self.x, self.counts)])
             matrix = o.share / self.total * (1 + o.proximal) * o.rho * gram
-            matrix.diagonal().add_(o.decay + o.pull + JITTER * float(matrix.diagonal().mean()))
+            matrix.diagonal().add_(o.decay + o.pull + JITTER * float(matrix.diagonal().mean()) + TINY)
             self.factor = torch.linalg.cholesky(matrix)
         right = self._right(residual, old)
         b = sum_of([self._with_bias(x).T @ r.double() for x, r in _chunks(self.x, right)]) * (-o.share / self.total)

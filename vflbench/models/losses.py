@@ -10,7 +10,6 @@ Xu et al.: TablePuppet, arXiv 2403.15839, equation 7 (z-update).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -117,6 +116,3 @@ def _adam(slope: Tensor, h: Tensor, rho: float, z: Tensor) -> Tensor:
         z.grad = _residual(z, slope, h, rho)[1]
         optimizer.step()
     return z.detach()
-
-
-ZSolver = Literal["newton", "adam"]

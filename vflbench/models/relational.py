@@ -88,9 +88,8 @@ def may_diverge(public: RelationalPublic | AlignedPublic, config: RunConfig) -> 
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong with the keys that the methods over joins share."""
     cfg, problems = config.algorithm, partial.check(config.model)
-    for key in ("rho",):
-        if hasattr(cfg, key) and not getattr(cfg, key) > 0:
-            problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be greater than 0"))
+    if hasattr(cfg, "rho") and not cfg.rho > 0:
+        problems.append(Problem("algorithm.rho", cfg.rho, "must be greater than 0"))
     if cfg.weight_decay < 0:
         problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, "must be at least 0"))
     for key in ("default_rounds", "local_epochs", "inner_rounds"):

@@ -295,8 +295,8 @@ def check_algorithm(config: RunConfig) -> list[Problem]:
     if config.attack.name != "none" and (config.model.name != "linear" or config.model.relu_output):
         allowed = "solves linear models only (model=linear, model.relu_output=false)"
         problems.append(Problem("attack", config.attack.name, allowed))
-    if config.attack.name != "none" and config.attack.parameters == "received" and not hasattr(config.algorithm, "parts"):
-        allowed = f"the server of {config.algorithm.name} receives no parameters, rfl_sgd's and rfl_admm's do: use released"
+    if config.attack.name != "none" and config.attack.parameters == "received" and getattr(config.algorithm, "parts", 1) < 2:
+        allowed = f"the server of {config.algorithm.name} receives parameters of tables in several algorithm.parts only: use released"
         problems.append(Problem("attack.parameters", "received", allowed))
     if trains_privately(config.privacy) and getattr(config.algorithm, "solver", "sgd") == "exact":
         allowed = f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing: use sgd"

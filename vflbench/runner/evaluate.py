@@ -32,6 +32,7 @@ def auroc(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 BLOWN_UP = 1e4  # a training loss so many times its first value is not coming back
+GROWN, RISING = 10.0, 3  # nor is one that is so many times its first value, and has risen so many rounds in a row
 
 METRICS = {"accuracy": accuracy, "rmse": rmse, "auroc": auroc}
 
@@ -53,16 +54,19 @@ class Observer:
         self.reason: str | None = None
         self.losses: list[float] = []  # mean over the parties, of each round since the last row
         self.first_loss: float | None = None
+        self.last_loss: float | None = None
+        self.rising = 0  # rounds in a row in which the training loss rose
         self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs: the curve so far."""
-        return {"rows": [dict(row) for row in self.rows], "losses": list(self.losses), "first_loss": self.first_loss}
+        kept = {"first_loss": self.first_loss, "last_loss": self.last_loss, "rising": self.rising}
+        return {"rows": [dict(row) for row in self.rows], "losses": list(self.losses), **kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.rows = [dict(row) for row in state["rows"]]
         self.losses = list(state["losses"])
-        self.first_loss = state["first_loss"]
+        self.first_loss, self.last_loss, self.rising = state["first_loss"], state["last_loss"], state["rising"]
 
     def on_report(self, party: str, round: int, values: dict[str, Any]) -> None:
         self._reports.setdefault(round, {}).setdefault(party, []).append(values)
@@ -75,15 +79,19 @@ class Observer:
         if losses:
             self.losses.append(sum(losses) / len(losses))
             self.first_loss = self.losses[-1] if self.first_loss is None else self.first_loss
+            self.rising = self.rising + 1 if self.last_loss is not None and self.losses[-1] > self.last_loss else 0
+            self.last_loss = self.losses[-1]
         reported = [r for name in names for r in by_party[name]]
         predictions = self._predictions(reported)
         row = None
         if predictions:
             row = self._row(round, engine, predictions, reported)
             self.rows.append(row)
-        if losses and self.first_loss and sum(losses) / len(losses) > BLOWN_UP * self.first_loss:
-            grown = f"the training loss has grown from {self.first_loss:.4g} to {sum(losses) / len(losses):.4g} by round {round}"
-            return self._stop("diverged", grown)
+        if losses and self.first_loss and self.last_loss is not None:
+            times = self.last_loss / self.first_loss
+            if times > BLOWN_UP or (times > GROWN and self.rising >= RISING):
+                grown = f"the training loss has grown from {self.first_loss:.4g} to {self.last_loss:.4g} by round {round}"
+                return self._stop("diverged", grown)
         return self._stops(round, engine, row)
 
     def _predictions(self, reported: list[dict[str, Any]]) -> list[dict[str, np.ndarray]]:

@@ -21,7 +21,7 @@ class TranscriptWriter:
     folder : of the transcript. server : whose.
     sent : tags of its own messages that are kept as well.
     released : a client's parameters at this moment, where they are public with every prediction; None: they are not.
-    resumed : round of the checkpoint that the run goes on from; files of later rounds are dropped. 0: a fresh run.
+    resumed : round of the checkpoint that the run goes on from; files of later rounds are dropped. None: a fresh run.
     """
 
     def __init__(

@@ -15,9 +15,6 @@ import numpy as np
 from vflbench.data.tasks import Equality
 from vflbench.types import DataError
 
-KEY_HASHES = ("sha256", "none")
-
-
 # --- at a client --------------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -89,6 +89,7 @@ def divide(
     ConfigError : a table with fewer rows than parts.
     """
     _check_labels(raw)
+    raw = replace(raw, tables=tuple(replace(table, keys=_joining(table, raw.joins)) for table in raw.tables))
     tables = {table.name: table for table in raw.tables}
     label = tables[raw.label_table]
     features = {t.name: t.features for t in raw.tables}
@@ -149,6 +150,12 @@ def _check_labels(raw: RawTables) -> None:
     if raw.classes and len(labels) and (labels.min() < 0 or labels.max() >= raw.classes):
         wrong = int(np.flatnonzero((labels < 0) | (labels >= raw.classes))[0])
         raise DataError(f"table {raw.label_table}, row {wrong}: label {labels[wrong]} is not a class from 0 to {raw.classes - 1}")
+
+
+def _joining(table: RawTable, joins: Sequence[Equality]) -> dict[str, np.ndarray]:
+    """The keys that some predicate names: a NULL in another one drops no row."""
+    named = {column for equality in joins for name, column in (equality.left, equality.right) if name == table.name}
+    return {column: values for column, values in table.keys.items() if column in named}
 
 
 def _check_classes(
