@@ -96,8 +96,10 @@ def vfl(request: pytest.FixtureRequest, toy: None, tmp_path: Path, monkeypatch: 
     runner.run = stand_in  # type: ignore[attr-defined]
     runner.dry_run = lambda config, **_: f"would train {config.algorithm.name}"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vflbench.runner.run", runner)
-    if not request.node.get_closest_marker("draws"):  # a second per run
+    draws = request.node.get_closest_marker("draws")  # a second per picture
+    if draws is None or "run" not in draws.args:
         monkeypatch.setattr(curves, "draw_run", lambda folder, _: (folder / "curve.png").touch())
+    if draws is None or "runs" not in draws.args:
         monkeypatch.setattr(curves, "draw_runs", lambda _, folder: (folder / "curve.png").touch())
     monkeypatch.chdir(tmp_path)
     root = logging.getLogger()
@@ -111,7 +113,7 @@ def summary(folder: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.draws
+@pytest.mark.draws("run")
 def test_the_last_lines_are_the_result_and_the_folder(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert vfl(*TOY, "hydra.run.dir=outputs/a") == 0
     out, err = capsys.readouterr()
@@ -232,7 +234,7 @@ def test_dry_run_leaves_nothing_behind(vfl: Callable[..., int], capsys: pytest.C
     assert list(Path().iterdir()) == []
 
 
-@pytest.mark.draws
+@pytest.mark.draws("runs")
 def test_a_sweep_goes_on_after_failed_and_impossible_jobs(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     sweep = ("-m", "algorithm=toy", "dataset=toy_graph,toy_rows", "seed=0,101", "hydra.sweep.dir=s")
     assert vfl(*sweep) == 1
@@ -282,11 +284,46 @@ def test_list_and_data(vfl: Callable[..., int], capsys: pytest.CaptureFixture[st
     assert vfl("list") == 0
     listed = capsys.readouterr().out
     toy = re.split(r"\n(?=\S)", listed[listed.index("toy  ") :])[0]
-    assert "A toy." in toy and "toy_graph" in toy and "toy_rows" not in toy
+    assert "A toy." in toy and "toy_graph" in toy and "toy_rows" not in toy and "attacks none" in toy
+    assert "attacks none prediction_recovery" in re.split(r"\n(?=\S)", listed[listed.index("\nrfl_admm_v ") + 1 :])[0]
     assert vfl("data", "status", "data_root=somewhere") == 0
     out = capsys.readouterr().out
     assert out.startswith("data root: somewhere\n") and "cora" in out and "missing" in out
     assert any(line.split() == ["digits_graph", "real", "-", "comes", "with", "scikit-learn"] for line in out.splitlines())
+
+
+def test_cfg_shows_what_a_run_would_use(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    """An option of the user's takes the place of ours of that name, for a run and for --cfg alike."""
+    for group, name, text in (("network", "us_uk", "name: us_uk\nclient_server: {latency_ms: 7.0}\n"), ("privacy", "mine", "name: none\n")):
+        Path("mine", group).mkdir(parents=True)
+        Path("mine", group, f"{name}.yaml").write_text(text)
+    given = (*TOY, "--config-dir", "mine", "network=us_uk", "privacy=mine", "seed=5")
+    assert vfl(*given, "hydra.run.dir=out") == 0
+    used = Path("out/.hydra/config.yaml").read_text()
+    capsys.readouterr()
+    assert vfl(*given, "--cfg", "job") == 0
+    assert capsys.readouterr().out == used and "latency_ms: 7.0" in used
+    assert vfl(*given, "--cfg", "job", "--package", "network.client_server") == 0
+    assert capsys.readouterr().out == "# @package network.client_server\nlatency_ms: 7.0\n"
+    assert vfl(*given, "--info", "searchpath") == 0
+    paths = capsys.readouterr().out
+    assert paths.index(str(Path("mine").absolute())) < paths.index(str(REPOSITORY / "conf"))
+
+
+@pytest.mark.parametrize(
+    ("args", "said"), [(("seeed=1",), "seeed"), (("-m", "seed=1,2"), "-m does not go with --cfg"), (("network=us_ukk",), "us_ukk")]
+)
+def test_cfg_refuses_without_a_traceback(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], args: tuple[str, ...], said: str
+) -> None:
+    assert vfl("--cfg", "job", *args) == 1
+    out, err = capsys.readouterr()
+    assert said in err and out == ""
+
+
+def test_what_is_always_made_up_is_no_twin() -> None:
+    assert cli._made_up({"data_source": "synthetic", "dataset": "star_schema"}) == "SYNTHETIC DATA: star_schema is always made up"
+    assert "a made-up twin of movielens" in cli._made_up({"data_source": "synthetic", "dataset": "movielens"})
 
 
 def run_command(*args: str, **how: Any) -> subprocess.CompletedProcess[str]:

@@ -201,3 +201,13 @@ def test_a_password_in_a_url_is_refused_before_anything_is_written_and_not_repea
         more = ["seed=0,1"] if sweep else []
         config.plan(hydra, ["dataset=sql", "dataset.tables.x.url=postgresql://me:geheim@host/db", *more], sweep)
     assert "geheim" not in str(refused.value)
+
+
+def test_a_key_that_the_users_file_leaves_out_can_be_added(mine: Path) -> None:
+    """A file of the user's in a data set's place need not list every key; naming one says how."""
+    (mine / "dataset").mkdir()
+    (mine / "dataset" / "star_schema.yaml").write_text("name: star_schema\nrows: 100\n")
+    base = ("algorithm=rfl_sgd_v", "dataset=star_schema")
+    told = problems("dataset.width=3", user_dir=mine, base=base)["dataset.width"]
+    assert "your file of dataset=star_schema does not list this key: write it there, or +dataset.width=3" in told.allowed
+    assert plan("+dataset.width=3", user_dir=mine, base=base).cfg.dataset.width == 3

@@ -18,6 +18,8 @@ from vflbench import __version__
 from vflbench.types import ConfigError, EngineConfig, NetworkConfig, VflbenchError, closest
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
     from hydra._internal.hydra import Hydra
     from omegaconf import DictConfig
 
@@ -110,7 +112,7 @@ def train(args: list[str]) -> int:
     if flags.config_path or flags.config_name or flags.experimental_rerun:
         raise VflbenchError("--config-path, --config-name and --experimental-rerun are not supported; give your options with --config-dir")
     if flags.cfg or flags.info is not None or flags.hydra_help or flags.shell_completion:
-        return _hydras_own(args)
+        return _hydras_own(flags, parser)
     overrides = flags.overrides + (["hydra.mode=RUN"] if flags.run else [])
     with config.session(overrides, flags.config_dir) as hydra:
         plan = config.plan(hydra, overrides, flags.multirun)
@@ -122,14 +124,25 @@ def train(args: list[str]) -> int:
         return _start(hydra, plan, overrides, command=shlex.join(["vflbench", *args])).code
 
 
-def _hydras_own(args: list[str]) -> int:
-    """`--cfg`, `--info`, `--hydra-help` and shell completion are Hydra's, with our configuration."""
-    import hydra
-
+def _hydras_own(flags: Namespace, parser: ArgumentParser) -> int:
+    """`--cfg`, `--info`, `--hydra-help` and shell completion are Hydra's, with the options that a run would use, in their order."""
     from vflbench import config
 
-    sys.argv = ["vflbench", *args]
-    hydra.main(config_path=str(config.config_dir()), config_name="config", version_base="1.3")(_job)()
+    if flags.multirun:
+        raise VflbenchError("-m does not go with --cfg, --info, --hydra-help and --shell-completion: give the values of one job")
+    with config.session(flags.overrides, flags.config_dir) as hydra:
+        if flags.hydra_help:
+            hydra.hydra_help("config", args_parser=parser, args=flags)
+        elif flags.shell_completion:
+            hydra.shell_completion("config", flags.overrides)
+        else:
+            cfg = config.compose(hydra, flags.overrides)  # refuses in our way what Hydra would refuse with a traceback
+            if flags.info is not None:
+                hydra.show_info(flags.info, "config", flags.overrides)
+            else:
+                if flags.resolve:
+                    config.plain(cfg)
+                hydra.show_cfg("config", flags.overrides, flags.cfg, flags.package, flags.resolve)
     return 0
 
 
@@ -470,6 +483,10 @@ def report(summary: dict[str, Any], folder: Path) -> str:
 def _made_up(summary: dict[str, Any]) -> str:
     """The loud word on data that is not real; empty where it is."""
     if summary["data_source"] == "synthetic":
+        from vflbench import registry
+
+        if "real" not in registry.datasets()[summary["dataset"]].sources:
+            return f"SYNTHETIC DATA: {summary['dataset']} is always made up"
         return f"SYNTHETIC DATA: a made-up twin of {summary['dataset']}; these numbers say nothing about the real data set"
     if summary["data_source"] == "partial":
         return f"PARTLY MADE-UP DATA: parts of {summary['dataset']} are synthetic; these numbers are not the real data set's"
@@ -493,7 +510,7 @@ vflbench: which federated method reaches your accuracy with the least communicat
   vflbench algorithm=glasu resume=true                             go on where a run was stopped
 
 Other commands
-  vflbench list                              algorithms, the data sets and the privacy that fit them
+  vflbench list                              algorithms, with the data sets, privacy, models and attacks that fit them
   vflbench data status                       which data sets are there, real or as synthetic twins
   vflbench data get NAME [NAME ...]          download data sets
 """
@@ -537,8 +554,9 @@ def list_command(args: list[str]) -> int:
     data = registry.datasets()
     rows = []
     for name, info in registry.algorithms().items():
-        fitting = " ".join(n for n, other in data.items() if registry.fit(info, other)) or "-"
-        rows.append((name, info.summary, f"data {fitting}", f"privacy {' '.join(info.privacy)}", f"models {' '.join(info.models) or '-'}"))
+        fitting = " ".join(n for n, other in data.items() if registry.fit(info, other))
+        fits = {"data": fitting, "privacy": " ".join(info.privacy), "models": " ".join(info.models), "attacks": " ".join(info.attacks)}
+        rows.append((name, info.summary, *(f"{what} {names or '-'}" for what, names in fits.items())))
     width = max(80, min(shutil.get_terminal_size().columns, 160))
     for name, summary, *facts in rows:
         indent = " " * 24
@@ -546,7 +564,7 @@ def list_command(args: list[str]) -> int:
         for fact in facts:
             lines += textwrap.wrap(fact, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)
         say("\n".join(lines))
-    say(f"\n{len(rows)} algorithms, {len(data)} data sets: vflbench algorithm=... dataset=... [privacy=...] [model=...]")
+    say(f"\n{len(rows)} algorithms, {len(data)} data sets: vflbench algorithm=... dataset=... [privacy=...] [model=...] [attack=...]")
     return 0
 
 
@@ -565,7 +583,9 @@ def data_command(args: list[str]) -> int:
         for row in sources.status(root):
             lacking = [Path(name).name for name in row.missing]
             missing = f"missing: {', '.join(lacking[:3])}{f' and {len(lacking) - 3} more' if lacking[3:] else ''}" if lacking else ""
-            rows.append((row.option, row.found, row.folder, " ".join(filter(None, (row.variant, missing)))))
+            variants = f"variant{'s' if row.variants[1:] else ''} {', '.join(row.variants)}" if row.variants else ""
+            made_up = f"made up: {', '.join(row.made_up)}" if row.made_up else ""
+            rows.append((row.option, row.found, row.folder, "; ".join(filter(None, (variants, made_up, missing)))))
         rows += [(name, "real", "-", info.comes_with) for name, info in registry.datasets().items() if info.comes_with]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         for line in rows:

@@ -205,9 +205,12 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False) -> Plan
     groups = _groups(loader)
     typed = _parse(overrides, loader, problems)
     single = [o for o in typed if not o.is_sweep_override() or o.key_or_group in groups]  # of several options the first
-    for override, found in _hydra_problems(hydra, single, groups):
-        note([found], override)
-    base = next(_combinations(hydra, [o for o in single if o not in faulty], groups))
+    try:
+        base = next(_combinations(hydra, single, groups))
+    except VflbenchError:
+        for override, found in _hydra_problems(hydra, single, groups):
+            note([found], override)
+        base = next(_combinations(hydra, [o for o in single if o not in faulty], groups))
     sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
     if sweeping:
         preset = _select(base, "hydra.sweeper.params") or {}
@@ -243,13 +246,9 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False) -> Plan
 
 
 def _hydra_problems(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -> list[tuple[Override, Problem]]:
-    """What is wrong with overrides of Hydra's own configuration; asked of Hydra, which knows it, one by one where not all is well."""
+    """Of overrides that do not compose, which of Hydra's own configuration are wrong; asked of Hydra, which knows it, one by one."""
     others = [o for o in typed if not o.is_hydra_override()]
-    try:
-        next(_combinations(hydra, typed, groups))
-        return []
-    except VflbenchError:
-        next(_combinations(hydra, others, groups))  # raises where Hydra's own configuration is not at fault
+    next(_combinations(hydra, others, groups))  # raises where Hydra's own configuration is not at fault
     problems = []
     for override in typed:
         if override.is_hydra_override():
@@ -425,8 +424,8 @@ def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mappin
                 return [Problem(key, shown, f"no {part} is chosen")]
             if part in fields:
                 having = _options_with(where, part) if depth == 1 else []
-                if depth == 1 and values[where].get("name") in having:  # a file of the user's that leaves it out
-                    return [Problem(key, shown, f"your file of {owner} does not list it; write it there, or give +{key}={shown}")]
+                if isinstance(inside, dict) and inside.get("name") in having:  # an option file of the user's need not list every key
+                    return [Problem(key, shown, f"your file of {owner} does not list this key: write it there, or +{_line(override)}")]
                 others = f"; {', '.join(having)} {'has' if len(having) == 1 else 'have'} it" if having else ""
                 return [Problem(key, shown, f"{owner or 'this configuration'} has no such key{others}")]
             has = f"{owner} has: {', '.join(n for n in listed if n != 'name')}" if depth else "see vflbench --help"

@@ -204,4 +204,4 @@ class DataSource:
     kind: Literal["real", "partial", "synthetic"]
     variant: str | None = None
     note: str = ""  # e.g. which parts are made up
-    files: tuple[tuple[str, str], ...] = ()  # (file name, sha256), no machine paths
+    files: tuple[tuple[str, str], ...] = ()  # (file name, sha256 or, of huge files, size and time), no machine paths

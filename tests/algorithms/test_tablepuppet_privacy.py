@@ -291,7 +291,7 @@ def refusals() -> Iterator[tuple[tuple[str, ...], str]]:
     yield ("algorithm=rfl_sgd", "attack=prediction_recovery", "model=mlp"), "solves linear models only"
     yield (
         ("algorithm=rfl_sgd_v", "attack=prediction_recovery", "attack.parameters=received"),
-        "receives parameters of tables in several algorithm.parts only",
+        "receives parameters of tables in several",
     )
     yield ("algorithm=rfl_sgd_v", "attack=prediction_recovery", "attack.rows=0"), "attack.rows=0: must be at least 1"
     yield ("algorithm=rfl_admm_v", "privacy=label_dp", "dataset.task=regression"), "whole ratings from 1 to 5"

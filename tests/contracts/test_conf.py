@@ -126,6 +126,7 @@ def test_tuned_values_are_valid(path: Path) -> None:
     assert plan(f"algorithm={path.parent.name}", f"dataset={path.stem}").config is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PRESETS, ids=name_of)
 def test_every_preset_runs_at_scale_smoke(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first job, on the twin."""

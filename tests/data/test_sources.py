@@ -1,6 +1,7 @@
 import hashlib
 import http.server
 import logging
+import os
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from vflbench import cli
 from vflbench.data import sources
 from vflbench.data.sources import FileSet, Part, RawFile, Unreachable
 from vflbench.types import DataError, VflbenchError
@@ -167,6 +169,41 @@ def test_status_says_what_is_there(planetoid):
     assert rows["citeseer"].found == "real" and rows["citeseer"].missing == ()
     assert rows["citeseer"].folder == "planetoid/CiteSeer/raw" and rows["citeseer"].present[0] == "planetoid/CiteSeer/raw/ind.citeseer.x"
     assert rows["cora"].found == "missing" and len(rows["cora"].missing) == 8
+
+
+def test_status_names_the_variants_that_are_there(tmp_path, capsys):
+    """Of MovieLens its sample whole and ML-100K in RecBole's format; of ML-1M and the MIMIC demo a file each, which is no variant."""
+    whole = {
+        "ml-1m-sample100k": ("users.dat", "movies.dat", "ratings.dat"),
+        "ml-100k-recbole": ("ml-100k.user", "ml-100k.item", "ml-100k.inter"),
+    }
+    for folder, names in {**whole, "ml-1m": ("movies.dat",), "mimic3_demo": ("PATIENTS.csv.gz",)}.items():
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / name).touch()
+    rows = {row.option: row for row in sources.status(tmp_path)}
+    assert rows["movielens"].found == "real" and rows["movielens"].variants == ("1m_sample", "100k")
+    assert rows["mimic3"].found == "missing" and rows["mimic3"].variants == ()
+    for name in ("ADMISSIONS", "ICUSTAYS", "DIAGNOSES_ICD", "D_ICD_DIAGNOSES", "CHARTEVENTS", "LABEVENTS"):
+        (tmp_path / "mimic3_demo" / f"{name}.csv").touch()
+    assert cli.command(["data", "status", f"data_root={tmp_path}"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
+    assert lines["movielens"].endswith("variants 1m_sample, 100k") and lines["mimic3"].endswith("variant demo")
+
+
+def test_a_huge_file_is_recorded_by_size_and_time_and_not_read(tmp_path, monkeypatch):
+    """A record tells that such a file was changed, as a checksum would; a published checksum is compared whatever the size."""
+    (tmp_path / "toy").mkdir()
+    path = tmp_path / "toy" / "file"
+    path.write_bytes(CONTENT)
+    os.utime(path, (1.5e9, 1.5e9))
+    monkeypatch.setattr(sources, "HASHED", len(CONTENT) - 1)
+    assert sources.locate(file_set(None, None), tmp_path).files == (("toy/file", "18 bytes, changed 2017-07-14T02:40:00+00:00"),)
+    os.utime(path, (1.5e9, 1.5e9 + 1))
+    assert sources.locate(file_set(None, None), tmp_path).files == (("toy/file", "18 bytes, changed 2017-07-14T02:40:01+00:00"),)
+    assert sources.locate(file_set(None), tmp_path).files == (("toy/file", SHA),)
+    monkeypatch.setattr(sources, "HASHED", len(CONTENT))
+    assert sources.locate(file_set(None, None), tmp_path).files == (("toy/file", SHA),)
 
 
 def test_get_names_the_closest_option_and_says_why_it_failed(tmp_path):

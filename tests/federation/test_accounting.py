@@ -9,7 +9,7 @@ from vflbench.federation.accounting import Payload, Strict, TablePuppet, Totals
 from vflbench.federation.ledger import COLUMN
 from vflbench.types import LinkConfig, NetworkConfig
 
-TAGS = ["mapping", "prediction", "residual", "parameters", "keys"]
+TAGS = ["mapping", "prediction", "residual", "parameters", "keys", "batches", "rows"]
 
 
 def ledger(*messages: tuple[int, int, int, str, int]) -> np.ndarray:
@@ -45,6 +45,17 @@ def test_the_figures_charge_a_row_once_an_epoch_at_8_bytes_and_inner_exchanges_b
     seconds = rule.seconds(JOINS, network)
     assert seconds[1] == pytest.approx(3 * 0.1 + 160 * 8 / 2**30)  # two exchanges, and one within a table
     assert seconds[2] == pytest.approx(0.1 + 48 * 8 / 2**30)
+
+
+def test_the_figures_do_not_charge_messages_that_only_name_rows() -> None:
+    """With DP-SGD the server names every batch's rows; the figures' rule has predictions and residuals alone, strict has all."""
+    named = ledger((0, 0, 1, "batches", 500), (1, 0, 1, "rows", 48), (1, 0, 1, "rows", 56), (2, 0, 1, "rows", 48))
+    both = np.concatenate([JOINS, named])
+    rule, network = TablePuppet(Payload(TAGS, 4, 1)), NetworkConfig(client_server=LinkConfig(latency_ms=100.0, bandwidth_gbps=1.0))
+    assert rule.price(both).tolist() == [*rule.price(JOINS), 0, 0, 0, 0]
+    assert rule.seconds(both, network) == rule.seconds(JOINS, network)
+    strict = Strict(Payload(TAGS, 4, 1))
+    assert strict.price(both).sum() == strict.price(JOINS).sum() + 500 + 48 + 56 + 48
 
 
 def test_without_a_mapping_every_row_is_charged() -> None:

@@ -74,7 +74,7 @@ def test_draw_run(make_run):
     text = words(run.folder / "curve.svg")
     assert "GLASU on Cora · us_uk · real data · seed 0" in text
     assert "communication time (s)" in text
-    assert "0.6 at round 30" in text and "(selected on validation)" in text
+    assert "0.6 at round 30 (selected on validation)" in text
     assert "bytes sent (MB)" in words(run.folder / "bytes.svg")
     assert "round" in words(run.folder / "rounds.svg")
 
@@ -92,10 +92,10 @@ def test_pictures_are_deterministic_and_drawn_before_the_summary_is_there(make_r
 @pytest.mark.parametrize(
     ("changes", "alarm"),
     [
-        ({"source": DataSource("synthetic")}, "SYNTHETIC TWIN, not the real data"),
+        ({"source": DataSource("synthetic")}, "SYNTHETIC DATA, nothing of it is real"),
         ({"source": DataSource("partial")}, "PARTLY SYNTHETIC DATA"),
         ({"status": "diverged"}, "status: diverged"),
-        ({"source": DataSource("synthetic"), "status": "target_reached"}, "SYNTHETIC TWIN, not the real data · status: target reached"),
+        ({"source": DataSource("synthetic"), "status": "target_reached"}, "SYNTHETIC DATA, nothing of it is real · status: target reached"),
     ],
 )
 def test_what_is_not_real_or_not_complete_is_said_in_red(make_run, changes, alarm):
@@ -116,6 +116,27 @@ def test_without_communication(make_run):
     assert "bytes sent (MB)" in words(ideal.folder / "bytes.svg")
 
 
+def test_the_title_says_which_variant_of_a_data_set_it_is(make_run, tmp_path):
+    runs = [make_run(name, dataset="mimic3", source=DataSource("real", name)) for name in ("demo", "full")]
+    curves.draw_run(runs[0])
+    assert "GLASU on MIMIC-III demo · us_uk · real data · seed 0" in words(runs[0].folder / "curve.svg")
+    panels = curves.draw_runs(runs, tmp_path)["panel"].unique()
+    assert list(panels) == ["MIMIC-III demo · us_uk · real data", "MIMIC-III full · us_uk · real data"], (
+        "variants are not averaged together"
+    )
+
+
+def test_no_text_lies_on_a_curve_that_swings(make_run):
+    """The selected value and the legend are outside of the axes, whatever the curve does."""
+    run = make_run("a", level=lambda t: 0.5 + 0.4 * np.sin(t), rounds=range(1, 60))
+    figure = curves._picture(run.curve, run.summary, "us_uk", "communication_seconds")
+    figure.canvas.draw()
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert not axes.texts and axes.get_legend() is None
+    assert not legend.get_window_extent().overlaps(axes.get_tightbbox())
+    assert any("(selected on validation)" in text.get_text() for text in legend.get_texts())
+
+
 @pytest.mark.parametrize("rounds", [(), (10,)])
 def test_hardly_any_points(make_run, rounds):
     run = make_run("a", rounds=rounds)
@@ -126,7 +147,7 @@ def test_hardly_any_points(make_run, rounds):
 def test_diverged_and_minimised(make_run):
     run = make_run("a", level=lambda t: float("nan") if t > 20 else 5.0 / t, metric=Metric("rmse", "min"), status="diverged")
     curves.draw_run(run)
-    assert "0.25 at round 20" in words(run.folder / "curve.svg")
+    assert "0.25 at round 20 (selected on validation)" in words(run.folder / "curve.svg")
 
 
 def test_draw_fails_by_name(make_run):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,19 @@ def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """Runs that several tests compare with, each made once; to be read only."""
+
+    @functools.cache
+    def make(*more: str) -> Run:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+            return run(tmp_path_factory.mktemp("undisturbed") / "run", *more)
+
+    return make
+
+
 def test_a_run_has_pictures_and_its_summary_is_its_last_file(tmp_path: Path) -> None:
     folder = run(tmp_path / "run").folder
     pictures = [folder / f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg")]
@@ -46,8 +61,8 @@ def test_a_run_has_pictures_and_its_summary_is_its_last_file(tmp_path: Path) -> 
     assert (folder / "summary.json").stat().st_mtime_ns >= max(written)
 
 
-def test_target_stops_at_the_evaluation_that_reaches_it(tmp_path: Path) -> None:
-    whole = run(tmp_path / "whole")
+def test_target_stops_at_the_evaluation_that_reaches_it(tmp_path: Path, undisturbed: Callable[..., Run]) -> None:
+    whole = undisturbed()
     target = float(whole.curve["val_accuracy"].iloc[2])
     reached = whole.curve[whole.curve["val_accuracy"] >= target].iloc[0]
     stopped = run(tmp_path / "stopped", f"target={target!r}")
@@ -57,8 +72,8 @@ def test_target_stops_at_the_evaluation_that_reaches_it(tmp_path: Path) -> None:
     assert int(stopped.ledger["round"].max()) == reached["round"]
 
 
-def test_budgets_stop_at_the_first_round_that_reaches_them(tmp_path: Path) -> None:
-    whole = run(tmp_path / "whole")
+def test_budgets_stop_at_the_first_round_that_reaches_them(tmp_path: Path, undisturbed: Callable[..., Run]) -> None:
+    whole = undisturbed()
     by_round = whole.ledger.groupby("round")["bytes"].sum().cumsum()
     stopped = run(tmp_path / "bytes", f"max_bytes={int(by_round[7])}")
     assert (stopped.summary["status"], stopped.summary["rounds"]) == ("budget", 7)
@@ -75,8 +90,8 @@ def test_a_budget_waits_for_the_first_evaluation(tmp_path: Path) -> None:
     assert (ended.summary["status"], ended.summary["rounds"], list(ended.curve["round"])) == ("budget", 2, [2])
 
 
-def test_a_run_that_fails_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = run(tmp_path / "whole")
+def test_a_run_that_fails_keeps_what_it_has(tmp_path: Path, undisturbed: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = undisturbed()
     on_round = Observer.on_round
 
     def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
@@ -116,8 +131,10 @@ def test_round_timing_is_the_ledgers_sums(tmp_path: Path) -> None:
     assert ended.summary["communication_seconds"] == pytest.approx(transfer + latencies, rel=1e-12)
 
 
-def test_a_trace_replays_to_the_same_times_and_under_another_network_to_a_fresh_runs(tmp_path: Path) -> None:
-    us_uk, us_us = run(tmp_path / "uk", "network=us_uk"), run(tmp_path / "us", "network=us_us")
+def test_a_trace_replays_to_the_same_times_and_under_another_network_to_a_fresh_runs(
+    tmp_path: Path, undisturbed: Callable[..., Run]
+) -> None:
+    us_uk, us_us = undisturbed(), run(tmp_path / "us", "network=us_us")
     names = ["server", "client_0", "client_1", "client_2"]
     ledger, trace = us_uk.ledger, us_uk.trace
     tags = sorted(set(ledger["tag"]))
@@ -138,7 +155,7 @@ def test_a_trace_replays_to_the_same_times_and_under_another_network_to_a_fresh_
         assert [ends[r] for r in finished.curve["round"]] == list(finished.curve["virtual_seconds"])
 
 
-def test_privacy_noises_what_is_sent_and_says_what_it_covers(tmp_path: Path) -> None:
+def test_privacy_noises_what_is_sent_and_says_what_it_covers(tmp_path: Path, undisturbed: Callable[..., Run]) -> None:
     private = run(tmp_path / "run", "privacy=gaussian_embedding", "privacy.noise_multiplier=4")
     privacy = private.summary["privacy"]
     assert privacy["mechanism"] == "gaussian_embedding"
@@ -146,7 +163,7 @@ def test_privacy_noises_what_is_sent_and_says_what_it_covers(tmp_path: Path) -> 
     assert privacy["epsilon"] > 0
     assert private.curve["epsilon"].is_monotonic_increasing
     assert private.curve["epsilon"].iloc[-1] == privacy["epsilon"]
-    assert private.summary["bytes"]["total"] == run(tmp_path / "plain").summary["bytes"]["total"]
+    assert private.summary["bytes"]["total"] == undisturbed().summary["bytes"]["total"]
     bounded = run(tmp_path / "bounded", "privacy=gaussian_embedding", "privacy.epsilon=8")
     assert 0 < bounded.summary["privacy"]["epsilon"] <= 8
 
@@ -211,8 +228,10 @@ def test_a_file_too_large_for_the_disk_is_one_message(tmp_path: Path) -> None:
     assert not list((tmp_path / "run").rglob("*.tmp*"))
 
 
-def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = run(tmp_path / "before")
+def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(
+    tmp_path: Path, undisturbed: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = undisturbed()
     kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
     from vflbench.runner import checkpoint
 
@@ -227,10 +246,12 @@ def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(tm
 
 
 @pytest.mark.parametrize("part", ["ledger", "trace"])
-def test_a_checkpoint_that_cannot_be_written_loses_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+def test_a_checkpoint_that_cannot_be_written_loses_no_rows(
+    tmp_path: Path, undisturbed: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
     from vflbench.runner import checkpoint
 
-    whole, write = run(tmp_path / "whole", "engine.compute_clock=modelled"), checkpoint.write_parquet
+    whole, write = undisturbed("engine.compute_clock=modelled"), checkpoint.write_parquet
 
     def full(path: Path, *more: Any) -> None:  # of the two parts the ledger's comes first
         if path.name == f"{part}_00000008.parquet":
@@ -269,7 +290,7 @@ def test_a_run_that_cannot_start_leaves_the_one_it_was_to_replace(tmp_path: Path
     assert replaced.summary["rounds"] == 4
 
 
-def test_a_link_of_its_own_must_join_two_parties(tmp_path: Path) -> None:
+def test_a_link_of_its_own_must_join_two_parties(tmp_path: Path, undisturbed: Callable[..., Run]) -> None:
     options = tmp_path / "options" / "network"
     options.mkdir(parents=True)
     text = (
@@ -279,6 +300,34 @@ def test_a_link_of_its_own_must_join_two_parties(tmp_path: Path) -> None:
     (options / "typo.yaml").write_text(text % "client_0->srver")
     arguments = ["algorithm=glasu", *SMALL]
     slow = vflbench.run([*arguments, "network=slow", f"hydra.run.dir={tmp_path / 'slow'}"], config_dir=str(tmp_path / "options"))
-    assert slow.summary["communication_seconds"] > run(tmp_path / "plain").summary["communication_seconds"]
+    assert slow.summary["communication_seconds"] > undisturbed().summary["communication_seconds"]
     with pytest.raises(VflbenchError, match=r"client_0->server"):
         vflbench.run([*arguments, "network=typo", f"hydra.run.dir={tmp_path / 'typo'}"], config_dir=str(tmp_path / "options"))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "dataset"),
+    [("rfl_admm", "star_schema"), ("glasu", "digits_graph")],
+)
+def test_model_holds_the_parties_parameters_and_nothing_else(tmp_path: Path, algorithm: str, dataset: str) -> None:
+    """ADMM's server keeps z, lambda and predictions in its state, for checkpoints; they are no parameters."""
+    from safetensors.numpy import load_file
+
+    from vflbench.runner import run as runner
+
+    engines = []
+    save = runner._save_models
+    small = ["dataset.rows=60", "dataset.dimension_rows=20"] if dataset == "star_schema" else ["model.hidden=8"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "_save_models", lambda engine, folder: (engines.append(engine), save(engine, folder)))
+        folder = vflbench.run(
+            [f"algorithm={algorithm}", f"dataset={dataset}", *small, "rounds=1", f"hydra.run.dir={tmp_path / 'run'}"]
+        ).folder
+    saved = {path.stem: load_file(path) for path in (folder / "model").iterdir()}
+    states = {name: party.state for name, party in engines[0].parties.items()}
+    learning = {name: state.model.state_dict() for name, state in states.items() if hasattr(state, "model")}
+    assert set(saved) == set(learning) != set()
+    for name, tensors in learning.items():
+        assert set(saved[name]) == {f"model.{key}" for key in tensors}
+        for key, tensor in tensors.items():
+            np.testing.assert_array_equal(saved[name][f"model.{key}"], tensor.numpy())

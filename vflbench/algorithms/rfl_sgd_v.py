@@ -16,9 +16,9 @@ Departures from the paper
 2. Those of algorithms/rfl_admm_v.py that concern labels and rows that do not join (numbers 1 and 5).
 
 With privacy=dp_sgd the server draws every batch at random, each joined row with probability B / N, and names its rows batch by batch (tag
-`rows` in place of `batches`). So privacy costs bytes: neighbours in the join share rows of the tables, joined rows drawn at random share fewer,
-and more predictions are asked for (1.6 times as many on MovieLens' sample, B = 10,240). A row of T_i is part of a batch with probability
-1 - (1 - B/N)^G at most, G the largest count among the client's rows, and sums are divided by the B that is expected.
+`rows` in place of `batches`). So privacy costs bytes: neighbours in the join have rows of the tables in common, joined rows drawn at random
+have fewer, and more predictions are asked for (1.6 times as many on MovieLens' sample, B = 10,240). A row of T_i is part of a batch with
+probability 1 - (1 - B/N)^G at most, G the largest count among the client's rows, and sums are divided by the B that is expected.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ did; the loader then reads through `Found`. Nothing here knows a data set.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import gzip
 import hashlib
 import http.client
@@ -29,6 +30,7 @@ from vflbench.types import DataError, DataSource, Problem, VflbenchError, closes
 
 log = logging.getLogger(__name__)
 
+HASHED = 1 << 30  # bytes: a larger file of no known checksum is recorded by size and time, not read twice at every start
 CONNECT_SECONDS = 5.0  # without an answer within this, there is no network
 SOURCES = ("auto", "real", "synthetic")
 
@@ -53,11 +55,15 @@ class RawFile:
 
 @dataclass(frozen=True)
 class Part:
-    """One thing a data set needs; any one of the `groups` of files gives it. `twin`: it can be made up, the rest staying real."""
+    """One thing a data set needs; any one of the `groups` of files gives it. `twin`: it can be made up, the rest staying real.
+
+    `variants`: per group the variant of the data set that it is, where there are several.
+    """
 
     what: str
     groups: tuple[tuple[RawFile, ...], ...]
     twin: bool = False
+    variants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class Found:
 
     root: Path
     paths: dict[str, Path]  # RawFile.path -> where it lies, possibly with .gz
-    files: tuple[tuple[str, str], ...]  # (path below the root, sha256), for the record
+    files: tuple[tuple[str, str], ...]  # (path below the root, what `_stamp` says of it), for the record
     made_up: tuple[str, ...] = ()  # parts that are missing and have a twin
 
     def __contains__(self, file: RawFile) -> bool:
@@ -100,7 +106,8 @@ class StatusRow:
 
     option: str
     found: Literal["real", "partial", "missing"]
-    variant: str | None
+    variants: tuple[str, ...]  # those whose files are all there
+    made_up: tuple[str, ...]  # what is missing and has a twin, where the rest is there
     present: tuple[str, ...]
     missing: tuple[str, ...]
     folder: str  # below the root
@@ -247,12 +254,12 @@ def announce_twin(option: str) -> None:
 
 
 def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) -> tuple[tuple[str, str], ...]:
-    """(path below the root, sha256) of each file; raises where a known checksum differs."""
+    """(path below the root, `_stamp`) of each file; raises where a known checksum differs."""
     rows = []
     for file in (file for part in files.parts for group in part.groups for file in group if file.path in paths):
         path = paths[file.path]
         label = path.relative_to(root).as_posix()
-        checksum = _sha256(path)
+        checksum = _stamp(path) if file.sha256 is None else _sha256(path)
         # A checksum is that of the published file; a gzipped copy is compared by its content.
         content = checksum if path.suffix != ".gz" or not file.sha256 else hashlib.sha256(_content(path, label)).hexdigest()
         if verify and file.sha256 and content != file.sha256:
@@ -262,6 +269,14 @@ def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) ->
             )
         rows.append((label, checksum))
     return tuple(rows)
+
+
+def _stamp(path: Path) -> str:
+    """What a record says of a file's content: its sha256; above HASHED bytes its size and when it was last changed."""
+    about = path.stat()
+    if about.st_size <= HASHED:
+        return _sha256(path)
+    return f"{about.st_size} bytes, changed {datetime.datetime.fromtimestamp(about.st_mtime, datetime.UTC).isoformat()}"
 
 
 def _sha256(path: Path) -> str:
@@ -376,9 +391,15 @@ def _status(files: FileSet, root: Path) -> StatusRow:
     found: Literal["real", "partial", "missing"]
     found = "real" if not lacking else "partial" if all(part.twin for part in lacking) else "missing"
     missing = tuple(file.path for part in lacking for file in _missing(part, paths))
-    made_up = ", ".join(f"twin {part.what}" for part in lacking) if found == "partial" else None
+    made_up = tuple(part.what for part in lacking) if found == "partial" else ()
+    complete = [
+        variant
+        for part in files.parts
+        for variant, group in zip(part.variants, part.groups, strict=False)
+        if all(file.path in paths for file in group)
+    ]
     present = tuple(path.relative_to(root).as_posix() for path in paths.values())
-    return StatusRow(files.option, found, made_up, present, missing, files.folder)
+    return StatusRow(files.option, found, tuple(dict.fromkeys(complete)), made_up, present, missing, files.folder)
 
 
 def status(root: Path | None) -> list[StatusRow]:

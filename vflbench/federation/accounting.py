@@ -48,6 +48,10 @@ class TablePuppet(Strict):
     A number costs 8 bytes, both ways. Of a table every row that joins is charged once an epoch however many batches need it. The inner
     exchanges of a table's horizontal parts cost no bytes. An exchange costs one latency, a gigabit is 2^30 bits, and an epoch's exchanges
     follow each other. The table mapping, before the first epoch, is free.
+
+    So are messages that only name rows: `batches`, sent once, and `rows`, with which DP-SGD names every batch that it draws. The paper's
+    table of messages has predictions and residuals alone, its figures have no others in them. They are no
+    exchange of their own either: a batch's rows go out with the residual before it. `accounting=strict` charges them as any message.
     """
 
     OUTER = ("prediction", "residual")

@@ -62,11 +62,11 @@ async def map_tables(me: Party, public: RelationalPublic) -> dict[str, Any]:
     tables = {table: unite([parts[c] for c in clients], table) for table, clients in zip(public.tables, public.parts, strict=True)}
     behind = join(tables, public.joins, public.label_table)
     joined = {name: len(np.unique(behind[name])) for name in tables}
-    shares = ", ".join(f"{joined[name]} of {held.rows} of {name}" for name, held in tables.items())
+    shares = ", ".join(f"{joined[name]} of {keys.rows} of {name}" for name, keys in tables.items())
     log.info("the join has %d rows, from %s", len(behind[public.label_table]), shares)
-    for name, held in tables.items():
-        if joined[name] < FEW * held.rows:
-            log.warning("only %d of the %d rows of table %s join: are the predicates right?", joined[name], held.rows, name)
+    for name, keys in tables.items():
+        if joined[name] < FEW * keys.rows:
+            log.warning("only %d of the %d rows of table %s join: are the predicates right?", joined[name], keys.rows, name)
     y = labels[behind[public.label_table]]
     rows, held = [], []
     for table, clients in zip(public.tables, public.parts, strict=True):

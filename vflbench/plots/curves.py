@@ -85,43 +85,39 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
         axes.plot(shown["x"] / scale, shown["test"], color=look.color, marker=look.marker, markevery=every, label="test")
         axes.set_xlim(left=0)
         _mark(axes, shown, metric, scale, look.color)
-        axes.legend(loc="lower right" if metric.goal == "max" else "upper right")
     axes.set_title(_title(summary, network), loc="left", fontsize=11, pad=22 if _alarm(summary) else 8)
     if alarm := _alarm(summary):
         axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
     if note:
         axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
     rule = f"timing {summary['timing']} · accounting {summary['accounting']} · compute clock {summary['compute_clock']}"
-    figure.supxlabel(rule, fontsize=7.5, color=style.QUIET, x=0.99, ha="right")
+    # Below the picture: inside, the legend and the selected value would sooner or later cover the curve.
+    legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, title=rule, title_fontsize=7.5)
+    legend.get_title().set_color(style.QUIET)
     return figure
 
 
 def _mark(axes: Axes, shown: pd.DataFrame, metric: Metric, scale: float, color: str) -> None:
-    """Ring and value at the point that validation chose; without validation, at the last one."""
+    """Ring at the point that validation chose, without validation at the last one; its value goes into the legend."""
     rows = shown.sort_values("round", kind="stable").rename(columns={"validation": f"val_{metric.name}"}).to_dict("records")
     chosen = select([{str(key): value for key, value in row.items()} for row in rows], metric)
     row, why = (chosen, "selected on validation") if chosen else (rows[-1], "final")
     x, y = row["x"] / scale, row["test"]
     if y != y:
         return
-    axes.plot([x], [y], marker="o", markersize=12, fillstyle="none", color=color, markeredgewidth=1.8, linestyle="none")
-    # The free side of a learning curve is below it (above it where less is better), towards the middle of the picture.
-    side, away = ("right", -12) if x > sum(axes.get_xlim()) / 2 else ("left", 12)
-    text = f"{y:.4g} at round {int(row['round'])}\n({why})"
-    place = (away, -38 if metric.goal == "max" else 38)
-    line = {"arrowstyle": "-", "color": color, "linewidth": 0.8, "shrinkB": 6}
-    axes.annotate(text, (x, y), place, textcoords="offset points", ha=side, va="center", fontsize=9.5, color=color, arrowprops=line)
+    text = f"{y:.4g} at round {int(row['round'])} ({why})"
+    axes.plot([x], [y], marker="o", markersize=12, fillstyle="none", color=color, markeredgewidth=1.8, linestyle="none", label=text)
 
 
 def _title(summary: Mapping[str, Any], network: str | None) -> str:
-    what = f"{style.look(summary['algorithm']).label} on {style.dataset_label(summary['dataset'])}"
+    what = f"{style.look(summary['algorithm']).label} on {style.dataset_label(summary['dataset'], summary['data_variant'])}"
     real = "real data" if summary["data_source"] == "real" else None
     return " · ".join(filter(None, [what, network, real, f"seed {summary['seed']}"]))
 
 
 def _alarm(summary: Mapping[str, Any]) -> str:
     """What a reader must not overlook, in few words."""
-    data = {"synthetic": "SYNTHETIC TWIN, not the real data", "partial": "PARTLY SYNTHETIC DATA"}.get(summary["data_source"])
+    data = {"synthetic": "SYNTHETIC DATA, nothing of it is real", "partial": "PARTLY SYNTHETIC DATA"}.get(summary["data_source"])
     status = None if summary["status"] == "completed" else f"status: {summary['status'].replace('_', ' ')}"
     return " · ".join(filter(None, [data, status]))
 
@@ -158,14 +154,15 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)
     panels: dict[tuple[str, str, str, str], list[Run]] = defaultdict(list)
     for run in drawn:
-        panels[run.summary["dataset"], _network(run) or "", run.summary["data_source"], run.summary["metric"]["name"]].append(run)
+        dataset = style.dataset_label(run.summary["dataset"], run.summary["data_variant"])
+        panels[dataset, _network(run) or "", run.summary["data_source"], run.summary["metric"]["name"]].append(run)
     lines = [_lines(inside) for inside in panels.values()]
     looks = _looks(lines)
     tables = []
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
         figure, places = _figure(len(panels))
         for axes, (dataset, network, source, metric), inside in zip(places, panels, lines, strict=False):
-            title = " · ".join(filter(None, [style.dataset_label(dataset), network, "real data" if source == "real" else None]))
+            title = " · ".join(filter(None, [dataset, network, "real data" if source == "real" else None]))
             alarm = _alarm({"data_source": source, "status": "completed"})
             axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
             axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")

@@ -66,6 +66,7 @@ def look(algorithm: str) -> Look:
     return Look(algorithm, PALETTE[code % len(PALETTE)], "*")
 
 
-def dataset_label(dataset: str) -> str:
-    """The data set's name as its makers write it."""
-    return _DATASETS.get(dataset, dataset.replace("_", " ").capitalize())
+def dataset_label(dataset: str, variant: str | None = None) -> str:
+    """The data set's name as its makers write it, and which variant of it is meant."""
+    name = _DATASETS.get(dataset, dataset.replace("_", " ").capitalize())
+    return f"{name} {variant}" if variant else name

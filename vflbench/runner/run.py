@@ -388,10 +388,8 @@ def _save_models(engine: SimulatedEngine, folder: Path) -> None:
     for party in engine.order:
         tensors: dict[str, torch.Tensor] = {}
         for name, value in party.state:
-            if isinstance(value, torch.nn.Module):
+            if isinstance(value, torch.nn.Module):  # other tensors of a state are no parameters: ADMM's z and lambda
                 tensors |= {f"{name}.{key}": tensor for key, tensor in value.state_dict().items()}
-            elif isinstance(value, torch.Tensor):
-                tensors[name] = value
         if tensors:
             (folder / "model").mkdir(exist_ok=True)
             data = save({key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()})

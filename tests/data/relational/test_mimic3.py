@@ -559,6 +559,7 @@ def twin_task():
     return load(Config(source="synthetic"), "relational", 1, 0, None)
 
 
+@pytest.mark.slow
 def test_the_twin_has_the_papers_sizes(twin_task, caplog):
     from vflbench.data.relational.join import hand_over, join
 

@@ -260,7 +260,7 @@ def test_features_are_standardised_exactly_over_many_blocks():
 def test_an_infinite_value_is_refused():
     values = np.ones((10, 3), np.float32)
     values[4, 1] = np.inf
-    with np.errstate(invalid="ignore"), pytest.raises(DataError, match="column funny: values that are not finite"):
+    with pytest.raises(DataError, match="table review, column funny, row 4: inf is not a finite number"):
         yelp._fill(np.empty((10, 3), np.float32), [(np.arange(10), values)], 8)
 
 

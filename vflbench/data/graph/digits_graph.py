@@ -78,8 +78,10 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 def nearest_neighbours(points: np.ndarray, k: int) -> np.ndarray:
     """Edges (2, E) between each of the integer `points` (nodes, d) and its `k` nearest, ties to the lower id: the same on every machine."""
-    squares = (points**2).sum(axis=1)
-    distance = squares[:, None] + squares[None, :] - 2 * points @ points.T
-    np.fill_diagonal(distance, np.iinfo(distance.dtype).max)
-    nearest = np.argsort(distance, axis=1, kind="stable")[:, :k]
+    exact = points.astype(np.float64)  # of such integers; BLAS multiplies no others
+    squares = (exact**2).sum(axis=1)
+    distance = (squares[:, None] + squares[None, :] - 2 * exact @ exact.T).astype(np.int64)
+    order = distance * len(points) + np.arange(len(points))
+    np.fill_diagonal(order, np.iinfo(order.dtype).max)
+    nearest = np.sort(np.partition(order, k - 1, axis=1)[:, :k], axis=1) % len(points)
     return partition.undirected(np.stack([np.repeat(np.arange(len(points)), k), nearest.ravel()]), len(points))

@@ -80,7 +80,8 @@ _GROUPS = {"full": _FULL, "demo": _DEMO}
 
 
 def _file_set(*variants: str) -> FileSet:
-    return FileSet("mimic3", "mimic3", (Part("CSV files", tuple(tuple(_GROUPS[variant].values()) for variant in variants)),))
+    groups = tuple(tuple(_GROUPS[variant].values()) for variant in variants)
+    return FileSet("mimic3", "mimic3", (Part("CSV files", groups, variants=variants),))
 
 
 FILE_SETS = (_file_set("demo", "full"),)

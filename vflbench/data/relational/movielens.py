@@ -96,8 +96,9 @@ _PAIRS = "ml-1m-sample100k/user_movie_pairs_full.parquet"
 
 
 def _file_set(variant: str) -> FileSet:
-    groups = tuple(group for name, groups in _GROUPS.items() if variant in ("auto", name) for group in groups)
-    return FileSet("movielens", groups[0][0].path.rsplit("/", 1)[0], (Part("users, movies and ratings", groups),))
+    named = [(name, group) for name, groups in _GROUPS.items() if variant in ("auto", name) for group in groups]
+    variants, groups = zip(*named, strict=True)
+    return FileSet("movielens", groups[0][0].path.rsplit("/", 1)[0], (Part("users, movies and ratings", groups, variants=variants),))
 
 
 FILE_SETS = (_file_set("auto"),)

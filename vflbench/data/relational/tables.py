@@ -184,17 +184,23 @@ def standardize(table: RawTable, fit_on: np.ndarray | None = None) -> np.ndarray
 
     Raises
     ------
-    DataError : an infinite value.
+    DataError : an infinite value, or a column whose variance is beyond float64.
     """
     values = table.features
+    infinite = np.isinf(values)
+    if infinite.any():
+        row, place = np.argwhere(infinite)[0]
+        raise DataError(f"table {table.name}, column {table.columns[place]}, row {row}: {values[row, place]} is not a finite number")
     fitted = values if fit_on is None else take(values, fit_on)
     known = ~np.isnan(fitted)
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, fitted, 0).sum(axis=0, dtype=np.float64) / count
     deviation = np.where(known, fitted - mean, 0)
-    spread = np.sqrt((deviation**2).sum(axis=0, dtype=np.float64) / count)
-    if not (np.isfinite(mean).all() and np.isfinite(spread).all()):
-        column = table.columns[int(np.flatnonzero(~(np.isfinite(mean) & np.isfinite(spread)))[0])]
-        raise DataError(f"table {table.name}, column {column}: values that are not finite")
+    with np.errstate(over="ignore"):  # told below
+        spread = np.sqrt((deviation**2).sum(axis=0, dtype=np.float64) / count)
+    if not np.isfinite(spread).all():
+        place = int(np.argmin(np.isfinite(spread)))
+        row = int(np.nanargmax(np.abs(values[:, place])))
+        raise DataError(f"table {table.name}, column {table.columns[place]}, row {row}: {values[row, place]} is too large a number")
     scale = np.where(spread > 1e-12 * np.maximum(np.abs(mean), 1e-300), spread, np.inf)
     return np.nan_to_num((values - mean) / scale, nan=0.0).astype(np.float32)

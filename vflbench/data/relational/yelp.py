@@ -467,6 +467,10 @@ def _fill(features: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]],
     count, total, squares = (np.zeros(features.shape[1]) for _ in range(3))
     pivot = None  # near the mean, so that the sum of squares loses nothing
     for rows, values in blocks:
+        infinite = np.isinf(values)
+        if infinite.any():
+            at, place = np.argwhere(infinite)[0]
+            raise DataError(f"table review, column {_REVIEW_COLUMNS[place]}, row {rows[at]}: {values[at, place]} is not a finite number")
         features[rows] = values
         own = values[rows < training]
         for start in range(0, len(own), _ROWS):
@@ -476,7 +480,7 @@ def _fill(features: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]],
                 pivot = np.float32(np.where(known, part, 0).sum(axis=0, dtype=np.float64) / np.maximum(known.sum(axis=0), 1))
             off = part - pivot
             known = ~np.isnan(off)
-            np.nan_to_num(off, copy=False, nan=0.0, posinf=np.inf, neginf=-np.inf)
+            np.nan_to_num(off, copy=False, nan=0.0)
             count += known.sum(axis=0)
             total += off.sum(axis=0, dtype=np.float64)
             squares += (off * off).sum(axis=0, dtype=np.float64)
@@ -484,8 +488,6 @@ def _fill(features: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]],
         raise DataError("table review: holds no training rows")
     shift = total / np.maximum(count, 1)
     spread = np.sqrt(np.maximum(squares / np.maximum(count, 1) - shift**2, 0))
-    if not np.isfinite(spread).all():
-        raise DataError(f"table review, column {_REVIEW_COLUMNS[int(np.argmin(np.isfinite(spread)))]}: values that are not finite")
     mean, scale = np.float32(pivot + shift), np.float32(np.where(spread > 1e-5 * np.abs(shift), 1 / np.maximum(spread, 1e-30), 0))
     for start in range(0, len(features), _ROWS):
         part = features[start : start + _ROWS]
