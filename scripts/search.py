@@ -1,7 +1,8 @@
-"""Choose hyper-parameters on validation nodes: `python scripts/search.py ALGORITHM DATASET [key=value ...]`.
+"""Choose hyper-parameters on validation data: `python scripts/search.py ALGORITHM DATASET [key=value ...]`.
 
 Every method of a family gets the same budget: as many settings, the same seeds (100 and 101, which no reported result uses), and the
-rounds given. The score is the best validation metric of a run, averaged over the seeds; test values are
+rounds given. A key of the grid, or one with several values (algorithm.lr=0.1,0.3,1.0), takes the place of the grid's own; `seed=` that
+of the seeds. The score is the best validation metric of a run, averaged over the seeds; test values are
 never read. Prints the scores, best first; what wins is written by hand into conf/tuned/<algorithm>/<dataset>.yaml, scores in its comments.
 """
 
@@ -30,7 +31,9 @@ SEEDS = (100, 101)
 def score(overrides: list[str]) -> tuple[float, str]:
     """The best validation value of one run, and whether more is better; a run that diverges is the worst."""
     import vflbench
+    from vflbench.plots import curves
 
+    curves.draw_run = lambda folder, summary: None  # nobody looks at them
     with tempfile.TemporaryDirectory() as folder:
         run = vflbench.run([*overrides, f"hydra.run.dir={folder}/run"])
         metric = run.summary["metric"]
@@ -44,14 +47,18 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 1
     algorithm, dataset, *given = sys.argv[1:]
-    grid = GRIDS.get(algorithm, GRAPH)
+    grid: dict[str, tuple[str, ...]] = dict(GRIDS.get(algorithm, GRAPH))
+    varied = [text for text in given if "," in text or text.partition("=")[0] in (*grid, "seed")]
+    given = [text for text in given if text not in varied]
+    grid |= {key: tuple(values.split(",")) for key, _, values in (text.partition("=") for text in varied)}
+    seeds = grid.pop("seed", tuple(map(str, SEEDS)))
     settings = [list(values) for values in itertools.product(*([f"{key}={v}" for v in values] for key, values in grid.items()))]
-    jobs = [[f"algorithm={algorithm}", f"dataset={dataset}", *given, *setting, f"seed={seed}"] for setting in settings for seed in SEEDS]
+    jobs = [[f"algorithm={algorithm}", f"dataset={dataset}", *given, *setting, f"seed={seed}"] for setting in settings for seed in seeds]
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
         scores = list(pool.map(score, jobs))
     table = []
     for number, setting in enumerate(settings):
-        own = [value for value, _ in scores[number * len(SEEDS) : (number + 1) * len(SEEDS)]]
+        own = [value for value, _ in scores[number * len(seeds) : (number + 1) * len(seeds)]]
         table.append((sum(own) / len(own), setting, own))
     for mean, setting, own in sorted(table, reverse=scores[0][1] == "max"):
         print(f"{mean:.4f}  {' '.join(setting):40} {' '.join(f'{value:.3f}' for value in own)}", flush=True)

@@ -82,7 +82,8 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
     OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
     # A value per option: lr: ${by:${model.name},{gcn:0.003,gcnii:0.03}}.
-    OmegaConf.register_new_resolver("by", lambda option, values: values[option], replace=True)
+    # An option without a value takes the first: what the algorithm cannot run with is refused later, by name.
+    OmegaConf.register_new_resolver("by", lambda option, values: values.get(option, next(iter(values.values()))), replace=True)
     path = create_config_search_path(str(config_dir()))
     if user_dir is not None:
         folder = Path(user_dir).expanduser().absolute()
