@@ -1,0 +1,184 @@
+"""Encoders, splits and the division of the columns; text that is read, or refused by file and line."""
+
+import io
+import zipfile
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from vflbench.data.tabular import table
+from vflbench.data.tabular.table import Keys, Layout, Table, divide, read_text
+from vflbench.types import ConfigError, DataError, DataSource, Metric
+
+SOURCE, METRIC = DataSource("real", note="made"), Metric("rmse", "min")
+
+
+@dataclass
+class Both(Keys):
+    name: str = "made"
+    alpha: float = 0.5
+    beta: float = 0.1
+
+
+def small(rows: int = 20) -> Table:
+    """A number, a category of three levels of which `c` is that of row 7 only, a constant, a number."""
+    rng = np.random.default_rng(0)
+    levels = rng.integers(0, 2, rows).astype(float)
+    levels[7] = 2
+    values = np.column_stack([rng.normal(5, 3, rows), levels, np.full(rows, 0.1), rng.normal(-1, 0.1, rows)])
+    return Table(values, ("age", "job", "one", "size"), {"job": ("a", "b", "c")}, values[:, 0] + rng.normal(0, 1, rows), 0)
+
+
+def test_what_is_fitted_is_fitted_on_training_rows():
+    given = small()
+    given.values[3, 0] = 1e6  # a held-out row
+    splits = {"train": np.array([0, 1, 2, 4, 5, 6, 8, 9]), "test": np.array([3, 7])}
+    own = table.encode(given, slice(0, 4), splits, "standard", np.float64)
+    train, test = own["train"], own["test"]
+    assert train.shape == (8, 5) and test.shape == (2, 5)  # age, job=a, job=b, one, size: level c is not in training
+    np.testing.assert_allclose(train[:, [0, 4]].mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(train[:, [0, 4]].std(axis=0), 1)
+    fitted = given.values[splits["train"], 0]
+    assert test[0, 0] == pytest.approx((1e6 - fitted.mean()) / fitted.std())
+    np.testing.assert_array_equal(train[:, 1:3], np.eye(2)[given.values[splits["train"], 1].astype(int)])
+    assert test[1, 1:3].tolist() == [0, 0]
+    assert not train[:, 3].any()
+
+
+def test_range_scaling_keeps_zeros():
+    given = Table(np.array([[0.0, 2.0], [5.0, 2.0], [10.0, 2.0]]), ("x", "y"), {}, np.zeros(3), 0)
+    own = table.encode(given, slice(0, 2), {"train": np.arange(3)}, "range", np.float64)
+    assert own["train"].tolist() == [[0, 0], [0.5, 0], [1, 0]]
+
+
+@pytest.mark.parametrize("parties", [1, 2, 3, 4])
+def test_columns_are_divided_evenly_and_in_order(parties):
+    given = small()
+    given.values[13, 1] = 2  # so that the level c is in training
+    task, whole = (divide(Both(validation=0.2, test=0.2), given, SOURCE, METRIC, parties=k, seed=3) for k in (parties, 1))
+    assert [block.shape[1] for block in task.features] == {1: [6], 2: [4, 2], 3: [4, 1, 1], 4: [1, 3, 1, 1]}[parties]
+    np.testing.assert_array_equal(np.concatenate(task.features, axis=1), whole.features[0])
+    for split in ("val", "test"):
+        np.testing.assert_array_equal(np.concatenate(task.held_out_features[split], axis=1), whole.held_out_features[split][0])
+    assert task.features[0].dtype == np.float32 and task.objective is None and task.optimum is None and task.metric == METRIC
+
+
+def test_learning_holds_out_rows_by_the_seed():
+    given = small(200)
+    task, same, other = (divide(Both(), given, SOURCE, METRIC, parties=2, seed=seed) for seed in (0, 0, 1))
+    assert [len(task.labels), len(task.truth("val")), len(task.truth("test"))] == [120, 20, 60]
+    everything = np.concatenate([task.labels, task.truth("val"), task.truth("test")])
+    np.testing.assert_array_equal(np.sort(everything), np.sort(given.labels))
+    np.testing.assert_array_equal(task.labels, same.labels)
+    assert not np.array_equal(task.labels, other.labels)
+    assert divide(Both(validation=0), given, SOURCE, METRIC, parties=2, seed=0).truth("val") is None
+
+
+def test_fewer_samples_are_the_same_for_every_seed():
+    given = small(200)
+    tasks = [divide(Both(samples=50, problem="ridge"), given, SOURCE, METRIC, parties=2, seed=seed) for seed in (0, 1)]
+    assert len(tasks[0].labels) == 50 and tasks[0].source.note == "made; 50 of its 200 rows"
+    np.testing.assert_array_equal(tasks[0].labels, tasks[1].labels)
+
+
+def test_ridge_form():
+    """All rows train; at theta = 0 f is 1/2, the variance of the standardised target; the minimum does not depend on the rows' number."""
+    given = small(100)
+    task = divide(Both(problem="ridge"), given, SOURCE, METRIC, parties=3, seed=0)
+    assert (task.metric.name, task.metric.goal) == ("suboptimality", "min") and task.truth("test") is None
+    assert task.public.objective.kind == "ridge" and task.public.objective.weight == 0.5 and task.public.samples == 100
+    features, labels = np.concatenate(task.features, axis=1), task.labels
+    assert features.dtype == np.float64 and (labels**2).sum() / 2 == pytest.approx(0.5)
+    np.testing.assert_allclose((features[:, 0] ** 2).sum(), 1)
+    theta = np.linalg.solve(features.T @ features + 0.5 * np.eye(6), features.T @ labels)
+    assert task.optimum == pytest.approx(((features @ theta - labels) ** 2).sum() / 2 + 0.25 * (theta**2).sum(), rel=1e-12)
+    assert 0 < task.optimum < 0.5
+    twice = Table(np.tile(given.values, (2, 1)), given.columns, given.levels, np.tile(given.labels, 2), 0)
+    assert divide(Both(problem="ridge"), twice, SOURCE, METRIC, parties=3, seed=0).optimum == pytest.approx(task.optimum, rel=1e-12)
+    flat = Table(given.values, given.columns, given.levels, np.full(100, 3.0), 0)
+    with pytest.raises(DataError, match="the target is the same in all 100 rows"):
+        divide(Both(problem="ridge"), flat, SOURCE, METRIC, parties=3, seed=0)
+
+
+def test_sparse_logistic_form():
+    given = small(100)
+    given = Table(given.values, given.columns, given.levels, (given.labels > 5).astype(np.int64), 2)
+    task = divide(Both(problem="sparse_logistic"), given, SOURCE, METRIC, parties=2, seed=0)
+    assert task.objective.kind == "sparse_logistic" and task.objective.weight == 0.1 and task.classes == 2
+    assert set(task.labels.tolist()) == {0, 1} and task.labels.dtype == np.int64 and 0 < task.optimum < np.log(2)
+
+
+def test_every_wrong_key_is_named():
+    config = Both(source="rela", variant="x", problem="rigde", alpha=0, beta=-1, samples=3, validation=0.5, test=0.6)
+    problems = table.check(config, 9, 4)
+    assert [problem.key for problem in problems] == [
+        "dataset.source", "dataset.variant", "dataset.problem", "dataset.alpha", "dataset.beta", "dataset.samples",
+        "dataset.validation, dataset.test", "algorithm.parties",
+    ]  # fmt: skip
+    assert problems[2].closest == "ridge" and "between 1 and 4" in problems[-1].allowed
+    assert not table.check(Both(problem="ridge"), 4, 4)
+
+    @dataclass
+    class Regression(Keys):
+        alpha: float = 1.0
+
+    assert "learning, ridge" in table.check(Regression(problem="sparse_logistic"), 1, 4)[0].allowed
+    with pytest.raises(ConfigError, match=r"algorithm\.parties=5"):
+        divide(Both(), small(), SOURCE, METRIC, parties=5, seed=0)
+
+
+LAYOUT = Layout(("id", "x", "job", "y"), {"job": ("a", "b")}, ";", skipped=("id",))
+GOOD = b'"id";"x";"job";"y"\n1;" 2.5";"b";-1\n\xc3\xa4;3;a;1e2\n'
+
+
+def test_reads_text_quickly_and_line_by_line_alike():
+    expected = [[2.5, 1, -1], [3, 0, 100]]
+    assert read_text(GOOD, "f", LAYOUT).tolist() == expected
+    assert table._line_by_line(GOOD, "f", LAYOUT).tolist() == expected
+    assert read_text(GOOD.replace(b"\n", b"\r\n"), "f", LAYOUT).tolist() == expected
+    assert read_text(b"\xef\xbb\xbf" + GOOD, "f", LAYOUT).tolist() == expected
+    assert read_text(GOOD.split(b"\n", 1)[1], "f", Layout(LAYOUT.columns, LAYOUT.levels, ";", 0, ("id",))).tolist() == expected
+    assert read_text(b"X1;X2\n" + GOOD, "f", Layout(LAYOUT.columns, LAYOUT.levels, ";", 2, ("id",))).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("id;x;job;y\n1;2;a;3\n1;2;a\n1;2;a;3", "file.csv, line 3: 3 fields, not 4"),
+        ("id;x;job;y\n1;2;a;3;4\n1;2;a;3;4", "file.csv, line 2: 5 fields, not 4"),
+        ("id;x;job;y\n1;2;a;3\n1;2;a;3;4", "file.csv, line 3: 5 fields, not 4"),
+        ("id;x;job;y\n1;2;a;3\n1;two;a;3", "file.csv, line 3: x is 'two', not a number"),
+        ("id;x;job;y\n1;2;a;3\n1;;a;3", "file.csv, line 3: x is '', not a number"),
+        ("id;x;job;y\n1;nan;a;3", "file.csv, line 2: x is 'nan', not a number"),
+        ("id;x;job;y\n1;inf;a;3", "file.csv, line 2: x is 'inf', not a number"),
+        ("id;x;job;y\n1;2;c;3", "file.csv, line 2: job is 'c', not one of a, b"),
+        ("id;x;job;y\n1;2;a;3\n\n1;2;a;3", "file.csv, line 3: 0 fields, not 4"),
+        ("id;x;job;y", "file.csv: holds no rows"),
+        ("id;x;jobs;y\n1;2;a;3", "file.csv, line 1: column 3 of the header is 'jobs', not 'job'"),
+        ("id;x;job\n1;2;a", "file.csv, line 1: column 4 of the header is None, not 'y'"),
+        ("", "file.csv, line 1: column 1 of the header is None, not 'id'"),
+    ],
+)
+def test_a_malformed_line_is_named(lines, message):
+    with pytest.raises(DataError) as error:
+        read_text(lines.encode(), "file.csv", LAYOUT)
+    assert message in str(error.value)
+
+
+def test_text_that_is_not_utf8_is_named():
+    with pytest.raises(DataError, match=r"file\.csv, line 3: not UTF-8"):
+        read_text(b"id;x;job;y\n1;2;a;3\n1;2;\xff;3\n", "file.csv", LAYOUT)
+
+
+def test_members_of_archives():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/b.csv", "x" * 1000)
+    data = out.getvalue()
+    assert table.member(data, "f.zip", "a/b.csv") == b"x" * 1000
+    with pytest.raises(DataError, match=r"f\.zip: this archive holds no file c\.csv"):
+        table.member(data, "f.zip", "c.csv")
+    for damaged in (b"", data[:40], data[:-30], data[:45] + bytes(8) + data[53:]):
+        with pytest.raises(DataError, match=r"f\.zip: a damaged zip"):
+            table.member(damaged, "f.zip", "a/b.csv")

@@ -1,0 +1,103 @@
+"""BlogFeedback (Buza 2014, UCI): blog posts, 280 columns, the target the number of comments in the next 24 hours.
+
+The published training file and the 60 test files together are the 60,021 rows of PubSub-VFL; rows are held out at random, as for the
+other data sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vflbench.data import sources, twins
+from vflbench.data.sources import FileSet, Found, Part, RawFile
+from vflbench.data.tabular import table
+from vflbench.data.tabular.table import Layout, Table
+from vflbench.data.tasks import AlignedTask
+from vflbench.seeding import stream
+from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
+
+DATASETS = (
+    DatasetInfo(
+        name="blog",
+        summary="BlogFeedback: 60,021 blog posts, 280 columns, regression; also as ridge regression",
+        layouts=("aligned",),
+        folder="blogfeedback",
+    ),
+)
+
+# The published names: one test file a day, from the 26th of March on an hour later.
+_DAYS = [(2, day) for day in range(1, 30)] + [(3, day) for day in range(1, 32)]
+NAMES = (
+    "blogData_train.csv",
+    *(f"blogData_test-2012.{month:02d}.{day:02d}.{'01' if (month, day) >= (3, 26) else '00'}_00.csv" for month, day in _DAYS),
+)
+_ARCHIVE = RawFile("blogfeedback/BlogFeedback.zip")
+_UNPACKED = tuple(RawFile(f"blogfeedback/{name}") for name in NAMES)
+FILE_SETS = (FileSet("blog", "blogfeedback", (Part("posts", ((_ARCHIVE,), _UNPACKED)),)),)
+
+COLUMNS = tuple(f"x{number}" for number in range(1, 281))
+TARGET = "comments"
+SAMPLES = 60021
+
+
+@dataclass
+class Config(table.Keys):
+    name: str = "blog"
+    alpha: float = 0.1  # problem=ridge: weight of ||theta||^2 / 2
+
+
+def check(config: Config, parties: int) -> list[Problem]:
+    """What is wrong with the configuration, before anything is read."""
+    return table.check(config, parties, len(COLUMNS))
+
+
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
+    """The posts, their columns divided between `parties`.
+
+    Raises
+    ------
+    ConfigError, DataError
+    """
+    if problems := check(config, parties):
+        raise ConfigError(problems)
+    found = sources.locate(FILE_SETS[0], root, config.source)
+    if found is None:
+        if config.source == "synthetic":
+            sources.announce_twin("blog")
+        made, source = twin(), twins.twin_source()
+    else:
+        used = {found.label(file) for file in ((_ARCHIVE,) if _ARCHIVE in found else _UNPACKED)}
+        made, source = read(found), DataSource("real", files=tuple(entry for entry in found.files if entry[0] in used))
+    return table.divide(config, made, source, Metric("rmse", "min"), parties=parties, seed=seed)
+
+
+def read(found: Found) -> Table:
+    """The table of all 61 files, in the zip archive or beside one another. Raises DataError, naming file and line."""
+    layout = Layout((*COLUMNS, TARGET), {}, header=0)
+    if _ARCHIVE in found:
+        archive, label = found.read(_ARCHIVE), found.label(_ARCHIVE)
+        contents = ((table.member(archive, label, name), f"{label}, {name}") for name in NAMES)
+    else:
+        contents = ((found.read(file), found.label(file)) for file in _UNPACKED)
+    values = np.concatenate([table.read_text(data, label, layout) for data, label in contents])
+    return Table(values[:, :-1], COLUMNS, {}, values[:, -1], 0)
+
+
+def twin(samples: int = SAMPLES) -> Table:
+    """Made-up posts with the original's column kinds: 50 statistics of a blog, 10 counts and 2 sizes of a post, 200 rare words, 14 weekday
+    flags, 4 numbers about parent posts. Two posts in three get no comment, a few get a hundred."""
+    rng = stream(0, "twin/blog")
+    blog = rng.integers(0, samples // 40 + 1, samples)
+    fame = rng.exponential(1.0, samples // 40 + 1)[blog]
+    statistics = np.exp(rng.normal(0, 0.7, (samples // 40 + 1, 50)))[blog] * (5 * fame)[:, None] * rng.uniform(0.2, 2, 50)
+    recent = rng.poisson(fame[:, None] * rng.uniform(0.3, 3, 10) * rng.gamma(0.4, 2.5, (samples, 1)))
+    age, size = rng.uniform(0, 72, samples).round(), rng.lognormal(7, 1.2, samples).round()
+    words = rng.random((samples, 200)) < np.geomspace(0.2, 0.002, 200)
+    days = np.eye(7)[rng.integers(0, 7, (2, samples))]
+    parents = rng.poisson(0.1, (samples, 4)).cumsum(axis=1)
+    values = np.column_stack([statistics, recent, age, size, words, days[0], days[1], parents])
+    expected = 0.5 * recent[:, :3].sum(axis=1) * np.exp(-age / 24) + 0.2 * fame * (1 + words @ rng.normal(0, 0.5, 200)).clip(0)
+    return Table(values, COLUMNS, {}, rng.poisson(expected * rng.gamma(1.5, 1 / 1.5, samples)).astype(np.float64), 0)

@@ -1,0 +1,183 @@
+"""Convex problems over aligned blocks, and their exact minimum f*: what MTCD and its kin are scored against (data/tasks.py: Objective).
+
+Ridge has a closed form, primal or dual, whichever system is smaller. Sparse logistic regression is solved by scikit-learn's liblinear,
+which stops early, then by Newton steps on the non-zero coordinates until the duality gap proves f* to a relative 1e-10. f* is kept in
+the user's cache folder under the hash of what it depends on: it is the same however the columns are divided.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from vflbench.data import sources
+from vflbench.data.tasks import AlignedTask, Objective
+from vflbench.types import DataError, DataSource, Metric
+
+log = logging.getLogger(__name__)
+
+GAP = 1e-10  # relative duality gap at which a minimum counts as found
+NEWTON_STEPS = 200
+
+
+def task(name: str, source: DataSource, blocks: Sequence[np.ndarray], labels: np.ndarray, objective: Objective) -> AlignedTask:
+    """The task to minimise `objective` over all samples; nothing is held out, party 0 has the labels.
+
+    Parameters
+    ----------
+    blocks : per party (N, d_k) float64; side by side they are X.
+    labels : ridge (N,) float64; sparse_logistic (N,) int64 classes 0 and 1.
+
+    Raises
+    ------
+    DataError : see `minimum`.
+    """
+    return AlignedTask(
+        name=name,
+        source=source,
+        metric=Metric("suboptimality", "min"),
+        classes=2 if objective.kind == "sparse_logistic" else 0,
+        owner=0,
+        features=tuple(blocks),
+        labels=labels,
+        held_out_features={},
+        held_out_labels={},
+        objective=objective,
+        optimum=minimum(objective, np.concatenate(list(blocks), axis=1), labels),
+    )
+
+
+def value(objective: Objective, features: np.ndarray, labels: np.ndarray, theta: np.ndarray) -> float:
+    """f(theta), as data/tasks.py defines it. X (N, d), labels as `task` takes them, theta (d,)."""
+    u = features @ theta
+    if objective.kind == "ridge":
+        return float(((u - labels) ** 2).sum() / 2 + objective.weight / 2 * (theta**2).sum())
+    return float(np.logaddexp(0, -_signs(labels) * u).mean() + objective.weight * np.abs(theta).sum())
+
+
+def minimum(objective: Objective, features: np.ndarray, labels: np.ndarray) -> float:
+    """f*, from the cache where it is there.
+
+    Raises
+    ------
+    DataError : f* is 0 or not finite, so that no gap can be relative to it, or the solver cannot prove it to a relative 1e-10.
+    """
+    path = sources.cache_folder() / "optima" / f"{_key(objective, features, labels)}.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # not there, or damaged: solved again
+        kept = float(json.loads(path.read_text(encoding="utf-8"))["minimum"])
+        if np.isfinite(kept) and kept > 0:
+            return kept
+    found = value(objective, features, labels, minimiser(objective, features, labels))
+    if not (np.isfinite(found) and found > 0):
+        raise DataError(f"the minimum of this {objective.kind} problem is {found}: a gap relative to it has no meaning")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps({"kind": objective.kind, "weight": objective.weight, "minimum": found}), encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        log.info("the minimum is not kept for the next run: %s", error)
+    return found
+
+
+def minimiser(objective: Objective, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """theta*, (d,). Raises DataError, as `minimum`."""
+    if objective.kind == "ridge":
+        return _ridge(features, labels, objective.weight)
+    return _sparse_logistic(features, labels, objective.weight)
+
+
+def _key(objective: Objective, features: np.ndarray, labels: np.ndarray) -> str:
+    digest = hashlib.sha256(f"1/{objective.kind}/{objective.weight!r}/{features.shape}/{features.dtype}/{labels.dtype}/".encode())
+    digest.update(np.ascontiguousarray(features).data)
+    digest.update(np.ascontiguousarray(labels).data)
+    return digest.hexdigest()
+
+
+def _signs(labels: np.ndarray) -> np.ndarray:
+    return 2.0 * labels - 1
+
+
+def _ridge(features: np.ndarray, labels: np.ndarray, alpha: float) -> np.ndarray:
+    from scipy.linalg import solve
+
+    samples, width = features.shape
+    if width <= samples:  # (X'X + alpha I) theta = X'y
+        return np.asarray(solve(features.T @ features + alpha * np.eye(width), features.T @ labels, assume_a="pos"))
+    return np.asarray(features.T @ solve(features @ features.T + alpha * np.eye(samples), labels, assume_a="pos"))
+
+
+def _sparse_logistic(features: np.ndarray, labels: np.ndarray, beta: float) -> np.ndarray:
+    from scipy.sparse import csr_matrix
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    if len(np.unique(labels)) < 2:
+        raise DataError("all samples are of one class: there is nothing to learn")
+    samples = len(labels)
+    sparse = np.count_nonzero(features) < 0.3 * features.size
+    solver = LogisticRegression(
+        solver="liblinear", l1_ratio=1.0, C=1 / (samples * beta), fit_intercept=False, tol=1e-3, max_iter=100, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # what is missing is done below
+        solver.fit(csr_matrix(features) if sparse else features, labels)
+    theta, gap = _newton(features, _signs(labels), beta, solver.coef_[0].astype(np.float64))
+    if gap > GAP:
+        raise DataError(
+            f"the minimum of the sparse logistic problem is not found: duality gap {gap:.1e} of its value after {NEWTON_STEPS} steps. "
+            "Choose a larger dataset.beta."
+        )
+    return theta
+
+
+def _newton(features: np.ndarray, signs: np.ndarray, beta: float, theta: np.ndarray) -> tuple[np.ndarray, float]:
+    """Projected Newton steps on the coordinates that are not 0 or must leave it; the point and its relative duality gap.
+
+    The gap's lower bound: log(1 + exp(-z)) = max over a in [0, 1] of H(a) - a z, with H the entropy, so the mean of H(a_j) is at most f*
+    where |X'(a s)| / N <= beta everywhere; a is the samples' probability of being wrong, scaled down until that holds.
+    """
+    from scipy.special import entr, expit
+
+    samples = len(signs)
+    gap = np.inf
+    for _ in range(NEWTON_STEPS):
+        u = features @ theta
+        value = np.logaddexp(0, -signs * u).mean() + beta * np.abs(theta).sum()
+        wrong = expit(-signs * u)
+        gradient = -(features.T @ (signs * wrong)) / samples
+        inside = wrong * min(1.0, beta / max(np.abs(gradient).max(), 1e-300))
+        gap = (value - (entr(inside) + entr(1 - inside)).mean()) / value
+        if gap <= GAP:
+            break
+        active = np.flatnonzero((theta != 0) | (np.abs(gradient) > beta))
+        side = np.where(theta != 0, np.sign(theta), -np.sign(gradient))
+        step = np.zeros(0)
+        while len(active):
+            block = features[:, active]
+            curvature = block.T @ (block * (wrong * (1 - wrong) / samples)[:, None])
+            curvature[np.diag_indices(len(active))] += 1e-10 * np.trace(curvature) / len(active) + 1e-300
+            step = np.linalg.solve(curvature, -(gradient[active] + beta * side[active]))
+            stays = (theta[active] == 0) & (step * side[active] <= 0)  # at 0, and the step would cross it: not a direction of descent
+            if not stays.any():
+                break
+            active = active[~stays]
+        length, moved = 1.0, False
+        while len(active) and length > 1e-10 and not moved:
+            new = theta.copy()
+            new[active] += length * step
+            new[active] = np.where(new[active] * side[active] < 0, 0, new[active])
+            reached = np.logaddexp(0, -signs * (features @ new)).mean() + beta * np.abs(new).sum()
+            moved = reached <= value * (1 + 1e-14)  # the last steps change f by less than its rounding
+            length /= 2
+        if not moved:
+            break
+        theta = new
+    return theta, float(gap)

@@ -1,0 +1,300 @@
+"""A table of columns with a label, its reading from text, and how it becomes an aligned task.
+
+The columns are divided between the parties evenly and in their order; a category's one-hot columns stay with one party. Everything that is
+fitted (categories, means, scales) is fitted on training rows. With `problem=learning` rows are held out; with `ridge` or
+`sparse_logistic` all rows are training samples of a convex problem (tabular/convex.py).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from vflbench.data import sources
+from vflbench.data.relational.tables import check_fractions, split_rows
+from vflbench.data.tasks import AlignedTask, Objective
+from vflbench.seeding import stream
+from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem, closest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WEIGHT: dict[str, str] = {"ridge": "alpha", "sparse_logistic": "beta"}  # convex problem -> the key that has its weight
+
+
+@dataclass
+class Keys:
+    """What every tabular data set may be asked. A regression adds `alpha`, a classification `beta`: so it can be that convex problem."""
+
+    name: str = ""
+    source: str = "auto"  # auto | real | synthetic
+    variant: str = "auto"
+    problem: str = "learning"  # learning (some rows held out) | ridge | sparse_logistic (all rows, scored by suboptimality)
+    samples: int | None = None  # at most so many rows, the same for every seed; null: all
+    validation: float = 0.1  # learning: fraction of the rows
+    test: float = 0.3
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows and columns as they are, without missing values."""
+
+    values: np.ndarray  # (n, d): numbers; of a categorical column the index of its level
+    columns: tuple[str, ...]  # d names
+    levels: Mapping[str, tuple[str, ...]]  # categorical column -> its levels
+    labels: np.ndarray  # (n,) float64 targets, or int64 classes
+    classes: int  # 0: regression
+
+
+# --- what a user may ask ------------------------------------------------------------------------------------------------------
+
+
+def check(config: Keys, parties: int, columns: int, variants: tuple[str, ...] = ("auto",)) -> list[Problem]:
+    """What is wrong with the keys that all tabular data sets share. `columns`: how many the data set has."""
+    problems = sources.check_source(config.source, config.variant, variants)
+    allowed = ("learning", *(kind for kind, key in WEIGHT.items() if hasattr(config, key)))
+    if config.problem not in allowed:
+        must = f"must be one of {', '.join(allowed)}"
+        problems.append(Problem("dataset.problem", config.problem, must, closest(config.problem, allowed)))
+    for key in WEIGHT.values():
+        weight = getattr(config, key, 1.0)
+        if not 0 < weight < np.inf:
+            problems.append(Problem(f"dataset.{key}", weight, "must be a number above 0"))
+    if config.samples is not None and config.samples < 10:
+        problems.append(Problem("dataset.samples", config.samples, "must be at least 10"))
+    return problems + check_fractions(config.validation, config.test) + check_parties(parties, columns)
+
+
+def check_parties(parties: int, columns: int) -> list[Problem]:
+    """A party needs a column of its own."""
+    if 1 <= parties <= columns:
+        return []
+    return [Problem("algorithm.parties", parties, f"must lie between 1 and {columns}: so many columns are divided between the parties")]
+
+
+# --- to a task ------------------------------------------------------------------------------------------------------------------
+
+
+def divide(
+    config: Keys,
+    table: Table,
+    source: DataSource,
+    metric: Metric,
+    *,
+    parties: int,
+    seed: int,
+    scaling: Literal["standard", "range"] = "standard",
+) -> AlignedTask:
+    """The task of `table`, its columns divided between `parties`; party 0 has the labels.
+
+    learning: features float32; the splits are drawn by the stream "split" of `seed`. Convex: features float64, all rows. Ridge divides
+    rows and labels, which are standardised, by sqrt(N): f is then half the mean squared error plus the penalty, whatever N is.
+
+    Parameters
+    ----------
+    metric : of `problem=learning`; a convex problem has its own, suboptimality.
+    scaling : of numbers: mean 0 and variance 1, or from 0 to 1; a constant column becomes 0.
+
+    Raises
+    ------
+    ConfigError : more parties than columns.
+    DataError : a constant target; see also convex.minimum.
+    """
+    if problems := check_parties(parties, table.values.shape[1]):
+        raise ConfigError(problems)
+    count = len(table.labels)
+    rows = np.arange(count)
+    if config.samples is not None and config.samples < count:
+        rows = np.sort(stream(0, f"samples/{config.name}").permutation(count)[: config.samples])
+        note = f"{len(rows)} of its {count} rows"
+        source = DataSource(source.kind, source.variant, f"{source.note}; {note}" if source.note else note, source.files)
+    convex = config.problem != "learning"
+    splits = {"train": rows}
+    if not convex:
+        drawn = split_rows(len(rows), config.validation, config.test, seed)
+        splits = {split: rows[chosen] for split, chosen in drawn.items() if len(chosen)}
+    dtype = np.float64 if convex else np.float32
+    ends = np.cumsum([len(own) for own in np.array_split(np.arange(table.values.shape[1]), parties)])
+    parts = [encode(table, slice(first, end), splits, scaling, dtype) for first, end in itertools.pairwise([0, *ends])]
+    labels = {split: table.labels[chosen] for split, chosen in splits.items()}
+    if not convex:
+        blocks = {split: tuple(part[split] for part in parts) for split in splits}
+        train, known = blocks.pop("train"), labels.pop("train")
+        return AlignedTask(config.name, source, metric, table.classes, 0, train, known, blocks, labels)
+    from vflbench.data.tabular.convex import task
+
+    features, target = [part["train"] for part in parts], labels["train"]
+    if config.problem == "ridge":
+        if target.std() <= 1e-12 * np.abs(target).max():
+            raise DataError(f"dataset {config.name}: the target is the same in all {len(target)} rows: there is nothing to learn")
+        target = (target - target.mean()) / (target.std() * np.sqrt(len(target)))
+        features = [block / np.sqrt(len(target)) for block in features]
+    return task(config.name, source, features, target, objective(config))
+
+
+def objective(config: Keys) -> Objective:
+    """What `config.problem`, one of the convex ones, minimises."""
+    kind: Literal["ridge", "sparse_logistic"] = "ridge" if config.problem == "ridge" else "sparse_logistic"
+    return Objective(kind, float(getattr(config, WEIGHT[kind])))
+
+
+def encode(table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: str, dtype: type) -> dict[str, np.ndarray]:
+    """Per split the rows (N_s, w) of the columns `own`: numbers scaled, categories one-hot, in the order of the columns.
+
+    Means, scales and levels are those of the split `train`: a level that does not occur there gets no column.
+    """
+    mine = table.values[:, own]
+    fitted = mine[splits["train"]]
+    numeric = np.array([name not in table.levels for name in table.columns[own]])
+    levels = [None if number else np.unique(fitted[:, i]) for i, number in enumerate(numeric)]
+    ends = np.cumsum([1 if seen is None else len(seen) for seen in levels])
+    shift, scale = _scales(fitted[:, numeric], scaling)
+    encoded = {}
+    for split, rows in splits.items():
+        values = fitted if split == "train" else mine[rows]
+        out: np.ndarray = np.zeros((len(rows), int(ends[-1])), dtype)
+        if numeric.all():
+            np.divide(values - shift.astype(values.dtype), scale, out=out, casting="same_kind")
+        else:
+            out[:, ends[numeric] - 1] = (values[:, numeric] - shift) / scale
+        for i, seen in enumerate(levels):
+            if seen is not None:
+                out[:, ends[i] - len(seen) : ends[i]] = values[:, i, None] == seen
+        encoded[split] = out
+    return encoded
+
+
+def _scales(values: np.ndarray, scaling: str) -> tuple[np.ndarray, np.ndarray]:
+    """What is subtracted from each column and what it is then divided by; infinity for a constant one."""
+    if scaling == "range":
+        shift, scale = values.min(axis=0).astype(np.float64), np.ptp(values, axis=0).astype(np.float64)
+    else:
+        shift, scale = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
+    return shift, np.where(scale > 1e-12 * np.abs(shift), scale, np.inf)
+
+
+# --- from text ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Lines of a text file: the columns of every line, which of them are categories."""
+
+    columns: tuple[str, ...]
+    levels: Mapping[str, tuple[str, ...]]
+    separator: str = ","
+    header: int = 1  # the line that holds the names of the columns; what is above does not count; 0: none does
+    skipped: tuple[str, ...] = ()  # columns whose content is not read
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(name for name in self.columns if name not in self.skipped)
+
+
+def read_text(data: bytes, label: str, layout: Layout) -> np.ndarray:
+    """(n, columns that are read) float64: numbers, and of a category the index of its level.
+
+    Pandas reads it; what pandas does not find right is looked for line by line.
+
+    Raises
+    ------
+    DataError : naming file and line of the first line that is not of the layout.
+    """
+    import pandas as pd
+
+    if layout.header:
+        line = (data.split(b"\n", layout.header) + [b""] * layout.header)[layout.header - 1].decode("utf-8-sig", "replace").strip()
+        names = next(csv.reader([line], delimiter=layout.separator), [])
+        for i, (has, wanted) in enumerate(itertools.zip_longest(names, layout.columns), 1):
+            if has != wanted:
+                raise DataError(f"{label}, line {layout.header}: column {i} of the header is {has!r}, not {wanted!r}. Get the file again.")
+    texts = {*layout.levels, *layout.skipped}
+    kinds = {name: str if name in texts else np.float64 for name in layout.columns} if texts else np.float64
+    try:
+        frame = pd.read_csv(
+            io.BytesIO(data.rstrip(b"\r\n")), sep=layout.separator, header=None, names=list(layout.columns), dtype=kinds,
+            skiprows=layout.header, keep_default_na=False, skip_blank_lines=False, encoding="utf-8",
+        )  # fmt: skip
+        if isinstance(frame.index, pd.RangeIndex) and len(frame):  # another index: every line has a field too many
+            values = _codes(frame, layout)
+            if np.isfinite(values).all() and not frame[list(layout.skipped)].isna().any(axis=None):
+                return values
+    except (ValueError, OverflowError):  # pandas' own errors are ValueErrors
+        pass
+    return _line_by_line(data, label, layout)
+
+
+def _codes(frame: pd.DataFrame, layout: Layout) -> np.ndarray:
+    """The frame as numbers; NaN for an unknown level."""
+    if not layout.levels:
+        return frame.drop(columns=list(layout.skipped)).to_numpy(np.float64)
+    values = np.empty((len(frame), len(layout.read)))
+    for i, name in enumerate(layout.read):
+        column = frame[name]
+        if name in layout.levels:
+            column = column.map({level: float(code) for code, level in enumerate(layout.levels[name])})
+        values[:, i] = column.to_numpy(np.float64)
+    return values
+
+
+def _line_by_line(data: bytes, label: str, layout: Layout) -> np.ndarray:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DataError(f"{label}, line {line}: not UTF-8 text. Get the file again.") from None
+    reader = csv.reader(io.StringIO(text.rstrip("\r\n")), delimiter=layout.separator)
+    codes = {name: {level: float(code) for code, level in enumerate(levels)} for name, levels in layout.levels.items()}
+    rows, read = [], set(layout.read)
+    try:
+        for fields in reader:
+            if reader.line_num <= layout.header:
+                continue
+            if len(fields) != len(layout.columns):
+                raise ValueError(f"{len(fields)} fields, not {len(layout.columns)}")
+            rows.append([_number(field, name, codes) for field, name in zip(fields, layout.columns, strict=True) if name in read])
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{label}, line {reader.line_num}: {error}. Correct the line, or get the file again.") from None
+    if not rows:
+        raise DataError(f"{label}: holds no rows. Get the file again.")
+    return np.array(rows)
+
+
+def _number(field: str, name: str, codes: Mapping[str, Mapping[str, float]]) -> float:
+    if name in codes:
+        if field not in codes[name]:
+            raise ValueError(f"{name} is {field[:40]!r}, not one of {', '.join(codes[name])}")
+        return codes[name][field]
+    try:
+        number = float(field)
+    except ValueError:
+        number = np.nan
+    if not np.isfinite(number):
+        raise ValueError(f"{name} is {field[:40]!r}, not a number")
+    return number
+
+
+def member(data: bytes, label: str, name: str) -> bytes:
+    """The file `name` of the zip archive `data`, not unpacked.
+
+    Raises
+    ------
+    DataError : no zip archive, damaged, or it holds no such file.
+    """
+    import zipfile
+    import zlib
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return archive.read(name)
+    except KeyError:
+        raise DataError(f"{label}: this archive holds no file {name}. Get it again.") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise DataError(f"{label}: a damaged zip archive ({error}). Get it again.") from None
