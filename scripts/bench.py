@@ -1,9 +1,11 @@
-"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [start]`; each a rate or a ratio of one run, on one torch thread.
+"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [start]`; each a rate or a ratio, on one torch thread.
 
 engine  messages of 100 bytes a second through me.send and me.recv, links and ledger on, with 3 and with 1,000 parties
 glasu   a GLASU round on Cora against the bare tensor arithmetic of the same round: the same batches, no parties, no messages
 tablepuppet  an epoch of learning over joins at MovieLens-1M's size and beside a plain loop over rows, the table mapping, and how an epoch's
         time grows with the joined rows while the tables stay as they are
+mtcd    a hop of a token against the bare matrix-vector products of its local steps, 100,000 hops over 1,000 clients, and the cost of a
+        hop from 10 to 10,000 clients
 start   CPU seconds of `vflbench --help` and `vflbench list`
 """
 
@@ -313,6 +315,71 @@ def tablepuppet() -> None:
     say("tablepuppet: peak memory of this process, GB (under 8)", f"{max(before, peak) / 2**20:.1f}")
 
 
+# --- mtcd ---------------------------------------------------------------------------------------------------------------
+
+
+def token_hops(clients: int, width: int, hops: int, rounds: int, samples: int = 1000, local_steps: int = 20) -> float:
+    """CPU seconds a hop of STCD on a ring of `clients` with `width` columns each, after the first round."""
+    import numpy as np
+
+    from vflbench.algorithms import stcd
+    from vflbench.data.tasks import AlignedTask, Objective
+    from vflbench.federation import topology
+    from vflbench.federation.simulated import SimulatedEngine
+    from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+
+    rng = np.random.default_rng(0)
+    blocks = tuple(rng.normal(size=(samples, width)) / np.sqrt(samples) for _ in range(clients))
+    metric, objective = Metric("suboptimality", "min"), Objective("ridge", 1.0)
+    task = AlignedTask("ridge", DataSource("synthetic"), metric, 0, 0, blocks, rng.normal(size=samples), {}, {}, objective, 1.0)
+    others = NetworkConfig("ideal"), TopologyConfig("ring"), PrivacyConfig(), EngineConfig(), ComputeConfig()
+    algorithm = stcd.Config(parties=clients, hops=hops, local_steps=local_steps)
+    config = RunConfig(algorithm, None, None, *others, rounds=rounds + 1, device="cpu")
+    marks: list[float] = []
+
+    def on_round(round: int, engine: SimulatedEngine) -> bool:
+        marks.append(time.process_time())
+        return round == rounds + 1  # the last round would be evaluated
+
+    specs = stcd.parties(task, config)
+    graph = topology.build(config.topology, [], list(specs), 0)
+    SimulatedEngine(
+        specs, task.public, config, rounds=rounds + 2, eval_every=10 * rounds, connected=graph.connected, neighbours=graph.neighbours,
+        on_round=on_round,
+    ).run()  # fmt: skip
+    return (marks[-1] - marks[0]) / (rounds * hops)
+
+
+def bare_products(width: int, samples: int = 1000, local_steps: int = 20, clients: int = 40, repeats: int = 1000) -> float:
+    """CPU seconds of the two matrix-vector products of `local_steps` steps, over the blocks of `clients`."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    blocks = [rng.normal(size=(samples, width)) for _ in range(clients)]
+    u, theta = rng.normal(size=samples), rng.normal(size=width)
+    began = time.process_time()
+    for i in range(repeats):
+        x = blocks[i % clients]
+        for _ in range(local_steps):
+            x.T @ u
+            x @ theta
+    return (time.process_time() - began) / repeats
+
+
+def mtcd() -> None:
+    hops, bare = [], []
+    for _ in range(5):
+        hops.append(token_hops(40, 50, hops=500, rounds=2))
+        bare.append(bare_products(50))
+    say("mtcd: us a hop, N = 1,000, d_k = 50, Q = 20, 40 clients on a ring", f"{1e6 * min(hops):.0f}")
+    say("  over its bare matrix-vector products (at most 1.5)", f"{min(hops) / min(bare):.2f}   ({1e6 * min(bare):.0f} us)")
+    seconds = 100_000 * token_hops(1000, 2, hops=10_000, rounds=10)
+    say("mtcd: CPU s, 100,000 hops over 1,000 clients, d_k = 2, Q = 20 (at most 60)", f"{seconds:.1f}")
+    for clients in (10, 100, 1000, 10_000):
+        cost = min(token_hops(clients, 2, hops=50_000, rounds=1, samples=100, local_steps=1) for _ in range(3 if clients < 10_000 else 1))
+        say(f"mtcd: us a hop of one local step, N = 100, d_k = 2, {clients:,} clients (flat)", f"{1e6 * cost:.1f}")
+
+
 # --- start ------------------------------------------------------------------------------------------------------------
 
 
@@ -328,7 +395,7 @@ def start() -> None:
         say(f"start: CPU seconds of vflbench {' '.join(args)} (under 1)", f"{statistics.median(seconds):.2f}")
 
 
-BENCHMARKS: dict[str, Callable[[], None]] = {"engine": engine, "glasu": glasu, "tablepuppet": tablepuppet, "start": start}
+BENCHMARKS: dict[str, Callable[[], None]] = {"engine": engine, "glasu": glasu, "tablepuppet": tablepuppet, "mtcd": mtcd, "start": start}
 
 
 def main() -> int:

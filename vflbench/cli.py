@@ -447,13 +447,14 @@ def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str
 
 def result_line(summary: dict[str, Any]) -> str:
     """The run in one line: metric, bytes, time, where the data came from."""
+    from vflbench.results import folder as files
     from vflbench.results.units import human_bytes
 
     metric, status = summary["metric"], summary["status"]
     if metric["selected"] is not None:
         score = f"test_{metric['name']} {metric['selected']:.4g} (selected on validation at round {metric['selected_round']})"
     elif metric["final"] is not None:
-        score = f"test_{metric['name']} {metric['final']:.4g} (at the end)"
+        score = f"{files.splits(metric['name'])[-1]}_{metric['name']} {metric['final']:.4g} (at the end)"
     else:
         score = "not evaluated"
     source = {"real": "real data", "partial": "PARTLY MADE-UP DATA", "synthetic": "SYNTHETIC DATA"}[summary["data_source"]]

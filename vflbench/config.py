@@ -43,11 +43,11 @@ AT_LEAST: dict[str, float] = {
     **dict.fromkeys(("network.client_server.latency_ms", "network.client_client.latency_ms"), 0),
     "network.latencies": 1,
     "attack.rows": 1,
-    **{f"algorithm.{key}": 1 for key in ("parties", "parts", "workers", "local_steps", "layers", "tokens", "hops", "batch_size")},
+    **{f"algorithm.{key}": 1 for key in ("parties", "parts", "workers", "local_steps", "layers", "batch_size")},
 }
 AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024}
 ABOVE_ZERO = frozenset(
-    ("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.cost_ratio", "algorithm.lr", "attack.tolerance")
+    ("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.ratio", "algorithm.lr", "attack.tolerance")
 ) | {f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")}
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LINK = re.compile(r"^network\.links\.[^.]+\.")  # one link of its own has the ranges of its kind

@@ -71,7 +71,7 @@ class NetworkConfig:
     timing: str = "causal"  # causal | round
     latencies: int = 2  # timing=round: latencies per exchange, 1 or 2
     links: dict[str, LinkConfig] = field(default_factory=dict)  # "client_0->server": a link that differs from its kind
-    cost_ratio: float = 1.0  # weighted cost: one byte client-server in units of one byte client-client
+    ratio: float = 1.0  # weighted cost: one byte client-server in units of one byte client-client
 
 
 @dataclass
@@ -189,6 +189,9 @@ class DatasetInfo:
     sources: tuple[str, ...] = ("real", "synthetic")
     folder: str | None = None  # below data_root
     comes_with: str | None = None  # the library that has it: no files are looked for
+
+
+TRAINING_METRIC = "suboptimality"  # the one that is of the training samples: there is no validation or test value
 
 
 @dataclass(frozen=True)

@@ -254,3 +254,13 @@ def test_a_table_in_parts_is_refused_where_it_cannot_be_taken(module: object) ->
 
     with pytest.raises(ConfigError, match="comes in parts"):
         module.parties(tables(2), config(module))  # type: ignore[attr-defined, arg-type]
+
+
+@pytest.mark.parametrize("module", [vfl_sgd, vfl_admm, centralized_join])
+def test_a_convex_problem_is_refused_by_methods_that_learn(module: object) -> None:
+    from vflbench.data.tasks import Objective
+    from vflbench.types import ConfigError
+
+    task = replace(aligned(), objective=Objective("ridge", 1.0), optimum=1.0)
+    with pytest.raises(ConfigError, match=r"dataset.problem=ridge: .* use dataset.problem=learning"):
+        module.parties(task, config(module))  # type: ignore[attr-defined, arg-type]

@@ -47,6 +47,7 @@ def check(config: RunConfig) -> list[Problem]:
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One party with everything."""
+    relational.check_learning(task)
     return {party_names("client", 1)[0]: PartySpec(client, task.joined())}
 
 

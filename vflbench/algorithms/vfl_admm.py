@@ -62,6 +62,7 @@ def check(config: RunConfig) -> list[Problem]:
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per block of features."""
+    relational.check_learning(task)
     if relational.may_diverge(task.public, config):
         blocks = joined_rows(task, relational.DIAGNOSED, config.seed)
         stability.warn(config.algorithm.rho, blocks, relational.intercepts(task.public, config))

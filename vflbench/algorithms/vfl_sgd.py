@@ -53,6 +53,7 @@ def check(config: RunConfig) -> list[Problem]:
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per block of features."""
+    relational.check_learning(task)
     specs = {SERVER: PartySpec(server, role="server")}
     for m, name in enumerate(party_names("client", task.parties)):
         specs[name] = PartySpec(client, task.part(m))

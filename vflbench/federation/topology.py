@@ -1,8 +1,8 @@
 """Who may talk to whom: undirected graphs over party names, built with networkx, and the mixing matrices of gossip methods.
 
-A star connects clients with servers. `path`, `ring`, `grid`, `complete`, `erdos_renyi` and `clusters` are fully decentralised: they
-connect clients (or workers) only, and a server, if the algorithm has one, has no edges. `semi_decentralized` is both. An
-`edge_list` says itself.
+The options say which clients (or workers) meet: none in a star; in the others as their name says. Where the algorithm has a server, it
+reaches every client whatever the graph; `semi_decentralized` is `clusters` by the name that this has in the literature, for algorithms
+with and without a server. An `edge_list` says itself: a server has the edges that its file lists, and no others.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 
+from vflbench.federation.party import party_names
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, Problem, TopologyConfig, closest
+from vflbench.types import ConfigError, Problem, RunConfig, TopologyConfig, closest
 
 TOPOLOGIES = ("star", "path", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list")
 INSIDE = ("complete", "ring", "path")
@@ -146,9 +147,33 @@ def build(config: TopologyConfig, servers: list[str], clients: list[str], seed: 
         place(where, _connected_random(len(where), config.probability, config.seed if config.seed is not None else seed))
     elif config.name != "star":
         place(where, _shape(config.name, len(where)))
-    if config.name in ("star", "semi_decentralized"):
+    if config.name != "edge_list":
         adjacency[: len(servers), len(servers) :] = adjacency[len(servers) :, : len(servers)] = True
     return Topology(parties, len(servers), adjacency)
+
+
+def unreached(topology: Topology) -> list[Problem]:
+    """Clients that a server of an `edge_list` has no edge to, for algorithms whose server needs one to each: a problem per server."""
+    problems = []
+    for server in topology.parties[: topology.servers]:
+        cut_off = [client for client in topology.parties[topology.servers :] if not topology.connected(server, client)]
+        if cut_off:
+            shown = ", ".join(cut_off[:8]) + (", ..." if len(cut_off) > 8 else "")
+            problems.append(Problem("topology.edges", server, f"needs an edge to every client in the edge list, and has none to {shown}"))
+    return problems
+
+
+def build_early(config: RunConfig, servers: list[str]) -> tuple[Topology | None, list[Problem]]:
+    """The topology over `servers` and algorithm.parties clients, before any data is there; None and why where there can be none.
+
+    What `check` finds is left out: it is reported for every algorithm.
+    """
+    if check(config.topology):
+        return None, []
+    try:
+        return build(config.topology, servers, party_names("client", config.algorithm.parties), config.seed), []
+    except ConfigError as error:
+        return None, error.problems
 
 
 def _shape(name: str, n: int) -> nx.Graph:

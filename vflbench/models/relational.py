@@ -14,7 +14,7 @@ from vflbench.models import partial
 from vflbench.types import ConfigError, Problem, RunConfig
 
 if TYPE_CHECKING:
-    from vflbench.data.tasks import AlignedPart, AlignedPublic, RelationalPart, RelationalPublic, RelationalTask
+    from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, RelationalPart, RelationalPublic, RelationalTask
 
 
 def tensor(values: np.ndarray, dtype: torch.dtype, device: str) -> Tensor:
@@ -99,6 +99,13 @@ def check(config: RunConfig) -> list[Problem]:
         allowed = "solves linear models only (model=linear, model.relu_output=false); use sgd"
         problems.append(Problem("algorithm.solver", cfg.solver, allowed))
     return problems
+
+
+def check_learning(task: AlignedTask) -> None:
+    """Raise ConfigError where the task is a convex problem: it has no held-out rows, and other methods."""
+    if task.objective is not None:
+        allowed = "convex problems are for mtcd, stcd, svfl, dcpa and centralized_gd; to learn and predict use dataset.problem=learning"
+        raise ConfigError([Problem("dataset.problem", task.objective.kind, allowed)])
 
 
 def check_one_holder(task: RelationalTask, config: RunConfig) -> None:

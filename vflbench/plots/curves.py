@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vflbench.plots import style
-from vflbench.results.folder import atomic, atomic_write, select
+from vflbench.results.folder import atomic, atomic_write, select, splits
 from vflbench.results.identity import identifying
 from vflbench.results.reader import Run
 from vflbench.results.units import si_scale
-from vflbench.types import Metric
+from vflbench.types import TRAINING_METRIC, Metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +29,7 @@ X_LABELS = {
     "messages": "messages",
     "vectors": "vectors sent",
     "cost": "weighted cost",
+    "iterations": "iterations",
     "epsilon": "epsilon",
 }
 _PICTURES = {"curve": "communication_seconds", "bytes": "bytes", "rounds": "round"}
@@ -36,7 +37,14 @@ _ENDED_WELL = ("completed", "target_reached", "budget")
 
 
 def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
-    """What is drawn of a curve: columns x, validation, test; rows in the order of x, those without x or any score left out."""
+    """What is drawn of a curve: columns x, validation, test; rows in the order of x, those without x or any score left out.
+
+    A metric of the training samples stands in the column test, and only where it is above 0: its axis is logarithmic.
+    """
+    if metric == TRAINING_METRIC:
+        score = curve[f"train_{metric}"].astype("float64")
+        curve = curve.copy()
+        curve[f"val_{metric}"], curve[f"test_{metric}"] = float("nan"), score.where(score > 0)
     chosen = curve[["round", x, f"val_{metric}", f"test_{metric}"]].set_axis(["round", "x", "validation", "test"], axis=1)
     chosen = chosen.astype({"x": "float64", "validation": "float64", "test": "float64"})
     chosen = chosen[chosen["x"].abs() < float("inf")].dropna(subset=["validation", "test"], how="all")
@@ -75,14 +83,14 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
         x = "round"
     shown = points(curve, x, metric.name)
     scale = _label_x(axes, x, shown["x"].max() if len(shown) else 1.0)
-    axes.set_ylabel(metric.name)
+    _label_y(axes, metric.name)
     if not len(shown):
         axes.text(0.5, 0.5, "no evaluation was reached", transform=axes.transAxes, ha="center", color=style.QUIET)
     every = max(1, len(shown) // 12)  # markers tell lines apart; more of them would hide the line
     if shown["validation"].notna().any():
         axes.plot(shown["x"] / scale, shown["validation"], color=style.QUIET, linewidth=0.9, label="validation")
     if shown["test"].notna().any():
-        axes.plot(shown["x"] / scale, shown["test"], color=look.color, marker=look.marker, markevery=every, label="test")
+        axes.plot(shown["x"] / scale, shown["test"], color=look.color, marker=look.marker, markevery=every, label=splits(metric.name)[-1])
         axes.set_xlim(left=0)
         _mark(axes, shown, metric, scale, look.color)
     axes.set_title(_title(summary, network), loc="left", fontsize=11, pad=22 if _alarm(summary) else 8)
@@ -180,16 +188,22 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
 
 def _panel(axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mapping[str, Any]], x: str, metric: str) -> pd.DataFrame:
     """Draw the lines of one panel; the drawn points."""
+    import numpy as np
     import pandas as pd
 
     curves = {label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()}
+    decades = metric == TRAINING_METRIC  # then means and deviations are those of log10: the mean is geometric, the deviation in decades
     largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
     scale = _label_x(axes, x, largest)
-    axes.set_ylabel(f"test {metric}")
+    _label_y(axes, metric, f"{splits(metric)[-1]} ")
     tables = []
     for label, group in curves.items():
         look, silent = looks[label], x != "round" and not any(curve["x"].any() for curve in group)
-        line = _average([_chosen(run) for run in lines[label]] if silent else group)
+        group = [_chosen(run) for run in lines[label]] if silent else group
+        line = _average([curve.assign(test=np.log10(curve["test"])) for curve in group] if decades else group)
+        low, high = line["mean"] - line["sd"], line["mean"] + line["sd"]
+        if decades:
+            line["mean"], low, high = 10 ** line["mean"], 10**low, 10**high
         tables.append(line.assign(line=label))
         text = f"{label}, n={len(group)}"
         if silent:
@@ -198,7 +212,6 @@ def _panel(axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mappi
             axes.axhline(line["mean"].iloc[0], color=look["color"], linestyle=":", label=text)
             continue
         axes.plot(line["x"] / scale, line["mean"], **look, markevery=max(1, len(line) // 10), label=text)
-        low, high = line["mean"] - line["sd"], line["mean"] + line["sd"]
         axes.fill_between(line["x"] / scale, low, high, color=look["color"], alpha=0.15, linewidth=0)
     axes.set_xlim(left=0)
     return pd.concat(tables, ignore_index=True)
@@ -312,6 +325,13 @@ def _label_x(axes: Axes, x: str, largest: float) -> float:
     scale, prefix = si_scale(largest) if x == "bytes" else (1.0, "")
     axes.set_xlabel(f"{X_LABELS[x]} ({prefix}B)" if x == "bytes" else X_LABELS[x])
     return scale
+
+
+def _label_y(axes: Axes, metric: str, prefix: str = "") -> None:
+    """Name the y-axis; logarithmic for a gap that falls by orders of magnitude."""
+    axes.set_ylabel(prefix + metric)
+    if metric == TRAINING_METRIC:
+        axes.set_yscale("log")
 
 
 def _save(figure: Figure, stem: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from vflbench.types import DataSource, Metric, Status, VflbenchError
+from vflbench.types import TRAINING_METRIC, DataSource, Metric, Status, VflbenchError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,7 +120,12 @@ def write_json(path: Path, value: Any) -> None:
 
 def curve_columns(metric: str) -> tuple[str, ...]:
     """The columns of `curve.csv`, in order."""
-    return (*_CURVE_COLUMNS, f"val_{metric}", f"test_{metric}")
+    return (*_CURVE_COLUMNS, *(f"{split}_{metric}" for split in splits(metric)))
+
+
+def splits(metric: str) -> tuple[str, ...]:
+    """On which samples a metric is taken; the last of them is what a run is judged by."""
+    return ("train",) if metric == TRAINING_METRIC else ("val", "test")
 
 
 def write_curve(path: Path, rows: Sequence[Mapping[str, Any]], metric: str) -> None:
@@ -265,7 +270,7 @@ def summarise(
     ValueError : `extra` overwrites a key of the contract.
     """
     chosen = select(rows, metric) if metric else None
-    validation, test = (f"val_{metric.name}", f"test_{metric.name}") if metric else ("", "")
+    validation, test = (f"val_{metric.name}", f"{splits(metric.name)[-1]}_{metric.name}") if metric else ("", "")
     summary = {
         "schema": SCHEMA,
         "status": status,

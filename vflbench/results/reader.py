@@ -147,7 +147,7 @@ def _read_curve(path: Path) -> pd.DataFrame:
 
     text = _read_text(path)
     header, *lines = list(csv.reader(text.splitlines())) or [[]]
-    if not header or tuple(header) != curve_columns(header[-1].removeprefix("test_")):
+    if not header or tuple(header) != curve_columns(header[-1].partition("_")[2]):
         raise VflbenchError(f"{path} line 1: these are not the columns of a curve")
     rows = []
     for number, line in enumerate(lines, start=2):

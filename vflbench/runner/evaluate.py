@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from vflbench.data.tasks import GraphTask, Task
+from vflbench.data.tasks import AlignedTask, GraphTask, Task
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.types import RunConfig, Status
+from vflbench.models.glm import Loss
+from vflbench.types import TRAINING_METRIC, RunConfig, Status
 
 
 def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
@@ -33,8 +34,38 @@ def auroc(scores: np.ndarray, labels: np.ndarray) -> float:
 
 BLOWN_UP = 1e4  # a training loss so many times its first value is not coming back
 GROWN, RISING = 10.0, 3  # nor is one that is so many times its first value, and has risen so many rounds in a row
+LOST = 100  # nor is a convex objective so many times its value at the start
 
 METRICS = {"accuracy": accuracy, "rmse": rmse, "auroc": auroc}
+
+
+class Suboptimality:
+    """(f - f*) / f* of a convex objective on the training samples, from what every party reports of its own block.
+
+    Raises
+    ------
+    ValueError : the task has no optimum.
+    """
+
+    def __init__(self, task: AlignedTask) -> None:
+        if task.objective is None or task.optimum is None:
+            raise ValueError(f"{task.name} has no convex objective with a known optimum")
+        self.loss = Loss(task.objective, task.labels)
+        self.optimum = task.optimum
+        self.parties = task.parties
+        self.at_zero = self.loss.value(np.zeros(len(task.labels)))  # f at theta = 0, where all methods start
+
+    def value(self, reported: list[dict[str, Any]]) -> float | None:
+        """f, or None where nobody reported: the loss of the sum of all `partial` {"train": X_k theta_k (N,)}, plus all `penalty`."""
+        blocks = [r for r in reported if "penalty" in r]
+        if not blocks:
+            return None
+        u = sum(as_array(r["partial"]["train"]) for r in blocks)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.loss.value(np.asarray(u)) + sum(r["penalty"] for r in blocks)
+
+    def __call__(self, value: float) -> float:
+        return (value - self.optimum) / self.optimum
 
 
 class Observer:
@@ -42,13 +73,17 @@ class Observer:
 
     `rows` are the curve's, without the columns that are sums over the ledger. The metric is the mean over the parties that report
     `predictions`; or that of the one prediction whose parts parties report as `partial` (their sum, and an `offset` that one reports).
-    The training loss is the mean over the reports since the previous row.
+    The training loss is the mean over the reports since the previous row. A task with a convex objective is scored by it on the training
+    samples (`Suboptimality`): its training loss is the objective.
+
+    `extra` has what else the summary shows: `hops`, the last that was reported.
     """
 
     def __init__(self, task: Task, config: RunConfig) -> None:
         self.task = task
         self.config = config
-        self.metric = METRICS[task.metric.name]
+        self.convex = Suboptimality(task) if task.metric.name == TRAINING_METRIC and isinstance(task, AlignedTask) else None
+        self.extra: dict[str, Any] = {}
         self.rows: list[dict[str, Any]] = []
         self.status: Status = "completed"
         self.reason: str | None = None
@@ -60,13 +95,15 @@ class Observer:
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs: the curve so far."""
+        rows = [dict(row) for row in self.rows]
         kept = {"first_loss": self.first_loss, "last_loss": self.last_loss, "rising": self.rising}
-        return {"rows": [dict(row) for row in self.rows], "losses": list(self.losses), **kept}
+        return {"rows": rows, "losses": list(self.losses), **kept, "extra": dict(self.extra)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.rows = [dict(row) for row in state["rows"]]
         self.losses = list(state["losses"])
         self.first_loss, self.last_loss, self.rising = state["first_loss"], state["last_loss"], state["rising"]
+        self.extra = dict(state["extra"])
 
     def on_report(self, party: str, round: int, values: dict[str, Any]) -> None:
         self._reports.setdefault(round, {}).setdefault(party, []).append(values)
@@ -75,13 +112,17 @@ class Observer:
         """Close `round`. True: the run ends here, for the reason in `status` and `reason`."""
         by_party = self._reports.pop(round, {})
         names = [name for name in engine.parties if name in by_party]  # in the parties' order, not of arrival
-        losses = [float(r["train_loss"]) for name in names for r in by_party[name] if "train_loss" in r]
+        reported = [r for name in names for r in by_party[name]]
+        for hops in (r["hops"] for r in reported if "hops" in r):
+            self.extra["hops"] = hops
+        if self.convex is not None:
+            return self._on_convex_round(round, engine, reported)
+        losses = [float(r["train_loss"]) for r in reported if "train_loss" in r]
         if losses:
             self.losses.append(sum(losses) / len(losses))
             self.first_loss = self.losses[-1] if self.first_loss is None else self.first_loss
             self.rising = self.rising + 1 if self.last_loss is not None and self.losses[-1] > self.last_loss else 0
             self.last_loss = self.losses[-1]
-        reported = [r for name in names for r in by_party[name]]
         predictions = self._predictions(reported)
         row = None
         if predictions:
@@ -92,6 +133,22 @@ class Observer:
             if times > BLOWN_UP or (times > GROWN and self.rising >= RISING):
                 grown = f"the training loss has grown from {self.first_loss:.4g} to {self.last_loss:.4g} by round {round}"
                 return self._stop("diverged", grown)
+        return self._stops(round, engine, row)
+
+    def _on_convex_round(self, round: int, engine: SimulatedEngine, reported: list[dict[str, Any]]) -> bool:
+        assert self.convex is not None
+        value = self.convex.value(reported)
+        if value is None:
+            return self._stops(round, engine, None)
+        self.losses = [value]
+        row = self._row(round, engine, [], reported)
+        self.rows.append(row)
+        if math.isfinite(value):
+            row[f"train_{TRAINING_METRIC}"] = self.convex(value)
+            if value > LOST * self.convex.at_zero:
+                return self._stop(
+                    "diverged", f"the objective is {value:.4g} after round {round}, at theta = 0 it is {self.convex.at_zero:.4g}"
+                )
         return self._stops(round, engine, row)
 
     def _predictions(self, reported: list[dict[str, Any]]) -> list[dict[str, np.ndarray]]:
@@ -122,7 +179,7 @@ class Observer:
         for split in ("val", "test"):
             given, labels = [p[split] for p in predictions if split in p], self.task.truth(split)
             if given and labels is not None and all(np.isfinite(scores).all() for scores in given):
-                row[f"{split}_{name}"] = sum(self.metric(scores, labels) for scores in given) / len(given)
+                row[f"{split}_{name}"] = sum(METRICS[name](scores, labels) for scores in given) / len(given)
         return row
 
     def _stops(self, round: int, engine: SimulatedEngine, row: dict[str, Any] | None) -> bool:
@@ -132,7 +189,7 @@ class Observer:
         if row is not None and (where := nonfinite(engine)):
             return self._stop("diverged", f"{where} is not finite after round {round}")
         if row is not None and config.target is not None:
-            value = row.get(f"val_{metric.name}", row.get(f"test_{metric.name}"))
+            value = next((row[f"{split}_{metric.name}"] for split in ("val", "test", "train") if f"{split}_{metric.name}" in row), None)
             if value is not None and (value >= config.target if metric.goal == "max" else value <= config.target):
                 return self._stop("target_reached", f"{metric.name} {value:.6g} in round {round}")
         if not self.rows:  # a budget that ends before the first evaluation would leave no curve: it waits for that

@@ -226,7 +226,7 @@ def run(
                 writer.write(round)
             row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
             loss = observer.losses[-1] if observer.losses else row.get("train_loss")
-            bar.update(round, metric=row.get(f"test_{metric.name}"), loss=loss, bytes=engine.bytes_sent)
+            bar.update(round, metric=row.get(f"{files.splits(metric.name)[-1]}_{metric.name}"), loss=loss, bytes=engine.bytes_sent)
             return stops
 
         engine: SimulatedEngine = federation.engine(
@@ -297,7 +297,7 @@ def _write(
     dtype = getattr(config.model, "dtype", "float32")
     payload = Payload(tags, np.dtype(dtype).itemsize, getattr(federation.task.public, "outputs", 1))
     rule = RULES[config.accounting](payload)
-    totals = Totals(rule, ledger, config.network.cost_ratio)
+    totals = Totals(rule, ledger, config.network.ratio)
     charged = rule.seconds(ledger, config.network)
     rows = _complete(federation, observer, totals, charged, ledger, traces)
     columns = {("link" if key == "kind" else key): ledger[:, at] for key, at in COLUMN.items()}
@@ -321,7 +321,7 @@ def _write(
         bytes_by_link=totals.by_link, messages=int(total[1]), vectors=int(total[2]), cost=float(total[3]),
         communication_seconds=communication, compute_seconds=compute, virtual_seconds=communication + compute, wall_seconds=wall_seconds,
         compute_clock=federation.clock_mode, timing=config.network.timing, accounting=config.accounting, device=federation.device,
-        privacy=mechanisms.together(spent), extra=attacked,
+        privacy=mechanisms.together(spent), extra={**attacked, **observer.extra},
     )  # fmt: skip
 
 

@@ -1,0 +1,109 @@
+"""STCD: single-token coordinate descent for vertical federated learning without a server.
+
+Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, Algorithm 1. One token, Z = A = sum_k X_k theta_k, walks from client to client for ever;
+whoever holds it takes Q gradient steps on its own block, with the token kept in accordance.
+
+    paper                               here
+    k^s                                 walk.path[0, s]
+    Q updates of theta_k and of Z       block.visit                     lines 3 to 5
+    k^{s+1} ~ Uniform(Nbar_k), send Z   walks.of, tag `token`           line 6
+
+Departures from the paper
+1. All parties draw the walk from a shared seed; the paper's holder draws its next client. The distribution is the same.
+2. A round is `hops` hops: the last one is on its way when the round ends, and its client works on the token in the next round.
+3. Convex objectives only, from theta = 0: the first token is 0 and there is no prelude. There is no theta_0 to be tied to a client.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation import topology, walks
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.federation.walks import Walks
+from vflbench.models import token_methods
+from vflbench.models.glm import Glm
+from vflbench.models.token_methods import client_lr
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="stcd",
+    summary="one token walks between clients and takes block gradient steps; there is no server",
+    paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
+    layouts=("aligned",),
+    topologies=("path", "star", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+)
+
+
+@dataclass
+class Config:
+    name: str = "stcd"
+    parties: int = 40  # K: clients; the features are split between them
+    hops: int = 100  # steps of the token per round
+    local_steps: int = 20  # Q: updates per visit
+    lr: float | None = None  # step size; null: 1 / L_k of each client's own block
+    start: list[str] | None = None  # client at which the token starts, as a list of one; null: uniform over all
+    default_rounds: int = 500  # where rounds is null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    graph, problems = topology.build_early(config, [])
+    return token_methods.check(config) + problems + check_walk(graph, config.algorithm)
+
+
+def check_walk(graph: topology.Topology | None, cfg: Config) -> list[Problem]:
+    """What is wrong with the token's walk on `graph`."""
+    problems = walks.check(graph, 1, cfg.hops, start=cfg.start)
+    return [*problems, Problem("algorithm.hops", 0, "must be at least 1: a round is so many hops")] if cfg.hops == 0 else problems
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One client per block of features; no server. All of them know the walk and the labels."""
+    cfg: Config = config.algorithm
+    token_methods.check_convex(task, config)
+    names = party_names("client", task.parties)
+    graph = topology.build(config.topology, [], names, config.seed)
+    if problems := check_walk(graph, cfg):
+        raise ConfigError(problems)
+    walk = Walks(graph, config.seed, 1, cfg.hops, start=cfg.start)
+    return {name: PartySpec(partial(client, walks=walk), task.part(k, share_labels=True)) for k, name in enumerate(names)}
+
+
+async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks) -> None:
+    """Works on the token whenever it comes by."""
+    cfg: Config = config.algorithm
+    k = me.clients.index(me.name)
+    assert public.objective is not None and data.labels is not None
+    me.state.model = block = Glm(data.features, data.labels, public.objective)
+    me.state.token = None  # where this client holds it between rounds
+    me.state.position = None  # which client does
+    me.state.sent = 0
+    lr = client_lr(cfg, block, public.samples)
+    q = cfg.local_steps
+
+    async for t in me.rounds():
+        walk = walks.of(t, None if t == 1 else [me.state.position])
+        path = walk.steps[0]
+        for s, _ in walk.visits.get(k, ()):
+            if t == 1 and s == 0:
+                token = block.represent()  # theta = 0 everywhere: so is the token
+            elif s == 0:
+                token = me.state.token
+            elif path[s - 1] != k:
+                token = await me.recv(me.clients[path[s - 1]], tag="token")
+            if s == cfg.hops:
+                break
+            block.theta, token = await me.compute(block.visit, block.theta, token, None, q, lr, cost=q * public.samples)
+            if path[s + 1] != k:
+                await me.send(me.clients[path[s + 1]], token, tag="token")
+        me.state.token = token if path[-1] == k else None
+        me.state.position = path[-1]
+        me.state.sent += walk.sent
+
+        if me.evaluates(t):
+            me.report(iterations=t * cfg.hops, **block.score())
+            if k == 0:
+                me.report(hops={"walk": t * cfg.hops, "sent": me.state.sent})

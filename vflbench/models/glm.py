@@ -1,0 +1,177 @@
+"""Generalised linear models divided by columns: the block of one client, and the convex objectives (data.tasks.Objective).
+
+With u = sum_k X_k theta_k, (N,), an objective is f = loss(u, y) + sum_k penalty(theta_k). A holder of u and of its own X_k and theta_k
+has the exact partial gradient X_k^T loss'(u) + penalty'(theta_k). NumPy in float64: for vectors of a few thousand numbers it has half the
+overhead of torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from vflbench.data.tasks import Objective
+
+LARGEST_DENSE = 400  # sides of a Gram matrix whose eigenvalues are all computed
+
+
+def signs(labels: np.ndarray) -> np.ndarray:
+    """Classes 0 and 1 as -1.0 and 1.0."""
+    return np.where(labels > 0, 1.0, -1.0)
+
+
+class Loss:
+    """The part of an objective that sees u: ridge (1/2) ||u - y||^2, sparse_logistic (1/N) sum_j log(1 + exp(-y_j u_j)).
+
+    Parameters
+    ----------
+    labels : (N,) targets, or classes 0 and 1.
+    """
+
+    def __init__(self, objective: Objective, labels: np.ndarray) -> None:
+        self.ridge = objective.kind == "ridge"
+        self.y = np.asarray(labels, dtype=np.float64) if self.ridge else signs(np.asarray(labels))
+        self.decay = objective.weight if self.ridge else 0.0  # alpha of (alpha / 2) ||theta||^2
+        self.l1 = 0.0 if self.ridge else objective.weight  # beta of beta ||theta||_1
+        self.curvature = 1.0 if self.ridge else 1 / (4 * len(self.y))  # largest second derivative
+
+    def value(self, u: np.ndarray) -> float:
+        """The loss at u, (N,)."""
+        if self.ridge:
+            return float(np.sum((u - self.y) ** 2) / 2)
+        return float(np.mean(np.logaddexp(0.0, -self.y * u)))
+
+    def gradient(self, u: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """Its gradient at u, (N,); with `rows` (B,), at u of those: (B,), N / B times, so that its mean over batches is the whole's."""
+        y = self.y if rows is None else self.y[rows]
+        if self.ridge:
+            gradient = u - y
+        else:
+            from scipy.special import expit
+
+            gradient = expit(-y * u)
+            gradient *= -y / len(self.y)
+        return gradient if rows is None else gradient * (len(self.y) / len(rows))
+
+    def penalty(self, theta: np.ndarray) -> float:
+        """(alpha / 2) ||theta||^2 or beta ||theta||_1."""
+        return float(self.decay / 2 * (theta @ theta) + self.l1 * np.abs(theta).sum())
+
+    def prox_conjugate(self, z: np.ndarray, c: float, near: np.ndarray | None = None) -> np.ndarray:
+        """argmin_y g*(y) + ||y - z||^2 / (2 c) of g = this loss, (N,).
+
+        Ridge: (z - c y) / (1 + c). Logistic has no closed form: Moreau, z - c prox_{g/c}(z / c), and Newton's method per sample.
+        `near` is where prox_{g/c}(z / c) is looked for first, (N,).
+        """
+        if self.ridge:
+            return (z - c * self.y) / (1 + c)
+        return z - c * self._prox(z / c, 1 / c, near)
+
+    def _prox(self, v: np.ndarray, c: float, near: np.ndarray | None) -> np.ndarray:
+        """argmin_u loss(u) + ||u - v||^2 / (2 c) of the logistic loss, for every sample alone.
+
+        The derivative (u - v) / c - y s(-y u) / N is increasing and its root lies between v and v + c y / N. Newton's step is taken where
+        it stays inside and is less than half of the one before, else the interval is halved.
+        """
+        from scipy.special import expit
+
+        n = len(self.y)
+        low, high = np.minimum(v, v + c * self.y / n), np.maximum(v, v + c * self.y / n)
+        u, before = (low + high) / 2 if near is None else np.clip(near, low, high), high - low
+        settled = np.zeros(n, dtype=bool)
+        for _ in range(100):
+            share = expit(-self.y * u)
+            slope = (u - v) / c - self.y * share / n
+            low, high = np.where(slope < 0, u, low), np.where(slope > 0, u, high)
+            step = -slope / (1 / c + share * (1 - share) / n)
+            good = (u + step > low) & (u + step < high) & (np.abs(step) < before / 2)
+            new = np.where(good, u + step, (low + high) / 2)
+            settled |= np.abs(step) <= 1e-14 * (1 + np.abs(u))
+            new = np.where(settled, u, new)
+            before, u = np.abs(new - u), new
+            if settled.all():
+                break
+        return u
+
+
+def soft_threshold(theta: np.ndarray, by: float) -> np.ndarray:
+    """The proximal step of by ||theta||_1."""
+    return np.sign(theta) * np.maximum(np.abs(theta) - by, 0.0)
+
+
+def largest_eigenvalue(x: np.ndarray) -> float:
+    """Of X^T X, X (N, d)."""
+    n, d = x.shape
+    if min(n, d) == 0:
+        return 0.0
+    if min(n, d) <= LARGEST_DENSE:
+        return float(np.linalg.eigvalsh(x.T @ x if d <= n else x @ x.T)[-1])
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    gram = LinearOperator((d, d), matvec=lambda v: x.T @ (x @ v), dtype=np.float64)
+    return float(eigsh(gram, k=1, which="LA", v0=np.ones(d), return_eigenvectors=False, tol=1e-6)[0])
+
+
+class Glm(torch.nn.Module):
+    """One client's block: X_k theta_k, its partial gradient, and the steps that a token's visit allows.
+
+    Parameters
+    ----------
+    features : X_k (N, d_k). labels : (N,). objective : what is minimised.
+
+    Attributes
+    ----------
+    theta : (d_k,) float64, 0 at the start, so that every representation is 0 and nobody needs to send it.
+    smoothness : L_k, the largest eigenvalue of the objective's second derivative in theta_k.
+    """
+
+    def __init__(self, features: np.ndarray, labels: np.ndarray, objective: Objective) -> None:
+        super().__init__()
+        self.x = np.ascontiguousarray(features, dtype=np.float64)
+        self.loss = Loss(objective, labels)
+        self.parameter = torch.nn.Parameter(torch.zeros(self.x.shape[1], dtype=torch.float64), requires_grad=False)
+        self._theta = self.parameter.numpy()  # shares its memory, also after load_state_dict
+
+    @property
+    def theta(self) -> np.ndarray:
+        return self._theta
+
+    @theta.setter
+    def theta(self, value: np.ndarray) -> None:
+        self._theta[:] = value
+
+    @property
+    def smoothness(self) -> float:
+        return self.loss.curvature * largest_eigenvalue(self.x) + self.loss.decay
+
+    def represent(self, rows: np.ndarray | None = None) -> np.ndarray:
+        """h_k = X_k theta_k of all samples, (N,), or of `rows`, (B,)."""
+        return (self.x if rows is None else self.x[rows]) @ self._theta
+
+    def score(self) -> dict[str, Any]:
+        """What the observer needs of this block: its part of u on the training samples, and its part of the penalty."""
+        return {"partial": {"train": self.represent()}, "penalty": self.loss.penalty(self._theta)}
+
+    def visit(self, theta: np.ndarray, u: np.ndarray, rows: np.ndarray | None, steps: int, lr: float) -> tuple[np.ndarray, np.ndarray]:
+        """`steps` (proximal) gradient steps on theta_k from `theta`, with the token u, (N,) or (B,), kept in accordance.
+
+        Returns
+        -------
+        The new theta_k and the new u; what is given stays as it is.
+        """
+        loss = self.loss
+        x = self.x if rows is None else self.x[rows]
+        transposed, theta, u = x.T, theta.copy(), u.copy()
+        for _ in range(steps):
+            step = transposed @ loss.gradient(u, rows)
+            if loss.decay:
+                step += loss.decay * theta
+            step *= -lr
+            if loss.l1:
+                step = soft_threshold(theta + step, lr * loss.l1) - theta
+            theta += step
+            u += x @ step
+        return theta, u

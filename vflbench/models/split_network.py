@@ -1,0 +1,252 @@
+"""Split networks: a local network per client, h_k = local(X_k), a fusion network of their aggregate, and the token between them.
+
+Valdeira, Chi, Soares, Xavier: arXiv 2309.09977. The token is Z = (A, theta_0): A = aggregate of all h_k, sum (B, E) or concatenation
+(B, K E), and theta_0 the fusion network's parameters. Whoever has it, its own samples and the labels, has the exact partial gradient.
+
+`auto` is what the data ask for: the convex objective where the task has one (models/glm.py), `mvcnn` for image views, else `split_mlp`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from vflbench import seeding
+from vflbench.types import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+    from vflbench.types import RunConfig
+
+MODEL_NAMES = ("auto", "split_mlp")
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+EVALUATED = 256  # rows of a forward pass in evaluation
+
+Token = tuple[Tensor, Tensor]  # A, theta_0 flat
+
+
+@dataclass
+class Config:
+    name: str = "auto"
+    hidden: int = 32  # split_mlp: width of the hidden layer of every client's network
+    embedding: int = 16  # E: width of a representation
+    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64; convex objectives are always float64
+
+
+def check(config: Any) -> list[Problem]:
+    """What is wrong with a model's configuration."""
+    keys = [key for key in ("hidden", "embedding") if getattr(config, key, 1) < 1]
+    return [Problem(f"model.{key}", getattr(config, key), "must be at least 1") for key in keys]
+
+
+class Aggregation:
+    """A of K representations (n, E): `sum`, or `concat` in the order of the clients."""
+
+    def __init__(self, kind: Literal["sum", "concat"], parties: int) -> None:
+        self.concat = kind == "concat"
+        self.parties = parties
+
+    def of(self, representations: list[Tensor]) -> Tensor:
+        if self.concat:
+            return torch.cat(representations, dim=1)
+        total = representations[0]
+        for h in representations[1:]:
+            total = total + h
+        return total
+
+    def without(self, a: Tensor, h: Tensor) -> Tensor:
+        """What of A is not client k's, whose representation in it is h."""
+        return a if self.concat else a - h
+
+    def put(self, others: Tensor, h: Tensor, k: int) -> Tensor:
+        """A with client k's representation h, given what `without` returned. Differentiable in h."""
+        if not self.concat:
+            return others + h
+        width = h.shape[1]
+        return torch.cat([others[:, : k * width], h, others[:, (k + 1) * width :]], dim=1)
+
+
+def criterion(scores: Tensor, y: Tensor, classes: int) -> Tensor:
+    """Mean cross-entropy, or for regression (classes 0) half the mean squared error."""
+    return F.cross_entropy(scores, y) if classes else F.mse_loss(scores[:, 0], y) / 2
+
+
+def targets(labels: np.ndarray, classes: int, dtype: torch.dtype, device: str) -> Tensor:
+    """Labels (N,) as what `criterion` takes."""
+    return torch.tensor(np.asarray(labels), dtype=torch.int64 if classes else dtype, device=device)
+
+
+def resolve(config: Any, task: AlignedTask) -> Any:
+    """The configuration of the networks for `task`; of a convex objective None, whatever `config` is.
+
+    Raises
+    ------
+    ConfigError : `split_mlp` on image views, or a network for images on feature columns.
+    """
+    if task.objective is not None:
+        return None
+    images = task.features[0].ndim > 2
+    if images and config.name == "auto":
+        from vflbench.models import mvcnn
+
+        return mvcnn.Config(dtype=config.dtype)
+    if images == (config.name in MODEL_NAMES):
+        allowed = "takes feature columns, and these are image views" if images else "takes image views, and these are feature columns"
+        raise ConfigError([Problem("model", config.name, f"{allowed}: use model=auto")])
+    return config
+
+
+def local_network(config: Any, data: AlignedPart, generator: torch.Generator) -> nn.Module:
+    """A client's network: columns (B, d), or image views (B, C, H, W), -> (B, E)."""
+    if config.name not in MODEL_NAMES:
+        from vflbench.models import image
+
+        return image.make_client(config, data, generator)
+    first, second = _linear(data.features.shape[1], config.hidden, generator), _linear(config.hidden, config.embedding, generator)
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU())
+
+
+def fusion_network(config: Any, aggregation: Aggregation, outputs: int, generator: torch.Generator) -> nn.Module:
+    """phi: A (B, E or K E) -> scores (B, outputs); for `split_mlp` one linear layer."""
+    width = config.embedding * (aggregation.parties if aggregation.concat else 1)
+    if config.name not in MODEL_NAMES:
+        from vflbench.models import image
+
+        return image.make_fusion(config, width, outputs, generator)
+    return _linear(width, outputs, generator)
+
+
+def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
+    """As torch.nn.Linear initialises it, drawn from `generator`."""
+    layer = nn.Linear(inputs, outputs)
+    bound = inputs**-0.5
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.uniform_(-bound, bound, generator=generator)
+    return layer
+
+
+def descend(parameters: list[nn.Parameter], loss: Tensor, lr: float) -> None:
+    """One step down the gradient of `loss`."""
+    gradients = torch.autograd.grad(loss, parameters)
+    with torch.no_grad():
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.sub_(gradient, alpha=lr)
+
+
+class SplitClient(nn.Module):
+    """Client k's network with its samples, and a fusion network whose parameters are whatever token it holds.
+
+    The same interface as models.glm.Glm. `theta` is a flat vector of the network's parameters; running statistics of its normalisation
+    layers are the client's own, whichever token's copy of theta it has moved last.
+    """
+
+    def __init__(self, k: int, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> None:
+        super().__init__()
+        dtype = DTYPES[model.dtype]
+        self.k = k
+        self.classes = public.classes
+        self.aggregation = Aggregation(config.algorithm.aggregation, public.parties)
+        generator = seeding.torch_stream(config.seed, f"init/{k}")
+        self.local = local_network(model, data, generator).to(device, dtype)
+        # Not a submodule: its parameters are the server's, and come with every token.
+        self._fusion = [fusion_network(model, self.aggregation, public.outputs, generator).to(device, dtype)]
+        self.x = torch.as_tensor(np.asarray(data.features), dtype=dtype, device=device)
+        self.y = targets(data.labels, public.classes, dtype, device) if data.labels is not None else None
+        self.held_out = data.held_out
+
+    @property
+    def theta(self) -> Tensor:
+        return parameters_to_vector(self.local.parameters()).detach()
+
+    @theta.setter
+    def theta(self, value: Tensor) -> None:
+        vector_to_parameters(value, self.local.parameters())
+
+    def _batch(self, rows: np.ndarray | None) -> tuple[Tensor, Tensor]:
+        assert self.y is not None
+        if rows is None:
+            return self.x, self.y
+        at = torch.from_numpy(rows).to(self.x.device)
+        return self.x[at], self.y[at]
+
+    def represent(self, rows: np.ndarray | None = None) -> Tensor:
+        """h_k, (N, E), or of `rows`, (B, E)."""
+        with torch.no_grad():
+            return self.local(self._batch(rows)[0])
+
+    def visit(self, theta: Tensor, token: Token, rows: np.ndarray | None, steps: int, lr: float) -> tuple[Tensor, Token]:
+        """`steps` gradient steps on theta_k from `theta`, with A kept in accordance. Returns the new theta_k and token; the own stays."""
+        a, theta_0 = token
+        x, y = self._batch(rows)
+        fusion = self._fusion[0]
+        vector_to_parameters(theta_0, fusion.parameters())
+        own, kept = list(self.local.parameters()), self.theta
+        vector_to_parameters(theta, own)
+        others: Tensor | None = None
+        for _ in range(steps):
+            h = self.local(x)
+            if others is None:
+                others = self.aggregation.without(a, h.detach())
+            loss = criterion(fusion(self.aggregation.put(others, h, self.k)), y, self.classes)
+            gradient = torch.autograd.grad(loss, own)
+            theta = theta - lr * torch.cat([g.reshape(-1) for g in gradient])
+            vector_to_parameters(theta, own)
+        assert others is not None
+        with torch.no_grad():
+            a = self.aggregation.put(others, self.local(x), self.k)
+        vector_to_parameters(kept, own)  # another token's copy starts from it
+        return theta, (a, theta_0)
+
+    def held_out_representations(self) -> dict[str, Tensor]:
+        """h_k of the held-out samples, split -> (N_s, E), in evaluation mode."""
+        found = {}
+        self.eval()
+        with torch.no_grad():
+            for split, features in self.held_out.items():
+                pieces = [torch.as_tensor(np.asarray(features[at : at + EVALUATED])) for at in range(0, len(features), EVALUATED)]
+                found[split] = torch.cat([self.local(piece.to(self.x.device, self.x.dtype)) for piece in pieces])
+        self.train()
+        return found
+
+
+class SplitServer(nn.Module):
+    """The server's fusion network, with the labels."""
+
+    def __init__(self, labels: np.ndarray, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> None:
+        super().__init__()
+        dtype = DTYPES[model.dtype]
+        self.classes = public.classes
+        self.aggregation = Aggregation(config.algorithm.aggregation, public.parties)
+        generator = seeding.torch_stream(config.seed, "init/fusion")
+        self.fusion = fusion_network(model, self.aggregation, public.outputs, generator).to(device, dtype)
+        self.y = targets(labels, public.classes, dtype, device)
+
+    def token(self, representations: list[Tensor]) -> Token:
+        """Z = (A, theta_0)."""
+        return self.aggregation.of(representations), parameters_to_vector(self.fusion.parameters()).detach()
+
+    def update(self, token: Token, rows: np.ndarray | None, steps: int, lr: float) -> float:
+        """`steps` gradient steps on theta_0, with A frozen; the loss before them."""
+        a, own = token[0], list(self.fusion.parameters())
+        y = self.y if rows is None else self.y[torch.from_numpy(rows).to(self.y.device)]
+        first = 0.0
+        for step in range(steps):
+            loss = criterion(self.fusion(a), y, self.classes)
+            first = loss.item() if step == 0 else first
+            descend(own, loss, lr)
+        return first
+
+    def predict(self, representations: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """split -> scores (N_s, outputs) from all clients' held-out representations, in their order."""
+        self.eval()
+        with torch.no_grad():
+            found = {split: self.fusion(self.aggregation.of([h[split] for h in representations])) for split in representations[0]}
+        self.train()
+        return found
