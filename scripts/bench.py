@@ -5,7 +5,7 @@ glasu   a GLASU round on Cora against the bare tensor arithmetic of the same rou
 tablepuppet  an epoch of learning over joins at MovieLens-1M's size and beside a plain loop over rows, the table mapping, and how an epoch's
         time grows with the joined rows while the tables stay as they are
 mtcd    a hop of a token against the bare matrix-vector products of its local steps, 100,000 hops over 1,000 clients, and the cost of a
-        hop from 10 to 10,000 clients
+        hop from 10 to 10,000 clients; seconds to render the twelve views of a mesh, and of voxel grids
 start   CPU seconds of `vflbench --help` and `vflbench list`
 """
 
@@ -378,6 +378,32 @@ def mtcd() -> None:
     for clients in (10, 100, 1000, 10_000):
         cost = min(token_hops(clients, 2, hops=50_000, rounds=1, samples=100, local_steps=1) for _ in range(3 if clients < 10_000 else 1))
         say(f"mtcd: us a hop of one local step, N = 100, d_k = 2, {clients:,} clients (flat)", f"{1e6 * cost:.1f}")
+    views()
+
+
+def views() -> None:
+    """Twelve views of a mesh of 7,168 faces, and of as many voxel grids as ModelNet10 has."""
+    import numpy as np
+    import trimesh
+
+    from vflbench.data.shapes.views import VIEWS, mesh_views, side_by_side, voxel_view
+
+    torus = trimesh.creation.torus(1, 0.4, major_sections=64, minor_sections=56)
+    vertices, faces = np.asarray(torus.vertices), np.asarray(torus.faces)
+    for size, target in ((64, " (at most 0.05)"), (224, "")):
+        seconds = []
+        for _ in range(12):  # the first one imports the ray caster
+            began = time.process_time()
+            mesh_views(vertices, faces, size, "torus")
+            seconds.append(time.process_time() - began)
+        say(f"mtcd: CPU s, 12 views of {len(faces):,} faces, {size} px{target}", f"{statistics.median(seconds[1:]):.3f}")
+    grids = np.zeros((4_899, 32, 32, 32), bool)
+    grids[:, 8:24, 8:24, 8:24] = True
+    began = time.process_time()
+    full = side_by_side(grids)
+    for view in range(VIEWS):
+        voxel_view(full, 64, view)
+    say(f"mtcd: CPU s, 12 depth views of {len(grids):,} voxel grids, 64 px", f"{time.process_time() - began:.1f}")
 
 
 # --- start ------------------------------------------------------------------------------------------------------------

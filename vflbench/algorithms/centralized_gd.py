@@ -28,7 +28,7 @@ ALGORITHM = AlgorithmInfo(
     summary="reference of MTCD: one party with all columns takes gradient steps, no messages",
     paper="baseline",
     layouts=("aligned",),
-    models=("auto", "split_mlp"),
+    models=("auto", "split_mlp", "mvcnn", "resnet"),
 )
 
 

@@ -48,7 +48,7 @@ ALGORITHM = AlgorithmInfo(
     summary="tokens roam between clients and take block gradient steps; a server synchronises them",
     paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
     layouts=("aligned",),
-    models=("auto", "split_mlp"),
+    models=("auto", "split_mlp", "mvcnn", "resnet"),
     topologies=("path", "star", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
 )
 

@@ -31,7 +31,7 @@ ALGORITHM = AlgorithmInfo(
     summary="client-server block gradient descent with Q local updates per exchange (FedBCD)",
     paper="Liu et al. 2022, IEEE TSP 70 (FedBCD)",
     layouts=("aligned",),
-    models=("auto", "split_mlp"),
+    models=("auto", "split_mlp", "mvcnn", "resnet"),
     topologies=("star", "path", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
 )
 

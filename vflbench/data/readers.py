@@ -30,6 +30,7 @@ _ALLOWED = {
     ("scipy.sparse", "csr_matrix"),
     ("scipy.sparse.csr", "csr_matrix"),
     ("scipy.sparse._csr", "csr_matrix"),
+    ("_codecs", "encode"),  # how Python 3 writes bytes for Python 2
 }
 
 # What a damaged pickle or archive can raise while it is read.
@@ -54,6 +55,13 @@ class _Refused(Exception):
     """The pickle names something that is not on the list."""
 
 
+def _latin1(text: str, codec: str) -> bytes:
+    """`_codecs.encode`, which could be told to run any codec, for the one that pickles of bytes need."""
+    if codec != "latin1":
+        raise ValueError(f"bytes in the encoding {codec!r}")
+    return text.encode("latin1")
+
+
 class _RestrictedUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
@@ -64,6 +72,8 @@ class _RestrictedUnpickler(pickle.Unpickler):
             from scipy.sparse import csr_matrix
 
             return csr_matrix
+        if name == "encode":
+            return _latin1
         return super().find_class(module, name)
 
 

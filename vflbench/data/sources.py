@@ -94,7 +94,7 @@ class Found:
 
     def read(self, file: RawFile) -> bytes:
         """The file's content, decompressed."""
-        return _content(self.paths[file.path], self.label(file))
+        return content(self.paths[file.path], self.label(file))
 
     def source(self, variant: str | None = None, note: str = "") -> DataSource:
         return DataSource(kind="partial" if self.made_up else "real", variant=variant, note=note, files=self.files)
@@ -261,10 +261,10 @@ def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) ->
         label = path.relative_to(root).as_posix()
         checksum = _stamp(path) if file.sha256 is None else _sha256(path)
         # A checksum is that of the published file; a gzipped copy is compared by its content.
-        content = checksum if path.suffix != ".gz" or not file.sha256 else hashlib.sha256(_content(path, label)).hexdigest()
-        if verify and file.sha256 and content != file.sha256:
+        held = checksum if path.suffix != ".gz" or not file.sha256 else hashlib.sha256(content(path, label)).hexdigest()
+        if verify and file.sha256 and held != file.sha256:
             raise DataError(
-                f"{label}: wrong checksum: sha256 expected {file.sha256}, got {content}. The file is damaged or another version: "
+                f"{label}: wrong checksum: sha256 expected {file.sha256}, got {held}. The file is damaged or another version: "
                 f"get it again (remove it, then `vflbench data get {files.option}`), or accept it with dataset.verify=false."
             )
         rows.append((label, checksum))
@@ -284,7 +284,13 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _content(path: Path, label: str) -> bytes:
+def content(path: Path, label: str) -> bytes:
+    """A file, decompressed if its name ends in .gz; `label` is how errors call it.
+
+    Raises
+    ------
+    DataError : it cannot be read, or is a Git LFS pointer.
+    """
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:

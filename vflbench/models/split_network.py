@@ -107,18 +107,20 @@ def local_network(config: Any, data: AlignedPart, generator: torch.Generator) ->
     if config.name not in MODEL_NAMES:
         from vflbench.models import image
 
-        return image.make_client(config, data, generator)
+        channels, *size = data.features.shape[1:]
+        return image.make_client(config, channels, size, generator)
     first, second = _linear(data.features.shape[1], config.hidden, generator), _linear(config.hidden, config.embedding, generator)
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU())
 
 
 def fusion_network(config: Any, aggregation: Aggregation, outputs: int, generator: torch.Generator) -> nn.Module:
     """phi: A (B, E or K E) -> scores (B, outputs); for `split_mlp` one linear layer."""
-    width = config.embedding * (aggregation.parties if aggregation.concat else 1)
     if config.name not in MODEL_NAMES:
         from vflbench.models import image
 
-        return image.make_fusion(config, width, outputs, generator)
+        kind: Literal["sum", "concat"] = "concat" if aggregation.concat else "sum"
+        return image.make_fusion(config, config.embedding, outputs, aggregation.parties, kind, generator)
+    width = config.embedding * (aggregation.parties if aggregation.concat else 1)
     return _linear(width, outputs, generator)
 
 
@@ -143,8 +145,7 @@ def descend(parameters: list[nn.Parameter], loss: Tensor, lr: float) -> None:
 class SplitClient(nn.Module):
     """Client k's network with its samples, and a fusion network whose parameters are whatever token it holds.
 
-    The same interface as models.glm.Glm. `theta` is a flat vector of the network's parameters; running statistics of its normalisation
-    layers are the client's own, whichever token's copy of theta it has moved last.
+    The same interface as models.glm.Glm. `theta` is a flat vector of the network's parameters.
     """
 
     def __init__(self, k: int, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> None:
@@ -157,7 +158,8 @@ class SplitClient(nn.Module):
         self.local = local_network(model, data, generator).to(device, dtype)
         # Not a submodule: its parameters are the server's, and come with every token.
         self._fusion = [fusion_network(model, self.aggregation, public.outputs, generator).to(device, dtype)]
-        self.x = torch.as_tensor(np.asarray(data.features), dtype=dtype, device=device)
+        # Views stay bytes, a quarter of float32: their networks take any type.
+        self.x = torch.as_tensor(np.asarray(data.features), dtype=dtype if data.features.ndim == 2 else None, device=device)
         self.y = targets(data.labels, public.classes, dtype, device) if data.labels is not None else None
         self.held_out = data.held_out
 

@@ -179,6 +179,10 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("algorithm.halve_every", cfg.halve_every, "must be greater than 0, or null"))
     if config.model is not None and config.model.name in split_network.MODEL_NAMES:
         problems += split_network.check(config.model)
+    elif config.model is not None:
+        from vflbench.models import image
+
+        problems += image.check(config.model)
     return problems
 
 

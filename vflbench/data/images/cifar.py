@@ -1,0 +1,215 @@
+"""Reading CIFAR-10 (Krizhevsky 2009) in its two original formats; how the images are divided between parties is not said here.
+
+- binary: records of 3,073 bytes, a label and 3 x 32 x 32 pixels (channel, row, column)
+- python: pickles of a dict with `data` (n, 3072) uint8 and `labels`, read through the restricted unpickler
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vflbench.data import readers, sources, twins
+from vflbench.data.sources import FileSet, Found, Part, RawFile
+from vflbench.seeding import stream
+from vflbench.types import DataError, DataSource
+
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+SHAPE = (3, 32, 32)
+VARIANTS = ("auto", "full", "sample1000")
+_RECORD = 1 + 3 * 32 * 32
+_BATCH = 10_000  # images
+_TWIN = (2_000, 500)  # training and test images
+
+_ADDRESS = "https://www.cs.toronto.edu/~kriz"
+_TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
+
+
+@dataclass(frozen=True)
+class Images:
+    """Whole images and their labels."""
+
+    train: np.ndarray  # (n, 3, 32, 32) uint8
+    train_labels: np.ndarray  # (n,) int64
+    test: np.ndarray
+    test_labels: np.ndarray
+    source: DataSource
+
+
+@dataclass(frozen=True)
+class _Group:
+    """One way in which the batches may lie there: as files, or as members of an archive."""
+
+    files: tuple[RawFile, ...]
+    folder: str  # of the batches in an archive
+    binary: bool
+    train: tuple[str, ...] = _TRAIN
+    variant: str = "full"
+
+    @property
+    def archive(self) -> bool:
+        return self.files[0].name.endswith(".tar.gz")
+
+
+def _batches(folder: str, train: tuple[str, ...], suffix: str = "", checksums: tuple[str | None, ...] = (None,) * 6) -> tuple[RawFile, ...]:
+    return tuple(RawFile(f"{folder}/{name}{suffix}", None, sha) for name, sha in zip((*train, "test_batch"), checksums, strict=False))
+
+
+# The fullest first; the first one is what is downloaded.
+_GROUPS = (
+    _Group((RawFile("cifar10/cifar-10-binary.tar.gz", f"{_ADDRESS}/cifar-10-binary.tar.gz"),), "cifar-10-batches-bin", True),
+    _Group((RawFile("cifar10/cifar-10-python.tar.gz", f"{_ADDRESS}/cifar-10-python.tar.gz"),), "cifar-10-batches-py", False),
+    _Group(_batches("cifar10/cifar-10-batches-bin", _TRAIN, ".bin"), "", True),
+    _Group(_batches("cifar10/cifar-10-batches-py", _TRAIN), "", False),
+    _Group(
+        _batches(
+            "cifar10-sample1000/cifar-10-batches-py",
+            _TRAIN[:1],
+            "",
+            (
+                "5e6cf4e374a8deaa3f1a324db0d9e1fa1b4539a29625a8be2de14c770ae93582",
+                "5a3da171df7daaf2568945465a62561a147417f700f83aa3a9fc6cb3419f305f",
+            ),
+        ),
+        "",
+        False,
+        _TRAIN[:1],
+        "sample1000",
+    ),
+)
+
+
+def file_set(variant: str) -> FileSet:
+    groups = tuple(group.files for group in _GROUPS if variant in ("auto", group.variant))
+    return FileSet("cifar10", "cifar10", (Part("batches", groups),), also=(".",))
+
+
+def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
+    """CIFAR-10 as found below `root` (else downloaded, else its twin), whole images.
+
+    Parameters
+    ----------
+    variant : ``auto`` (the fullest found), ``full``, or ``sample1000``: 800 and 200 of the training images.
+    source, verify, root : as `sources.locate`.
+
+    Raises
+    ------
+    DataError : naming the file, and where it is cut short the size that it should have.
+    """
+    found = sources.locate(file_set(variant), root, source, verify, has_twin=variant != "sample1000")
+    if found is None:
+        if source == "synthetic":
+            sources.announce_twin("cifar10")
+        return twin()
+    group = next(group for group in _GROUPS if variant in ("auto", group.variant) and all(file in found for file in group.files))
+    content = _archived(found, group) if group.archive else _plain(found, group)
+    full = group.variant == "full"
+    parts = []
+    for name in (*group.train, "test_batch"):
+        data, where = content(name)
+        parts.append((_binary if group.binary else _python)(data, where, _BATCH if full else None))
+    images, labels = (np.concatenate(piece) for piece in zip(*parts[:-1], strict=True))
+    used = {found.label(file) for file in group.files}
+    files = tuple(entry for entry in found.files if entry[0] in used)
+    note = "" if full else f"{len(labels)} and {len(parts[-1][1])} of CIFAR-10's 50,000 training images, no test image"
+    return Images(images, labels, *parts[-1], DataSource("real", group.variant, note, files))
+
+
+def _plain(found: Found, group: _Group) -> Callable[[str], tuple[bytes, str]]:
+    by_name = {file.name.removesuffix(".bin"): file for file in group.files}
+    return lambda name: (found.read(by_name[name]), found.label(by_name[name]))
+
+
+def _archived(found: Found, group: _Group) -> Callable[[str], tuple[bytes, str]]:
+    """Members of the archive by name; nothing is unpacked to disk."""
+    label = found.label(group.files[0])
+    try:
+        archive = tarfile.open(fileobj=io.BytesIO(found.read(group.files[0])))  # noqa: SIM115 (of bytes in memory, read until all are taken)
+    except tarfile.TarError as error:
+        raise DataError(f"{label}: not a tar archive, or cut short ({error}). Get the file again.") from None
+
+    def content(name: str) -> tuple[bytes, str]:
+        member = f"{group.folder}/{name}{'.bin' if group.binary else ''}"
+        try:
+            file = archive.extractfile(member)
+        except (KeyError, tarfile.TarError, OSError):
+            file = None
+        if file is None:
+            raise DataError(f"{label}: has no member {member}. Get the file again.")
+        return file.read(), f"{label}, {member}"
+
+    return content
+
+
+# --- the formats --------------------------------------------------------------------------------------------------------------
+
+
+def _binary(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, 3, 32, 32) uint8 and labels (n,) of a batch of `count` images (None: any number)."""
+    expected = _RECORD * (count if count is not None else max(1, round(len(data) / _RECORD)))
+    if len(data) != expected:
+        images = f"{expected // _RECORD:,} images of {_RECORD:,} bytes"
+        raise DataError(
+            f"{where}: {len(data):,} bytes; {expected:,} are expected, {images}. It is cut short or another file: get it again."
+        )
+    records = np.frombuffer(data, np.uint8).reshape(-1, _RECORD)
+    return _checked(records[:, 1:], records[:, 0], where)
+
+
+def _python(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.ndarray]:
+    held = readers.load_pickle(data, where)
+    # Strings of Python 2 come as text; a pickle that Python 3 wrote of bytes keeps them as bytes.
+    items = held.items() if isinstance(held, dict) else ()
+    fields = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in items}
+    pixels, labels = fields.get("data"), fields.get("labels")
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or not isinstance(labels, list):
+        raise DataError(f"{where}: no batch of CIFAR-10: a dict with `data`, an array of bytes, and the list `labels` is expected.")
+    shape = (len(labels) if count is None else count, _RECORD - 1)
+    if pixels.shape != shape or len(labels) != shape[0]:
+        raise DataError(f"{where}: data {pixels.shape} and {len(labels)} labels; {shape} are expected. Get the file again.")
+    if not all(isinstance(label, int) for label in labels):
+        raise DataError(f"{where}: labels must be whole numbers. Get the file again.")
+    return _checked(pixels, np.array(labels), where)
+
+
+def _checked(pixels: np.ndarray, labels: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
+    wrong = np.flatnonzero((labels < 0) | (labels >= len(CLASSES)))
+    if len(wrong):
+        raise DataError(f"{where}: label {labels[wrong[0]]} of image {wrong[0]}: labels are 0 to 9. Get the file again.")
+    return pixels.reshape(-1, *SHAPE), labels.astype(np.int64)
+
+
+# --- twin -------------------------------------------------------------------------------------------------------------------
+
+
+def twin() -> Images:
+    """2,500 made-up images: a class is a pattern of waves in colours of its own; each image shifts it and adds other waves and noise."""
+    patterns = _waves(stream(0, "twin/cifar10/classes"), len(CLASSES))
+    made = []
+    for count, split in zip(_TWIN, ("train", "test"), strict=True):
+        rng = stream(0, f"twin/cifar10/{split}")
+        labels = rng.permutation(np.arange(count) % len(CLASSES))
+        looks = np.where(rng.random(count) < 0.08, rng.integers(0, len(CLASSES), count), labels)  # what keeps a good model from 100 %
+        images = np.empty((count, *SHAPE), np.uint8)
+        others = _waves(rng, count)
+        shifts = rng.integers(-3, 4, (count, 2))
+        for i, (look, shift) in enumerate(zip(looks, shifts, strict=True)):
+            mixed = np.roll(patterns[look], tuple(shift), axis=(1, 2)) + others[i] + rng.normal(0, 0.6, SHAPE)
+            images[i] = np.clip(128 + 36 * mixed, 0, 255).astype(np.uint8)
+        made.append((images, labels.astype(np.int64)))
+    note = f"synthetic twin: {_TWIN[0]:,} and {_TWIN[1]:,} made-up images of 10 kinds instead of 50,000 and 10,000"
+    return Images(*made[0], *made[1], twins.twin_source("full", note))
+
+
+def _waves(rng: np.random.Generator, count: int) -> np.ndarray:
+    """(count, 3, 32, 32): three plane waves each, of 1 to 5 periods, with weights by colour."""
+    row, column = np.meshgrid(np.arange(32) / 32, np.arange(32) / 32, indexing="ij")
+    periods = rng.uniform(1, 5, (count, 3)) * np.exp(1j * rng.uniform(0, 2 * np.pi, (count, 3)))
+    phase = rng.uniform(0, 2 * np.pi, (count, 3, 1, 1))
+    angle = 2 * np.pi * (periods.real[..., None, None] * row + periods.imag[..., None, None] * column) + phase
+    return np.einsum("nkc,nkij->ncij", rng.normal(0, 0.6, (count, 3, 3)), np.sin(angle))

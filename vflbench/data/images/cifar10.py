@@ -1,0 +1,88 @@
+"""CIFAR-10 divided between parties: each sees a quarter of every image (as in EF-VFL's public code, which MTCD's author wrote too).
+
+Quadrants are in the order top left, top right, bottom left, bottom right; with `topology=clusters` the upper half and the lower half are
+the two clusters. Two parties have the upper and the lower half; one party has whole images.
+
+Features are uint8, 0 to 255: whoever computes with them divides by 255 (models/image.py does). Random crops and flips, with which others
+train, are part of training and not of the data; they would move pixels from one party to another. They are not done here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vflbench.data import partition, sources
+from vflbench.data.images import cifar
+from vflbench.data.tasks import AlignedTask
+from vflbench.types import ConfigError, DatasetInfo, Metric, Problem
+
+DATASETS = (
+    DatasetInfo(
+        name="cifar10",
+        summary="CIFAR-10: 60,000 colour images of 10 kinds, a quadrant per party",
+        layouts=("aligned",),
+        folder="cifar10",
+    ),
+)
+FILE_SETS = (cifar.file_set("auto"),)
+
+
+@dataclass
+class Config:
+    name: str = "cifar10"
+    source: str = "auto"  # auto | real | synthetic
+    variant: str = "auto"  # auto (the fullest found) | full | sample1000 (800 and 200 of the training images)
+    verify: bool = True  # compare the files with the known checksums
+    validation: float = 0.1  # fraction of each class's training images for validation, drawn by the run's seed
+
+
+def check(config: Config, parties: int) -> list[Problem]:
+    """What is wrong with the configuration, before anything is read."""
+    problems = sources.check_source(config.source, config.variant, cifar.VARIANTS)
+    if config.source == "synthetic" and config.variant == "sample1000":
+        problems.append(Problem("dataset.variant", config.variant, "the synthetic twin is that of all of CIFAR-10: auto or full"))
+    if not 0 <= config.validation < 1:
+        problems.append(Problem("dataset.validation", config.validation, "must be a fraction: at least 0 and below 1"))
+    if parties not in (1, 2, 4):
+        problems.append(Problem("algorithm.parties", parties, "must be 4 (quadrants), 2 (halves) or 1"))
+    return problems
+
+
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
+    """Quadrants (n, 3, 16, 16) uint8 at four parties, halves (n, 3, 16, 32) at two, whole images at one; the official test images.
+
+    Parameters
+    ----------
+    root : the data_root that the user gave, or None.
+
+    Raises
+    ------
+    ConfigError, DataError
+    """
+    problems = check(config, parties)
+    if problems:
+        raise ConfigError(problems)
+    images = cifar.read(config.variant, config.source, config.verify, root)
+    split = partition.fraction_split(images.train_labels, len(cifar.CLASSES), 1 - config.validation, 0.0, seed)
+    held_out = {"val": (images.train[split["val"]], images.train_labels[split["val"]]), "test": (images.test, images.test_labels)}
+    held_out = {name: pair for name, pair in held_out.items() if len(pair[1])}
+    return AlignedTask(
+        name=config.name,
+        source=images.source,
+        metric=Metric("accuracy", "max"),
+        classes=len(cifar.CLASSES),
+        owner=0,
+        features=divide(images.train[split["train"]], parties),
+        labels=images.train_labels[split["train"]],
+        held_out_features={name: divide(pixels, parties) for name, (pixels, _) in held_out.items()},
+        held_out_labels={name: labels for name, (_, labels) in held_out.items()},
+    )
+
+
+def divide(images: np.ndarray, parties: int) -> tuple[np.ndarray, ...]:
+    """Images (n, 3, 32, 32) as one, two or four parts of the same size."""
+    halves = np.split(images, 2 if parties > 1 else 1, axis=2)
+    return tuple(np.ascontiguousarray(part) for half in halves for part in np.split(half, 2 if parties == 4 else 1, axis=3))

@@ -1,0 +1,412 @@
+"""ModelNet10 and ModelNet40 (Wu et al., CVPR 2015) seen from twelve sides: 12 views of every object, each at another party.
+
+From the original meshes (`ModelNet10/<class>/<train|test>/*.off`, unpacked, also gzipped, or in the zip archive as published), shaded; or
+from 32^3 voxel grids (ModelNet10 only), as depth. `views` says how a view is made. The pictures of meshes are kept in the cache folder, a
+file per object named after the mesh's content: an interrupted rendering goes on where it stopped. So are those of voxels, in one file.
+
+Features are uint8, 0 to 255, a quarter of what float32 takes: whoever computes with them divides by 255 (models/image.py does).
+With fewer than twelve parties each has the same number of neighbouring views, as channels.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import logging
+import multiprocessing
+import os
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from vflbench.data import partition, readers, sources, twins
+from vflbench.data.shapes import solids, views
+from vflbench.data.shapes.off import parse_off
+from vflbench.data.sources import FileSet, Found, Part, RawFile
+from vflbench.data.tasks import AlignedTask
+from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem
+
+DATASETS = (
+    DatasetInfo(
+        name="modelnet10",
+        summary="ModelNet10: 4,899 objects of 10 kinds from 12 sides, a view per party; meshes or voxels",
+        layouts=("aligned",),
+        folder="modelnet10",
+    ),
+    DatasetInfo(
+        name="modelnet40",
+        summary="ModelNet40: 12,311 objects of 40 kinds from 12 sides, a view per party; meshes",
+        layouts=("aligned",),
+        folder="modelnet40",
+    ),
+)
+VARIANTS = ("auto", "meshes", "voxels")
+_NO_CACHE = "the rendered views cannot be written to the cache folder ({}): make room there, or set XDG_CACHE_HOME."
+_RENDERING = 1  # raised when the pictures change: pictures of older versions are not used
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Config:
+    name: str = "modelnet10"
+    source: str = "auto"  # auto | real | synthetic
+    variant: str = "auto"  # auto (the fullest found) | meshes | voxels (modelnet10)
+    verify: bool = True  # compare the files with the known checksums
+    size: int = 64  # pixels of a view's side
+    validation: float = 0.1  # fraction of each class's training objects for validation, drawn by the run's seed
+    processes: int = 1  # that render meshes
+
+
+CLASSES = {
+    "modelnet10": ("bathtub", "bed", "chair", "desk", "dresser", "monitor", "night_stand", "sofa", "table", "toilet"),
+    "modelnet40": (
+        *("airplane", "bathtub", "bed", "bench", "bookshelf", "bottle", "bowl", "car", "chair", "cone", "cup", "curtain", "desk", "door"),
+        *("dresser", "flower_pot", "glass_box", "guitar", "keyboard", "lamp", "laptop", "mantel", "monitor", "night_stand", "person"),
+        *("piano", "plant", "radio", "range_hood", "sink", "sofa", "stairs", "stool", "table", "tent", "toilet", "tv_stand", "vase"),
+        *("wardrobe", "xbox"),
+    ),
+}
+OBJECTS = {"modelnet10": 4_899, "modelnet40": 12_311}
+_TWIN = {"modelnet10": (40, 10), "modelnet40": (20, 5)}  # training and test objects of a class
+_TITLE = {"modelnet10": "ModelNet10", "modelnet40": "ModelNet40"}
+
+_ZIPS = {
+    "modelnet10": RawFile("modelnet10/ModelNet10.zip", "http://3dvision.princeton.edu/projects/2014/3DShapeNets/ModelNet10.zip"),
+    "modelnet40": RawFile("modelnet40/ModelNet40.zip", "http://modelnet.cs.princeton.edu/ModelNet40.zip"),
+}
+_VOXELS = RawFile("modelnet10_voxels/modelnet10.npz", None, "619d09a17c6e48b22bcedd1392ed18f36aaaf79d5aeb062e2b09372a7a9a457d")
+
+
+def _file_set(name: str, variant: str) -> FileSet:
+    """What the variant is read from; an archive may also lie at the top of the data_root."""
+    groups = ((_ZIPS[name],),) * (variant != "voxels") + ((_VOXELS,),) * (variant != "meshes" and name == "modelnet10")
+    return FileSet(name, name, (Part("meshes or voxels" if len(groups) == 2 else "objects", groups),), also=(".",))
+
+
+def _status_set(name: str) -> FileSet:
+    """For `vflbench data`: the first mesh stands for the unpacked folder."""
+    files = _file_set(name, "auto")
+    archive, *rest = files.parts[0].groups
+    first = RawFile(f"{name}/{_TITLE[name]}/{CLASSES[name][0]}/train/{CLASSES[name][0]}_0001.off")
+    return replace(files, parts=(Part(files.parts[0].what, (archive, (first,), *rest)),))
+
+
+FILE_SETS = tuple(_status_set(name) for name in CLASSES)
+
+
+def check(config: Config, parties: int) -> list[Problem]:
+    """What is wrong with the configuration, before anything is read."""
+    problems = sources.check_source(config.source, config.variant, VARIANTS)
+    if config.variant == "voxels" and config.name != "modelnet10":
+        problems.append(Problem("dataset.variant", config.variant, "there are voxel grids of modelnet10 only: auto or meshes"))
+    if not 16 <= config.size <= 512:
+        problems.append(Problem("dataset.size", config.size, "must lie between 16 and 512 pixels"))
+    if not 0 <= config.validation < 1:
+        problems.append(Problem("dataset.validation", config.validation, "must be a fraction: at least 0 and below 1"))
+    if config.processes < 1:
+        problems.append(Problem("dataset.processes", config.processes, "must be at least 1"))
+    if parties < 1 or views.VIEWS % parties:
+        divisors = [str(d) for d in range(1, views.VIEWS + 1) if views.VIEWS % d == 0]
+        allowed = f"must divide the {views.VIEWS} views: {', '.join(divisors)}"
+        problems.append(Problem("algorithm.parties", parties, allowed))
+    return problems
+
+
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
+    """Objects with 12 / `parties` views at every party, features (n, 12 / parties, size, size) uint8; the official test objects.
+
+    Parameters
+    ----------
+    root : the data_root that the user gave, or None.
+
+    Raises
+    ------
+    ConfigError, DataError
+    """
+    problems = check(config, parties)
+    if problems:
+        raise ConfigError(problems)
+    pictures, labels, train, source = _read(config, root)
+    training = np.flatnonzero(train)
+    classes = CLASSES[config.name]
+    split = partition.fraction_split(labels[training], len(classes), 1 - config.validation, 0.0, seed)
+    rows = {"train": training[split["train"]], "val": training[split["val"]], "test": np.flatnonzero(~train)}
+    blocks = np.split(pictures.swapaxes(0, 1), parties, axis=1)
+    taken = {name: tuple(np.ascontiguousarray(block[chosen]) for block in blocks) for name, chosen in rows.items() if len(chosen)}
+    return AlignedTask(
+        name=config.name,
+        source=source,
+        metric=Metric("accuracy", "max"),
+        classes=len(classes),
+        owner=0,
+        features=taken.pop("train"),
+        labels=labels[rows["train"]],
+        held_out_features=taken,
+        held_out_labels={name: labels[rows[name]] for name in taken},
+    )
+
+
+def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSource]:
+    """Pictures (12, n, size, size), labels (n,), which ones are training objects, and where they come from."""
+    name, folder = config.name, root if root is not None else sources.cache_folder()
+    unpacked = [] if config.source == "synthetic" or config.variant == "voxels" else _unpacked(name, folder)
+    lacking = _lacking(name, unpacked)
+    wanted = _file_set(name, config.variant)
+    packed = any((folder / place).is_file() for (file,) in wanted.parts[0].groups for place in (file.path, file.name))
+    # The fullest: all meshes unpacked, else the archive or all voxels, else such meshes as there are.
+    if unpacked and not lacking and (len(unpacked) >= OBJECTS[name] or not packed):
+        content = "\n".join(f"{mesh.label} {mesh.key}" for mesh in unpacked)
+        record = ((f"{_TITLE[name]}, {len(unpacked)} files", hashlib.sha256(content.encode()).hexdigest()),)
+        return _from_meshes(config, unpacked, record)
+    if unpacked and config.variant == "meshes" and not packed:
+        raise DataError(
+            f"{unpacked[0].folder}: an incomplete {_TITLE[name]}: {len(unpacked)} of {OBJECTS[name]:,} objects, none in "
+            f"{', '.join(lacking[:4])}{' and others' if len(lacking) > 4 else ''}. Get all of it, or use dataset.variant=auto."
+        )
+    found = sources.locate(wanted, root, config.source, config.verify)
+    if found is None:
+        if config.source == "synthetic":
+            sources.announce_twin(name)
+        return _twin(config)
+    if _ZIPS[name] in found:
+        meshes = _zipped(name, found)
+        lacking = _lacking(name, meshes)
+        if lacking:
+            raise DataError(f"{found.label(_ZIPS[name])}: has no meshes in {', '.join(lacking[:4])}. Get the file again.")
+        return _from_meshes(config, meshes, tuple(entry for entry in found.files if entry[0] == found.label(_ZIPS[name])))
+    return _from_voxels(config, found)
+
+
+# --- meshes -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Mesh:
+    """One mesh file."""
+
+    label: str  # how an error calls it
+    folder: str  # of the data set, the same
+    kind: str
+    split: str
+    path: Path  # of the file, or of the archive
+    member: str | None  # its name in the archive
+    key: str  # hash of its content, or of the archive's and the name
+
+    def read(self) -> bytes:
+        if self.member is None:
+            return sources.content(self.path, self.label)
+        try:
+            return _archive(self.path).read(self.member)
+        except (OSError, zipfile.BadZipFile, zlib.error) as error:
+            raise DataError(f"{self.label}: cannot be read ({error}). Get the archive again.") from None
+
+
+@functools.lru_cache(maxsize=1)
+def _archive(path: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(path)
+
+
+def _lacking(name: str, meshes: list[_Mesh]) -> list[str]:
+    """<class>/<split> without any object."""
+    there = {(mesh.kind, mesh.split) for mesh in meshes}
+    return [f"{kind}/{split}" for kind in CLASSES[name] for split in ("train", "test") if (kind, split) not in there]
+
+
+def _unpacked(name: str, root: Path) -> list[_Mesh]:
+    """All mesh files below the fullest of the folders in which the data set is looked for, in the order of their names."""
+    title = _TITLE[name]
+    sets = [
+        [
+            (path, kind, split)
+            for kind in CLASSES[name]
+            for split in ("train", "test")
+            for path in sorted((root / place / kind / split).glob("*.off*"))
+            if path.name.removesuffix(".gz").endswith(".off")
+        ]
+        for place in (title, f"{name}/{title}", name, f"{name}_off_samples/{title}")
+    ]
+    fullest = max(sets, key=len)
+    return [
+        _Mesh(
+            label := path.relative_to(root).as_posix(),
+            label.rsplit("/", 3)[0],
+            kind,
+            split,
+            path,
+            None,
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+        for path, kind, split in fullest
+    ]
+
+
+def _zipped(name: str, found: Found) -> list[_Mesh]:
+    path, label = found.paths[_ZIPS[name].path], found.label(_ZIPS[name])
+    checksum = dict(found.files)[label]
+    try:
+        members = sorted(_archive(path).namelist())
+    except (OSError, zipfile.BadZipFile) as error:
+        raise DataError(f"{label}: not a zip archive, or cut short ({error}). Get the file again.") from None
+    meshes = []
+    for member in members:
+        title, kind, split, file = (*member.split("/"), "", "", "", "")[:4]
+        if title == _TITLE[name] and kind in CLASSES[name] and split in ("train", "test") and file.endswith(".off"):
+            key = hashlib.sha256(f"{checksum} {member}".encode()).hexdigest()
+            meshes.append(_Mesh(f"{label}: {member}", label, kind, split, path, member, key))
+    return meshes
+
+
+def _from_meshes(
+    config: Config, meshes: list[_Mesh], record: tuple[tuple[str, str], ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSource]:
+    folder = sources.cache_folder() / "views" / f"meshes-{_RENDERING}-{config.size}"
+    todo = [mesh for mesh in meshes if not (folder / f"{mesh.key}.npz").is_file()]
+    if todo:
+        missing = [package for package in ("trimesh", "embreex") if importlib.util.find_spec(package) is None]
+        if missing:
+            raise DataError(
+                f"rendering meshes needs {' and '.join(missing)}: pip install 'vflbench[shapes]', or use dataset.variant=voxels."
+            )
+        log.info("%s: rendering %d of %d meshes into the cache", config.name, len(todo), len(meshes))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for _ in _shown(_rendered(todo, config.size, folder, config.processes), len(todo), f"{config.name}: rendering"):
+                pass
+        except OSError as error:
+            raise DataError(
+                f"the rendered views cannot be written to the cache folder ({error}): make room, or set XDG_CACHE_HOME."
+            ) from None
+    pictures = np.empty((views.VIEWS, len(meshes), config.size, config.size), np.uint8)
+    for row, mesh in enumerate(meshes):
+        pictures[:, row] = _cached(folder / f"{mesh.key}.npz", "pictures")["pictures"]
+    labels = np.array([CLASSES[config.name].index(mesh.kind) for mesh in meshes])
+    train = np.array([mesh.split == "train" for mesh in meshes])
+    full = len(meshes) >= OBJECTS[config.name]
+    note = f"12 shaded views of {len(meshes):,}{'' if full else f' of {OBJECTS[config.name]:,}'} meshes, {config.size} pixels"
+    return pictures, labels, train, DataSource("real", "meshes" if full else "meshes_sample", note, record)
+
+
+def _rendered(meshes: list[_Mesh], size: int, folder: Path, processes: int) -> Iterator[None]:
+    """Something for each mesh when its views are in the cache."""
+    render = functools.partial(_render, size=size, folder=folder)
+    if processes == 1:
+        yield from map(render, meshes)
+        return
+    pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield from pool.map(render, meshes, chunksize=4)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _render(mesh: _Mesh, size: int, folder: Path) -> None:
+    pictures = views.mesh_views(*parse_off(mesh.read(), mesh.label), size, mesh.label)
+    _save(folder / f"{mesh.key}.npz", pictures=pictures)
+
+
+def _cached(path: Path, *names: str) -> dict[str, np.ndarray]:
+    return readers.load_npz(path.read_bytes(), f"the cache file {path}", names)
+
+
+def _save(path: Path, **arrays: np.ndarray) -> None:
+    """The whole file, or none."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _shown(items: Iterable[None], total: int, label: str) -> Iterable[None]:
+    """`items` with a progress bar, on a terminal only."""
+    if os.environ.get("CI") or not sys.stderr.isatty():
+        return items
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(items, label, total, console=Console(stderr=True), transient=True)
+
+
+# --- voxels -----------------------------------------------------------------------------------------------------------------
+
+
+def _from_voxels(config: Config, found: Found) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSource]:
+    where = found.label(_VOXELS)
+    checksum = dict(found.files)[where]
+    path = sources.cache_folder() / "views" / f"voxels-{_RENDERING}-{config.size}" / f"{checksum}.npz"
+    data = found.read(_VOXELS)
+    train, test = (readers.load_npz(data, where, (f"y_{split}",))[f"y_{split}"] for split in ("train", "test"))
+    labels = np.concatenate([train, test])
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not ((labels >= 0) & (labels < 10)).all():
+        raise DataError(f"{where}: labels y_train and y_test must be numbers from 0 to 9, one an object. Get the file again.")
+    if not path.is_file():
+        _save_voxel_views(path, _grids(data, where, {"train": len(train), "test": len(test)}), config)
+    pictures, empty = _cached(path, "pictures", "empty").values()
+    note = f"12 depth views of {int((~empty).sum()):,} voxel grids, {config.size} pixels"
+    if empty.any():
+        log.warning("%s: %d of %d voxel grids are empty: they are left out", config.name, empty.sum(), len(empty))
+        note += f"; {int(empty.sum())} empty ones are left out"
+    kept = np.flatnonzero(~empty)
+    is_train = np.arange(len(labels)) < len(train)
+    source = found.source("voxels", note)
+    files = tuple(entry for entry in source.files if entry[0] == where)
+    return pictures[:, kept], labels[kept].astype(np.int64), is_train[kept], DataSource(source.kind, source.variant, note, files)
+
+
+def _grids(data: bytes, where: str, counts: dict[str, int]) -> np.ndarray:
+    """(n, 32, 32, 32) bool, indexed [x, y, z], z up: training objects, then test objects."""
+    grids = []
+    for split, count in counts.items():
+        grid = readers.load_npz(data, where, (f"X_{split}",))[f"X_{split}"]
+        if grid.shape != (count, 32, 32, 32) or grid.dtype.kind not in "iub" or not (grid.min(initial=0) >= 0 and grid.max(initial=0) <= 1):
+            raise DataError(
+                f"{where}, array X_{split}: {count} grids of 32 x 32 x 32 zeros and ones are expected, as there are labels; "
+                f"this is {grid.shape} {grid.dtype}. Get the file again."
+            )
+        grids.append(grid.astype(bool))
+    return np.concatenate(grids)
+
+
+def _save_voxel_views(path: Path, grids: np.ndarray, config: Config) -> None:
+    log.info("%s: rendering %d voxel grids into the cache", config.name, len(grids))
+    pictures = _voxel_views(grids, config)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _save(path, pictures=pictures, empty=np.asarray(~grids.any(axis=(1, 2, 3))))
+    except OSError as error:
+        raise DataError(_NO_CACHE.format(error)) from None
+
+
+def _voxel_views(grids: np.ndarray, config: Config) -> np.ndarray:
+    full = views.side_by_side(grids)
+    pictures = np.empty((views.VIEWS, len(grids), config.size, config.size), np.uint8)
+
+    def render() -> Iterator[None]:
+        for view in range(views.VIEWS):
+            pictures[view] = views.voxel_view(full, config.size, view)
+            yield
+
+    for _ in _shown(render(), views.VIEWS, f"{config.name}: rendering views"):
+        pass
+    return pictures
+
+
+# --- twin -------------------------------------------------------------------------------------------------------------------
+
+
+def _twin(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSource]:
+    classes = len(CLASSES[config.name])
+    made = [solids.made_up(config.name, classes, count, split) for count, split in zip(_TWIN[config.name], ("train", "test"), strict=True)]
+    labels = np.concatenate([label for _, label in made])
+    pictures = _voxel_views(np.concatenate([grid for grid, _ in made]), config)
+    note = f"synthetic twin: {len(labels):,} made-up solids of {classes} kinds instead of {OBJECTS[config.name]:,} objects"
+    return pictures, labels, np.arange(len(labels)) < len(made[0][1]), twins.twin_source(note=note)

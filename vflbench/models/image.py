@@ -1,0 +1,113 @@
+"""Networks for image views in split learning: one per client, (B, C, H, W) -> (B, E), and a fusion layer on their aggregate.
+
+`make_client` builds the network that the configuration names (mvcnn.py, resnet.py). All of them
+- take pixels from 0 to 255, of any type, and divide them by 255 first: data keep views as uint8, a quarter of float32;
+- have no batch normalisation: it couples the samples of a batch and keeps running statistics, which are nobody's where parameters travel,
+  are copied by token and averaged. Where a network has a normalisation it is group normalisation, of each sample by itself;
+- are drawn from the generator that is given; no global generator is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vflbench.types import Problem
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+CHANNELS_PER_GROUP = 8  # of group normalisation
+
+
+def check(config: Any) -> list[Problem]:
+    """What is wrong with the configuration of a network for images."""
+    problems = [Problem("model.embedding", config.embedding, "must be at least 1")] if config.embedding < 1 else []
+    widths = config.channels if hasattr(config, "channels") else [config.width]
+    key = "channels" if hasattr(config, "channels") else "width"
+    if not widths or min(widths) < 1:
+        problems.append(Problem(f"model.{key}", getattr(config, key), "must be at least 1, all of them"))
+    elif config.norm == "group" and any(width % CHANNELS_PER_GROUP for width in widths):
+        allowed = f"group normalisation takes multiples of {CHANNELS_PER_GROUP}; or model.norm=none"
+        problems.append(Problem(f"model.{key}", getattr(config, key), allowed))
+    return problems
+
+
+class Scaled(nn.Module):
+    """Pixels 0 to 255 of any type as numbers 0 to 1 of the parameters' type."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to(self.dtype) / 255
+
+
+class Fusion(nn.Module):
+    """phi: the scores, one linear layer on the aggregate of K representations.
+
+    Of a sum it takes the mean, so that neither scores nor step sizes grow with K (EF-VFL's public code has the mean of representations).
+    The aggregate that travels is the sum all the same. A mean or a concatenation is taken as it is.
+    """
+
+    def __init__(self, embedding: int, outputs: int, parties: int, aggregation: Literal["sum", "mean", "concat"]) -> None:
+        super().__init__()
+        self.scale = 1 / parties if aggregation == "sum" else 1.0
+        self.linear = nn.Linear(embedding * (parties if aggregation == "concat" else 1), outputs)
+
+    def forward(self, a: Tensor) -> Tensor:
+        """Scores (B, outputs) of A: (B, E), or (B, K E) of a concatenation."""
+        return self.linear(a * self.scale)
+
+
+def make_client(config: Any, channels: int, size: int | Sequence[int], generator: torch.Generator) -> nn.Module:
+    """A client's network, (B, channels, H, W) -> (B, E), as the model's configuration says.
+
+    Parameters
+    ----------
+    config : `mvcnn.Config` or `resnet.Config`.
+    size : H = W in pixels, or (H, W).
+    """
+    from vflbench.models import mvcnn, resnet
+
+    height, width = (size, size) if isinstance(size, int) else size
+    module = mvcnn if config.name in mvcnn.MODEL_NAMES else resnet
+    with torch.device("meta"):  # shapes only: torch's own initialisation would draw from the global generator
+        network = module.build(config, channels, (height, width))
+    return initialise(network, DTYPES[config.dtype], generator)
+
+
+def make_fusion(
+    config: Any, embedding: int, classes: int, parties: int, aggregation: Literal["sum", "mean", "concat"], generator: torch.Generator
+) -> nn.Module:
+    """The fusion network of `parties` representations of width `embedding`; `classes` scores."""
+    with torch.device("meta"):
+        network = Fusion(embedding, classes, parties, aggregation)
+    return initialise(network, DTYPES[config.dtype], generator)
+
+
+def initialise(network: nn.Module, dtype: torch.dtype, generator: torch.Generator) -> nn.Module:
+    """The network in memory, drawn in the order of its modules: convolutions after He et al. (fan out), linear layers as torch does."""
+    network = network.to_empty(device="cpu").to(dtype)
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d):
+                fan = module.out_channels * module.weight[0, 0].numel()
+                module.weight.normal_(0, (2 / fan) ** 0.5, generator=generator)
+                if module.bias is not None:
+                    module.bias.zero_()
+            elif isinstance(module, nn.Linear):
+                for parameter in module.parameters():
+                    parameter.uniform_(-(module.in_features**-0.5), module.in_features**-0.5, generator=generator)
+            elif isinstance(module, nn.GroupNorm):
+                module.weight.fill_(1)
+                module.bias.zero_()
+            elif any(True for _ in module.parameters(recurse=False)):
+                raise TypeError(f"no initialisation of {type(module).__name__} is known")
+    return network
+
+
+def norm(kind: Literal["group", "none"], channels: int) -> nn.Module:
+    return nn.GroupNorm(channels // CHANNELS_PER_GROUP, channels) if kind == "group" else nn.Identity()

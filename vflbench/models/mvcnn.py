@@ -1,0 +1,49 @@
+"""The part of a multi-view CNN that sees one view (Su, Maji, Kalogerakis, Learned-Miller, ICCV 2015): small enough for a laptop.
+
+Three convolutions of stride 2, each halving the picture, an average over a 4 x 4 grid and one linear layer.
+
+Departures from MVCNN
+1. The paper's network for a view is VGG-M; this one has 23,000 parameters and the linear layer's. For more, `model=resnet` (with
+   `model.stem=large` for 224 pixels).
+2. Its views share one network, and are pooled by their maximum. Here each view is another party's, with a network of its own, and
+   representations are aggregated as the algorithm says (image.Fusion): MTCD's token is a sum or a concatenation.
+3. No batch normalisation: group normalisation or none (image.py says why).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import nn
+
+from vflbench.models import image
+from vflbench.types import Problem
+
+MODEL_NAMES = ("mvcnn",)
+GRID = 4  # side of the grid that the last convolution's output is averaged to
+
+
+@dataclass
+class Config:
+    name: str = "mvcnn"
+    channels: list[int] = field(default_factory=lambda: [16, 32, 64])  # of each convolution; each halves the picture
+    norm: Literal["group", "none"] = "group"  # group (8 channels a group) | none, after each convolution
+    embedding: int = 16  # E: width of a representation
+    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
+
+
+def check(config: Any) -> list[Problem]:
+    """What is wrong with the model's configuration."""
+    return image.check(config)
+
+
+def build(config: Config, channels: int, size: tuple[int, int]) -> nn.Sequential:
+    """(B, channels, H, W) -> (B, E); parameters as torch draws them, or none on the meta device."""
+    layers: list[nn.Module] = [image.Scaled(image.DTYPES[config.dtype])]
+    inside = channels
+    for outside in config.channels:
+        layers += [nn.Conv2d(inside, outside, 3, stride=2, padding=1), image.norm(config.norm, outside), nn.ReLU()]
+        inside = outside
+    layers += [nn.AdaptiveAvgPool2d(GRID), nn.Flatten(), nn.Linear(inside * GRID**2, config.embedding)]
+    return nn.Sequential(*layers)
