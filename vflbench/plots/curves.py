@@ -76,11 +76,9 @@ def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None) -> None:
 def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | None, x: str) -> Figure:
     metric, look = Metric(summary["metric"]["name"], summary["metric"]["goal"]), style.look(summary["algorithm"])
     figure, (axes,) = _figure(1)
-    note = None
+    note, x = None, _timeless(x, [curve])
     if len(curve) and x != "round" and not curve[x].any():
-        free = x == "communication_seconds" and curve["bytes"].any()
-        note = "no communication time on this network: drawn against rounds" if free else "no communication: drawn against rounds"
-        x = "round"
+        note, x = "no communication: drawn against rounds", "round"
     shown = points(curve, x, metric.name)
     scale = _label_x(axes, x, shown["x"].max() if len(shown) else 1.0)
     _label_y(axes, metric.name)
@@ -144,7 +142,8 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     """Write one picture of several runs, `name`.png and .svg, and the drawn points, `name`.csv, into `folder`.
 
     A panel per data set and network, a line per setting: the mean over its seeds with a band of one standard deviation. Curves
-    are interpolated to common x first. A method that does not communicate is a horizontal line at its selected (else final) value.
+    are interpolated to common x first. On a network without times x is the weighted cost. A method that does not communicate is a
+    horizontal line at its selected (else final) value.
     Runs that did not end well are left out and counted below the picture.
 
     Returns
@@ -191,6 +190,7 @@ def _panel(axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mappi
     import numpy as np
     import pandas as pd
 
+    x = _timeless(x, [run.curve for group in lines.values() for run in group])
     curves = {label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()}
     decades = metric == TRAINING_METRIC  # then means and deviations are those of log10: the mean is geometric, the deviation in decades
     largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
@@ -207,8 +207,7 @@ def _panel(axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mappi
         tables.append(line.assign(line=label))
         text = f"{label}, n={len(group)}"
         if silent:
-            sent = any(run.summary["bytes"]["total"] for run in lines[label])
-            text += " (no communication time)" if sent else " (no communication)"
+            text += " (no communication)"
             axes.axhline(line["mean"].iloc[0], color=look["color"], linestyle=":", label=text)
             continue
         axes.plot(line["x"] / scale, line["mean"], **look, markevery=max(1, len(line) // 10), label=text)
@@ -320,10 +319,16 @@ def _figure(panels: int) -> tuple[Figure, list[Axes]]:
     return figure, [figure.add_subplot(rows, columns, place + 1) for place in range(max(1, panels))]
 
 
+def _timeless(x: str, curves: Sequence[pd.DataFrame]) -> str:
+    """`x`, or the weighted cost in place of a communication time that is 0 in all `curves` though bytes were sent."""
+    free = x == "communication_seconds" and not any(curve[x].any() for curve in curves)
+    return "cost" if free and any(curve["bytes"].any() for curve in curves) else x
+
+
 def _label_x(axes: Axes, x: str, largest: float) -> float:
     """Name the x-axis with its unit; what to divide x by."""
-    scale, prefix = si_scale(largest) if x == "bytes" else (1.0, "")
-    axes.set_xlabel(f"{X_LABELS[x]} ({prefix}B)" if x == "bytes" else X_LABELS[x])
+    scale, prefix = si_scale(largest) if x in ("bytes", "cost") else (1.0, "")
+    axes.set_xlabel(f"{X_LABELS[x]} ({prefix}B)" if x in ("bytes", "cost") else X_LABELS[x])
     return scale
 
 
