@@ -106,8 +106,6 @@ def test_every_algorithm_goes_on_where_it_was_stopped(case: Case, tmp_path: Path
 @pytest.mark.parametrize("timing", ["causal", pytest.param("round", marks=pytest.mark.slow)])
 def test_communication_time_is_the_time_without_computing(case: Case, timing: str, tmp_path: Path) -> None:
     """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock is `none`."""
-    if registry.algorithms()[case.algorithm].time_dependent:
-        pytest.skip("what it does depends on time: no such equality is claimed")
     instant = case.whole if timing == "causal" else case.run(tmp_path / "none", f"network.timing={timing}")
     slow = case.run(tmp_path / "modelled", f"network.timing={timing}", "engine.compute_clock=modelled")
     assert list(slow.curve["communication_seconds"]) == list(instant.curve["virtual_seconds"])
