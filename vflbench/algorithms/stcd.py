@@ -96,7 +96,8 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
                 token = await me.recv(me.clients[path[s - 1]], tag="token")
             if s == cfg.hops:
                 break
-            block.theta, token = await me.compute(block.visit, block.theta, token, None, q, lr, cost=q * public.samples)
+            theta, token = await me.compute(block.visit, block.theta, token, None, q, lr, cost=q * public.samples)
+            block.theta[:] = theta
             if path[s + 1] != k:
                 await me.send(me.clients[path[s + 1]], token, tag="token")
         me.state.token = token if path[-1] == k else None

@@ -46,7 +46,7 @@ class Walk:
         """`path` as lists: quicker to read one entry of."""
         return self.path.tolist()
 
-    @property
+    @cached_property
     def sent(self) -> int:
         """How many hops go to another client: the others need no message."""
         return int(np.count_nonzero(self.path[:, 1:] != self.path[:, :-1]))
