@@ -21,7 +21,7 @@ def make_run(tmp_path):
         metric = changes.pop("metric", Metric("accuracy", "max"))
         config = {"algorithm": {"name": algorithm, **changes.pop("options", {})}, "dataset": {"name": "cora"}, "seed": seed}
         config["network"] = changes.pop("network", {"name": "us_uk", "latency": 136})
-        keys = (f"val_{metric.name}", f"test_{metric.name}")
+        keys = [f"{split}_{metric.name}" for split in folder.splits(metric.name)]
         sums = [{"round": t, "bytes": sent * t, "cost": sent * t, "communication_seconds": pace * t} for t in rounds]
         curve = [{**row, **dict.fromkeys(keys, level(row["round"]))} for row in sums]
         total = sent * rounds[-1] if rounds else 0
@@ -170,6 +170,18 @@ def test_seeds_are_averaged_over_common_x(make_run, tmp_path):
     assert "GLASU, n=2" in words(tmp_path / "curve.svg")
     written = pd.read_csv(tmp_path / "curve.csv")
     np.testing.assert_allclose(written["mean"], table["mean"], rtol=1e-15)
+
+
+def test_a_gap_is_drawn_and_averaged_by_its_decades(make_run, tmp_path):
+    gap = Metric("suboptimality", "min")
+    levels = [lambda t: 10.0 ** (-t / 10), lambda t: 10.0 ** (-t / 5)]
+    runs = [make_run(f"{seed}", algorithm="stcd", seed=seed, metric=gap, level=level) for seed, level in enumerate(levels)]
+    table = curves.draw_runs(runs, tmp_path, x="round")
+    np.testing.assert_allclose(table["mean"], [10**-1.5, 10**-3.0, 10**-4.5])  # of 1e-1 and 1e-2, 1e-2 and 1e-4, 1e-3 and 1e-6
+    curves.draw_run(runs[0])
+    for picture in (tmp_path / "curve.svg", runs[0].folder / "curve.svg"):
+        exponents = re.findall(">\N{MINUS SIGN}</tspan>\\s*<tspan[^>]*>([0-9])<", picture.read_text())
+        assert {"1", "2", "3"} <= set(exponents)  # powers of ten at its ticks
 
 
 def test_lines_panels_and_what_is_left_out(make_run, tmp_path):

@@ -1,0 +1,49 @@
+"""Scripts that turn runs into a paper's tables."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import vflbench
+from vflbench.results import reader
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+
+
+@pytest.fixture
+def crossings(monkeypatch, capsys):
+    """Runs scripts/crossings.py on folders; its exit status and what it printed."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import crossings as script
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["crossings.py", *map(str, arguments)])
+        return script.main(), capsys.readouterr().out
+
+    return call
+
+
+def test_crossings(crossings, tmp_path):
+    """Two methods: the cheaper one changes where their ledgers' sums say so; one that does not reach the gap is named, not priced."""
+    small = ["dataset=ridge", "dataset.samples=40", "dataset.features=24", "algorithm.parties=4", "topology=path", "network=cost_ratio"]
+    for algorithm, rounds in (("svfl", 200), ("stcd", 20), ("dcpa", 1)):
+        folder = f"hydra.run.dir={tmp_path}/{algorithm}"
+        vflbench.run([f"algorithm={algorithm}", *small, f"rounds={rounds}", "eval_every=1", "target=1e-9", folder])
+
+    def sent(algorithm, link):
+        run = reader.load(tmp_path / algorithm)
+        until = run.curve.loc[run.curve["train_suboptimality"] <= 1e-6, "round"].iloc[0]
+        return sum(row.bytes for row in run.ledger.itertuples() if row.round <= until and row.link == link)
+
+    assert sent("svfl", "client_client") == sent("stcd", "client_server") == 0
+    even = sent("stcd", "client_client") / sent("svfl", "client_server")  # r at which both cost the same
+    status, text = crossings(tmp_path)
+    assert status == 0 and re.search(r"dcpa ridge path +not reached in 1 of 1 runs", text)
+    first, second = re.findall(r"r = +(\S+) to +(\S+) +(\w+)", text)
+    assert (first[2], second[2]) == ("svfl", "stcd")
+    assert float(first[0]) == 0.01 and float(second[1]) == 1000
+    assert float(first[1]) <= even * 1.01 and float(second[0]) >= even * 0.99 and float(second[0]) / float(first[1]) < 1.02
+
+    assert crossings(tmp_path / "dcpa")[0] == 1  # nobody gets there
