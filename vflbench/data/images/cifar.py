@@ -85,8 +85,9 @@ _GROUPS = (
 
 
 def file_set(variant: str) -> FileSet:
-    groups = tuple(group.files for group in _GROUPS if variant in ("auto", group.variant))
-    return FileSet("cifar10", "cifar10", (Part("batches", groups),), also=(".",))
+    groups = [group for group in _GROUPS if variant in ("auto", group.variant)]
+    batches = Part("batches", tuple(group.files for group in groups), variants=tuple(group.variant for group in groups))
+    return FileSet("cifar10", "cifar10", (batches,), also=(".",))
 
 
 def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
