@@ -1,8 +1,9 @@
 """Which setting is the cheapest at which cost ratio: `python scripts/crossings.py FOLDER ... [--gap 1e-6]`.
 
 Every FOLDER holds runs (a sweep's folder). A run's cost to the gap is r x bytes client-server + bytes client-client up to its first
-evaluation at or below it, so that one run serves every r: from 0.01 to 1,000. Settings are averaged over their seeds; one of which a
-seed does not get there is left out, and named. The bytes that find SVFL's step size (tag smoothness) are counted, as all are.
+evaluation at or below it, so that one run serves every r: from 0.01 to 1,000. Settings (runs alike but for seed and network) are averaged
+over their seeds; one of which a seed does not get there is left out, and named. The bytes that find SVFL's step size (tag smoothness)
+are counted, as all are.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ import itertools
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from vflbench.results import reader
-
-SHOWN = ("tokens", "hops", "weights", "local_steps")
+from vflbench.results import identity, reader
 
 
 def bytes_to(run: reader.Run, gap: float) -> tuple[float, float] | None:
@@ -32,10 +32,28 @@ def bytes_to(run: reader.Run, gap: float) -> tuple[float, float] | None:
     return float(sums.get("client_server", 0)), float(sums.get("client_client", 0))
 
 
-def setting(run: reader.Run) -> str:
-    config = run.manifest["config"]
-    keys = [f"{key}={config['algorithm'][key]}" for key in SHOWN if config["algorithm"]["name"] == "mtcd"]
-    return " ".join([config["algorithm"]["name"], config["dataset"]["name"], config["topology"]["name"], *keys])
+def settings(runs: list[reader.Run]) -> dict[str, list[reader.Run]]:
+    """Runs that differ in nothing but the seed and the network's prices, one per seed, by a name: what sets them apart from the others."""
+    configs = [flat(identity.identifying(run.manifest["config"])) for run in runs]
+    found: dict[str, dict[int, reader.Run]] = defaultdict(dict)
+    for run, config in zip(runs, configs, strict=True):
+        peers = [other for other in configs if other["algorithm.name"] == config["algorithm.name"]]
+        apart = [key for key in config if any(peer.get(key) != config[key] for peer in peers)]
+        name = [config["algorithm.name"], config["dataset.name"], config["topology.name"]]
+        name += [f"{key.removeprefix('algorithm.')}={config[key]}" for key in apart if key not in ("topology.name", "dataset.name")]
+        found[" ".join(name)].setdefault(run.manifest["config"]["seed"], run)
+    return {name: list(own.values()) for name, own in found.items()}
+
+
+def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every key that may change how many bytes are sent, dotted."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{key}.")
+        elif not f"{prefix}{key}".startswith(("seed", "network.")):
+            found[f"{prefix}{key}"] = value
+    return found
 
 
 def main() -> int:
@@ -43,11 +61,9 @@ def main() -> int:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--gap", type=float, default=1e-6)
     options = parser.parse_args()
-    costs: dict[str, list[tuple[float, float] | None]] = defaultdict(list)
-    for folder in options.folders:
-        for run in reader.find(folder):
-            if run.status in ("completed", "target_reached", "budget", "diverged"):
-                costs[setting(run)].append(bytes_to(run, options.gap))
+    ended = ("completed", "target_reached", "budget", "diverged")
+    runs = [run for folder in options.folders for run in reader.find(folder) if run.status in ended]
+    costs = {name: [bytes_to(run, options.gap) for run in own] for name, own in settings(runs).items()}
     reached = {}
     print(f"MB to a gap of {options.gap:g}: client-server, client-client (mean and standard deviation over seeds)")
     for name, found in costs.items():

@@ -4,7 +4,7 @@ Each preset runs as `vflbench experiment=<preset>` in outputs/measure/<preset> (
 goes on), and its seeds are averaged into vflbench/papers/<preset>.csv: one row per setting, mean and standard deviation of the test
 metric at the round that validation chose, bytes, communication time, and when the validation metric first reached the target:
 an accuracy of 80 %, an RMSE of least squares on the join plus 0.003, or a relative gap of 1e-6 to the optimum.
-Where a round is an epoch, <preset>_epochs.csv has the mean and the standard deviation of the test metric after each, and
+Where rounds are epochs, or parts of one, <preset>_epochs.csv has the mean and the standard deviation of the test metric after each, and
 outputs/measure/<preset>/epochs.png its picture.
 A preset with other values keeps them under another name: `tablepuppet/fig5:tablepuppet/fig5_100k -- dataset.variant=100k`.
 """
@@ -139,12 +139,14 @@ def table(folder: Path) -> Any:
 
 
 def epochs(folder: Path, path: Path) -> None:
-    """The picture of the metric per epoch, and its means as `path`; nothing where rounds are no epochs."""
+    """The picture of the metric per epoch, and its means as `path`; nothing where rounds are no epochs, or the metric is a gap."""
     from vflbench.plots.curves import draw_runs
     from vflbench.results import reader
+    from vflbench.types import TRAINING_METRIC
 
     runs = list(reader.find(folder))
-    if all(run.curve["epoch"].notna().all() for run in runs if run.status == "completed"):
+    ended = [run for run in runs if run.status == "completed" and run.summary["metric"]["name"] != TRAINING_METRIC]
+    if ended and all(run.curve["epoch"].notna().all() for run in ended):
         draw_runs(runs, folder, x="epoch", name="epochs")
         shutil.copy(folder / "epochs.csv", path)
 

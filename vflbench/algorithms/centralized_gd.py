@@ -68,7 +68,7 @@ async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: Run
         n = public.samples if rows is None else len(rows)
         steps = cfg.local_steps
         loss = await me.compute(whole.update, rows, steps, halved(cfg, lr, t, public.samples), cost=steps * n)
-        me.report(iterations=t * steps, epoch=t * steps * n / public.samples)
+        me.report(iterations=t * steps, epoch=token_methods.epoch(t, public.samples, cfg.batch_size))
         if loss is not None:
             me.report(train_loss=loss)
         if me.evaluates(t):

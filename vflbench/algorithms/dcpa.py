@@ -62,7 +62,9 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One client per block of features; no server. Each knows its own row of the mixing weights, and the labels."""
     token_methods.check_convex(task, config)
     names = party_names("client", task.parties)
-    weights = topology.build(config.topology, [], names, config.seed).mixing("metropolis")
+    graph = topology.build(config.topology, [], names, config.seed)
+    token_methods.warn_of_pieces(graph)
+    weights = graph.mixing("metropolis")
     weights = (np.eye(len(names)) + weights) / 2
     specs = {}
     for k, name in enumerate(names):

@@ -68,6 +68,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     graph = topology.build(config.topology, [], names, config.seed)
     if problems := check_walk(graph, cfg):
         raise ConfigError(problems)
+    token_methods.warn_of_pieces(graph)
     walk = Walks(graph, config.seed, 1, cfg.hops, start=cfg.start)
     return {name: PartySpec(partial(client, walks=walk), task.part(k, share_labels=True)) for k, name in enumerate(names)}
 
@@ -104,7 +105,7 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
         me.state.position = path[-1]
         me.state.sent += walk.sent
 
+        if k == 0:
+            me.report(hops={"walk": t * cfg.hops, "sent": me.state.sent})
         if me.evaluates(t):
             me.report(iterations=t * cfg.hops, **block.score())
-            if k == 0:
-                me.report(hops={"walk": t * cfg.hops, "sent": me.state.sent})

@@ -7,9 +7,10 @@ blocks' representations frozen and its own refreshed.
 Departures
 1. The released FedBCD code freezes the gradient signal during the local steps; here a client's own part of the token stays fresh, as
    MTCD without edges, a token per client and one-hot weights does: the two are the same method.
-2. Step size null: 1.9 / L for Q = 1, else 1 / (L Q), with L of the whole objective (batches of B: times B / N). Nobody knows the whole
-   X: the server finds L by 8 steps of Lanczos on sum_k X_k X_k^T, each of which sends every client a vector of N numbers and gets one
-   back (tag `smoothness`, before the first round). Give algorithm.lr and they are not sent.
+2. Step size null: for Q = 1 the smaller of 2 / (L + alpha), gradient descent's best where ridge's alpha is the least curvature, and
+   1.9 / L; else, and for batches of B times B / N, 1 / (L Q). L is the whole objective's. Nobody knows the whole X: the server finds L
+   by 8 steps of Lanczos on sum_k X_k X_k^T, each of which sends every client a vector of N numbers and gets one back (tag `smoothness`,
+   before the first round). Give algorithm.lr and they are not sent.
 3. The server knows the labels, for the fusion model.
 """
 
@@ -41,7 +42,7 @@ class Config:
     name: str = "svfl"
     parties: int = 40  # K: clients; the features are split between them
     local_steps: int = 1  # Q: updates per round
-    lr: float | None = None  # step size; null: 1.9 / L for Q = 1, else 1 / (L Q) (batches: B / N of that); networks 0.01
+    lr: float | None = None  # step size; null: 2 / (L + alpha) for Q = 1 (at most 1.9 / L), else 1 / (L Q); networks 0.01
     halve_every: float | None = None  # epochs after which the step size is halved; null: never
     batch_size: int | None = None  # B: samples per round; null: all
     aggregation: Literal["sum", "concat"] = "sum"  # of representations: sum | concat (networks only)
@@ -107,7 +108,8 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
             await me.send(SERVER, block.x @ (block.x.T @ await me.recv(SERVER, tag="smoothness")), tag="smoothness")
         whole = block.loss.curvature * await me.recv(SERVER, tag="smoothness") + block.loss.decay
         share = min(cfg.batch_size or public.samples, public.samples) / public.samples
-        me.state.lr = share * (1.9 if q == 1 and share == 1 else 1 / q) / whole
+        fastest = min(2 / (whole + block.loss.decay), 1.9 / whole)
+        me.state.lr = fastest if q == 1 and share == 1 else share / (q * whole)
 
     async for t in me.rounds():
         rows = batch(config.seed, t, public.samples, cfg.batch_size)

@@ -83,19 +83,25 @@ def targets(labels: np.ndarray, classes: int, dtype: torch.dtype, device: str) -
 
 
 def resolve(config: Any, task: AlignedTask) -> Any:
-    """The configuration of the networks for `task`; of a convex objective None, whatever `config` is.
+    """The configuration of the networks for `task`; None for a convex objective, where `config` may be None too.
 
     Raises
     ------
-    ConfigError : `split_mlp` on image views, or a network for images on feature columns.
+    ConfigError : a network for a convex objective, `split_mlp` on image views or its `hidden` for them, or a network for images on feature
+        columns.
     """
     if task.objective is not None:
+        if config is not None and config.name != "auto":
+            allowed = f"{task.name} is a convex problem, without networks: use model=auto, or dataset.problem=learning"
+            raise ConfigError([Problem("model", config.name, allowed)])
         return None
     images = task.features[0].ndim > 2
     if images and config.name == "auto":
         from vflbench.models import mvcnn
 
-        return mvcnn.Config(dtype=config.dtype)
+        if config.hidden != Config.hidden:
+            raise ConfigError([Problem("model.hidden", config.hidden, "is split_mlp's, and these are image views: see model=mvcnn")])
+        return mvcnn.Config(embedding=config.embedding, dtype=config.dtype)
     if images == (config.name in MODEL_NAMES):
         allowed = "takes feature columns, and these are image views" if images else "takes image views, and these are feature columns"
         raise ConfigError([Problem("model", config.name, f"{allowed}: use model=auto")])

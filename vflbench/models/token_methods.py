@@ -21,6 +21,7 @@ from vflbench.types import ConfigError, Problem
 
 if TYPE_CHECKING:
     from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
+    from vflbench.federation.topology import Topology
     from vflbench.types import RunConfig
 
 NETWORK_LR = 0.01  # of networks, where lr is null
@@ -122,21 +123,26 @@ class Lanczos:
         self.basis.append(product / size if size > 0 else product)
 
     def bound(self) -> float:
-        """The largest Ritz value and its residual: within rounding never below the eigenvalue that it stands for."""
+        """The largest Ritz value plus its residual: an eigenvalue lies between the two, mostly the largest, and within a few % of it."""
         n = len(self.diagonal)
         values, vectors = np.linalg.eigh(np.diag(self.diagonal) + np.diag(self.beside[: n - 1], 1) + np.diag(self.beside[: n - 1], -1))
         return float(values[-1] + self.beside[-1] * abs(vectors[-1, -1]))
 
 
 def warn_of_steps(task: AlignedTask, cfg: Any) -> None:
-    """Log a warning where cluster weights meet a step beyond eta <= 1 / (L M), M = Q (S + 1) (the paper's theorem 1)."""
+    """Log a warning where cluster weights meet a step beyond eta <= 1 / (L M), M = Q (S + 1) (the paper's theorem 1).
+
+    Of convex objectives only: nobody knows a network's L.
+    """
     if cfg.weights != "cluster" or task.objective is None:
         return
     updates = cfg.local_steps * (cfg.hops + 1)
     loss = glm.Loss(task.objective, task.labels)
     blocks = [np.asarray(block, dtype=np.float64) for block in task.features]
     whole = loss.curvature * glm.largest_eigenvalue(np.concatenate(blocks, axis=1)) + loss.decay
-    lr = cfg.lr if cfg.lr is not None else 1 / max(loss.curvature * max(map(glm.largest_eigenvalue, blocks)) + loss.decay, 1e-300)
+    samples = len(task.labels)
+    share = min(cfg.batch_size or samples, samples) / samples  # as in client_lr
+    lr = cfg.lr if cfg.lr is not None else share / max(loss.curvature * max(map(glm.largest_eigenvalue, blocks)) + loss.decay, 1e-300)
     if lr > 1 / (whole * updates):
         log.warning(
             "algorithm.lr=%.3g%s is beyond 1 / (L M) = %.3g, the largest step that is sure to converge with algorithm.weights=cluster and "
@@ -145,6 +151,18 @@ def warn_of_steps(task: AlignedTask, cfg: Any) -> None:
             "" if cfg.lr is not None else " (1 / L_k, its default)",
             1 / (whole * updates),
             updates,
+        )
+
+
+def warn_of_pieces(graph: Topology) -> None:
+    """Log a warning where a method without a server runs on clients that have no way to one another."""
+    if len(graph.components) > 1:
+        log.warning(
+            "The clients fall into %d pieces that no edge joins (%s is in another one than %s): without a server, and without "
+            "messages between them, this method cannot reach the minimum. Use another topology.",
+            len(graph.components),
+            graph.components[1][0],
+            graph.components[0][0],
         )
 
 

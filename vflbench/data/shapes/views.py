@@ -59,7 +59,7 @@ def mesh_views(vertices: np.ndarray, triangles: np.ndarray, size: int, where: st
     used = vertices[np.unique(triangles)]
     middle = (used.min(axis=0) + used.max(axis=0)) / 2
     radius = np.linalg.norm(used - middle, axis=1).max()
-    if not radius > 0:
+    if not 0 < radius < np.inf:
         raise DataError(f"{where}: the mesh has no extent: its faces are all one point. Get the file again, or remove it.")
     points = (vertices - middle) / radius
     mesh = trimesh.Trimesh(points, triangles, process=False)

@@ -132,8 +132,7 @@ def _sparse_logistic(features: np.ndarray, labels: np.ndarray, beta: float) -> n
     theta, gap = _newton(features, _signs(labels), beta, solver.coef_[0].astype(np.float64))
     if gap > GAP:
         raise DataError(
-            f"the minimum of the sparse logistic problem is not found: duality gap {gap:.1e} of its value after {NEWTON_STEPS} steps. "
-            "Choose a larger dataset.beta."
+            f"the minimum of the sparse logistic problem is not found: duality gap {gap:.1e} of its value. Choose a larger dataset.beta."
         )
     return theta
 
