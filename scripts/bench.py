@@ -1,4 +1,4 @@
-"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [start]`; each a rate or a ratio, on one torch thread.
+"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [start]`; rates or ratios, on one torch thread.
 
 engine  messages of 100 bytes a second through me.send and me.recv, links and ledger on, with 3 and with 1,000 parties
 glasu   a GLASU round on Cora against the bare tensor arithmetic of the same round: the same batches, no parties, no messages
@@ -6,6 +6,8 @@ tablepuppet  an epoch of learning over joins at MovieLens-1M's size and beside a
         time grows with the joined rows while the tables stay as they are
 mtcd    a hop of a token against the bare matrix-vector products of its local steps, 100,000 hops over 1,000 clients, and the cost of a
         hop from 10 to 10,000 clients; seconds to render the twelve views of a mesh, and of voxel grids
+leasgd  workers in one call against a loop over them, a D-PSGD iteration against its bare arithmetic, clipped gradients, 1,000 workers; on a
+        GPU where there is one
 start   CPU seconds of `vflbench --help` and `vflbench list`
 """
 
@@ -415,6 +417,154 @@ def views() -> None:
     say(f"mtcd: CPU s, 12 depth views of {len(grids):,} voxel grids, 64 px", f"{time.process_time() - began:.1f}")
 
 
+# --- leasgd -------------------------------------------------------------------------------------------------------------
+
+
+def iteration(algorithm: str, task: Any, model: Any, device: str, count: int = 60, **options: Any) -> float:
+    """Seconds of an iteration of `algorithm` through the federation, the least disturbed of 5 runs; the first round is left out."""
+    from vflbench import registry
+    from vflbench.federation import topology
+    from vflbench.federation.simulated import SimulatedEngine
+    from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+
+    module = registry.load_algorithm(algorithm)
+    graph_config = TopologyConfig(registry.algorithms()[algorithm].topologies[0])
+    others = NetworkConfig("ideal"), graph_config, PrivacyConfig(), EngineConfig(), ComputeConfig()
+    steps = task.public.rows[0] // options["batch_size"]
+    rounds = max(3, 1 + count // steps)
+    config = RunConfig(module.Config(**options), None, model, *others, rounds=rounds, device=device)  # type: ignore[arg-type]
+    found = []
+    for _ in range(5):
+        marks: list[float] = []
+
+        def on_round(round: int, engine: SimulatedEngine, marks: list[float] = marks) -> bool:
+            marks.append(moment(device))
+            return False
+
+        specs = module.parties(task, config)
+        graph = topology.build(graph_config, [], list(specs), 0)
+        engine = SimulatedEngine(
+            specs, task.public, config, rounds=rounds, eval_every=rounds + 1, on_round=on_round, device=device,
+            connected=graph.connected, neighbours=graph.neighbours,
+        )  # fmt: skip
+        engine.run()
+        found.append((marks[-1] - marks[0]) / ((rounds - 1) * steps))
+    return min(found)
+
+
+def moment(device: str) -> float:
+    """CPU seconds of this process; on a GPU, wall seconds once it is done."""
+    import torch
+
+    if device == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def least(function: Callable[[], Any], device: str, count: int = 15) -> float:
+    """Seconds of the fastest of so many calls, after two that are not counted."""
+    found = []
+    for _ in range(count + 2):
+        began = moment(device)
+        function()
+        found.append(moment(device) - began)
+    return min(found[2:])
+
+
+def looped(task: Any, model: Any, batch: int, device: str) -> float:
+    """Seconds of an iteration of all workers as one usually writes it: a loop, autograd, torch.optim.SGD."""
+    import torch
+    import torch.nn.functional as F
+
+    from vflbench.models import classifiers
+
+    nets, batches = [], []
+    for shard in task.shards:
+        net = classifiers.build(model, task.public.shape, task.public.outputs, torch.Generator()).to(device).requires_grad_(True)
+        nets.append((net, torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=1e-4)))
+        batches.append((torch.from_numpy(shard.features).to(device), torch.from_numpy(shard.labels).to(device)))
+    order = torch.arange(batch, device=device)
+
+    def step() -> None:
+        for (net, optimizer), (x, y) in zip(nets, batches, strict=True):
+            optimizer.zero_grad()
+            F.cross_entropy(net(x[order]), y[order]).backward()
+            optimizer.step()
+
+    return least(step, device, 40)
+
+
+def bare_d_psgd(task: Any, model: Any, batch: int, device: str) -> float:
+    """Seconds of a D-PSGD iteration's tensor arithmetic alone, on stacked models: batches, gradients, W w - eta g."""
+    import torch
+
+    from vflbench.federation import topology
+    from vflbench.models import classifiers
+    from vflbench.types import TopologyConfig
+
+    count, network = len(task.shards), classifiers.network(model, task.public)
+    init = classifiers.flat(classifiers.build(model, task.public.shape, task.public.outputs, torch.Generator()))
+    w = [init.repeat(count, 1).to(device)]
+    x = torch.stack([torch.from_numpy(shard.features) for shard in task.shards]).to(device)
+    y = torch.stack([torch.from_numpy(shard.labels) for shard in task.shards]).to(device)
+    matrix = topology.build(TopologyConfig("ring"), [], [f"w{i}" for i in range(count)], 0).mixing()
+    mixing = torch.from_numpy(matrix).to(device, torch.float32)
+    rows = torch.randint(x.shape[1], (count, batch)).to(device)
+    who = torch.arange(count, device=device)[:, None]
+
+    def step() -> None:
+        _, gradient = torch.func.vmap(network.gradient)(w[0], x[who, rows], y[who, rows])
+        w[0] = (mixing @ w[0]).sub_(gradient.add_(w[0], alpha=1e-4), alpha=0.1)
+
+    return least(step, device, 40)
+
+
+def leasgd() -> None:
+    import numpy as np
+    import torch
+
+    from vflbench.data.tasks import Shard, ShardedTask
+    from vflbench.models import classifiers
+    from vflbench.types import DataSource, Metric
+
+    torch.set_num_threads(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rng = np.random.default_rng(0)
+
+    def task(workers: int, rows: int, width: int) -> ShardedTask:
+        shards = [Shard(rng.normal(size=(rows, width)).astype(np.float32), rng.integers(0, 10, rows)) for _ in range(workers)]
+        return ShardedTask("made", DataSource("synthetic"), Metric("accuracy", "max"), 10, tuple(shards), {})
+
+    wide = classifiers.Config("mlp3", [200])
+    for batch, limit in ((10, "at least 1.8"), (32, "at least 1"), (128, "at least 1")):
+        made = task(15, 10 * batch, 784)
+        one, loop = iteration("local_sgd", made, wide, device, workers=15, batch_size=batch), looped(made, wide, batch, device)
+        limit = "at least 8" if device == "cuda" else limit
+        say(f"leasgd: ms, 15 workers of 784-200-10 at once, batch {batch}, {device}", f"{1e3 * one:.2f}")
+        say(f"  a loop over them, over that ({limit})", f"{loop / one:.2f}   ({1e3 * loop:.2f} ms)")
+    for batch in (10, 32, 128):
+        made = task(15, 10 * batch, 784)
+        whole, bare = iteration("d_psgd", made, wide, device, workers=15, batch_size=batch), bare_d_psgd(made, wide, batch, device)
+        say(f"leasgd: ms, a D-PSGD iteration, m = 15, batch {batch}, {device}", f"{1e3 * whole:.2f}")
+        say("  over its batched arithmetic alone (at most 1.3)", f"{whole / bare:.2f}   ({1e3 * bare:.2f} ms)")
+
+    public = task(1, 512, 784).public
+    net = classifiers.build(wide, public.shape, 10, torch.Generator()).to(device)
+    network, theta = classifiers.network(wide, public), classifiers.flat(net)
+    x, y = torch.randn(512, 784, device=device), torch.randint(10, (512,), device=device)
+    counts = torch.ones(512, device=device)
+    seconds = least(lambda: network.clipped_gradient(theta, x, y, counts, 1.0), device)
+    say(f"leasgd: ms, clipped gradients of 512 rows, 784-200-10, {device} (under 116)", f"{1e3 * seconds:.1f}")
+    single = torch.func.vmap(torch.func.grad(lambda w, x, y: network.losses(network.predict(w, x[None]), y[None])[0]), (None, 0, 0))
+    say("  per-sample gradients by torch.func alone, ms", f"{1e3 * least(lambda: single(theta, x, y), device, 3):.1f}")
+
+    many = task(1000, 100, 20)
+    for name in ("d_psgd", "leasgd"):
+        seconds = iteration(name, many, classifiers.Config("logistic"), device, count=10, workers=1000, batch_size=10)
+        say(f"leasgd: s, an iteration of {name} with 1,000 workers, {device} (under 1)", f"{seconds:.3f}")
+
+
 # --- start ------------------------------------------------------------------------------------------------------------
 
 
@@ -430,7 +580,9 @@ def start() -> None:
         say(f"start: CPU seconds of vflbench {' '.join(args)} (under 1)", f"{statistics.median(seconds):.2f}")
 
 
-BENCHMARKS: dict[str, Callable[[], None]] = {"engine": engine, "glasu": glasu, "tablepuppet": tablepuppet, "mtcd": mtcd, "start": start}
+BENCHMARKS: dict[str, Callable[[], None]] = {
+    "engine": engine, "glasu": glasu, "tablepuppet": tablepuppet, "mtcd": mtcd, "leasgd": leasgd, "start": start,
+}  # fmt: skip
 
 
 def main() -> int:
@@ -439,6 +591,8 @@ def main() -> int:
         print(f"no benchmark {', '.join(unknown)}: there are {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 1
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    import vflbench  # noqa: F401  sets what torch reads when it is imported
+
     for name in names:
         BENCHMARKS[name]()
     return 0

@@ -605,7 +605,8 @@ def check(config: RunConfig) -> list[Problem]:
     info = registry.algorithms()[config.algorithm.name]
     data = registry.datasets()[config.dataset.name]
     problems = []
-    if registry.fit(info, data) is None:
+    layout = registry.fit(info, data)
+    if layout is None:
         fitting = [name for name, other in registry.datasets().items() if registry.fit(info, other)]
         allowed = f"{info.name} runs on {' or '.join(info.layouts)} data: {', '.join(fitting)}"
         problems.append(Problem("dataset", data.name, allowed))
@@ -635,7 +636,7 @@ def check(config: RunConfig) -> list[Problem]:
 
         problems += mechanisms.check(config.privacy)
     if hasattr(module := registry.load_dataset(data.name), "check"):
-        problems += module.check(config.dataset, division(config.algorithm))
+        problems += module.check(config.dataset, layout or data.layouts[0], division(config.algorithm))
     # An algorithm's own rules read the model's keys.
     if hasattr(module := registry.load_algorithm(info.name), "check") and not any(problem.key == "model" for problem in problems):
         problems += module.check(config)

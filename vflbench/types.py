@@ -96,6 +96,8 @@ class PrivacyConfig:
     rating_classes: int = 5  # a regression's labels are classes: 5 (1 to 5) | 6 (0 to 5)
     prediction_noise: float | None = None  # standard deviation over prediction_clip of the noise on predictions; null: none
     prediction_clip: float = 1.0  # largest L2 norm of a prediction that is sent, with prediction_noise
+    accountant: str = "rdp"  # dp_sgd on sharded rows: rdp | prv | gdp
+    clip_unit: str = "example"  # dp_sgd on sharded rows: what is clipped: every example's gradient | the whole batch's
 
 
 @dataclass

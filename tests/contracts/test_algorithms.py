@@ -19,7 +19,12 @@ from vflbench.types import VflbenchError
 
 # Per layout, small data that every machine has.
 TABLES = ["dataset=star_schema", "dataset.rows=300", "dataset.dimension_rows=60", "dataset.width=3"]
-DATASET = {"graph": ["dataset=digits_graph", "model.hidden=24"], "relational": TABLES, "aligned": TABLES}
+DATASET = {
+    "graph": ["dataset=digits_graph", "model.hidden=24"],
+    "relational": TABLES,
+    "aligned": TABLES,
+    "sharded": ["dataset=digits", "model.widths=[16]"],
+}
 CONVEX = ["dataset=ridge", "dataset.samples=40", "dataset.features=24", "algorithm.parties=4"]
 ON_CONVEX = {
     "mtcd",
@@ -29,6 +34,7 @@ ON_CONVEX = {
     "centralized_gd",
 }  # methods for convex objectives; the first, third and last also take networks
 DRAWS_NOTHING = {"dcpa", "centralized_gd"}  # the same for every seed, on data that is
+DEPENDS_ON_TIME = {"leasgd_async"}  # what it does: with another clock it is another run
 CASES = [(name, layout) for name, info in registry.algorithms().items() for layout in info.layouts if layout in DATASET]
 
 
@@ -106,12 +112,15 @@ def test_every_algorithm_goes_on_where_it_was_stopped(case: Case, tmp_path: Path
 @pytest.mark.parametrize("timing", ["causal", pytest.param("round", marks=pytest.mark.slow)])
 def test_communication_time_is_the_time_without_computing(case: Case, timing: str, tmp_path: Path) -> None:
     """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock is `none`."""
+    if case.algorithm in DEPENDS_ON_TIME:
+        pytest.skip("what it does depends on time: no such equality is claimed")
     instant = case.whole if timing == "causal" else case.run(tmp_path / "none", f"network.timing={timing}")
     slow = case.run(tmp_path / "modelled", f"network.timing={timing}", "engine.compute_clock=modelled")
     assert list(slow.curve["communication_seconds"]) == list(instant.curve["virtual_seconds"])
     assert slow.summary["communication_seconds"] == instant.summary["virtual_seconds"]
     assert (slow.curve["virtual_seconds"] >= instant.curve["virtual_seconds"]).all()
-    assert slow.summary["compute_seconds"] > 0
+    assert slow.summary["compute_seconds"] >= 0  # 0: all of it beside messages that take longer
+    assert (slow.trace["kind"] == "compute").any()
     metric = slow.curve.columns[-1]  # the test metric, or of convex objectives the training one
     assert list(slow.curve[metric]) == list(instant.curve[metric])
 

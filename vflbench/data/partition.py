@@ -1,12 +1,15 @@
-"""How a graph is divided between parties (GLASU: disjoint random feature blocks, each party loses some edges) and its nodes into splits."""
+"""How a graph is divided between parties (GLASU: disjoint random feature blocks, each party loses some edges) and its nodes into splits,
+and how rows are dealt to workers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from vflbench.data.tasks import GraphTask
+from vflbench.data.tasks import GraphTask, Shard, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataSource, Metric, Problem
 
@@ -179,3 +182,82 @@ def divide(
         all_edges=graph.edges,
         columns=columns,
     )
+
+
+# --- rows to workers ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Sharding:
+    """The keys of a data set that say how its rows are dealt to workers (layout sharded)."""
+
+    sharding: Literal["iid", "dirichlet"] = "iid"  # iid (equal random parts) | dirichlet (label skew)
+    dirichlet_alpha: float = 0.5  # sharding=dirichlet: the smaller, the fewer classes a worker has
+
+
+def check_sharding(how: Sharding, workers: int, regression: bool = False) -> list[Problem]:
+    """What is wrong with the keys that `shard` takes."""
+    problems = []
+    if how.sharding == "dirichlet" and regression:
+        problems.append(Problem("dataset.sharding", how.sharding, "deals classes, and a regression has none: use iid"))
+    if not 0 < how.dirichlet_alpha < np.inf:
+        allowed = "must be a number above 0: the smaller, the fewer classes a worker has"
+        problems.append(Problem("dataset.dirichlet_alpha", how.dirichlet_alpha, allowed))
+    if workers < 1:
+        problems.append(Problem("algorithm.workers", workers, "must be at least 1"))
+    return problems
+
+
+def iid_rows(rows: int, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """All of `rows` rows in random order, in `workers` parts whose sizes differ by at most one."""
+    return np.array_split(rng.permutation(rows), workers)
+
+
+def dirichlet_rows(labels: np.ndarray, workers: int, alpha: float, rng: np.random.Generator) -> list[np.ndarray]:
+    """All rows, each class dealt to the workers in proportions drawn from Dirichlet(alpha, ..., alpha); in random order.
+
+    Hsu, Qi, Brown, arXiv 1909.06335, as Li, Diao, Chen, He (arXiv 2102.02079) deal it: class by class. Sizes differ, and a worker
+    may be left without rows.
+    """
+    dealt: list[list[np.ndarray]] = [[] for _ in range(workers)]
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        cuts = np.round(np.cumsum(rng.dirichlet(np.full(workers, alpha)))[:-1] * len(rows)).astype(np.int64)
+        for own, part in zip(dealt, np.split(rows, cuts), strict=True):
+            own.append(part)
+    return [rng.permutation(np.concatenate(own)) for own in dealt]
+
+
+def shard(
+    name: str,
+    train: Shard,
+    held_out: Mapping[str, Shard],
+    source: DataSource,
+    metric: Metric,
+    how: Sharding,
+    *,
+    classes: int,
+    workers: int,
+    seed: int,
+) -> ShardedTask:
+    """The task in which `workers` workers hold the rows of `train`. Draws from the stream "partition" of `seed`.
+
+    Parameters
+    ----------
+    held_out : val | test; a split without rows is left out.
+    classes : 0 for regression, whose rows can only be dealt iid.
+
+    Raises
+    ------
+    ConfigError : a worker would be left without a row; class proportions are asked for where there are no classes.
+    """
+    if problems := check_sharding(how, workers, regression=not classes):
+        raise ConfigError(problems)
+    iid, alpha, rng = how.sharding == "iid", how.dirichlet_alpha, stream(seed, "partition")
+    dealt = iid_rows(len(train.labels), workers, rng) if iid else dirichlet_rows(train.labels, workers, alpha, rng)
+    if empty := [worker for worker, rows in enumerate(dealt) if not len(rows)]:
+        what = f"leave worker {empty[0]}" + (f" and {len(empty) - 1} others" if len(empty) > 1 else "") + " without a row"
+        key, value = ("algorithm.workers", workers) if iid else ("dataset.dirichlet_alpha", alpha)
+        raise ConfigError([Problem(key, value, f"{len(train.labels)} rows of {name} dealt to {workers} workers {what}")])
+    shards = tuple(Shard(train.features[rows], train.labels[rows]) for rows in dealt)
+    return ShardedTask(name, source, metric, classes, shards, {split: part for split, part in held_out.items() if len(part.labels)})

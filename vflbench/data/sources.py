@@ -316,7 +316,8 @@ def _fetch(files: FileSet, root: Path, paths: dict[str, Path]) -> None:
 
 
 def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNECT_SECONDS) -> None:
-    """Download `url` to the place of its file below `root` (a zip: its members to theirs); complete and verified, or not there at all.
+    """Download `url` to the place of its file below `root` (a zip: its members to theirs; a .gz: decompressed); complete and verified,
+    or not there at all.
 
     Parameters
     ----------
@@ -346,11 +347,16 @@ def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNEC
                 parts.append(part)
                 with zipfile.ZipFile(came) as zipped, zipped.open(file.member) as member, part.open("wb") as out:
                     shutil.copyfileobj(member, out, 1 << 20)
+            elif url.endswith(".gz") and not file.path.endswith(".gz"):
+                part = came.with_name(f".{file.name}.{os.getpid()}.unzipped")
+                parts.append(part)
+                with gzip.open(came) as packed, part.open("wb") as out:
+                    shutil.copyfileobj(packed, out, 1 << 20)
             got = _sha256(part)
             if file.sha256 and got != file.sha256:
                 raise DataError(f"{file.path}: wrong checksum of what {url} sent: sha256 expected {file.sha256}, got {got}. Removed.")
             part.replace(root / file.path)
-    except (OSError, http.client.HTTPException, zipfile.BadZipFile, KeyError) as error:  # network, disk, archive
+    except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:  # network, disk, archive
         raise Unreachable(f"{files[0].name} cannot be had from {url}: {error}") from None
     finally:
         for part in parts:

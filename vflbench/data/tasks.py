@@ -278,4 +278,70 @@ class AlignedTask:
         return JoinedPart(tuple(self.part(party) for party in range(self.parties)), self.labels)
 
 
-Task = GraphTask | RelationalTask | AlignedTask
+# --- sharded: rows per worker ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShardedPublic:
+    """What every worker of a sharded task may know."""
+
+    rows: tuple[int, ...]  # training rows of each worker
+    shape: tuple[int, ...]  # of a row's features: (d,), or (channels, height, width)
+    classes: int  # 0: regression
+
+    @property
+    def samples(self) -> int:
+        """Training rows of all workers together."""
+        return sum(self.rows)
+
+    @property
+    def outputs(self) -> int:
+        """Width of a prediction: the number of classes, or 1 for regression."""
+        return self.classes or 1
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One worker's own rows, in random order."""
+
+    features: np.ndarray  # (n, *shape) float32
+    labels: np.ndarray  # (n,) int64 classes, or float32 targets
+
+
+@dataclass(frozen=True)
+class ShardedTask:
+    """Rows per worker; held-out rows are for scoring only, no worker has them."""
+
+    name: str
+    source: DataSource
+    metric: Metric
+    classes: int  # 0: regression
+    shards: tuple[Shard, ...]  # one per worker, none empty
+    held_out: Mapping[str, Shard]  # val | test
+
+    @property
+    def public(self) -> ShardedPublic:
+        rows = tuple(len(shard.labels) for shard in self.shards)
+        return ShardedPublic(rows, self.shards[0].features.shape[1:], self.classes)
+
+    def truth(self, split: str) -> np.ndarray | None:
+        """Labels of val or test, (n,), for scoring; None where there is no such split."""
+        return self.held_out[split].labels if split in self.held_out else None
+
+    def probe(self, rows: int) -> Shard:
+        """About `rows` training rows, the first ones of every shard alike: on them the training loss is measured."""
+        share = -(-rows // len(self.shards))
+        return _stacked([Shard(shard.features[:share], shard.labels[:share]) for shard in self.shards])
+
+    def joined(self) -> Shard:
+        """All training rows: what a centralized baseline trains on."""
+        return _stacked(self.shards)
+
+
+def _stacked(shards: Sequence[Shard]) -> Shard:
+    if len(shards) == 1:
+        return shards[0]
+    return Shard(np.concatenate([shard.features for shard in shards]), np.concatenate([shard.labels for shard in shards]))
+
+
+Task = GraphTask | RelationalTask | AlignedTask | ShardedTask

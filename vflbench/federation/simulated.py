@@ -848,6 +848,16 @@ def batch_key(leaf: Any) -> Any:
     return (leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
 
 
+def stack(leaves: Sequence[torch.Tensor]) -> torch.Tensor:
+    """`torch.stack`; where the tensors are one another's neighbours in memory, as an earlier batch left them, without a copy."""
+    first, size = leaves[0], leaves[0].numel()
+    storage, start = first.untyped_storage().data_ptr(), first.storage_offset()
+    for place, leaf in enumerate(leaves):
+        if not leaf.is_contiguous() or leaf.untyped_storage().data_ptr() != storage or leaf.storage_offset() != start + place * size:
+            return torch.stack(tuple(leaves))
+    return first.as_strided((len(leaves), *first.shape), (size, *first.stride()))
+
+
 def run_batch(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[Any]:
     """The results of `function` on each call's arguments, as one vmap call over their stacked tensors."""
     if len(calls) == 1 or not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(calls[0])):
@@ -857,7 +867,7 @@ def run_batch(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> lis
     stacked, dims = [], []
     for leaves in zip(*(leaves for leaves, _ in flat), strict=True):
         tensor = isinstance(leaves[0], torch.Tensor)
-        stacked.append(torch.stack(leaves) if tensor else leaves[0])
+        stacked.append(stack(leaves) if tensor else leaves[0])
         dims.append(0 if tensor else None)
 
     def call(*leaves: Any) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.privacy import accountant, tables
+from vflbench.privacy import accountant, examples, tables
+from vflbench.privacy.examples import ExamplePrivacy
 from vflbench.privacy.gaussian import SENSITIVITY, GaussianEmbedding
 from vflbench.privacy.tables import TablePrivacy
 from vflbench.types import ConfigError, PrivacyConfig, Problem, closest
@@ -28,6 +29,7 @@ def check(config: PrivacyConfig) -> list[Problem]:
     problems = tables.check(config) if config.name in tables.MECHANISMS else []
     if config.name == "label_dp":
         return problems
+    problems += examples.check(config)
     if not (config.clip > 0 and math.isfinite(config.clip)):
         problems.append(Problem("privacy.clip", config.clip, "must be a number above 0, the largest L2 norm of a row"))
     if not 0 < config.delta < 1:
@@ -47,7 +49,9 @@ def check(config: PrivacyConfig) -> list[Problem]:
     return problems
 
 
-def make(config: PrivacyConfig, max_releases: int | None = None, layout: str = "relational") -> GaussianEmbedding | TablePrivacy | None:
+def make(
+    config: PrivacyConfig, max_releases: int | None = None, layout: str = "relational"
+) -> GaussianEmbedding | TablePrivacy | ExamplePrivacy | None:
     """The mechanism of one party (None for `none`): every party needs its own.
 
     Parameters
@@ -64,10 +68,19 @@ def make(config: PrivacyConfig, max_releases: int | None = None, layout: str = "
     if config.name == "gaussian_embedding" and config.epsilon is not None and not max_releases:
         allowed = "needs an algorithm that bounds how often a row is released; give privacy.noise_multiplier instead"
         problems.append(Problem("privacy.epsilon", config.epsilon, allowed))
+    if layout != "sharded":
+        for key, only in (("accountant", "rdp"), ("clip_unit", "example")):
+            if getattr(config, key) != only:
+                allowed = f"only workers with rows of their own can choose; on {layout} data it is {only}"
+                problems.append(Problem(f"privacy.{key}", getattr(config, key), allowed))
+    elif config.prediction_noise is not None:
+        problems.append(Problem("privacy.prediction_noise", config.prediction_noise, "workers with rows of their own send no predictions"))
     if problems:
         raise ConfigError(problems)
     if config.name == "none":
         return None
+    if layout == "sharded":
+        return ExamplePrivacy(config)
     if config.name in tables.MECHANISMS:
         return TablePrivacy(config, layout)
     noise, limit = config.noise_multiplier, None

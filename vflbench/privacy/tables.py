@@ -314,9 +314,11 @@ def check(config: PrivacyConfig) -> list[Problem]:
             problems.append(Problem("privacy.rating_classes", config.rating_classes, "must be 5 (ratings 1 to 5) or 6 (0 to 5)"))
     if config.name == "label_dp":
         return problems
-    if config.epsilon is not None and 0 < config.delta < 1 and 0 < config.epsilon <= (least := accountant.least_epsilon(config.delta)):
-        allowed = f"must be above {least:.4g}: RDP proves nothing smaller at delta={config.delta:g}"
-        problems.append(Problem("privacy.epsilon", config.epsilon, allowed))
+    if config.epsilon is not None and config.accountant == "rdp" and 0 < config.delta < 1:
+        least = accountant.least_epsilon(config.delta)
+        if 0 < config.epsilon <= least:
+            allowed = f"must be above {least:.4g}: RDP proves nothing smaller at delta={config.delta:g}"
+            problems.append(Problem("privacy.epsilon", config.epsilon, allowed))
     if not (config.prediction_clip > 0 and math.isfinite(config.prediction_clip)):
         allowed = "must be a number above 0, the largest L2 norm of a prediction"
         problems.append(Problem("privacy.prediction_clip", config.prediction_clip, allowed))

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from vflbench.data.tasks import AlignedTask, GraphTask, Task
+from vflbench.data.tasks import AlignedTask, GraphTask, ShardedTask, Task
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models.glm import Loss
+from vflbench.runner.models import WholeModels
 from vflbench.types import TRAINING_METRIC, RunConfig, Status
 
 
@@ -74,7 +75,8 @@ class Observer:
     `rows` are the curve's, without the columns that are sums over the ledger. The metric is the mean over the parties that report
     `predictions`; or that of the one prediction whose parts parties report as `partial` (their sum, and an `offset` that one reports).
     The training loss is the mean over the reports since the previous row. A task with a convex objective is scored by it on the training
-    samples (`Suboptimality`): its training loss is the objective.
+    samples (`Suboptimality`): its training loss is the objective. Parties that report whole models, as `parameters`, are scored by
+    `WholeModels`: the same mean of the metric, and as training loss the mean of theirs on fixed training rows.
 
     `extra` has what else the summary shows: `hops`, the last that was reported.
     """
@@ -92,18 +94,22 @@ class Observer:
         self.last_loss: float | None = None
         self.rising = 0  # rounds in a row in which the training loss rose
         self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
+        self.models = WholeModels(task, config.model, METRICS[task.metric.name]) if isinstance(task, ShardedTask) else None
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs: the curve so far."""
         rows = [dict(row) for row in self.rows]
         kept = {"first_loss": self.first_loss, "last_loss": self.last_loss, "rising": self.rising}
-        return {"rows": rows, "losses": list(self.losses), **kept, "extra": dict(self.extra)}
+        averaged = {} if self.models is None else {"averaged": [dict(row) for row in self.models.averaged]}
+        return {"rows": rows, "losses": list(self.losses), **kept, "extra": dict(self.extra), **averaged}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.rows = [dict(row) for row in state["rows"]]
         self.losses = list(state["losses"])
         self.first_loss, self.last_loss, self.rising = state["first_loss"], state["last_loss"], state["rising"]
         self.extra = dict(state["extra"])
+        if self.models is not None:
+            self.models.averaged = [dict(row) for row in state["averaged"]]
 
     def on_report(self, party: str, round: int, values: dict[str, Any]) -> None:
         self._reports.setdefault(round, {}).setdefault(party, []).append(values)
@@ -125,8 +131,11 @@ class Observer:
             self.last_loss = self.losses[-1]
         predictions = self._predictions(reported)
         row = None
-        if predictions:
+        parameters = [r["parameters"] for r in reported if "parameters" in r]
+        if predictions or parameters:
             row = self._row(round, engine, predictions, reported)
+            if self.models is not None and parameters:
+                row |= self.models.score(round, parameters)
             self.rows.append(row)
         if losses and self.first_loss and self.last_loss is not None:
             times = self.last_loss / self.first_loss
@@ -155,7 +164,7 @@ class Observer:
         """What is scored: per party that predicts alone, or of all parties together, split -> scores."""
         alone = [{split: as_array(scores) for split, scores in r["predictions"].items()} for r in reported if "predictions" in r]
         partial = [{split: as_array(scores) for split, scores in r["partial"].items()} for r in reported if "partial" in r]
-        if not partial or isinstance(self.task, GraphTask):
+        if not partial or isinstance(self.task, GraphTask | ShardedTask):
             return alone
         offset = sum(r["offset"] for r in reported if "offset" in r)
         splits = [split for split in ("val", "test") if self.task.truth(split) is not None]

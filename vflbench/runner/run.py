@@ -19,7 +19,7 @@ import torch
 from vflbench import registry
 from vflbench.attacks import prediction_recovery, transcript
 from vflbench.data import sources
-from vflbench.data.tasks import AlignedTask, GraphTask, Task
+from vflbench.data.tasks import AlignedTask, GraphTask, ShardedTask, Task
 from vflbench.federation import clock, topology
 from vflbench.federation.accounting import RULES, Payload, Totals
 from vflbench.federation.ledger import COLUMN, COMPUTE, sort_ledger
@@ -64,7 +64,8 @@ class Federation:
         if config.engine.threads is not None:
             torch.set_num_threads(config.engine.threads)
         self.clock_mode = clock.resolve(config.engine.compute_clock, info.time_dependent)
-        scale, full = SCALES[config.scale], config.rounds or config.epochs or config.algorithm.default_rounds
+        epochs = config.epochs or config.algorithm.default_rounds
+        scale, full = SCALES[config.scale], config.rounds or epochs * getattr(config.algorithm, "rounds_per_epoch", 1)
         self.rounds: int = max(full // 4, 1) if scale is None else min(full, scale)
         self.eval_every = config.eval_every or (1 if info.epochs else 10)
         if config.scale != "full":
@@ -84,7 +85,7 @@ class Federation:
     def _label_problems(self) -> list[Problem]:
         """Labels that the privacy mechanism cannot noise."""
         task = self.task
-        if isinstance(task, GraphTask):
+        if isinstance(task, GraphTask | ShardedTask):
             return []
         parts = [task.labels] if isinstance(task, AlignedTask) else [part.labels for part in task.clients if part.labels is not None]
         return mechanisms.check_labels(self.config.privacy, np.concatenate(parts), task.classes)
@@ -312,7 +313,9 @@ def _write(
     total = totals.until(engine.finished_round)
     communication, compute = _times(federation, charged, ledger, traces, [engine.finished_round], [engine.boundary_clock])[0]
     spent = {p.name: p.privacy.spent() for p in engine.order if p.privacy is not None}
-    attacked = {} if config.attack.name == "none" else {"attack": _attack(federation, folder)}
+    extra = {} if config.attack.name == "none" else {"attack": _attack(federation, folder)}
+    if observer.models is not None:
+        extra["averaged_model"] = observer.models.summary()
     source = federation.task.source
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name, source=source,
@@ -321,14 +324,14 @@ def _write(
         bytes_by_link=totals.by_link, messages=int(total[1]), vectors=int(total[2]), cost=float(total[3]),
         communication_seconds=communication, compute_seconds=compute, virtual_seconds=communication + compute, wall_seconds=wall_seconds,
         compute_clock=federation.clock_mode, timing=config.network.timing, accounting=config.accounting, device=federation.device,
-        privacy=mechanisms.together(spent), extra={**attacked, **observer.extra},
+        privacy=mechanisms.together(spent), extra={**extra, **observer.extra},
     )  # fmt: skip
 
 
 def _attack(federation: Federation, folder: Path) -> dict[str, Any]:
     """What the configured attack finds in the run's transcript."""
     task = federation.task
-    assert not isinstance(task, GraphTask)  # no algorithm on graphs declares an attack
+    assert not isinstance(task, GraphTask | ShardedTask)  # no algorithm on graphs declares an attack
     clients = [name for name in federation.specs if name != SERVER]
     return prediction_recovery.attack(transcript.read(folder / "transcript"), task, federation.config, clients)
 

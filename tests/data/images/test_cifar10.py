@@ -163,4 +163,4 @@ def test_wrong_values_are_configuration_errors():
     with pytest.raises(ConfigError) as error:
         load(Config(source="synthetic", variant="sample1000", validation=-1), "aligned", 3, 0, None)
     assert [problem.key for problem in error.value.problems] == ["dataset.variant", "dataset.validation", "algorithm.parties"]
-    assert cifar10.check(Config(variant="sample"), 4)[0].closest == "sample1000"
+    assert cifar10.check(Config(variant="sample"), "aligned", 4)[0].closest == "sample1000"

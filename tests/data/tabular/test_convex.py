@@ -144,6 +144,7 @@ def test_gisettes_twin_at_full_size():
         gisette.twin(),
         DataSource("synthetic"),
         Metric("accuracy", "max"),
+        layout="aligned",
         parties=40,
         seed=0,
         scaling="range",

@@ -304,6 +304,36 @@ def test_scikit_learns_data_is_real():
     for module in (breast_cancer, digits):
         with pytest.raises(ConfigError, match=r"dataset\.source=synthetic"):
             module.load(module.Config(source="synthetic"), "aligned", 4, 0, None)
+    images = digits.load(digits.Config(), "sharded", 5, 0, None)
+    assert images.public.shape == (1, 8, 8) and images.public.rows == (216, 216, 216, 215, 215) and images.classes == 10
+    pixels, first = images.joined().features[:, 0], ten.features[0]  # of the aligned one the first party has the upper two rows
+    np.testing.assert_array_equal(np.sort(pixels[:, 0, 3]), np.sort(first[:, 3]))
+
+
+@pytest.mark.parametrize(
+    ("module", "keys"),
+    [
+        (breast_cancer, {"problem": "learning"}),
+        (synthetic, {"samples": 300, "features": 30, "informative": 6, "redundant": 4}),
+        (ridge, {"problem": "learning", "features": 6}),
+        (energy, {"source": "synthetic", "samples": 300}),
+        (bank, {"source": "synthetic", "samples": 300}),
+        (credit, {"source": "synthetic", "samples": 300}),
+    ],
+    ids=["breast_cancer", "synthetic", "ridge", "energy", "bank", "credit"],
+)
+def test_rows_are_dealt_to_more_workers_than_there_are_columns(module, keys):
+    config = module.Config(**keys)
+    shards = module.load(config, "sharded", 40, 0, None)
+    columns = module.load(config, "aligned", 1, 0, None)
+    assert len(shards.shards) == 40 and shards.public.samples == len(columns.labels) and shards.metric == columns.metric
+    assert shards.public.shape == columns.features[0].shape[1:] and shards.source == columns.source
+    skewed = module.Config(**keys, sharding="dirichlet", dirichlet_alpha=100.0)
+    if columns.classes:
+        assert len(set(module.load(skewed, "sharded", 4, 0, None).public.rows)) > 2
+    else:
+        with pytest.raises(ConfigError, match=r"dataset\.sharding=dirichlet: deals classes"):
+            module.load(skewed, "sharded", 4, 0, None)
 
 
 def test_synthetic_at_a_small_size():
@@ -311,12 +341,12 @@ def test_synthetic_at_a_small_size():
     task = synthetic.load(config, "aligned", 2, 0, None)
     assert [block.shape for block in task.features] == [(1200, 15)] * 2 and task.features[0].dtype == np.float32
     assert auroc_of(task) > 0.8
-    problems = synthetic.check(synthetic.Config(features=5, source="real", separation=0, flipped=1.0, beta=0), 6)
+    problems = synthetic.check(synthetic.Config(features=5, source="real", separation=0, flipped=1.0, beta=0), "aligned", 6)
     assert [problem.key for problem in problems] == [
         "dataset.beta", "algorithm.parties", "dataset.source", "dataset.informative + dataset.redundant", "dataset.separation",
         "dataset.flipped",
     ]  # fmt: skip
-    keys = [problem.key for problem in ridge.check(ridge.Config(source="real", alpha=0, features=0, noise=-1), 1)]
+    keys = [problem.key for problem in ridge.check(ridge.Config(source="real", alpha=0, features=0, noise=-1), "aligned", 1)]
     assert keys == ["dataset.alpha", "dataset.source", "dataset.features", "dataset.noise"]
 
 

@@ -56,7 +56,7 @@ def test_range_scaling_keeps_zeros():
 def test_columns_are_divided_evenly_and_in_order(parties):
     given = small()
     given.values[13, 1] = 2  # so that the level c is in training
-    task, whole = (divide(Both(validation=0.2, test=0.2), given, SOURCE, METRIC, parties=k, seed=3) for k in (parties, 1))
+    task, whole = (divide(Both(validation=0.2, test=0.2), given, SOURCE, METRIC, layout="aligned", parties=k, seed=3) for k in (parties, 1))
     assert [block.shape[1] for block in task.features] == {1: [6], 2: [4, 2], 3: [4, 1, 1], 4: [1, 3, 1, 1]}[parties]
     np.testing.assert_array_equal(np.concatenate(task.features, axis=1), whole.features[0])
     for split in ("val", "test"):
@@ -66,18 +66,18 @@ def test_columns_are_divided_evenly_and_in_order(parties):
 
 def test_learning_holds_out_rows_by_the_seed():
     given = small(200)
-    task, same, other = (divide(Both(), given, SOURCE, METRIC, parties=2, seed=seed) for seed in (0, 0, 1))
+    task, same, other = (divide(Both(), given, SOURCE, METRIC, layout="aligned", parties=2, seed=seed) for seed in (0, 0, 1))
     assert [len(task.labels), len(task.truth("val")), len(task.truth("test"))] == [120, 20, 60]
     everything = np.concatenate([task.labels, task.truth("val"), task.truth("test")])
     np.testing.assert_array_equal(np.sort(everything), np.sort(given.labels))
     np.testing.assert_array_equal(task.labels, same.labels)
     assert not np.array_equal(task.labels, other.labels)
-    assert divide(Both(validation=0), given, SOURCE, METRIC, parties=2, seed=0).truth("val") is None
+    assert divide(Both(validation=0), given, SOURCE, METRIC, layout="aligned", parties=2, seed=0).truth("val") is None
 
 
 def test_fewer_samples_are_the_same_for_every_seed():
     given = small(200)
-    tasks = [divide(Both(samples=50, problem="ridge"), given, SOURCE, METRIC, parties=2, seed=seed) for seed in (0, 1)]
+    tasks = [divide(Both(samples=50, problem="ridge"), given, SOURCE, METRIC, layout="aligned", parties=2, seed=seed) for seed in (0, 1)]
     assert len(tasks[0].labels) == 50 and tasks[0].source.note == "made; 50 of its 200 rows"
     np.testing.assert_array_equal(tasks[0].labels, tasks[1].labels)
 
@@ -85,7 +85,7 @@ def test_fewer_samples_are_the_same_for_every_seed():
 def test_ridge_form():
     """All rows train; at theta = 0 f is 1/2, the variance of the standardised target; the minimum does not depend on the rows' number."""
     given = small(100)
-    task = divide(Both(problem="ridge"), given, SOURCE, METRIC, parties=3, seed=0)
+    task = divide(Both(problem="ridge"), given, SOURCE, METRIC, layout="aligned", parties=3, seed=0)
     assert (task.metric.name, task.metric.goal) == ("suboptimality", "min") and task.truth("test") is None
     assert task.public.objective.kind == "ridge" and task.public.objective.weight == 0.5 and task.public.samples == 100
     features, labels = np.concatenate(task.features, axis=1), task.labels
@@ -95,37 +95,76 @@ def test_ridge_form():
     assert task.optimum == pytest.approx(((features @ theta - labels) ** 2).sum() / 2 + 0.25 * (theta**2).sum(), rel=1e-12)
     assert 0 < task.optimum < 0.5
     twice = Table(np.tile(given.values, (2, 1)), given.columns, given.levels, np.tile(given.labels, 2), 0)
-    assert divide(Both(problem="ridge"), twice, SOURCE, METRIC, parties=3, seed=0).optimum == pytest.approx(task.optimum, rel=1e-12)
+    assert divide(Both(problem="ridge"), twice, SOURCE, METRIC, layout="aligned", parties=3, seed=0).optimum == pytest.approx(
+        task.optimum, rel=1e-12
+    )
     flat = Table(given.values, given.columns, given.levels, np.full(100, 3.0), 0)
     with pytest.raises(DataError, match="the target is the same in all 100 rows"):
-        divide(Both(problem="ridge"), flat, SOURCE, METRIC, parties=3, seed=0)
+        divide(Both(problem="ridge"), flat, SOURCE, METRIC, layout="aligned", parties=3, seed=0)
 
 
 def test_sparse_logistic_form():
     given = small(100)
     given = Table(given.values, given.columns, given.levels, (given.labels > 5).astype(np.int64), 2)
-    task = divide(Both(problem="sparse_logistic"), given, SOURCE, METRIC, parties=2, seed=0)
+    task = divide(Both(problem="sparse_logistic"), given, SOURCE, METRIC, layout="aligned", parties=2, seed=0)
     assert task.objective.kind == "sparse_logistic" and task.objective.weight == 0.1 and task.classes == 2
     assert set(task.labels.tolist()) == {0, 1} and task.labels.dtype == np.int64 and 0 < task.optimum < np.log(2)
 
 
 def test_every_wrong_key_is_named():
     config = Both(source="rela", variant="x", problem="rigde", alpha=0, beta=-1, samples=3, validation=0.5, test=0.6)
-    problems = table.check(config, 9, 4)
+    problems = table.check(config, "aligned", 9, 4)
     assert [problem.key for problem in problems] == [
         "dataset.source", "dataset.variant", "dataset.problem", "dataset.alpha", "dataset.beta", "dataset.samples",
         "dataset.validation, dataset.test", "algorithm.parties",
     ]  # fmt: skip
     assert problems[2].closest == "ridge" and "between 1 and 4" in problems[-1].allowed
-    assert not table.check(Both(problem="ridge"), 4, 4)
+    assert not table.check(Both(problem="ridge"), "aligned", 4, 4)
 
     @dataclass
     class Regression(Keys):
         alpha: float = 1.0
 
-    assert "learning, ridge" in table.check(Regression(problem="sparse_logistic"), 1, 4)[0].allowed
+    assert "learning, ridge" in table.check(Regression(problem="sparse_logistic"), "aligned", 1, 4)[0].allowed
     with pytest.raises(ConfigError, match=r"algorithm\.parties=5"):
-        divide(Both(), small(), SOURCE, METRIC, parties=5, seed=0)
+        divide(Both(), small(), SOURCE, METRIC, layout="aligned", parties=5, seed=0)
+
+
+@pytest.mark.parametrize("sharding", ["iid", "dirichlet"])
+def test_whole_rows_are_dealt_to_workers(sharding):
+    """The same splits and the same numbers as one party with all columns has, each row once."""
+
+    @dataclass
+    class Classes(Keys):
+        beta: float = 0.1
+
+    given = small(200)
+    given.values[:, 3] = np.arange(200)  # what tells rows apart
+    given = Table(given.values, given.columns, given.levels, (given.labels > 5).astype(np.int64), 2)
+    metric, how = Metric("auroc", "max"), {"parties": 7, "seed": 3}
+    task = divide(Classes(sharding=sharding), given, SOURCE, metric, layout="sharded", **how)
+    whole = divide(Classes(), given, SOURCE, metric, layout="aligned", parties=1, seed=3)
+    assert len(task.shards) == 7 and task.public.shape == whole.features[0].shape[1:] and task.metric == metric  # more workers than columns
+    dealt = task.joined()
+    order = np.argsort(dealt.features[:, -1])
+    np.testing.assert_array_equal(dealt.features[order], whole.features[0][np.argsort(whole.features[0][:, -1])])
+    np.testing.assert_array_equal(dealt.labels[order], whole.labels[np.argsort(whole.features[0][:, -1])])
+    for split in ("val", "test"):
+        np.testing.assert_array_equal(task.held_out[split].features, whole.held_out_features[split][0])
+        np.testing.assert_array_equal(task.truth(split), whole.truth(split))
+    assert dealt.features.dtype == np.float32 and dealt.labels.dtype == np.int64
+
+
+def test_what_cannot_be_dealt_to_workers_is_named():
+    def keys(config, workers=9):
+        return [problem.key for problem in table.check(config, "sharded", workers, 4)]
+
+    assert keys(Both()) == [] and keys(Both(problem="ridge")) == ["dataset.problem"]
+    assert keys(Both(sharding="dirichlet", dirichlet_alpha=0)) == ["dataset.sharding", "dataset.dirichlet_alpha"]
+    with pytest.raises(ConfigError, match=r"dataset\.sharding=dirichlet: deals classes, and a regression has none"):
+        divide(Both(sharding="dirichlet"), small(), SOURCE, METRIC, layout="sharded", parties=2, seed=0)
+    dealt = divide(Both(), small(), SOURCE, METRIC, layout="sharded", parties=2, seed=0)
+    assert dealt.classes == 0 and dealt.shards[0].labels.dtype == np.float32
 
 
 LAYOUT = Layout(("id", "x", "job", "y"), {"job": ("a", "b")}, ";", skipped=("id",))

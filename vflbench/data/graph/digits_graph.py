@@ -36,7 +36,7 @@ class Config:
     normalize_features: bool = False  # rows of each client's block scaled to sum 1
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = sources.check_source(config.source, config.variant) + partition.check_division(config.keep_edges, parties)
     if config.source == "synthetic":
@@ -55,7 +55,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     from sklearn.datasets import load_digits

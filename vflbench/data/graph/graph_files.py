@@ -54,7 +54,7 @@ class Config:
 _SPLITS = ("train", "val", "test")
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = partition.check_division(config.keep_edges, parties) + partition.check_fractions(config.train, config.test)
     if config.source not in ("auto", "real"):
@@ -82,7 +82,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ConfigError
     DataError : naming the file as the user did, and the line.
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     assert config.features and config.labels

@@ -137,7 +137,7 @@ _HOMOPHILY = (0.20, 0.20, 0.225)
 _SIGNAL = 3.0  # of made-up image blocks: each tells the attribute in part
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = sources.check_source(config.source, config.variant) + partition.check_fractions(config.train, config.test)
     if parties != 3:
@@ -155,7 +155,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     name = config.name

@@ -48,7 +48,7 @@ _HOMOPHILY = 0.76  # as the real graph's, about
 _SIGNAL = 3.2  # of the twin's features
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = sources.check_source(config.source, config.variant) + partition.check_division(config.keep_edges, parties)
     if config.split not in SPLITS:
@@ -69,7 +69,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     found = sources.locate(FILE_SETS[0], root, config.source, config.verify)

@@ -1,0 +1,1 @@
+"""Image data sets: small readers of the original formats."""

@@ -39,7 +39,7 @@ class Config:
     validation: float = 0.1  # fraction of each class's training images for validation, drawn by the run's seed
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = sources.check_source(config.source, config.variant, cifar.VARIANTS)
     if config.source == "synthetic" and config.variant == "sample1000":
@@ -62,7 +62,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     images = cifar.read(config.variant, config.source, config.verify, root)

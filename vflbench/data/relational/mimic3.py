@@ -154,7 +154,7 @@ _LARGE = 1 << 30  # bytes of features of `events` from which on they are kept on
 _SLICE = 20_000  # rows that are standardised at once
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = sources.check_source(config.source, config.variant, VARIANTS) + check_fractions(config.validation, config.test)
     if config.cohort not in COHORTS:
@@ -175,7 +175,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ConfigError
     DataError : naming the file and the line.
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     files = _file_set("demo", "full") if config.variant == "auto" else _file_set(config.variant)

@@ -116,7 +116,7 @@ OCCUPATIONS = (
 TITLE_WIDTH = 32
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = sources.check_source(config.source, config.variant, VARIANTS) + check_fractions(config.validation, config.test)
     if config.source == "synthetic" and config.variant in ("1m_sample", "100k"):
@@ -137,7 +137,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     has_twin = config.variant in ("auto", "1m")

@@ -131,7 +131,7 @@ def _called(config: Config, name: str) -> str:
 # --- the configuration --------------------------------------------------------------------------------------------------------
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read: whether files and variables are there is looked at."""
     problems = tables.check_fractions(config.validation, config.test)
     if config.source not in ("auto", "real"):
@@ -272,7 +272,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ConfigError : also columns that are not there.
     DataError : naming the table, its source as the user did, the column, and of a CSV the line; never a password.
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     sources = {name: parts_of(table) for name, table in config.tables.items()}

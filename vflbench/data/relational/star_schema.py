@@ -48,7 +48,7 @@ class Config:
     test: float = 0.15
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration."""
     problems = sources.check_source("auto" if config.source == "real" else config.source, config.variant)
     if config.source == "real":
@@ -73,7 +73,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     note = f"made-up star schema: {config.rows} facts, {config.dimensions} dimensions, duplication {config.duplication}"

@@ -83,7 +83,7 @@ _USER_COLUMNS = (*_USER_NUMBERS, "friends", "yelping_since")
 _JOINS = (Equality(("review", "business_id"), ("restaurant", "business_id")), Equality(("review", "user_id"), ("user", "user_id")))
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = sources.check_source(config.source, config.variant) + check_fractions(config.validation, config.test)
     if config.memory_gb < 0:
@@ -104,7 +104,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     found = sources.locate(_FILES, root, config.source, config.verify)

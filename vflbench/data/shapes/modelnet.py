@@ -101,7 +101,7 @@ def _status_set(name: str) -> FileSet:
 FILE_SETS = tuple(_status_set(name) for name in CLASSES)
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = sources.check_source(config.source, config.variant, VARIANTS)
     if config.variant == "voxels" and config.name != "modelnet10":
@@ -130,7 +130,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, parties)
+    problems = check(config, layout, parties)
     if problems:
         raise ConfigError(problems)
     pictures, labels, train, source = _read(config, root)

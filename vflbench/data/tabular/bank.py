@@ -14,7 +14,7 @@ from vflbench.data import sources, twins
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Layout, Table
-from vflbench.data.tasks import AlignedTask
+from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
 
@@ -22,7 +22,7 @@ DATASETS = (
     DatasetInfo(
         name="bank",
         summary="Bank Marketing: 41,188 calls, 20 columns (10 of them categories), 11 % yes; also as sparse logistic regression",
-        layouts=("aligned",),
+        layouts=("aligned", "sharded"),
         folder="bank_marketing",
     ),
 )
@@ -121,20 +121,20 @@ class Config(table.Keys):
     beta: float = 0.001  # problem=sparse_logistic: weight of ||theta||_1
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     edition = EDITIONS.get(config.variant, EDITIONS["additional"])
-    return table.check(config, parties, len(edition.columns), VARIANTS)
+    return table.check(config, layout, parties, len(edition.columns), VARIANTS)
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """The calls, their columns divided between `parties`.
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
+    """The calls, their columns or their rows divided between `parties`.
 
     Raises
     ------
     ConfigError, DataError
     """
-    if problems := check(config, parties):
+    if problems := check(config, layout, parties):
         raise ConfigError(problems)
     found = sources.locate(_file_set(config.variant), root, config.source, config.verify)
     if found is None:
@@ -146,7 +146,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         variant = next(name for name, edition in EDITIONS.items() if edition.archive in found or edition.unpacked in found)
         made, used = read(found, EDITIONS[variant])
         source = DataSource("real", variant, files=tuple(entry for entry in found.files if entry[0] == used))
-    return table.divide(config, made, source, Metric("auroc", "max"), parties=parties, seed=seed)
+    return table.divide(config, made, source, Metric("auroc", "max"), layout=layout, parties=parties, seed=seed)
 
 
 def read(found: Found, edition: _Edition) -> tuple[Table, str]:

@@ -15,7 +15,7 @@ from vflbench.data import sources, twins
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Layout, Table
-from vflbench.data.tasks import AlignedTask
+from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
 
@@ -23,7 +23,7 @@ DATASETS = (
     DatasetInfo(
         name="blog",
         summary="BlogFeedback: 60,021 blog posts, 280 columns, regression; also as ridge regression",
-        layouts=("aligned",),
+        layouts=("aligned", "sharded"),
         folder="blogfeedback",
     ),
 )
@@ -49,19 +49,19 @@ class Config(table.Keys):
     alpha: float = 0.1  # problem=ridge: weight of ||theta||^2 / 2
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    return table.check(config, parties, len(COLUMNS))
+    return table.check(config, layout, parties, len(COLUMNS))
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """The posts, their columns divided between `parties`.
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
+    """The posts, their columns or their rows divided between `parties`.
 
     Raises
     ------
     ConfigError, DataError
     """
-    if problems := check(config, parties):
+    if problems := check(config, layout, parties):
         raise ConfigError(problems)
     found = sources.locate(FILE_SETS[0], root, config.source)
     if found is None:
@@ -71,7 +71,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     else:
         used = {found.label(file) for file in ((_ARCHIVE,) if _ARCHIVE in found else _UNPACKED)}
         made, source = read(found), DataSource("real", files=tuple(entry for entry in found.files if entry[0] in used))
-    return table.divide(config, made, source, Metric("rmse", "min"), parties=parties, seed=seed)
+    return table.divide(config, made, source, Metric("rmse", "min"), layout=layout, parties=parties, seed=seed)
 
 
 def read(found: Found) -> Table:

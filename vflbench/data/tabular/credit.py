@@ -15,7 +15,7 @@ from vflbench.data import sources, twins
 from vflbench.data.sources import FileSet, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Layout, Table
-from vflbench.data.tasks import AlignedTask
+from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem
 
@@ -23,7 +23,7 @@ DATASETS = (
     DatasetInfo(
         name="credit",
         summary="Default of credit card clients: 30,000 clients, 23 columns, 22 % default; also as sparse logistic regression",
-        layouts=("aligned",),
+        layouts=("aligned", "sharded"),
         folder="credit_default",
     ),
 )
@@ -50,19 +50,19 @@ class Config(table.Keys):
     beta: float = 0.001  # problem=sparse_logistic: weight of ||theta||_1
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    return table.check(config, parties, len(COLUMNS))
+    return table.check(config, layout, parties, len(COLUMNS))
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """The clients, their columns divided between `parties`.
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
+    """The clients, their columns or their rows divided between `parties`.
 
     Raises
     ------
     ConfigError, DataError
     """
-    if problems := check(config, parties):
+    if problems := check(config, layout, parties):
         raise ConfigError(problems)
     found = sources.locate(FILE_SETS[0], root, config.source)
     if found is None:
@@ -73,7 +73,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         file, read = (_XLS, read_xls) if _XLS in found else (_CSV, read_csv)
         made = read(found.read(file), found.label(file))
         source = DataSource("real", files=tuple(entry for entry in found.files if entry[0] == found.label(file)))
-    return table.divide(config, made, source, Metric("auroc", "max"), parties=parties, seed=seed)
+    return table.divide(config, made, source, Metric("auroc", "max"), layout=layout, parties=parties, seed=seed)
 
 
 def read_csv(data: bytes, label: str) -> Table:

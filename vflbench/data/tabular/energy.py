@@ -14,7 +14,7 @@ from vflbench.data import sources, twins
 from vflbench.data.sources import FileSet, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Layout, Table
-from vflbench.data.tasks import AlignedTask
+from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DatasetInfo, Metric, Problem
 
@@ -22,7 +22,7 @@ DATASETS = (
     DatasetInfo(
         name="energy",
         summary="Appliances energy: 19,735 readings of a house, 27 columns, regression; also as ridge regression",
-        layouts=("aligned",),
+        layouts=("aligned", "sharded"),
         folder="appliances_energy",
     ),
 )
@@ -42,19 +42,19 @@ class Config(table.Keys):
     alpha: float = 0.1  # problem=ridge: weight of ||theta||^2 / 2
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    return table.check(config, parties, len(COLUMNS))
+    return table.check(config, layout, parties, len(COLUMNS))
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """The readings, their columns divided between `parties`.
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
+    """The readings, their columns or their rows divided between `parties`.
 
     Raises
     ------
     ConfigError, DataError
     """
-    if problems := check(config, parties):
+    if problems := check(config, layout, parties):
         raise ConfigError(problems)
     found = sources.locate(FILE_SETS[0], root, config.source)
     if found is None:
@@ -63,7 +63,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         made, source = twin(), twins.twin_source()
     else:
         made, source = read(found.read(_FILE), found.label(_FILE)), found.source()
-    return table.divide(config, made, source, Metric("rmse", "min"), parties=parties, seed=seed)
+    return table.divide(config, made, source, Metric("rmse", "min"), layout=layout, parties=parties, seed=seed)
 
 
 def read(data: bytes, label: str) -> Table:

@@ -18,7 +18,7 @@ from vflbench.data import sources, twins
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Table
-from vflbench.data.tasks import AlignedTask
+from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem
 
@@ -26,7 +26,7 @@ DATASETS = (
     DatasetInfo(
         name="gisette",
         summary="Gisette: 6,000 samples, 5,000 columns, 13 % not zero, sparse logistic regression (MTCD) or learning",
-        layouts=("aligned",),
+        layouts=("aligned", "sharded"),
         folder="gisette",
     ),
 )
@@ -46,19 +46,19 @@ class Config(table.Keys):
     beta: float = 0.001  # weight of ||theta||_1
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    return table.check(config, parties, WIDTH)
+    return table.check(config, layout, parties, WIDTH)
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """The training samples, their columns divided between `parties`.
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
+    """The training samples, their columns or their rows divided between `parties`.
 
     Raises
     ------
     ConfigError, DataError
     """
-    if problems := check(config, parties):
+    if problems := check(config, layout, parties):
         raise ConfigError(problems)
     found = sources.locate(FILE_SETS[0], root, config.source)
     if found is None:
@@ -68,7 +68,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     else:
         made, used = read(found)
         source = DataSource("real", files=tuple(entry for entry in found.files if entry[0] in used))
-    return table.divide(config, made, source, Metric("accuracy", "max"), parties=parties, seed=seed, scaling="range")
+    return table.divide(config, made, source, Metric("accuracy", "max"), layout=layout, parties=parties, seed=seed, scaling="range")
 
 
 def read(found: Found) -> tuple[Table, tuple[str, ...]]:

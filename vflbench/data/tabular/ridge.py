@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.data.tabular import convex, table
-from vflbench.data.tasks import AlignedTask
+from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
 
@@ -20,7 +20,7 @@ DATASETS = (
     DatasetInfo(
         name="ridge",
         summary="made-up ridge regression with its exact minimum (MTCD); needs no files",
-        layouts=("aligned",),
+        layouts=("aligned", "sharded"),
         sources=("synthetic",),
     ),
 )
@@ -37,9 +37,9 @@ class Config(table.Keys):
     noise: float = 0.1  # standard deviation of the labels' noise; that of X theta is sqrt(d / N)
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration."""
-    problems = table.check(config, parties, max(config.features, 1))
+    problems = table.check(config, layout, parties, max(config.features, 1))
     if config.source == "real":
         problems.append(Problem("dataset.source", config.source, "ridge is always made up: auto or synthetic"))
     if config.features < 1:
@@ -49,14 +49,14 @@ def check(config: Config, parties: int) -> list[Problem]:
     return problems
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """The problem, its columns divided between `parties`. The data is the same for every seed.
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
+    """The problem, its columns or its rows divided between `parties`. The data is the same for every seed.
 
     Raises
     ------
     ConfigError
     """
-    if problems := check(config, parties):
+    if problems := check(config, layout, parties):
         raise ConfigError(problems)
     features, labels = make(config.samples or 1000, config.features, config.noise)
     source = DataSource(kind="synthetic", note=f"made-up ridge regression: {len(labels)} samples, {config.features} features")
@@ -65,7 +65,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         return convex.task(config.name, source, blocks, labels, table.objective(config))
     columns = tuple(f"x{number}" for number in range(1, config.features + 1))
     made = table.Table(features, columns, {}, labels, 0)
-    return table.divide(config, made, source, Metric("rmse", "min"), parties=parties, seed=seed)
+    return table.divide(config, made, source, Metric("rmse", "min"), layout=layout, parties=parties, seed=seed)
 
 
 def make(samples: int, width: int, noise: float) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.data.tabular import table
-from vflbench.data.tasks import AlignedTask
+from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import derive, stream
 from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
 
@@ -19,7 +19,7 @@ DATASETS = (
     DatasetInfo(
         name="synthetic",
         summary="scikit-learn's make_classification: 1,000,000 rows, 500 columns or as many as you say, two classes; needs no files",
-        layouts=("aligned",),
+        layouts=("aligned", "sharded"),
         sources=("synthetic",),
     ),
 )
@@ -40,9 +40,9 @@ class Config(table.Keys):
     beta: float = 0.001  # problem=sparse_logistic: weight of ||theta||_1
 
 
-def check(config: Config, parties: int) -> list[Problem]:
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration."""
-    problems = table.check(config, parties, max(config.features, 1))
+    problems = table.check(config, layout, parties, max(config.features, 1))
     if config.source == "real":
         problems.append(Problem("dataset.source", config.source, "synthetic is always made up: auto or synthetic"))
     for key, least in (("features", 2), ("informative", 2), ("redundant", 0)):
@@ -58,18 +58,18 @@ def check(config: Config, parties: int) -> list[Problem]:
     return problems
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """The rows, their columns divided between `parties`. The data is the same for every seed.
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
+    """The rows, their columns or their rows divided between `parties`. The data is the same for every seed.
 
     Raises
     ------
     ConfigError
     """
-    if problems := check(config, parties):
+    if problems := check(config, layout, parties):
         raise ConfigError(problems)
     made = make(config)
     source = DataSource(kind="synthetic", note=f"made up by make_classification: {len(made.labels)} samples, {config.features} columns")
-    return table.divide(config, made, source, Metric("auroc", "max"), parties=parties, seed=seed)
+    return table.divide(config, made, source, Metric("auroc", "max"), layout=layout, parties=parties, seed=seed)
 
 
 def make(config: Config) -> table.Table:

@@ -1,8 +1,11 @@
-"""A table of columns with a label, its reading from text, and how it becomes an aligned task.
+"""A table of columns with a label, its reading from text, and how it becomes a task.
 
-The columns are divided between the parties evenly and in their order; a category's one-hot columns stay with one party. Everything that is
-fitted (categories, means, scales) is fitted on training rows. With `problem=learning` rows are held out; with `ridge` or
-`sparse_logistic` all rows are training samples of a convex problem (tabular/convex.py).
+Layout aligned: the columns are divided between the parties evenly and in their order; a category's one-hot columns stay with one party.
+With `problem=learning` rows are held out; with `ridge` or `sparse_logistic` all rows are training samples of a convex problem
+(tabular/convex.py). Layout sharded (learning only): whole rows are dealt to workers.
+
+Everything that is fitted (categories, means, scales) is fitted on training rows. Of shards these are the rows of all workers together: the
+few numbers count as public, no epsilon covers them.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from vflbench.data import sources
+from vflbench.data import partition, sources
 from vflbench.data.relational.tables import check_fractions, split_rows
-from vflbench.data.tasks import AlignedTask, Objective
+from vflbench.data.tasks import AlignedTask, Objective, Shard, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem, closest
 
@@ -29,7 +32,7 @@ WEIGHT: dict[str, str] = {"ridge": "alpha", "sparse_logistic": "beta"}  # convex
 
 
 @dataclass
-class Keys:
+class Keys(partition.Sharding):
     """What every tabular data set may be asked. A regression adds `alpha`, a classification `beta`: so it can be that convex problem."""
 
     name: str = ""
@@ -55,7 +58,7 @@ class Table:
 # --- what a user may ask ------------------------------------------------------------------------------------------------------
 
 
-def check(config: Keys, parties: int, columns: int, variants: tuple[str, ...] = ("auto",)) -> list[Problem]:
+def check(config: Keys, layout: str, parties: int, columns: int, variants: tuple[str, ...] = ("auto",)) -> list[Problem]:
     """What is wrong with the keys that all tabular data sets share. `columns`: how many the data set has."""
     problems = sources.check_source(config.source, config.variant, variants)
     allowed = ("learning", *(kind for kind, key in WEIGHT.items() if hasattr(config, key)))
@@ -68,7 +71,12 @@ def check(config: Keys, parties: int, columns: int, variants: tuple[str, ...] = 
             problems.append(Problem(f"dataset.{key}", weight, "must be a number above 0"))
     if config.samples is not None and config.samples < 10:
         problems.append(Problem("dataset.samples", config.samples, "must be at least 10"))
-    return problems + check_fractions(config.validation, config.test) + check_parties(parties, columns)
+    problems += check_fractions(config.validation, config.test)
+    if layout == "aligned":
+        return problems + check_parties(parties, columns)
+    if config.problem in WEIGHT:
+        problems.append(Problem("dataset.problem", config.problem, "workers with rows of their own have no convex problem: use learning"))
+    return problems + partition.check_sharding(config, parties, regression=hasattr(config, WEIGHT["ridge"]))
 
 
 def check_parties(parties: int, columns: int) -> list[Problem]:
@@ -87,11 +95,13 @@ def divide(
     source: DataSource,
     metric: Metric,
     *,
+    layout: str,
     parties: int,
     seed: int,
     scaling: Literal["standard", "range"] = "standard",
-) -> AlignedTask:
-    """The task of `table`, its columns divided between `parties`; party 0 has the labels.
+    shape: tuple[int, ...] = (-1,),
+) -> AlignedTask | ShardedTask:
+    """The task of `table`, divided between `parties`: its columns (aligned; party 0 has the labels) or its rows (sharded).
 
     learning: features float32; the splits are drawn by the stream "split" of `seed`. Convex: features float64, all rows. Ridge divides
     rows and labels, which are standardised, by sqrt(N): f is then half the mean squared error plus the penalty, whatever N is.
@@ -100,13 +110,14 @@ def divide(
     ----------
     metric : of `problem=learning`; a convex problem has its own, suboptimality.
     scaling : of numbers: mean 0 and variance 1, or from 0 to 1; a constant column becomes 0.
+    shape : of a row at workers, where it is an image and all columns are numbers.
 
     Raises
     ------
-    ConfigError : more parties than columns.
+    ConfigError : more parties than columns; see also partition.shard.
     DataError : a constant target; see also convex.minimum.
     """
-    if problems := check_parties(parties, table.values.shape[1]):
+    if layout == "aligned" and (problems := check_parties(parties, table.values.shape[1])):
         raise ConfigError(problems)
     count = len(table.labels)
     rows = np.arange(count)
@@ -119,10 +130,15 @@ def divide(
     if not convex:
         drawn = split_rows(len(rows), config.validation, config.test, seed)
         splits = {split: rows[chosen] for split, chosen in drawn.items() if len(chosen)}
+    labels = {split: table.labels[chosen] for split, chosen in splits.items()}
+    if layout == "sharded":
+        encoded, kind = encode(table, slice(None), splits, scaling, np.float32), np.int64 if table.classes else np.float32
+        shards = {split: Shard(encoded[split].reshape(len(y), *shape), y.astype(kind)) for split, y in labels.items()}
+        how = {"classes": table.classes, "workers": parties, "seed": seed}
+        return partition.shard(config.name, shards.pop("train"), shards, source, metric, config, **how)
     dtype = np.float64 if convex else np.float32
     ends = np.cumsum([len(own) for own in np.array_split(np.arange(table.values.shape[1]), parties)])
     parts = [encode(table, slice(first, end), splits, scaling, dtype) for first, end in itertools.pairwise([0, *ends])]
-    labels = {split: table.labels[chosen] for split, chosen in splits.items()}
     if not convex:
         blocks = {split: tuple(part[split] for part in parts) for split in splits}
         train, known = blocks.pop("train"), labels.pop("train")

@@ -1,0 +1,99 @@
+"""EASGD: workers and the centre variable of a parameter server pull each other.
+
+Zhang, Choromanska, LeCun, arXiv 1412.6651, the synchronous method (section 2):
+
+    x_i <- x_i - eta g_i - alpha (x_i - c),   c <- c + alpha sum_i (x_i - c)   every tau iterations, old values on both sides
+
+with beta = m alpha, for which the paper suggests 0.9.
+
+Departures from the paper: the score is the mean over the workers' models (as for the methods that it is compared with here), not the
+centre's; no momentum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vflbench import seeding
+from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
+from vflbench.federation.party import SERVER, Party, PartySpec, party_names
+from vflbench.models import classifiers, local_sgd
+from vflbench.models.local_sgd import LocalSgd
+from vflbench.privacy import examples
+from vflbench.types import AlgorithmInfo, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="easgd",
+    summary="SGD on rows of each worker's own, pulled towards the centre variable of a parameter server",
+    paper="Zhang, Choromanska, LeCun 2015, arXiv 1412.6651",
+    layouts=("sharded",),
+    privacy=("none", "dp_sgd"),
+    models=("mlp3", "cnn3", "logistic"),
+    epochs=True,
+)
+
+
+@dataclass
+class Config:
+    name: str = "easgd"
+    workers: int = 5  # m
+    local_steps: int = 1  # tau: iterations per exchange with the server
+    beta: float = 0.9  # m alpha
+    batch_size: int = 32  # rows of a worker's batch
+    lr: float = 0.1  # eta: learning rate
+    weight_decay: float = 1e-4  # L2
+    rounds_per_epoch: int = 1  # rounds (and evaluations) in a pass over the data
+    default_rounds: int = 8  # epochs, where epochs and rounds are null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    beta = config.algorithm.beta
+    problems = [] if 0 <= beta < 2 else [Problem("algorithm.beta", beta, "must be at least 0 and below 2, where the centre diverges")]
+    return problems + local_sgd.check(config)
+
+
+def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one worker per shard."""
+    classifiers.check_fits(config.model, task.public)
+    examples.warn(config.privacy, task.public.rows)
+    names = party_names("worker", len(task.shards))
+    workers = {name: PartySpec(worker, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
+    return {SERVER: PartySpec(server, role="server")} | workers
+
+
+async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
+    """Holds the centre variable, which starts where the workers start."""
+    cfg: Config = config.algorithm
+    alpha, steps = cfg.beta / len(me.clients), local_sgd.steps_per_round(cfg, public)
+    init = seeding.torch_stream(config.seed, "init")
+    me.state.centre = classifiers.flat(classifiers.build(config.model, public.shape, public.outputs, init)).to(me.device)
+
+    async for t in me.rounds():
+        for i in range((t - 1) * steps, t * steps):
+            if i % cfg.local_steps:
+                continue
+            centre = me.state.centre
+            await me.send_many(me.clients, centre, tag="centre")
+            me.state.centre = centre.clone()
+            for x in await me.recv_all(me.clients, tag="model"):
+                me.state.centre.add_(x.sub_(centre), alpha=alpha)
+
+
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+    """Trains on its own rows, and is pulled to the centre."""
+    cfg: Config = config.algorithm
+    alpha = cfg.beta / len(me.clients)
+    sgd = LocalSgd(me, data, public, config)
+    me.state.model = sgd.model
+
+    async for t in me.rounds():
+        for i in sgd.begin(t):
+            old, meets = sgd.w, i % cfg.local_steps == 0
+            if meets:
+                await me.send(SERVER, old, tag="model")
+            sgd.w = await sgd.step(me)
+            if meets:
+                centre = await me.recv(SERVER, tag="centre")
+                sgd.w.add_(centre.sub_(old), alpha=alpha)
+        me.report(**sgd.end(t, me.evaluates(t)))

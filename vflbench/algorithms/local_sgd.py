@@ -1,0 +1,60 @@
+"""Local SGD without communication: every worker alone with its own rows. The lower reference of decentralized methods.
+
+Cheng et al., arXiv 1811.11124, compare with methods that communicate; this is their rho = 0, or W = I.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.models import classifiers, local_sgd
+from vflbench.models.local_sgd import LocalSgd
+from vflbench.privacy import examples
+from vflbench.types import AlgorithmInfo, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="local_sgd",
+    summary="every worker alone with its own rows, no messages",
+    paper="baseline of Cheng et al. 2018, arXiv 1811.11124",
+    layouts=("sharded",),
+    privacy=("none", "dp_sgd"),
+    models=("mlp3", "cnn3", "logistic"),
+    epochs=True,
+)
+
+
+@dataclass
+class Config:
+    name: str = "local_sgd"
+    workers: int = 5  # m
+    batch_size: int = 32  # rows of a worker's batch
+    lr: float = 0.1  # learning rate
+    weight_decay: float = 1e-4  # L2
+    rounds_per_epoch: int = 1  # rounds (and evaluations) in a pass over the data
+    default_rounds: int = 8  # epochs, where epochs and rounds are null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    return local_sgd.check(config)
+
+
+def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One worker per shard."""
+    classifiers.check_fits(config.model, task.public)
+    examples.warn(config.privacy, task.public.rows)
+    names = party_names("worker", len(task.shards))
+    return {name: PartySpec(worker, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
+
+
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+    """Trains on its own rows and sends nothing."""
+    sgd = LocalSgd(me, data, public, config)
+    me.state.model = sgd.model
+
+    async for t in me.rounds():
+        for _ in sgd.begin(t):
+            sgd.w = await sgd.step(me)
+        me.report(**sgd.end(t, me.evaluates(t)))

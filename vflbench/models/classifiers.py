@@ -1,0 +1,250 @@
+"""Whole models for methods whose workers each have rows of their own: a 3-layer MLP, a 3-layer CNN, logistic regression.
+
+Plain `nn.Sequential`s. `Network` computes with one, given its parameters as one vector theta (what workers exchange): losses, gradients,
+and sums of clipped per-example gradients, all of them pure functions that a cohort runs in one vmap call.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.grad import conv2d_weight
+
+from vflbench.models.partial import DTYPES
+from vflbench.types import ConfigError, Problem
+
+MODEL_NAMES = ("mlp3", "cnn3", "logistic")
+
+
+@dataclass
+class Config:
+    name: str = "mlp3"
+    widths: list[int] = field(default_factory=lambda: [128, 64])  # mlp3: hidden layers
+    channels: list[int] = field(default_factory=lambda: [16, 32])  # cnn3: of the convolutions, each followed by a 2 x 2 maximum
+    kernel: int = 5  # cnn3: side of a convolution, odd
+    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
+
+
+class Public(Protocol):
+    """What a model must know of the data: `data.tasks.ShardedPublic`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def outputs(self) -> int: ...
+
+
+def check(config: Config) -> list[Problem]:
+    """What is wrong with the model's configuration, before any data is loaded."""
+    problems = []
+    for key in ("widths", "channels"):
+        if not getattr(config, key) or min(getattr(config, key)) < 1:
+            problems.append(Problem(f"model.{key}", getattr(config, key), "must be a list of numbers from 1"))
+    if config.kernel < 1 or config.kernel % 2 == 0:
+        problems.append(Problem("model.kernel", config.kernel, "must be an odd number from 1"))
+    return problems
+
+
+def check_fits(config: Config, public: Public) -> None:
+    """Raise ConfigError where the model cannot take rows of the data's shape."""
+    if config.name != "cnn3":
+        return
+    halvings = len(config.channels)
+    if len(public.shape) != 3 or min(public.shape[1:]) < 2**halvings:
+        needs = f"needs images of at least {2**halvings} pixels a side ({halvings} halvings); a row of this data has shape {public.shape}"
+        raise ConfigError([Problem("model", config.name, f"{needs}: use mlp3 or logistic")])
+
+
+def build(config: Config, shape: tuple[int, ...], outputs: int, generator: torch.Generator) -> nn.Sequential:
+    """The model for rows of `shape`, `outputs` values wide; weights and biases uniform within 1 / sqrt(inputs), torch's own default.
+
+    Parameters
+    ----------
+    generator : on the CPU; draws the initial values.
+    """
+    dtype, width = DTYPES[config.dtype], math.prod(shape)
+    layers: list[nn.Module] = []
+    if config.name == "cnn3":
+        for before, after in zip([shape[0], *config.channels], config.channels, strict=False):
+            layers.append(nn.utils.skip_init(nn.Conv2d, before, after, config.kernel, padding=config.kernel // 2, dtype=dtype))
+            layers += [nn.ReLU(), nn.MaxPool2d(2)]
+        width = config.channels[-1] * math.prod(side >> len(config.channels) for side in shape[1:])
+    layers.append(nn.Flatten())
+    hidden = config.widths if config.name == "mlp3" else []
+    for before, after in zip([width, *hidden], [*hidden, outputs], strict=True):
+        layers += [nn.utils.skip_init(nn.Linear, before, after, dtype=dtype), nn.ReLU()]
+    model = nn.Sequential(*layers[:-1])
+    with torch.no_grad():
+        for layer in model:
+            if isinstance(layer, (nn.Linear, nn.Conv2d)):
+                bound = 1 / math.sqrt(layer.weight[0].numel())
+                layer.weight.uniform_(-bound, bound, generator=generator)
+                layer.bias.uniform_(-bound, bound, generator=generator)  # type: ignore[union-attr]
+    return model.requires_grad_(False)
+
+
+def flat(model: nn.Module) -> Tensor:
+    """The model's parameters one behind the other, a new vector (D,)."""
+    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
+
+
+def network(config: Config, public: Public) -> Network:
+    """The one `Network` of this configuration: equal ones are the same object, so that workers' computations run as one."""
+    return _network(config.name, tuple(config.widths), tuple(config.channels), config.kernel, config.dtype, public.shape, public.classes)
+
+
+@functools.lru_cache(maxsize=32)
+def _network(
+    name: str, widths: tuple[int, ...], channels: tuple[int, ...], kernel: int, dtype: str, shape: tuple[int, ...], classes: int
+) -> Network:
+    config = Config(name, list(widths), list(channels), kernel, dtype)  # type: ignore[arg-type]
+    return Network(build(config, shape, classes or 1, torch.Generator()), regression=not classes)
+
+
+class Network:
+    """An `nn.Sequential` as functions of theta, (D,): its parameters one behind the other.
+
+    Linear, Conv2d (stride 1), ReLU, MaxPool2d and Flatten. Rows x are (n, *shape), targets y (n,): int64 classes (cross-entropy), or
+    numbers (half the squared error).
+    """
+
+    def __init__(self, model: nn.Sequential, regression: bool = False) -> None:
+        self.layers = list(model)
+        self.regression = regression
+        self.sizes = [parameter.numel() for parameter in model.parameters()]
+
+    def _parameters(self, theta: Tensor) -> list[tuple[Tensor, Tensor] | None]:
+        """Weight and bias of each layer as views into theta."""
+        pieces = iter(theta.split(self.sizes))
+        found: list[tuple[Tensor, Tensor] | None] = []
+        for layer in self.layers:
+            trained = isinstance(layer, (nn.Linear, nn.Conv2d))
+            found.append((next(pieces).view(layer.weight.shape), next(pieces)) if trained else None)
+        return found
+
+    def _forward(self, parameters: list[tuple[Tensor, Tensor] | None], x: Tensor) -> list[Tensor]:
+        """The input of every layer, and the output of the last."""
+        passed = [x]
+        for layer, own in zip(self.layers, parameters, strict=True):
+            passed.append(_apply(layer, own, passed[-1]))
+        return passed
+
+    def predict(self, theta: Tensor, x: Tensor) -> Tensor:
+        """(n, outputs)."""
+        return self._forward(self._parameters(theta), x)[-1]
+
+    def losses(self, z: Tensor, y: Tensor) -> Tensor:
+        """The loss of every row, (n,), given predictions z (n, outputs)."""
+        return (z[:, 0] - y).square() / 2 if self.regression else F.cross_entropy(z, y, reduction="none")
+
+    def _slopes(self, z: Tensor, y: Tensor) -> Tensor:
+        """The derivative of every row's loss by its prediction, (n, outputs)."""
+        if self.regression:
+            return z - y[:, None]
+        return torch.softmax(z, dim=1) - F.one_hot(y, z.shape[1]).to(z.dtype)
+
+    def _backward(self, parameters: list[tuple[Tensor, Tensor] | None], passed: list[Tensor], slopes: Tensor) -> list[Tensor | None]:
+        """Per layer with parameters the derivative of every row's loss by the layer's output; None for the others."""
+        first = next(place for place, own in enumerate(parameters) if own is not None)
+        found: list[Tensor | None] = [None] * len(self.layers)
+        for place in range(len(self.layers) - 1, first - 1, -1):
+            own = parameters[place]
+            found[place] = None if own is None else slopes
+            if place > first:
+                slopes = _pull(self.layers[place], own, passed[place], slopes)
+        return found
+
+    def _sums(self, passed: list[Tensor], slopes: list[Tensor | None]) -> list[Tensor]:
+        """The sum over rows of the gradient, per weight and bias, flat."""
+        parts = []
+        for layer, x, g in zip(self.layers, passed, slopes, strict=False):
+            if g is None:
+                continue
+            if isinstance(layer, nn.Linear):
+                parts += [(g.transpose(0, 1) @ x).reshape(-1), g.sum(dim=0)]
+            else:
+                assert isinstance(layer, nn.Conv2d)
+                kernels = conv2d_weight(x, layer.weight.shape, g, padding=layer.padding)
+                parts += [kernels.reshape(-1), g.sum(dim=(0, 2, 3))]
+        return parts
+
+    def gradient(self, theta: Tensor, x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Mean loss, (), and its gradient times `scale`, (D,): scaling here costs no pass over D numbers."""
+        parameters = self._parameters(theta)
+        passed = self._forward(parameters, x)
+        slopes = self._backward(parameters, passed, self._slopes(passed[-1], y) * (scale / len(x)))
+        return self.losses(passed[-1], y).mean(), torch.cat(self._sums(passed, slopes))
+
+    def clipped_gradient(self, theta: Tensor, x: Tensor, y: Tensor, counts: Tensor, clip: float) -> tuple[Tensor, Tensor]:
+        """The rows' losses, (n,), and the sum of their gradients, each scaled down to L2 norm `clip`, (D,); `counts` (n,) is 0 for padding.
+
+        Exact, without a gradient per row in memory: a linear layer's is the outer product of g and x, so its norm is a product of two
+        (Goodfellow, arXiv 1510.01799), and the sum is taken with scaled g (Li, Tramer, Liang, Hashimoto, arXiv 2110.05679). A
+        convolution's is small, and is computed by torch.func.vmap.
+        """
+        parameters = self._parameters(theta)
+        passed = self._forward(parameters, x)
+        slopes = self._backward(parameters, passed, self._slopes(passed[-1], y))
+        squares, kernels = torch.zeros_like(counts), {}
+        for place, (layer, g) in enumerate(zip(self.layers, slopes, strict=True)):
+            if g is None:
+                continue
+            if isinstance(layer, nn.Linear):
+                squares = squares + g.square().sum(dim=1) * (passed[place].square().sum(dim=1) + 1)
+            else:
+                assert isinstance(layer, nn.Conv2d)
+                kernels[place] = torch.func.vmap(functools.partial(_kernel_gradient, layer))(passed[place], g)
+                squares = squares + kernels[place].square().sum(dim=(1, 2, 3, 4)) + g.sum(dim=(2, 3)).square().sum(dim=1)
+        factors = counts * clipping_factors(squares.sqrt(), clip)
+        parts: list[Tensor] = []
+        for place, (layer, g) in enumerate(zip(self.layers, slopes, strict=True)):
+            if g is None:
+                continue
+            if isinstance(layer, nn.Linear):
+                scaled = g * factors[:, None]
+                parts += [(scaled.transpose(0, 1) @ passed[place]).reshape(-1), scaled.sum(dim=0)]
+            else:
+                parts += [torch.tensordot(factors, kernels[place], 1).reshape(-1), torch.tensordot(factors, g.sum(dim=(2, 3)), 1)]
+        return self.losses(passed[-1], y), torch.cat(parts)
+
+
+def clipping_factors(norms: Tensor, clip: float) -> Tensor:
+    """1 / max(1, norm / clip)."""
+    return 1 / (norms / clip).clamp_min(1)
+
+
+def _apply(layer: nn.Module, own: tuple[Tensor, Tensor] | None, x: Tensor) -> Tensor:
+    if own is None:
+        found: Tensor = layer(x)
+        return found
+    if isinstance(layer, nn.Linear):
+        return F.linear(x, *own)
+    assert isinstance(layer, nn.Conv2d)
+    return F.conv2d(x, *own, padding=layer.padding)
+
+
+def _pull(layer: nn.Module, own: tuple[Tensor, Tensor] | None, x: Tensor, g: Tensor) -> Tensor:
+    """The derivative by the layer's input x, given that by its output, of every row."""
+    if isinstance(layer, nn.Linear):
+        assert own is not None
+        return g @ own[0]
+    if isinstance(layer, nn.ReLU):
+        return g * (x > 0)
+    if isinstance(layer, nn.Flatten):
+        return g.reshape(x.shape)
+    pull = torch.func.vjp(lambda inside: _apply(layer, own, inside), x)[1]
+    pulled: Tensor = pull(g)[0]
+    return pulled
+
+
+def _kernel_gradient(layer: nn.Conv2d, x: Tensor, g: Tensor) -> Tensor:
+    """One row's gradient by the convolution's kernel."""
+    return conv2d_weight(x[None], layer.weight.shape, g[None], padding=layer.padding)

@@ -1,0 +1,275 @@
+"""A worker's own SGD on its own rows, in the pieces that decentralized methods put their exchanges between.
+
+    sgd = LocalSgd(me, data, public, config)
+    me.state.model = sgd.model
+    async for t in me.rounds():
+        for i in sgd.begin(t):                                  # iterations, counted from 0 over the run
+            w = sgd.w                                           # w_i
+            sgd.w = await sgd.step(me)                          # w_i - eta g_i
+            ...                                                 # what the method adds to it
+        me.report(**sgd.end(t, me.evaluates(t)))
+
+A round is an epoch, or 1 / rounds_per_epoch of one: every worker takes as many steps as the mean worker has batches.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vflbench import seeding
+from vflbench.models import classifiers
+from vflbench.models.classifiers import Network
+from vflbench.models.partial import DTYPES
+from vflbench.types import Problem, RunConfig
+
+RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
+PADDING = 8  # a random batch is filled up to a multiple of 1/8 of its expected size, so that workers' batches have few different sizes
+
+
+class Rows(Protocol):
+    """`data.tasks.Shard`."""
+
+    @property
+    def features(self) -> np.ndarray: ...
+    @property
+    def labels(self) -> np.ndarray: ...
+
+
+class Public(classifiers.Public, Protocol):
+    """`data.tasks.ShardedPublic`."""
+
+    @property
+    def rows(self) -> tuple[int, ...]: ...
+    @property
+    def samples(self) -> int: ...
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong with the keys that all methods with local SGD share, before any data is loaded."""
+    cfg, problems = config.algorithm, classifiers.check(config.model)
+    if not cfg.weight_decay >= 0:
+        problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, "must be at least 0"))
+    for key in ("rounds_per_epoch", "default_rounds"):
+        if getattr(cfg, key) < 1:
+            problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
+    return problems
+
+
+def steps_per_round(cfg: Any, public: Public) -> int:
+    """Iterations of a round: rows of the mean worker over the batch size, divided by the rounds of an epoch; at least 1."""
+    return max(1, public.samples // (len(public.rows) * cfg.batch_size) // cfg.rounds_per_epoch)
+
+
+class LocalSgd:
+    """One worker's model, batches and steps.
+
+    Parameters
+    ----------
+    me : the worker: its device, random streams and privacy mechanism (privacy/examples.py, or None).
+    data : its rows. kept : so many of them, the last ones, are not trained on.
+    config : the algorithm has batch_size, lr, weight_decay, rounds_per_epoch.
+    pace : the worker may take so many times the steps of the mean worker: what private noise is calibrated for.
+    """
+
+    def __init__(self, me: Any, data: Rows, public: Public, config: RunConfig, kept: int = 0, pace: float = 1.0) -> None:
+        cfg, device = config.algorithm, me.device
+        self.cfg, self.secret, self.device = cfg, me.privacy, device
+        self.batches: np.random.Generator = me.rng("batches")
+        dtype = DTYPES[config.model.dtype]
+        self.network: Network = classifiers.network(config.model, public)
+        # The same stream for all: workers start from equal models.
+        init = seeding.torch_stream(config.seed, "init")
+        self.model = classifiers.build(config.model, public.shape, public.outputs, init).to(device)
+        x = torch.from_numpy(np.ascontiguousarray(data.features)).to(device=device, dtype=dtype)
+        y = torch.from_numpy(np.ascontiguousarray(data.labels)).to(device)
+        y = y if public.classes else y.to(dtype)
+        self.rows = len(y) - kept
+        self.x, self.y, self.kept = x[: self.rows], y[: self.rows], (x[self.rows :], y[self.rows :])
+        self.batch = min(cfg.batch_size, self.rows)
+        self.steps = steps_per_round(cfg, public)
+        self.w = torch.empty(0, dtype=dtype, device=device)
+        self.running = torch.full((), torch.nan, dtype=dtype, device=device)  # mean loss of late mini-batches
+        self.total = torch.zeros((), dtype=dtype, device=device)  # sum of mini-batch losses in this round
+        if self.secret is not None:
+            assert config.rounds is not None  # decided by the runner
+            self.secret.prepare(self.rows, cfg.batch_size, math.ceil(pace * config.rounds * self.steps), me.torch_rng("noise"))
+
+    # --- a round ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Set w to the model's parameters."""
+        self.w, self.taken = classifiers.flat(self.model), 0
+        self.total = torch.zeros_like(self.total)
+
+    def begin(self, round: int) -> Iterator[int]:
+        """`start`, and the iterations of `round` in 1, 2, ..., for each of which there is a batch."""
+        self.start()
+        if self.secret is None:
+            order = torch.from_numpy(self._order()).to(self.device)
+        for number in range(self.steps):
+            if self.secret is None:
+                self.chosen = order[number]
+            yield (round - 1) * self.steps + number
+
+    def draw(self) -> None:
+        """A batch for the next step, where there are no iterations that all workers have."""
+        if self.secret is None:
+            rows = self.batches.choice(self.rows, self.batch, replace=False, shuffle=False)
+            self.chosen = torch.from_numpy(rows).to(self.device)
+
+    def _order(self) -> np.ndarray:
+        """(steps, batch): a round's batches, rows without replacement as far as they reach."""
+        count = self.steps * self.batch
+        passes = [self.batches.permutation(self.rows) for _ in range(-(-count // self.rows))]
+        return np.concatenate(passes)[:count].reshape(self.steps, self.batch)
+
+    def end(self, round: int, evaluates: bool) -> dict[str, Any]:
+        """Lay w into the model; what to report."""
+        torch.nn.utils.vector_to_parameters(self.w, self.model.parameters())
+        values: dict[str, Any] = {"iterations": round * self.steps, "epoch": round / self.cfg.rounds_per_epoch}
+        if self.taken:
+            values["train_loss"] = float(self.total / self.taken)
+        return values | ({"parameters": self.w} if evaluates else {})
+
+    # --- an iteration ---------------------------------------------------------------------------------------------------
+
+    async def step(self, me: Any) -> Tensor:
+        """w - eta g of the next batch, as a new tensor; g is the gradient of the mean loss plus L2, clipped and noised where private."""
+        return await self._compute(me, self.cfg.lr, 1.0)
+
+    async def gradient(self, me: Any) -> Tensor:
+        """g alone."""
+        return await self._compute(me, -1.0, 0.0)
+
+    async def _compute(self, me: Any, lr: float, own: float) -> Tensor:
+        cfg, secret = self.cfg, self.secret
+        if secret is None:
+            x, y = self.x[self.chosen], self.y[self.chosen]
+            result = await me.compute(
+                _step(self.network), self.w, x, y, self.running, self.total, lr, own, float(cfg.weight_decay), cost=len(y)
+            )
+        else:
+            x, y, counts = self.random_batch(secret.sample(self.batches))
+            noise = secret.noise(self.w)
+            rules = lr, own, float(cfg.weight_decay), secret.clip, float(secret.expected), secret.unit
+            result = await me.compute(
+                _private_step(self.network), self.w, x, y, counts, noise, self.running, self.total, *rules, cost=len(y)
+            )
+        new: Tensor
+        new, self.running, self.total = result
+        self.taken += 1
+        return new
+
+    def random_batch(self, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows `chosen`, filled up with row 0, and 1 for each of them, 0 for filling."""
+        unit = max(1, self.batch // PADDING)
+        size = max(1, -(-len(chosen) // unit)) * unit
+        rows, counts = np.zeros(size, np.int64), np.zeros(size, np.float32)
+        rows[: len(chosen)], counts[: len(chosen)] = chosen, 1
+        at = torch.from_numpy(rows).to(self.device)
+        return self.x[at], self.y[at], torch.from_numpy(counts).to(self.x)
+
+    async def loss(self, me: Any, x: Tensor, y: Tensor) -> Tensor:
+        """Mean loss of w on rows x, ()."""
+        found: Tensor = await me.compute(_loss(self.network), self.w, x, y, cost=len(y))
+        return found
+
+    async def row_losses(self, me: Any, x: Tensor, y: Tensor) -> Tensor:
+        """The loss of w on every row of x, (n,)."""
+        found: Tensor = await me.compute(_row_losses(self.network), self.w, x, y, cost=len(y))
+        return found
+
+    # --- what a checkpoint must know beside the model -------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"running": self.running}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.running = state["running"].to(self.running)
+
+
+def ranked(losses: Sequence[float], followers: int) -> str:
+    """Who leads: F for the `followers` workers of highest loss (of equal ones the first), L for the others."""
+    highest = set(np.argsort(-np.array(losses), kind="stable")[:followers].tolist())
+    return "".join("F" if j in highest else "L" for j in range(len(losses)))
+
+
+# Functions of a network that `me.compute` may run for a cohort: one object per network, for only equal functions are batched.
+
+
+@functools.lru_cache(maxsize=32)
+def _step(network: Network) -> Any:
+    def step(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """own w - lr (gradient + decay w), and the losses seen."""
+        loss, change = network.gradient(w, x, y, -lr)
+        return change.add_(w, alpha=own - lr * decay), *_seen(running, total, loss)
+
+    step.batchable = True  # type: ignore[attr-defined]
+    return step
+
+
+@functools.lru_cache(maxsize=32)
+def _private_step(network: Network) -> Any:
+    def private_step(
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        counts: Tensor,
+        noise: Tensor,
+        running: Tensor,
+        total: Tensor,
+        lr: float,
+        own: float,
+        decay: float,
+        clip: float,
+        expected: float,
+        unit: str,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `step`, with every row's gradient (unit=batch: the batch's) clipped and noise added; `expected` rows make a batch."""
+        losses, clipped = network.clipped_gradient(w, x, y, counts, clip if unit == "example" else torch.inf)
+        if unit == "example":
+            gradient = (clipped + noise) / expected
+        else:
+            mean = clipped / expected
+            gradient = mean * classifiers.clipping_factors(mean.norm(), clip) + noise
+        loss = (losses * counts).sum() / counts.sum().clamp_min(1)
+        return _moved(w, gradient, lr, own, decay), *_seen(running, total, loss)
+
+    private_step.batchable = True  # type: ignore[attr-defined]
+    return private_step
+
+
+@functools.lru_cache(maxsize=32)
+def _loss(network: Network) -> Any:
+    def loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        return network.losses(network.predict(w, x), y).mean()
+
+    loss.batchable = True  # type: ignore[attr-defined]
+    return loss
+
+
+@functools.lru_cache(maxsize=32)
+def _row_losses(network: Network) -> Any:
+    def row_losses(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        return network.losses(network.predict(w, x), y)
+
+    row_losses.batchable = True  # type: ignore[attr-defined]
+    return row_losses
+
+
+def _moved(w: Tensor, gradient: Tensor, lr: float, own: float, decay: float) -> Tensor:
+    return gradient.mul_(-lr).add_(w, alpha=own - lr * decay)  # in place: a new vector of all workers costs as much as the arithmetic
+
+
+def _seen(running: Tensor, total: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
+    """The running mean and the sum of losses with one more."""
+    return torch.where(running.isnan(), loss, RUNNING * running + (1 - RUNNING) * loss), total + loss

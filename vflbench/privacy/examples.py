@@ -1,0 +1,157 @@
+"""DP-SGD of a worker that has rows of its own: every example's gradient clipped, Gaussian noise added to the sum over a random batch.
+
+Abadi et al., arXiv 1607.00133; in decentralized learning: Cheng et al., arXiv 1811.11124 (LEASGD), equation 4. The unit of protection is
+one example of a worker's shard, with or without it (add or remove). A batch has each row with probability b / n (Poisson). All that a
+worker sends are models made of its noisy gradients and of what others sent, so the epsilon covers the transcript; each has its own.
+
+clip_unit=batch is that paper's literal text: the batch's whole gradient is clipped to C and gets noise of standard deviation sigma C. Its
+sensitivity is 2 C, whatever the batch size: with one more example the clipped vector may turn round. So the noise counts as sigma / 2. (An
+example is still in a batch by chance only, which the sampled Gaussian mechanism accounts for with any query of bounded sensitivity.)
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vflbench.privacy import accountant
+from vflbench.privacy.tables import poisson
+from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem, closest
+
+if TYPE_CHECKING:
+    import torch
+
+UNITS = ("example", "batch")
+log = logging.getLogger(__name__)
+
+
+def check(config: PrivacyConfig) -> list[Problem]:
+    """What is wrong with the keys that only workers with rows of their own have."""
+    problems = []
+    for key, value, allowed in (("accountant", config.accountant, accountant.ACCOUNTANTS), ("clip_unit", config.clip_unit, UNITS)):
+        if value not in allowed:
+            problems.append(Problem(f"privacy.{key}", value, f"must be one of {', '.join(allowed)}", closest(value, allowed)))
+    return problems
+
+
+def warn(config: PrivacyConfig, rows: Sequence[int]) -> None:
+    """Say so where delta allows to publish an example outright: at 1 / n or above."""
+    if config.name == "dp_sgd" and config.delta >= 1 / max(rows):
+        log.warning(
+            "privacy.delta=%g is not below 1/n = %.3g of a worker with %d examples: publishing one of them would satisfy it.",
+            config.delta,
+            1 / max(rows),
+            max(rows),
+        )
+
+
+class ExamplePrivacy:
+    """All that one worker does for privacy; one object per worker. `prepare` comes before the first round."""
+
+    def __init__(self, config: PrivacyConfig) -> None:
+        self.clip, self.delta, self.unit, self.accountant = config.clip, config.delta, config.clip_unit, config.accountant
+        self.noise_multiplier, self.target = config.noise_multiplier, config.epsilon
+        self.taken = 0  # noisy steps
+        self.scalars: NoisyScalars | None = None
+        self.not_covered = ""
+
+    def prepare(self, rows: int, batch: int, steps: int, generator: torch.Generator) -> None:
+        """Calibrate the noise for `steps` batches of `batch` expected of `rows` rows; `generator` draws it, on the model's device.
+
+        Raises
+        ------
+        ConfigError : no noise reaches the target epsilon.
+        """
+        self.rows, self.expected, self.planned, self.generator = rows, min(batch, rows), steps, generator
+        self.sample_rate = self.expected / rows
+        if self.noise_multiplier is None:
+            assert self.target is not None  # checked with the configuration
+            self.noise_multiplier = self._loss_of_unit * calibrated(self.target, self.delta, self.sample_rate, steps, self.accountant)
+
+    @property
+    def _loss_of_unit(self) -> float:
+        """The sensitivity, in units of the clipping norm."""
+        return 1.0 if self.unit == "example" else 2.0
+
+    def sample(self, rng: np.random.Generator) -> np.ndarray:
+        """The rows of a Poisson batch, ascending."""
+        return poisson(self.rows, self.sample_rate, rng)
+
+    def noise(self, like: torch.Tensor) -> torch.Tensor:
+        """Noise for one step's sum (unit=batch: mean), of the shape of `like`. Errors: FederationError beyond the steps planned."""
+        import torch
+
+        if self.taken >= self.planned:
+            raise FederationError(f"the noise was calibrated for {self.planned} steps, and this is one more")
+        self.taken += 1
+        assert self.noise_multiplier is not None
+        draws = torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=self.generator)
+        return draws.mul_(self.noise_multiplier * self.clip)
+
+    @property
+    def history(self) -> list[tuple[float, float, int]]:
+        """(noise multiplier at sensitivity 1, sample rate, steps) of everything released so far."""
+        assert self.noise_multiplier is not None
+        steps = [(self.noise_multiplier / self._loss_of_unit, self.sample_rate, self.taken)]
+        return steps + ([self.scalars.history] if self.scalars is not None else [])
+
+    def spent(self) -> dict[str, Any]:
+        """What this worker has spent so far."""
+        epsilon = accountant.spent_epsilon(self.history, self.delta, self.accountant)
+        scalars: dict[str, Any] = {}
+        if self.scalars is not None:
+            model, loss = (accountant.spent_epsilon([one], self.delta, self.accountant) for one in self.history)
+            scalars = {"model_epsilon": model, "ranking_epsilon": loss, "ranking_noise": self.scalars.noise_multiplier}
+        return {
+            **{"mechanism": "dp_sgd", "epsilon": epsilon, "delta": self.delta, "unit": "one example of a worker's shard"},
+            **{"neighbouring": "add_remove", "covers": "model" if self.not_covered else "transcript"},
+            **({"not_covered": self.not_covered} if self.not_covered else {}),
+            **{"accountant": self.accountant, "classical_epsilon": accountant.classical_epsilon(self.history, self.delta)},
+            **{"clip": self.clip, "clip_unit": self.unit, "noise_multiplier": self.noise_multiplier, "sample_rate": self.sample_rate},
+            **{"steps": self.taken, "sampling": "poisson", **scalars},
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"taken": self.taken, "scalars": self.scalars.taken if self.scalars is not None else 0}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.taken = state["taken"]
+        if self.scalars is not None:
+            self.scalars.taken = state["scalars"]
+
+
+class NoisyScalars:
+    """A worker's mean loss, released now and then with a budget of its own: losses clipped to [0, bound], summed over a Poisson batch."""
+
+    def __init__(self, bound: float, epsilon: float, delta: float, sample_rate: float, releases: int, accountant: str) -> None:
+        self.bound, self.sample_rate, self.planned, self.taken = bound, sample_rate, releases, 0
+        self.noise_multiplier = calibrated(epsilon, delta, sample_rate, releases, accountant, key="algorithm.ranking_epsilon")
+
+    @property
+    def history(self) -> tuple[float, float, int]:
+        return self.noise_multiplier, self.sample_rate, self.taken
+
+    def release(self, losses: np.ndarray, expected: float, rng: np.random.Generator) -> float:
+        """The noisy mean of the batch's `losses` (n,). Errors: FederationError beyond the releases planned."""
+        if self.taken >= self.planned:
+            raise FederationError(f"the losses' noise was calibrated for {self.planned} releases, and this is one more")
+        self.taken += 1
+        total = np.clip(losses, 0, self.bound).sum() + rng.normal(scale=self.noise_multiplier * self.bound)
+        return float(total / expected)
+
+
+def calibrated(target: float, delta: float, sample_rate: float, steps: int, accountant_name: str, key: str = "privacy.epsilon") -> float:
+    """`accountant.calibrate_steps`, whose refusal is told as a problem of `key`."""
+    try:
+        return accountant.calibrate_steps(target, delta, sample_rate, steps, accountant_name)
+    except ValueError as error:
+        raise ConfigError([Problem(key, target, str(error))]) from None
+
+
+def check_number(key: str, value: float) -> list[Problem]:
+    """A number above 0 that must be finite."""
+    return [] if value > 0 and math.isfinite(value) else [Problem(key, value, "must be a number above 0")]
