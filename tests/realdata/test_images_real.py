@@ -71,3 +71,7 @@ def test_cifar10s_sample(root):
     # Skies and seas: airplanes and ships are bluest above.
     blue = task.features[0][:, 2].mean(axis=(1, 2)) - task.features[0][:, 0].mean(axis=(1, 2))
     assert blue[np.isin(task.labels, (0, 8))].mean() > blue[np.isin(task.labels, (4, 6))].mean()
+    shards = cifar10.load(cifar10.Config(variant="sample1000"), "sharded", 5, 0, root)
+    assert shards.public.rows == (144,) * 5 and shards.public.shape == (3, 32, 32)
+    pixels = shards.joined().features
+    assert np.abs(pixels.mean(axis=(0, 2, 3))).max() < 0.1 and np.abs(pixels.std(axis=(0, 2, 3)) - 1).max() < 0.1  # by published numbers

@@ -82,6 +82,22 @@ def test_a_task(tmp_path):
     np.testing.assert_array_equal(task.held_out_features["test"][2], pixels[:, :, 16:, :16])
 
 
+@pytest.mark.parametrize("sharding", ["iid", "dirichlet"])
+def test_whole_images_are_dealt_to_workers(tmp_path, sharding):
+    write_binary(tmp_path)
+    config = Config(validation=0.2, sharding=sharding, dirichlet_alpha=5.0)
+    task, whole = load(config, "sharded", 6, 0, tmp_path), load(config, "aligned", 1, 0, tmp_path)
+    assert len(task.shards) == 6 and task.public.samples == 80 and task.public.shape == (3, 32, 32)
+    assert {name: len(part.labels) for name, part in task.held_out.items()} == {"val": 20, "test": 20}
+    dealt, mean, deviation = task.joined(), np.reshape(cifar10.MEAN, (3, 1, 1)), np.reshape(cifar10.DEVIATION, (3, 1, 1))
+    pixels = np.rint((dealt.features * deviation + mean) * 255).astype(np.uint8)
+    assert dealt.features.dtype == np.float32
+    assert {(y, x.tobytes()) for y, x in zip(dealt.labels, pixels, strict=True)} == {
+        (y, x.tobytes()) for y, x in zip(whole.labels, whole.features[0], strict=True)
+    }
+    np.testing.assert_array_equal(task.truth("test"), whole.truth("test"))
+
+
 def test_the_sample_is_named(tmp_path, made):
     write_python(tmp_path, made, ("data_batch_1", "test_batch"), "cifar10-sample1000")
     task = load(Config(verify=False), "aligned", 4, 0, tmp_path)
@@ -163,4 +179,6 @@ def test_wrong_values_are_configuration_errors():
     with pytest.raises(ConfigError) as error:
         load(Config(source="synthetic", variant="sample1000", validation=-1), "aligned", 3, 0, None)
     assert [problem.key for problem in error.value.problems] == ["dataset.variant", "dataset.validation", "algorithm.parties"]
+    wrong = cifar10.check(Config(validation=-1, dirichlet_alpha=0), "sharded", 5)
+    assert [problem.key for problem in wrong] == ["dataset.validation", "dataset.dirichlet_alpha"]
     assert cifar10.check(Config(variant="sample"), "aligned", 4)[0].closest == "sample1000"

@@ -1,9 +1,11 @@
 """CIFAR-10 divided between parties: each sees a quarter of every image (as in EF-VFL's public code, which MTCD's author wrote too).
+Or, layout sharded, whole images dealt to workers.
 
 Quadrants are in the order top left, top right, bottom left, bottom right; with `topology=clusters` the upper half and the lower half are
 the two clusters. Two parties have the upper and the lower half; one party has whole images.
 
-Features are uint8, 0 to 255: whoever computes with them divides by 255 (models/image.py does). Random crops and flips, with which others
+A part's features are uint8, 0 to 255: whoever computes with them divides by 255 (models/image.py does). Workers' images are standardised.
+Random crops and flips, with which others
 train, are part of training and not of the data; they would move pixels from one party to another. They are not done here.
 """
 
@@ -16,22 +18,25 @@ import numpy as np
 
 from vflbench.data import partition, sources
 from vflbench.data.images import cifar
-from vflbench.data.tasks import AlignedTask
+from vflbench.data.tasks import AlignedTask, Shard, ShardedTask
 from vflbench.types import ConfigError, DatasetInfo, Metric, Problem
 
 DATASETS = (
     DatasetInfo(
         name="cifar10",
-        summary="CIFAR-10: 60,000 colour images of 10 kinds, a quadrant per party",
-        layouts=("aligned",),
+        summary="CIFAR-10: 60,000 colour images of 10 kinds, a quadrant per party, or whole images dealt to workers",
+        layouts=("aligned", "sharded"),
         folder="cifar10",
     ),
 )
 FILE_SETS = (cifar.file_set("auto"),)
 
+# Of the training images' red, green, blue from 0 to 1, as everybody takes them: public, not a worker's.
+MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+
 
 @dataclass
-class Config:
+class Config(partition.Sharding):
     name: str = "cifar10"
     source: str = "auto"  # auto | real | synthetic
     variant: str = "auto"  # auto (the fullest found) | full | sample1000 (800 and 200 of the training images)
@@ -46,13 +51,17 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         problems.append(Problem("dataset.variant", config.variant, "the synthetic twin is that of all of CIFAR-10: auto or full"))
     if not 0 <= config.validation < 1:
         problems.append(Problem("dataset.validation", config.validation, "must be a fraction: at least 0 and below 1"))
+    if layout == "sharded":
+        return problems + partition.check_sharding(config, parties)
     if parties not in (1, 2, 4):
         problems.append(Problem("algorithm.parties", parties, "must be 4 (quadrants), 2 (halves) or 1"))
     return problems
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
     """Quadrants (n, 3, 16, 16) uint8 at four parties, halves (n, 3, 16, 32) at two, whole images at one; the official test images.
+
+    Sharded: whole images (n, 3, 32, 32) float32, dealt to `parties` workers.
 
     Parameters
     ----------
@@ -67,16 +76,24 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         raise ConfigError(problems)
     images = cifar.read(config.variant, config.source, config.verify, root)
     split = partition.fraction_split(images.train_labels, len(cifar.CLASSES), 1 - config.validation, 0.0, seed)
+    train = images.train[split["train"]], images.train_labels[split["train"]]
     held_out = {"val": (images.train[split["val"]], images.train_labels[split["val"]]), "test": (images.test, images.test_labels)}
     held_out = {name: pair for name, pair in held_out.items() if len(pair[1])}
+    metric = Metric("accuracy", "max")
+    if layout == "sharded":
+        shards = {name: Shard(standardised(pixels), labels) for name, (pixels, labels) in held_out.items()}
+        own = Shard(standardised(train[0]), train[1])
+        return partition.shard(
+            config.name, own, shards, images.source, metric, config, classes=len(cifar.CLASSES), workers=parties, seed=seed
+        )
     return AlignedTask(
         name=config.name,
         source=images.source,
-        metric=Metric("accuracy", "max"),
+        metric=metric,
         classes=len(cifar.CLASSES),
         owner=0,
-        features=divide(images.train[split["train"]], parties),
-        labels=images.train_labels[split["train"]],
+        features=divide(train[0], parties),
+        labels=train[1],
         held_out_features={name: divide(pixels, parties) for name, (pixels, _) in held_out.items()},
         held_out_labels={name: labels for name, (_, labels) in held_out.items()},
     )
@@ -86,3 +103,10 @@ def divide(images: np.ndarray, parties: int) -> tuple[np.ndarray, ...]:
     """Images (n, 3, 32, 32) as one, two or four parts of the same size."""
     halves = np.split(images, 2 if parties > 1 else 1, axis=2)
     return tuple(np.ascontiguousarray(part) for half in halves for part in np.split(half, 2 if parties == 4 else 1, axis=3))
+
+
+def standardised(images: np.ndarray) -> np.ndarray:
+    """uint8 (n, 3, 32, 32) -> float32, each colour by its `MEAN` and `DEVIATION`."""
+    mean, deviation = (np.array(values, np.float32)[:, None, None] for values in (MEAN, DEVIATION))
+    scaled: np.ndarray = (images / np.float32(255) - mean) / deviation
+    return scaled
