@@ -20,10 +20,14 @@ GRAPH = {"algorithm.lr": ("0.003", "0.01", "0.03"), "model.dropout": ("0.3", "0.
 ADMM = {"algorithm.lr": ("0.01", "0.02", "0.05", "0.1"), "algorithm.rho": ("0.5", "1.0", "2.0")}
 SGD = {"algorithm.lr": ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0"), "algorithm.batch_size": ("1024", "10240")}
 GD = {"algorithm.lr": ("0.01", "0.02", "0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.7", "1.0", "1.2", "1.5")}
-GRIDS = {
+TOKENS = {"algorithm.lr": ("0.03", "0.1", "0.3")}
+ROWS = {"algorithm.lr": ("0.05", "0.1", "0.2", "0.3", "0.5")}
+GRIDS: dict[str, dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("rfl_admm_v", "rfl_admm", "vfl_admm"), ADMM),
     **dict.fromkeys(("rfl_sgd_v", "rfl_sgd", "vfl_sgd", "centralized_join"), SGD),
     "gd_join": GD,
+    **dict.fromkeys(("mtcd", "svfl", "centralized_gd"), TOKENS),
+    **dict.fromkeys(("leasgd", "leasgd_async", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd"), ROWS),
 }
 SEEDS = (100, 101)
 
