@@ -7,6 +7,7 @@ import torch
 from tests.federation.toys import gbps, modelled, once, rows_of, run_programs
 from vflbench.federation import simulated
 from vflbench.federation.party import batchable, party_names
+from vflbench.federation.simulated import run_batch, stack
 from vflbench.types import LinkConfig, NetworkConfig
 
 
@@ -152,3 +153,23 @@ def test_a_result_changed_in_place_is_the_partys_own():
     first, second = compute_in_all((product, a, a), (product, a, a))
     first.zero_()
     assert second.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def test_a_functions_own_version_for_a_cohort_is_called_instead_of_vmap():
+    @batchable
+    def double(a, by):
+        return a * by
+
+    double.together = lambda a, by: (a * by, a.sum(dim=1))
+    found = run_batch(double, [(torch.full((2,), float(i)), 2.0) for i in (1, 2)])
+    assert [[part.tolist() for part in result] for result in found] == [[[2, 2], 2], [[4, 4], 4]]
+
+
+def test_neighbours_in_memory_are_stacked_without_a_copy_but_not_if_they_carry_gradients():
+    whole = torch.arange(6.0).view(3, 2)
+    assert stack(list(whole)).data_ptr() == whole.data_ptr() and torch.equal(stack(list(whole)), whole)
+    apart = stack([whole[2], whole[0]])
+    assert apart.data_ptr() != whole.data_ptr() and torch.equal(apart, whole[[2, 0]])
+    learnt = whole.clone().requires_grad_(True)
+    stack(list(learnt)).sum().backward()
+    assert torch.equal(learnt.grad, torch.ones(3, 2))

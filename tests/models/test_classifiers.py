@@ -77,6 +77,19 @@ def test_a_cohort_in_one_call_is_the_loop(name: str) -> None:
             torch.testing.assert_close(part[m], alone, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize(("name", "classes"), [case for case in CASES if case[0] != "cnn3"])
+def test_steps_in_place_of_several_models_are_their_gradients(name: str, classes: int) -> None:
+    model, network, x, y = made(name, classes, rows=8)
+    assert network.dense and not made("cnn3", 4)[1].dense
+    theta = torch.stack([classifiers.flat(model), classifiers.flat(model) / 2])
+    xs, ys = x.view(2, 4, *x.shape[1:]), y.view(2, 4)
+    expected = [network.gradient(*rows) for rows in zip(theta, xs, ys, strict=True)]
+    want = torch.stack([0.75 * own - 0.1 * gradient for own, (_, gradient) in zip(theta, expected, strict=True)])
+    losses = network.descend(theta, xs, ys, 0.75, 0.1)
+    torch.testing.assert_close(theta, want, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(losses, torch.stack([loss for loss, _ in expected]), rtol=1e-12, atol=1e-14)
+
+
 def test_initial_values_come_from_the_generator_alone() -> None:
     torch.manual_seed(0)
     first = classifiers.flat(made("mlp3", 4)[0])

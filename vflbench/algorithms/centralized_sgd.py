@@ -51,5 +51,5 @@ async def central(me: Party, data: Shard, public: ShardedPublic, config: RunConf
 
     async for t in me.rounds():
         for _ in sgd.begin(t):
-            sgd.w = await sgd.step(me)
+            sgd.w = await sgd.step(me, old_needed=False)
         me.report(**sgd.end(t, me.evaluates(t)))

@@ -93,12 +93,10 @@ async def worker(me: Party, data: WeightedShard, public: ShardedPublic, config: 
     async for t in me.rounds():
         for _ in sgd.begin(t):
             if cfg.mixing == "parallel":
-                old = sgd.w
-                await me.send_many(me.neighbours, old, tag="model")
-                sgd.w = await sgd.step(me)
-                sgd.w.add_(old, alpha=weights[me.name] - 1)  # (old - eta g) - old + W_ii old
+                await me.send_many(me.neighbours, sgd.w, tag="model")
+                sgd.w = await sgd.step(me, old_needed=False, own=weights[me.name])  # W_ii w - eta g
             else:
-                sgd.w = await sgd.step(me)
+                sgd.w = await sgd.step(me, old_needed=False)
                 await me.send_many(me.neighbours, sgd.w, tag="model")
                 sgd.w.mul_(weights[me.name])
             received = await me.recv_all(me.neighbours, tag="model")

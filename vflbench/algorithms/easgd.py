@@ -92,7 +92,7 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
             old, meets = sgd.w, i % cfg.local_steps == 0
             if meets:
                 await me.send(SERVER, old, tag="model")
-            sgd.w = await sgd.step(me)
+            sgd.w = await sgd.step(me, old_needed=meets)
             if meets:
                 centre = await me.recv(SERVER, tag="centre")
                 sgd.w.add_(centre.sub_(old), alpha=alpha)

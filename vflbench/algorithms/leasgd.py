@@ -132,7 +132,7 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
             partners = meetings(me.state.roles, cfg.mode, config.seed, i)[m] if i % tau == 0 else ()
             names, old = [me.clients[j] for j in partners], sgd.w
             await me.send_many(names, old, tag="model")
-            sgd.w = await sgd.step(me)
+            sgd.w = await sgd.step(me, old_needed=bool(names))
             for other in await me.recv_all(names, tag="model"):  # equation 3: both sides use old values
                 sgd.w.add_(other.sub_(old), alpha=alpha)
         me.report(**sgd.end(t, me.evaluates(t)))

@@ -119,7 +119,7 @@ async def wake(me: Party, sgd: LocalSgd, cfg: Config, m: int) -> None:
     state = me.state
     if me.privacy is None or me.privacy.taken < me.privacy.planned:
         sgd.draw()
-        sgd.w = await sgd.step(me)
+        sgd.w = await sgd.step(me, old_needed=False)
         state.wakes += 1
     if state.asked is not None:
         return

@@ -125,6 +125,7 @@ def batchable(function: F) -> F:
     """Mark a pure module-level function as one that `me.compute` may run for a cohort in one `torch.func.vmap` call.
 
     It takes and returns tensors (or containers of them), calls no `.item()`, changes nothing in place and draws no random numbers.
+    An attribute `together` of it, a function of the same arguments with every tensor stacked, is called instead of vmap.
     """
     function.batchable = True  # type: ignore[attr-defined]
     return function

@@ -357,9 +357,9 @@ class SimulatedParty(Party):
 
     @types.coroutine
     def _compute_batched(self, function: Callable[..., Any], args: tuple[Any, ...], cost: float) -> Generator[None, None, Any]:
-        leaves, structure = pytree.tree_flatten(args)
+        leaves, structure = flatten(args)
         key: Any = self  # alone, unless it can run with others
-        if all(isinstance(leaf, (torch.Tensor, *CONSTANTS)) and not getattr(leaf, "requires_grad", False) for leaf in leaves):
+        if all(isinstance(leaf, LEAVES) and not getattr(leaf, "requires_grad", False) for leaf in leaves):
             key = (function, structure, *(batch_key(leaf) for leaf in leaves))
         self.batch = (key, function, args, cost)
         self.engine.cohort.append(self)
@@ -843,6 +843,14 @@ class SimulatedEngine:
 CONSTANTS = (bool, int, float, str, type(None))  # arguments that a batch shares, where they are equal
 
 
+LEAVES = (torch.Tensor, *CONSTANTS)
+
+
+def flatten(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
+    """`pytree.tree_flatten`, quicker for arguments that hold no containers, whose structure is None here."""
+    return (args, None) if all(isinstance(arg, LEAVES) for arg in args) else pytree.tree_flatten(args)
+
+
 def batch_key(leaf: Any) -> Any:
     """Arguments with equal keys can be stacked, or are the same constant."""
     return (leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
@@ -853,16 +861,21 @@ def stack(leaves: Sequence[torch.Tensor]) -> torch.Tensor:
     first, size = leaves[0], leaves[0].numel()
     storage, start = first.untyped_storage().data_ptr(), first.storage_offset()
     for place, leaf in enumerate(leaves):
-        if not leaf.is_contiguous() or leaf.untyped_storage().data_ptr() != storage or leaf.storage_offset() != start + place * size:
+        if (
+            leaf.requires_grad
+            or not leaf.is_contiguous()
+            or leaf.untyped_storage().data_ptr() != storage
+            or leaf.storage_offset() != start + place * size
+        ):
             return torch.stack(tuple(leaves))
     return first.as_strided((len(leaves), *first.shape), (size, *first.stride()))
 
 
 def run_batch(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[Any]:
-    """The results of `function` on each call's arguments, as one vmap call over their stacked tensors."""
+    """The results of `function` on each call's arguments, as one call over their stacked tensors: of `function.together`, else of vmap."""
     if len(calls) == 1 or not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(calls[0])):
         return [function(*call) for call in calls]
-    flat = [pytree.tree_flatten(call) for call in calls]
+    flat = [flatten(call) for call in calls]
     structure = flat[0][1]
     stacked, dims = [], []
     for leaves in zip(*(leaves for leaves, _ in flat), strict=True):
@@ -871,8 +884,13 @@ def run_batch(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> lis
         dims.append(0 if tensor else None)
 
     def call(*leaves: Any) -> Any:
-        return function(*pytree.tree_unflatten(list(leaves), structure))
+        return function(*(leaves if structure is None else pytree.tree_unflatten(list(leaves), structure)))
 
-    result = torch.func.vmap(call, in_dims=tuple(dims))(*stacked)
+    if structure is None and hasattr(function, "together"):
+        result = function.together(*stacked)
+    else:
+        result = torch.func.vmap(call, in_dims=tuple(dims))(*stacked)
+    if isinstance(result, tuple) and all(isinstance(leaf, torch.Tensor) for leaf in result):
+        return list(zip(*(leaf.unbind() for leaf in result), strict=True))
     out, out_structure = pytree.tree_flatten(result)
     return [pytree.tree_unflatten([leaf[i] for leaf in out], out_structure) for i in range(len(calls))]

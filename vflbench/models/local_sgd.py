@@ -29,6 +29,7 @@ from vflbench.models.classifiers import Network
 from vflbench.models.partial import DTYPES
 from vflbench.types import Problem, RunConfig
 
+AHEAD = 256  # rows that are gathered at once: of small batches several
 RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
 PADDING = 8  # a random batch is filled up to a multiple of 1/8 of its expected size, so that workers' batches have few different sizes
 
@@ -112,17 +113,21 @@ class LocalSgd:
         """`start`, and the iterations of `round` in 1, 2, ..., for each of which there is a batch."""
         self.start()
         if self.secret is None:
-            order = torch.from_numpy(self._order()).to(self.device)
+            order, ahead = torch.from_numpy(self._order()).to(self.device), max(1, AHEAD // self.batch)
         for number in range(self.steps):
             if self.secret is None:
-                self.chosen = order[number]
+                place = number % ahead
+                if place == 0:
+                    rows = order[number : number + ahead]
+                    x, y = self.x[rows], self.y[rows]
+                self.chosen = x[place], y[place]
             yield (round - 1) * self.steps + number
 
     def draw(self) -> None:
         """A batch for the next step, where there are no iterations that all workers have."""
         if self.secret is None:
-            rows = self.batches.choice(self.rows, self.batch, replace=False, shuffle=False)
-            self.chosen = torch.from_numpy(rows).to(self.device)
+            rows = torch.from_numpy(self.batches.choice(self.rows, self.batch, replace=False, shuffle=False)).to(self.device)
+            self.chosen = self.x[rows], self.y[rows]
 
     def _order(self) -> np.ndarray:
         """(steps, batch): a round's batches, rows without replacement as far as they reach."""
@@ -140,21 +145,23 @@ class LocalSgd:
 
     # --- an iteration ---------------------------------------------------------------------------------------------------
 
-    async def step(self, me: Any) -> Tensor:
-        """w - eta g of the next batch, as a new tensor; g is the gradient of the mean loss plus L2, clipped and noised where private."""
-        return await self._compute(me, self.cfg.lr, 1.0)
+    async def step(self, me: Any, old_needed: bool = True, own: float = 1.0) -> Tensor:
+        """own w - eta g of the next batch; g is the gradient of the mean loss plus L2, clipped and noised where private.
+
+        A new tensor; without `old_needed` it may be w itself, changed in place.
+        """
+        return await self._compute(me, self.cfg.lr, own, in_place=not old_needed)
 
     async def gradient(self, me: Any) -> Tensor:
         """g alone."""
         return await self._compute(me, -1.0, 0.0)
 
-    async def _compute(self, me: Any, lr: float, own: float) -> Tensor:
+    async def _compute(self, me: Any, lr: float, own: float, in_place: bool = False) -> Tensor:
         cfg, secret = self.cfg, self.secret
         if secret is None:
-            x, y = self.x[self.chosen], self.y[self.chosen]
-            result = await me.compute(
-                _step(self.network), self.w, x, y, self.running, self.total, lr, own, float(cfg.weight_decay), cost=len(y)
-            )
+            x, y = self.chosen
+            function = _step_in_place(self.network) if in_place and self.network.dense else _step(self.network)
+            result = await me.compute(function, self.w, x, y, self.running, self.total, lr, own, float(cfg.weight_decay), cost=len(y))
         else:
             x, y, counts = self.random_batch(secret.sample(self.batches))
             noise = secret.noise(self.w)
@@ -215,6 +222,26 @@ def _step(network: Network) -> Any:
 
     step.batchable = True  # type: ignore[attr-defined]
     return step
+
+
+@functools.lru_cache(maxsize=32)
+def _step_in_place(network: Network) -> Any:
+    def step_in_place(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `step`, into w."""
+        loss = network.descend(w[None], x[None], y[None], own - lr * decay, lr)
+        return w, *_seen(running, total, loss[0])
+
+    def together(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        loss = network.descend(w, x, y, own - lr * decay, lr)
+        return w, *_seen(running, total, loss)
+
+    step_in_place.batchable = True  # type: ignore[attr-defined]
+    step_in_place.together = together  # type: ignore[attr-defined]
+    return step_in_place
 
 
 @functools.lru_cache(maxsize=32)
