@@ -303,7 +303,7 @@ def test_vectors_of_an_iteration(module: ModuleType, expected: int) -> None:
 def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(mode: str, m: int) -> None:
     """Quadratic, equal rows: max over workers of E||w - w*||^2 <= max(c_0, d_0) (1 - gamma)^t + eta^2 sigma^2 / gamma.
 
-    The noise is DP-SGD's, of total variance D (sigma C / n)^2; batches hold all rows, so it is the only one. Expectation over 20 seeds.
+    The noise is DP-SGD's, of total variance D (sigma C / n)^2; batches hold all rows, so it is the only one. Expectation over 10 seeds.
     Exchanges keep the sum of models, so the mean model's distance ends at sum over the Hessian's eigenvalues lambda of
     eta^2 (sigma C / n)^2 / m / (1 - (1 - eta lambda)^2) exactly, and no worker's, on average, below that. Twice sigma: four times.
     """
@@ -320,7 +320,7 @@ def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(mo
     for sigma in (0.05, 0.1):
         secret = PrivacyConfig("dp_sgd", clip=100.0, noise_multiplier=sigma)
         noise, errors = 3 * (sigma * 100 / 12) ** 2, []
-        for seed in range(20):
+        for seed in range(10):
             options = {"batch_size": 12, "lr": lr, "alpha": alpha, "weight_decay": 0.0, "mode": mode, "seed": seed}
             result = run(leasgd, data, config(leasgd, rounds, privacy=secret, workers=m, **options))
             seen = {(round, name): values["parameters"] for name, round, values in result.reports}
