@@ -626,9 +626,10 @@ def check(config: RunConfig) -> list[Problem]:
     if config.epochs is not None and not info.epochs:
         problems.append(Problem("epochs", config.epochs, f"{info.name} counts rounds, not epochs: use rounds"))
     elif config.epochs is not None and config.rounds is not None:
-        problems.append(
-            Problem("epochs", config.epochs, f"a round of {info.name} is an epoch, and rounds={config.rounds} is given: use one")
-        )
+        per_epoch = getattr(config.algorithm, "rounds_per_epoch", 1)
+        length = "an epoch" if per_epoch == 1 else f"1/{per_epoch} of an epoch"
+        given = f"a round of {info.name} is {length}, and rounds={config.rounds} is given: use one"
+        problems.append(Problem("epochs", config.epochs, given))
     if not any(problem.key == "topology" for problem in problems):
         problems += topology.check(config.topology)
     if config.privacy.name != "none" and not any(problem.key == "privacy" for problem in problems):

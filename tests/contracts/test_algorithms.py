@@ -109,6 +109,32 @@ def test_every_algorithm_goes_on_where_it_was_stopped(case: Case, tmp_path: Path
     same(whole, case.run(tmp_path / "stopped", "resume=true"))
 
 
+PRIVATE = ["leasgd", "leasgd_async", "d_psgd"]
+SAME_PIECES = [pytest.param(name, marks=pytest.mark.slow) for name in ("easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")]
+
+
+@pytest.mark.parametrize("algorithm", [*PRIVATE, *SAME_PIECES])
+def test_private_workers_go_on_where_they_were_stopped(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same noise and batches, and what was spent before the stop still counts."""
+    more = ["privacy=dp_sgd", "privacy.epsilon=null", "privacy.noise_multiplier=1.5"]
+    more += ["algorithm.ranking=noisy", "algorithm.recategorise_every=3"] if algorithm == "leasgd" else []
+    whole = run(tmp_path / "whole", algorithm, "sharded", *more)
+    on_round = Observer.on_round
+
+    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
+        if round == 5:
+            raise VflbenchError("the power went")
+        return on_round(self, round, engine)
+
+    monkeypatch.setattr(Observer, "on_round", breaks)
+    with pytest.raises(VflbenchError, match="the power went"):
+        run(tmp_path / "stopped", algorithm, "sharded", *more)
+    monkeypatch.undo()
+    goes_on = run(tmp_path / "stopped", algorithm, "sharded", *more, "resume=true")
+    same(whole, goes_on)
+    assert goes_on.summary["privacy"] == whole.summary["privacy"] and whole.summary["privacy"]["steps"] > 0
+
+
 @pytest.mark.parametrize("timing", ["causal", pytest.param("round", marks=pytest.mark.slow)])
 def test_communication_time_is_the_time_without_computing(case: Case, timing: str, tmp_path: Path) -> None:
     """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock is `none`."""

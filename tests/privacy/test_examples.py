@@ -38,7 +38,6 @@ def test_rdp_is_that_of_dp_accounting(
 ) -> None:
     """At fractional orders both cut off a series, each where it likes."""
     monkeypatch.setattr(accountant, "ORDERS", orders)
-    monkeypatch.setattr(accountant, "step_rdp", accountant.step_rdp.__wrapped__)  # no values of other orders
     other = RdpAccountant(list(orders))
     for noise, rate, steps in history:
         event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise))
@@ -50,6 +49,23 @@ def test_rdp_is_that_of_dp_accounting(
 def test_a_target_is_met_and_not_overshot(name: str) -> None:
     noise = accountant.calibrate_steps(3.0, 1e-5, 0.05, 200, name)
     assert 0.99 * 3 < accountant.spent_epsilon([(noise, 0.05, 200)], 1e-5, name) <= 3
+
+
+def test_prv_keeps_the_orders_of_its_rdp_start_to_itself(recwarn: pytest.WarningsRecorder) -> None:
+    accountant._prv_epsilon.__wrapped__(((1.1, 0.05, 30),), 1e-5)
+    assert not [one for one in recwarn if "Optimal order" in str(one.message)]
+
+
+def test_an_evaluation_asks_opacus_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    from opacus.accountants.analysis import rdp
+
+    compute, asked = rdp.compute_rdp, []
+    monkeypatch.setattr(rdp, "compute_rdp", lambda **how: (asked.append(how["q"]), compute(**how))[1])
+    one, two = made(noise=1.37), made(noise=1.37)
+    for steps in range(1, 6):
+        one.taken = two.taken = steps
+        assert one.spent() == two.spent()
+    assert asked == [0.1, 0.1]  # for epsilon and for the classical one
 
 
 def made(unit: str = "example", noise: float | None = 1.5, rows: int = 100, batch: int = 10, **options: float) -> ExamplePrivacy:
@@ -148,6 +164,8 @@ def test_mistakes_are_told(caplog: pytest.LogCaptureFixture) -> None:
 
     assert keys() == []
     assert keys(clip=0.0) == ["privacy.clip"]
+    for name, of in (("dp_sgd", "a gradient"), ("gaussian_embedding", "a row")):
+        assert mechanisms.check(PrivacyConfig(name, clip=0.0, epsilon=1.0))[0].allowed.endswith(f"norm of {of}")
     assert keys(epsilon=1e-4) == ["privacy.epsilon"]  # RDP proves nothing so small
     assert keys(accountant="pvr") == ["privacy.accountant"] and keys(clip_unit="row") == ["privacy.clip_unit"]
     with pytest.raises(ConfigError, match=r"no noise reaches epsilon=0\.001"):

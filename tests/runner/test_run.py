@@ -290,6 +290,76 @@ def test_a_run_that_cannot_start_leaves_the_one_it_was_to_replace(tmp_path: Path
     assert replaced.summary["rounds"] == 4
 
 
+DIGITS = ["dataset=digits", "model.widths=[4]", "epochs=1", "engine.threads=1"]
+
+
+def test_an_epsilon_that_no_noise_reaches_leaves_the_run_it_was_to_replace(tmp_path: Path) -> None:
+    """Found by calibrating, which comes before the first file is touched."""
+    folder = f"hydra.run.dir={tmp_path / 'run'}"
+    vflbench.run(["algorithm=leasgd", *DIGITS, folder])
+    kept = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    for key, private in (
+        (r"privacy\.epsilon=0\.005", ["privacy.epsilon=0.005", "privacy.accountant=prv"]),
+        (r"algorithm\.ranking_epsilon=0\.05", ["algorithm.ranking=noisy", "algorithm.ranking_epsilon=0.05"]),
+    ):
+        with pytest.raises(VflbenchError, match=f"{key}: no noise reaches"):
+            vflbench.run(["algorithm=leasgd", *DIGITS, "privacy=dp_sgd", *private, "overwrite=true", folder])
+        assert kept == {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["algorithm=leasgd", "algorithm.ranking=noisy"], ["algorithm=leasgd_async"]]
+    + [[f"algorithm={name}"] for name in ("d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")],
+    ids=lambda options: options[0].partition("=")[2],
+)
+def test_all_noise_is_calibrated_before_a_file_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    """What is asked for later has been asked for before; uneven shards have a noise each. Ctrl-C while it is computed leaves nothing."""
+    from vflbench.privacy import accountant
+
+    calibrate, asked, seen = accountant.calibrate_steps.__wrapped__, {}, []
+
+    def counted(*args: Any) -> float:
+        if not (tmp_path / "run" / "manifest.json").exists():
+            asked[args] = calibrate(*args)
+        seen.append(args)
+        return float(asked[args])  # a KeyError: of a run that has begun
+
+    monkeypatch.setattr(accountant, "calibrate_steps", counted)
+    arguments = [*options, *DIGITS, "privacy=dp_sgd", "dataset.sharding=dirichlet", f"hydra.run.dir={tmp_path / 'run'}"]
+    arguments += [] if "centralized" in options[0] else ["algorithm.workers=3"]
+    ended = vflbench.run(arguments)
+    assert ended.summary["status"] == "completed" and len(seen) > len(asked) == (1 if "centralized" in options[0] else len(options) * 3)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(accountant, "calibrate_steps", stop)
+    with pytest.raises(KeyboardInterrupt):
+        vflbench.run([*arguments, f"hydra.run.dir={tmp_path / 'other'}"])
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_private_runs_epsilons_are_those_of_its_steps_and_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dirichlet shards: each worker's from its own rate b / n_i, the largest in the curve."""
+    from vflbench.privacy import accountant
+    from vflbench.runner import run as runner
+
+    tasks = []
+    load = runner.Federation._load
+    monkeypatch.setattr(runner.Federation, "_load", lambda self: (tasks.append(load(self)), tasks[-1])[1])
+    private = ["privacy=dp_sgd", "privacy.epsilon=null", "privacy.noise_multiplier=1.5", "dataset.sharding=dirichlet"]
+    ended = vflbench.run(["algorithm=d_psgd", *DIGITS, *private, "epochs=2", f"hydra.run.dir={tmp_path / 'run'}"])
+    rows = [len(shard.labels) for shard in tasks[0].shards]
+    steps = ended.curve["iterations"].tolist()
+    assert len(set(rows)) > 1
+    expected = [[accountant.spent_epsilon([(1.5, min(32, n) / n, count)], 1e-5) for n in rows] for count in steps]
+    assert ended.curve["epsilon"].tolist() == pytest.approx([max(row) for row in expected])
+    privacy = ended.summary["privacy"]
+    assert privacy["steps"] == steps[-1] and privacy["sample_rate"] == 32 / min(rows)
+    assert list(privacy["epsilon_by_party"].values()) == pytest.approx(expected[-1])
+
+
 def test_a_link_of_its_own_must_join_two_parties(tmp_path: Path, undisturbed: Callable[..., Run]) -> None:
     options = tmp_path / "options" / "network"
     options.mkdir(parents=True)

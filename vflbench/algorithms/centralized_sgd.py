@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec
-from vflbench.models import classifiers, local_sgd
+from vflbench.models import local_sgd
 from vflbench.models.local_sgd import LocalSgd
 from vflbench.privacy import examples
 from vflbench.types import AlgorithmInfo, Problem, RunConfig
@@ -38,9 +38,15 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The one party."""
-    classifiers.check_fits(config.model, task.public)
-    examples.warn(config.privacy, task.public.rows)
+    """The one party.
+
+    Raises
+    ------
+    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
+    """
+    rows = task.public.rows
+    local_sgd.check_data(config, task.public)
+    examples.plan(config.privacy, rows, config.algorithm.batch_size, [local_sgd.planned_steps(config, task.public)] * len(rows))
     return {"central": PartySpec(central, task.joined(), role="worker")}
 
 

@@ -20,7 +20,7 @@ from typing import Literal
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.models import classifiers, local_sgd
+from vflbench.models import local_sgd
 from vflbench.models.local_sgd import LocalSgd
 from vflbench.privacy import examples
 from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig
@@ -67,10 +67,12 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
 
     Raises
     ------
-    ConfigError : the topology falls apart, so that models of different pieces would never meet.
+    ConfigError : the topology falls apart, so that models of different pieces would never meet; model or rounds do not fit the data;
+        no noise reaches a target epsilon.
     """
-    classifiers.check_fits(config.model, task.public)
-    examples.warn(config.privacy, task.public.rows)
+    rows = task.public.rows
+    local_sgd.check_data(config, task.public)
+    examples.plan(config.privacy, rows, config.algorithm.batch_size, [local_sgd.planned_steps(config, task.public)] * len(rows))
     names = party_names("worker", len(task.shards))
     graph = topology.build(config.topology, [], names, config.seed)
     if len(graph.components) > 1:

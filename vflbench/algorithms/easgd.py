@@ -38,7 +38,7 @@ class Config:
     name: str = "easgd"
     workers: int = 5  # m
     local_steps: int = 1  # tau: iterations per exchange with the server
-    beta: float = 0.9  # m alpha
+    beta: float = 0.9  # m alpha, below 2 m / (m + 1)
     batch_size: int = 32  # rows of a worker's batch
     lr: float = 0.1  # eta: learning rate
     weight_decay: float = 1e-4  # L2
@@ -48,15 +48,24 @@ class Config:
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
-    beta = config.algorithm.beta
-    problems = [] if 0 <= beta < 2 else [Problem("algorithm.beta", beta, "must be at least 0 and below 2, where the centre diverges")]
-    return problems + local_sgd.check(config)
+    beta, m, problems = config.algorithm.beta, config.algorithm.workers, local_sgd.check(config)
+    # Without gradients an exchange makes 1 - beta - beta / m of the distance between the workers' mean and the centre.
+    if not 0 <= beta < 2 * m / (m + 1):
+        allowed = f"must be at least 0 and below 2 m / (m + 1) = {2 * m / (m + 1):.4g} for {m} workers, where the centre diverges"
+        problems.append(Problem("algorithm.beta", beta, allowed))
+    return problems
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one worker per shard."""
-    classifiers.check_fits(config.model, task.public)
-    examples.warn(config.privacy, task.public.rows)
+    """The server, and one worker per shard.
+
+    Raises
+    ------
+    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
+    """
+    rows = task.public.rows
+    local_sgd.check_data(config, task.public)
+    examples.plan(config.privacy, rows, config.algorithm.batch_size, [local_sgd.planned_steps(config, task.public)] * len(rows))
     names = party_names("worker", len(task.shards))
     workers = {name: PartySpec(worker, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
     return {SERVER: PartySpec(server, role="server")} | workers

@@ -12,7 +12,7 @@ differential privacy", 2019. Every worker has rows of its own and a whole model;
 
 Departures from the paper, and what it leaves open
 1. Largest follower pool with more leaders than followers, F = floor((m - 1) / 2); m >= 3. Equal initial models.
-2. Ranking by a running mean of mini-batch losses (the paper: "loss value"); at t = 0 by the loss of one batch that is not trained on.
+2. Ranking by a running mean of mini-batch losses (the paper: "loss value"); at t = 0 by the loss of a batch drawn only for ranking.
    ranking=validation: by a part of the worker's own rows that it does not train on. ranking=noisy: see 5.
 3. The elected worker announces everybody's role to everybody (m bytes a message, not one bit): each then draws the matching of every
    exchange from the common stream `topology`, without further messages.
@@ -35,11 +35,11 @@ import numpy as np
 from vflbench import seeding
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.models import classifiers, local_sgd
+from vflbench.models import local_sgd
 from vflbench.models.local_sgd import LocalSgd, ranked
 from vflbench.privacy import examples
 from vflbench.privacy.examples import NoisyScalars
-from vflbench.types import AlgorithmInfo, Problem, RunConfig
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="leasgd",
@@ -108,10 +108,24 @@ def elastic(cfg: Config) -> float:
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard."""
-    classifiers.check_fits(config.model, task.public)
-    examples.warn(config.privacy, task.public.rows)
+    """One worker per shard.
+
+    Raises
+    ------
+    ConfigError : model or rounds do not fit the data, no noise reaches a target epsilon, or a worker is left without rows.
+    """
+    cfg, public = config.algorithm, task.public
+    local_sgd.check_data(config, public)
+    trained = [rows - kept_rows(cfg, rows) for rows in public.rows]
     names = party_names("worker", len(task.shards))
+    if min(trained) < 1:
+        which = names[int(np.argmin(trained))]
+        allowed = f"{which} has one row, and would keep it for ranking and train on none: fewer workers, or another ranking"
+        raise ConfigError([Problem("algorithm.ranking", cfg.ranking, allowed)])
+    examples.plan(config.privacy, trained, cfg.batch_size, [local_sgd.planned_steps(config, public)] * len(trained))
+    if cfg.ranking == "noisy":
+        for rows in sorted(set(trained)):
+            noisy_losses(config, public, rows)
     return {name: PartySpec(worker, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
 
 
@@ -119,11 +133,10 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
     """Trains on its own rows, and meets a partner (as the follower of a star: all leaders) at every exchange."""
     cfg: Config = config.algorithm
     tau, alpha, m = cfg.local_steps, elastic(cfg), me.clients.index(me.name)
-    kept = max(1, int(cfg.validation_fraction * len(data.labels))) if cfg.ranking == "validation" else 0
-    sgd = LocalSgd(me, data, public, config, kept)
+    sgd = LocalSgd(me, data, public, config, kept_rows(cfg, len(data.labels)))
     me.state.model, me.state.sgd, me.state.roles = sgd.model, sgd, ""
     if me.privacy is not None:
-        cover_losses(me, cfg, sgd, config)
+        cover_losses(me, public, config)
 
     async for t in me.rounds():
         for i in sgd.begin(t):
@@ -187,13 +200,22 @@ def meetings(roles: str, mode: str, seed: int, i: int) -> tuple[tuple[int, ...],
     return tuple(met)
 
 
-def cover_losses(me: Party, cfg: Config, sgd: LocalSgd, config: RunConfig) -> None:
+def kept_rows(cfg: Config, rows: int) -> int:
+    """How many of a worker's `rows` rows only rank it: ranking=validation."""
+    return max(1, int(cfg.validation_fraction * rows)) if cfg.ranking == "validation" else 0
+
+
+def cover_losses(me: Party, public: ShardedPublic, config: RunConfig) -> None:
     """Give the losses a budget of their own, or say that none covers them."""
-    secret = me.privacy
-    if cfg.ranking != "noisy":
-        secret.not_covered = "the losses that workers send to be ranked by, and what follows from their ranks"
-        return
-    assert config.rounds is not None  # decided by the runner
-    releases = -(-config.rounds * sgd.steps // (cfg.local_steps * cfg.recategorise_every))
-    budget = cfg.ranking_clip, cfg.ranking_epsilon, config.privacy.delta
-    secret.scalars = NoisyScalars(*budget, secret.sample_rate, releases, config.privacy.accountant)
+    if config.algorithm.ranking == "noisy":
+        me.privacy.scalars = noisy_losses(config, public, me.privacy.rows)
+    else:
+        me.privacy.not_covered = "the losses that workers send to be ranked by, and what follows from their ranks"
+
+
+def noisy_losses(config: RunConfig, public: ShardedPublic, rows: int) -> NoisyScalars:
+    """The noise of the losses that a worker with `rows` rows sends in the whole run. Errors: ConfigError where none reaches the budget."""
+    cfg, privacy = config.algorithm, config.privacy
+    releases = -(-local_sgd.planned_steps(config, public) // (cfg.local_steps * cfg.recategorise_every))
+    rate = examples.sample_rate(rows, cfg.batch_size)
+    return NoisyScalars(cfg.ranking_clip, cfg.ranking_epsilon, privacy.delta, rate, releases, privacy.accountant)

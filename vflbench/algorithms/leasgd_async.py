@@ -25,7 +25,7 @@ import torch
 
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.models import classifiers, local_sgd
+from vflbench.models import local_sgd
 from vflbench.models.local_sgd import LocalSgd, ranked
 from vflbench.privacy import examples
 from vflbench.types import AlgorithmInfo, Problem, RunConfig
@@ -77,10 +77,17 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard."""
-    classifiers.check_fits(config.model, task.public)
-    examples.warn(config.privacy, task.public.rows)
-    names = party_names("worker", len(task.shards))
+    """One worker per shard.
+
+    Raises
+    ------
+    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
+    """
+    public, count = task.public, len(task.shards)
+    local_sgd.check_data(config, public)
+    steps = [local_sgd.planned_steps(config, public, wake_rate(config.algorithm, m, count) * SLACK) for m in range(count)]
+    examples.plan(config.privacy, public.rows, config.algorithm.batch_size, steps)
+    names = party_names("worker", count)
     return {name: PartySpec(worker, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
 
 
@@ -89,7 +96,7 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
     cfg: Config = config.algorithm
     state, m, count = me.state, me.clients.index(me.name), len(me.clients)
     others = [name for name in me.clients if name != me.name]
-    rate = 1 + cfg.spread * (2 * m / (count - 1) - 1)
+    rate = wake_rate(cfg, m, count)
     sgd = LocalSgd(me, data, public, config, pace=rate * SLACK)
     if me.privacy is not None:
         me.privacy.not_covered = "the losses that models carry, and what follows from them"
@@ -112,6 +119,11 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
             else:
                 await meet(me, sgd, cfg, src, *message)
         me.report(**sgd.end(t, me.evaluates(t)) | {"iterations": state.wakes})
+
+
+def wake_rate(cfg: Config, m: int, count: int) -> float:
+    """How often the m-th of `count` workers wakes, over the mean worker."""
+    return 1 + cfg.spread * (2 * m / (count - 1) - 1)
 
 
 async def wake(me: Party, sgd: LocalSgd, cfg: Config, m: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.models import classifiers, local_sgd
+from vflbench.models import local_sgd
 from vflbench.models.local_sgd import LocalSgd
 from vflbench.privacy import examples
 from vflbench.types import AlgorithmInfo, Problem, RunConfig
@@ -42,9 +42,15 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard."""
-    classifiers.check_fits(config.model, task.public)
-    examples.warn(config.privacy, task.public.rows)
+    """One worker per shard.
+
+    Raises
+    ------
+    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
+    """
+    rows = task.public.rows
+    local_sgd.check_data(config, task.public)
+    examples.plan(config.privacy, rows, config.algorithm.batch_size, [local_sgd.planned_steps(config, task.public)] * len(rows))
     names = party_names("worker", len(task.shards))
     return {name: PartySpec(worker, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
 

@@ -27,7 +27,7 @@ from vflbench import seeding
 from vflbench.models import classifiers
 from vflbench.models.classifiers import Network
 from vflbench.models.partial import DTYPES
-from vflbench.types import Problem, RunConfig
+from vflbench.types import ConfigError, Problem, RunConfig
 
 AHEAD = 256  # rows that are gathered at once: of small batches several
 RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
@@ -63,9 +63,30 @@ def check(config: RunConfig) -> list[Problem]:
     return problems
 
 
+def check_data(config: RunConfig, public: Public) -> None:
+    """Raise ConfigError where the model cannot take the data's rows, or an epoch has fewer steps than rounds."""
+    classifiers.check_fits(config.model, public)
+    cfg, steps = config.algorithm, steps_per_epoch(config.algorithm, public)
+    if cfg.rounds_per_epoch > steps:
+        size = f"{public.samples} rows, {len(public.rows)} worker{'s' * (len(public.rows) > 1)}, batches of {cfg.batch_size}"
+        allowed = f"must be at most {steps}: so many steps has an epoch ({size}), and a round takes one at least"
+        raise ConfigError([Problem("algorithm.rounds_per_epoch", cfg.rounds_per_epoch, allowed)])
+
+
+def steps_per_epoch(cfg: Any, public: Public) -> int:
+    """Iterations of an epoch: rows of the mean worker over the batch size; at least 1."""
+    return max(1, public.samples // (len(public.rows) * cfg.batch_size))
+
+
 def steps_per_round(cfg: Any, public: Public) -> int:
-    """Iterations of a round: rows of the mean worker over the batch size, divided by the rounds of an epoch; at least 1."""
-    return max(1, public.samples // (len(public.rows) * cfg.batch_size) // cfg.rounds_per_epoch)
+    """Iterations of a round: those of an epoch, divided by its rounds; what is left over is left out."""
+    return steps_per_epoch(cfg, public) // cfg.rounds_per_epoch
+
+
+def planned_steps(config: RunConfig, public: Public, pace: float = 1.0) -> int:
+    """The most steps that a worker takes in the whole run, whose `rounds` are decided; `pace` times those of the mean worker."""
+    assert config.rounds is not None  # decided by the runner
+    return math.ceil(pace * config.rounds * steps_per_round(config.algorithm, public))
 
 
 class LocalSgd:
@@ -99,14 +120,13 @@ class LocalSgd:
         self.running = torch.full((), torch.nan, dtype=dtype, device=device)  # mean loss of late mini-batches
         self.total = torch.zeros((), dtype=dtype, device=device)  # sum of mini-batch losses in this round
         if self.secret is not None:
-            assert config.rounds is not None  # decided by the runner
-            self.secret.prepare(self.rows, cfg.batch_size, math.ceil(pace * config.rounds * self.steps), me.torch_rng("noise"))
+            self.secret.prepare(self.rows, cfg.batch_size, planned_steps(config, public, pace), me.torch_rng("noise"))
 
     # --- a round ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Set w to the model's parameters."""
-        self.w, self.taken = classifiers.flat(self.model), 0
+        self.w, self.seen = classifiers.flat(self.model), 0  # batches that had rows: a random one may have none
         self.total = torch.zeros_like(self.total)
 
     def begin(self, round: int) -> Iterator[int]:
@@ -139,8 +159,8 @@ class LocalSgd:
         """Lay w into the model; what to report."""
         torch.nn.utils.vector_to_parameters(self.w, self.model.parameters())
         values: dict[str, Any] = {"iterations": round * self.steps, "epoch": round / self.cfg.rounds_per_epoch}
-        if self.taken:
-            values["train_loss"] = float(self.total / self.taken)
+        if self.seen:
+            values["train_loss"] = float(self.total / self.seen)
         return values | ({"parameters": self.w} if evaluates else {})
 
     # --- an iteration ---------------------------------------------------------------------------------------------------
@@ -160,10 +180,13 @@ class LocalSgd:
         cfg, secret = self.cfg, self.secret
         if secret is None:
             x, y = self.chosen
+            seen = True
             function = _step_in_place(self.network) if in_place and self.network.dense else _step(self.network)
             result = await me.compute(function, self.w, x, y, self.running, self.total, lr, own, float(cfg.weight_decay), cost=len(y))
         else:
-            x, y, counts = self.random_batch(secret.sample(self.batches))
+            chosen = secret.sample(self.batches)
+            seen = len(chosen) > 0
+            x, y, counts = self.random_batch(chosen)
             noise = secret.noise(self.w)
             rules = lr, own, float(cfg.weight_decay), secret.clip, float(secret.expected), secret.unit
             result = await me.compute(
@@ -171,7 +194,7 @@ class LocalSgd:
             )
         new: Tensor
         new, self.running, self.total = result
-        self.taken += 1
+        self.seen += seen
         return new
 
     def random_batch(self, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
@@ -268,8 +291,10 @@ def _private_step(network: Network) -> Any:
         else:
             mean = clipped / expected
             gradient = mean * classifiers.clipping_factors(mean.norm(), clip) + noise
-        loss = (losses * counts).sum() / counts.sum().clamp_min(1)
-        return _moved(w, gradient, lr, own, decay), *_seen(running, total, loss)
+        rows = counts.sum()
+        mean, total_with = _seen(running, total, (losses * counts).sum() / rows)
+        # An empty batch has no loss.
+        return _moved(w, gradient, lr, own, decay), torch.where(rows > 0, mean, running), torch.where(rows > 0, total_with, total)
 
     private_step.batchable = True  # type: ignore[attr-defined]
     return private_step

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -75,12 +75,15 @@ def calibrate(target: float, delta: float, sensitivity: float, releases: int) ->
 # --- sums over random batches -------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
-def step_rdp(sample_rate: float, noise_multiplier: float) -> np.ndarray:
-    """RDP at each of `ORDERS` of one noisy sum over a batch that holds every row with probability `sample_rate` (Poisson)."""
+CLASSICAL_ORDERS = tuple(map(float, range(2, 257)))
+
+
+@lru_cache(maxsize=4096)  # a worker's rate and noise stay the same over a run, and every evaluation asks
+def step_rdp(sample_rate: float, noise_multiplier: float, orders: tuple[float, ...]) -> np.ndarray:
+    """RDP at each of `orders` of one noisy sum over a batch that holds every row with probability `sample_rate` (Poisson)."""
     from opacus.accountants.analysis.rdp import compute_rdp
 
-    rdp = np.asarray(compute_rdp(q=sample_rate, noise_multiplier=noise_multiplier, steps=1, orders=list(ORDERS)))
+    rdp = np.asarray(compute_rdp(q=sample_rate, noise_multiplier=noise_multiplier, steps=1, orders=list(orders)))
     rdp.setflags(write=False)
     return rdp
 
@@ -89,7 +92,7 @@ def rdp_epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> fl
     """The smallest epsilon that RDP proves of (noise multiplier, sample rate, steps), composed; infinity without noise."""
     from opacus.accountants.analysis.rdp import get_privacy_spent
 
-    spent = [steps * step_rdp(rate, noise) for noise, rate, steps in history if steps and rate]
+    spent = [steps * step_rdp(rate, noise, ORDERS) for noise, rate, steps in history if steps and rate]
     if not spent:
         return 0.0
     with warnings.catch_warnings():
@@ -135,6 +138,7 @@ def _prv_epsilon(history: tuple[tuple[float, float, int], ...], delta: float) ->
     counted.history = list(history)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # log(0) at a sample rate of 1
+        warnings.filterwarnings("ignore", message="Optimal order is the")  # Opacus first bounds epsilon by RDP: only a start
         return float(counted.get_epsilon(delta))
 
 
@@ -143,14 +147,11 @@ def classical_epsilon(history: Sequence[tuple[float, float, int]], delta: float)
 
     Abadi et al., arXiv 1607.00133 (moments accountant, the same bound).
     """
-    from opacus.accountants.analysis.rdp import compute_rdp
-
-    orders = np.arange(2, 257)
-    spent = [compute_rdp(q=rate, noise_multiplier=noise, steps=steps, orders=orders.tolist()) for noise, rate, steps in history if steps]
-    return float(np.min(np.sum(spent, axis=0) + math.log(1 / delta) / (orders - 1))) if spent else 0.0
+    spent = [steps * step_rdp(rate, noise, CLASSICAL_ORDERS) for noise, rate, steps in history if steps]
+    return float(np.min(np.sum(spent, axis=0) + math.log(1 / delta) / (np.array(CLASSICAL_ORDERS) - 1))) if spent else 0.0
 
 
-@lru_cache(maxsize=256)
+@cache  # asked for before the run, and again by each worker; as many values as there are sizes of shards
 def calibrate_steps(target: float, delta: float, sample_rate: float, steps: int, accountant: str = "rdp") -> float:
     """The smallest noise multiplier (to 1e-3 relative) with which `steps` noisy sums over random batches do not exceed `target`.
 

@@ -25,14 +25,17 @@ from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem,
 if TYPE_CHECKING:
     import torch
 
-UNITS = ("example", "batch")
+SENSITIVITY = {"example": 1.0, "batch": 2.0}  # of what is released, in units of the clipping norm, by clip_unit
 log = logging.getLogger(__name__)
 
 
 def check(config: PrivacyConfig) -> list[Problem]:
     """What is wrong with the keys that only workers with rows of their own have."""
     problems = []
-    for key, value, allowed in (("accountant", config.accountant, accountant.ACCOUNTANTS), ("clip_unit", config.clip_unit, UNITS)):
+    for key, value, allowed in (
+        ("accountant", config.accountant, accountant.ACCOUNTANTS),
+        ("clip_unit", config.clip_unit, tuple(SENSITIVITY)),
+    ):
         if value not in allowed:
             problems.append(Problem(f"privacy.{key}", value, f"must be one of {', '.join(allowed)}", closest(value, allowed)))
     return problems
@@ -49,12 +52,47 @@ def warn(config: PrivacyConfig, rows: Sequence[int]) -> None:
         )
 
 
+def plan(config: PrivacyConfig, rows: Sequence[int], batch: int, steps: Sequence[int]) -> None:
+    """What the noise of workers with `rows` and `steps` each needs before a run touches any file: `warn`, and its calibration.
+
+    That takes seconds and may find that no noise will do. The workers' own `prepare` then finds the values in a cache.
+
+    Raises
+    ------
+    ConfigError : no noise reaches the target epsilon.
+    """
+    warn(config, rows)
+    if config.name == "dp_sgd":
+        for count, taken in sorted(set(zip(rows, steps, strict=True))):
+            noise_multiplier(config, count, batch, taken)
+
+
+def noise_multiplier(config: PrivacyConfig, rows: int, batch: int, steps: int) -> float:
+    """Standard deviation of the noise over the clipping norm: as given, or calibrated for `steps` batches of `batch` of `rows` rows.
+
+    Raises
+    ------
+    ConfigError : no noise reaches the target epsilon.
+    """
+    if config.noise_multiplier is not None:
+        return config.noise_multiplier
+    assert config.epsilon is not None  # checked with the configuration
+    found = calibrated(config.epsilon, config.delta, sample_rate(rows, batch), steps, config.accountant)
+    return SENSITIVITY[config.clip_unit] * found
+
+
+def sample_rate(rows: int, batch: int) -> float:
+    """The probability of a row to be in a batch."""
+    return min(batch, rows) / rows
+
+
 class ExamplePrivacy:
     """All that one worker does for privacy; one object per worker. `prepare` comes before the first round."""
 
     def __init__(self, config: PrivacyConfig) -> None:
+        self.config = config
         self.clip, self.delta, self.unit, self.accountant = config.clip, config.delta, config.clip_unit, config.accountant
-        self.noise_multiplier, self.target = config.noise_multiplier, config.epsilon
+        self.noise_multiplier, self.sample_rate = config.noise_multiplier, 0.0
         self.taken = 0  # noisy steps
         self.scalars: NoisyScalars | None = None
         self.not_covered = ""
@@ -67,15 +105,8 @@ class ExamplePrivacy:
         ConfigError : no noise reaches the target epsilon.
         """
         self.rows, self.expected, self.planned, self.generator = rows, min(batch, rows), steps, generator
-        self.sample_rate = self.expected / rows
-        if self.noise_multiplier is None:
-            assert self.target is not None  # checked with the configuration
-            self.noise_multiplier = self._loss_of_unit * calibrated(self.target, self.delta, self.sample_rate, steps, self.accountant)
-
-    @property
-    def _loss_of_unit(self) -> float:
-        """The sensitivity, in units of the clipping norm."""
-        return 1.0 if self.unit == "example" else 2.0
+        self.sample_rate = sample_rate(rows, batch)
+        self.noise_multiplier = noise_multiplier(self.config, rows, batch, steps)
 
     def sample(self, rng: np.random.Generator) -> np.ndarray:
         """The rows of a Poisson batch, ascending."""
@@ -95,8 +126,9 @@ class ExamplePrivacy:
     @property
     def history(self) -> list[tuple[float, float, int]]:
         """(noise multiplier at sensitivity 1, sample rate, steps) of everything released so far."""
-        assert self.noise_multiplier is not None
-        steps = [(self.noise_multiplier / self._loss_of_unit, self.sample_rate, self.taken)]
+        if self.noise_multiplier is None:  # Ctrl-C came before `prepare`
+            return []
+        steps = [(self.noise_multiplier / SENSITIVITY[self.unit], self.sample_rate, self.taken)]
         return steps + ([self.scalars.history] if self.scalars is not None else [])
 
     def spent(self) -> dict[str, Any]:

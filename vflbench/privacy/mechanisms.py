@@ -31,7 +31,8 @@ def check(config: PrivacyConfig) -> list[Problem]:
         return problems
     problems += examples.check(config)
     if not (config.clip > 0 and math.isfinite(config.clip)):
-        problems.append(Problem("privacy.clip", config.clip, "must be a number above 0, the largest L2 norm of a row"))
+        clipped = "a gradient" if config.name in tables.MECHANISMS else "a row"
+        problems.append(Problem("privacy.clip", config.clip, f"must be a number above 0, the largest L2 norm of {clipped}"))
     if not 0 < config.delta < 1:
         problems.append(Problem("privacy.delta", config.delta, "must lie between 0 and 1, well below one over the number of rows"))
     if config.name == "gaussian_embedding" and config.neighbouring not in SENSITIVITY:

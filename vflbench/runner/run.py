@@ -70,12 +70,14 @@ class Federation:
         self.eval_every = config.eval_every or (1 if info.epochs else 10)
         if config.scale != "full":
             self.eval_every = min(self.eval_every, max(self.rounds // 2, 1))
+        # An algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
+        self.decided = dataclasses.replace(config, device=self.device, rounds=self.rounds)
         self.task = self._load()
         if self.task.metric.name == "accuracy" and config.target is not None and config.target > 1:
             raise ConfigError([Problem("target", config.target, "is a fraction of 1, as every accuracy")])
         if problems := self._label_problems():
             raise ConfigError(problems)
-        self.specs: dict[str, PartySpec] = self.module.parties(self.task, config)
+        self.specs: dict[str, PartySpec] = self.module.parties(self.task, self.decided)
         servers = [name for name, spec in self.specs.items() if spec.role == "server"]
         clients = [name for name in self.specs if name not in servers]
         self.topology = topology.build(config.topology, servers, clients, config.seed)
@@ -122,8 +124,6 @@ class Federation:
 
     def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:
         config = self.config
-        # The algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
-        public_config = dataclasses.replace(config, device=self.device, rounds=self.rounds)
         arguments: dict[str, Any] = {
             "network": config.network, "connected": self.topology.connected, "neighbours": self.topology.neighbours,
             "rounds": self.rounds, "eval_every": self.eval_every, "seed": config.seed, "device": self.device,
@@ -132,7 +132,7 @@ class Federation:
         }  # fmt: skip
         if observer is not None:
             arguments |= {"on_report": observer.on_report, "on_round": observer.on_round}
-        return SimulatedEngine(self.specs, self.task.public, public_config, **(arguments | kwargs))
+        return SimulatedEngine(self.specs, self.task.public, self.decided, **(arguments | kwargs))
 
 
 class Recorder:
@@ -180,7 +180,7 @@ def run(
     command : for the manifest.
     info : the algorithm's registry entry.
     quiet : no progress bar.
-    clear : called once data and parties are there, just before the first file is written: removes the run that this one replaces.
+    clear : called once all that may be refused has been looked at, just before the first file is written: removes the run to replace.
     draw : called with the folder and the summary once the curve is written, to draw it.
 
     Returns
@@ -194,8 +194,8 @@ def run(
     """
     began = time.perf_counter()
     files.prepare(folder)
-    federation = Federation(config, info)
-    privacy = federation.mechanisms()  # calibrating takes seconds
+    federation = Federation(config, info)  # here and in the next line noise is calibrated, which takes seconds and may fail
+    privacy = federation.mechanisms()
     if clear is not None:
         clear()
     manifest = {
