@@ -13,7 +13,7 @@ import yaml
 
 import vflbench
 from vflbench import config, registry
-from vflbench.types import AttackConfig, ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+from vflbench.types import AttackConfig, ComputeConfig, ConfigError, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
 
 CONF = config.config_dir()
 FIXED = {
@@ -118,6 +118,12 @@ def test_every_preset_is_valid_and_says_how_to_start_it(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# @package _global_\n") and f"experiment={preset}" in text
     assert plan(f"experiment={preset}").jobs
+
+
+@pytest.mark.parametrize(("more", "length"), [([], "an epoch"), (["algorithm.rounds_per_epoch=4"], "1/4 of an epoch")])
+def test_epochs_and_rounds_together_are_refused_saying_what_a_round_is(more: list[str], length: str) -> None:
+    with pytest.raises(ConfigError, match=f"a round of leasgd is {length}, and rounds=4 is given: use one"):
+        plan("algorithm=leasgd", "dataset=digits", "epochs=2", "rounds=4", *more)
 
 
 @pytest.mark.parametrize("path", TUNED, ids=name_of)
