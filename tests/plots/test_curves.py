@@ -207,10 +207,15 @@ def test_lines_panels_and_what_is_left_out(make_run, tmp_path):
 
 
 def test_an_options_own_keys_do_not_make_a_label_longer(make_run, tmp_path):
-    runs = [
-        make_run(name, options={"model.x": 1, "kind": {"a": n}}, network={"name": "us_uk", "latency": n}) for n, name in enumerate("ab")
-    ]
-    assert set(curves.draw_runs(runs, tmp_path)["line"]) == {f"GLASU · kind.a={n} · network.latency={n}" for n in range(2)}
+    runs = [make_run(name, options={"model.x": 1, "kind": {"a": n}}) for n, name in enumerate("ab")]
+    assert set(curves.draw_runs(runs, tmp_path)["line"]) == {f"GLASU · kind.a={n}" for n in range(2)}
+
+
+def test_networks_of_one_name_and_other_keys_have_panels_of_their_own(make_run, tmp_path):
+    runs = [make_run(f"{ratio}", network={"name": "cost_ratio", "ratio": ratio, "latency": 0}) for ratio in (1, 10)]
+    table = curves.draw_runs([*runs, make_run("far")], tmp_path)
+    panels = ["Cora · cost_ratio ratio=1 · real data", "Cora · cost_ratio ratio=10 · real data", "Cora · us_uk · real data"]
+    assert table["panel"].unique().tolist() == panels and set(table["line"]) == {"GLASU"}
 
 
 def test_nothing_to_draw(tmp_path):

@@ -135,6 +135,18 @@ def _network(run: Run) -> str | None:
     return name
 
 
+def _networks(runs: Sequence[Run]) -> dict[Path, str]:
+    """Run folder -> its network's name, with the keys that set it apart from others of that name."""
+    named = {run.folder: _network(run) or "" for run in runs}
+    keys = {run.folder: _flat(run.manifest["config"]["network"]) for run in runs if named[run.folder]}
+    found = dict(named)
+    for folder, own in keys.items():
+        peers = [other for place, other in keys.items() if named[place] == named[folder]]
+        apart = [f"{key}={value}" for key, value in own.items() if any(peer.get(key) != value for peer in peers)]
+        found[folder] = " ".join([named[folder], *apart])
+    return found
+
+
 # --- many runs ----------------------------------------------------------------------------------------------------------
 
 
@@ -160,9 +172,10 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     drawn = [run for run in runs if run.status in _ENDED_WELL and len(run.curve)]
     left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)
     panels: dict[tuple[str, str, str, str], list[Run]] = defaultdict(list)
+    networks = _networks(drawn)
     for run in drawn:
         dataset = style.dataset_label(run.summary["dataset"], run.summary["data_variant"])
-        panels[dataset, _network(run) or "", run.summary["data_source"], run.summary["metric"]["name"]].append(run)
+        panels[dataset, networks[run.folder], run.summary["data_source"], run.summary["metric"]["name"]].append(run)
     lines = [_lines(inside) for inside in panels.values()]
     looks = _looks(lines)
     tables = []

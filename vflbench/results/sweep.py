@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vflbench.results.reader import Run, natural
 from vflbench.results.units import human_bytes
-from vflbench.types import VflbenchError
+from vflbench.types import TRAINING_METRIC, VflbenchError
 
 
 def table(folder: str | Path) -> str:
@@ -51,7 +51,8 @@ def _results(run: Run) -> list[str]:
         if status is None:
             return ["no result", "", "", "", "", ""]
         summary, metric = run.summary, run.summary["metric"]  # without a name where the data were never reached
-        scores = ["-" if metric[key] is None else f"{metric[key]:.4f}" for key in ("selected", "final")]
+        form = ".2e" if metric["name"] == TRAINING_METRIC else ".4f"  # a gap, of many decades
+        scores = ["-" if metric[key] is None else f"{metric[key]:{form}}" for key in ("selected", "final")]
         return [status, metric["name"] or "", *scores, human_bytes(summary["bytes"]["total"]), f"{summary['communication_seconds']:.4g} s"]
     except (VflbenchError, KeyError, TypeError):
         return ["unreadable", "", "", "", "", ""]
