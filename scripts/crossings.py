@@ -13,7 +13,6 @@ import itertools
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,10 @@ def bytes_to(run: reader.Run, gap: float) -> tuple[float, float] | None:
 
 def settings(runs: list[reader.Run]) -> dict[str, list[reader.Run]]:
     """Runs that differ in nothing but the seed and the network's prices, one per seed, by a name: what sets them apart from the others."""
-    configs = [flat(identity.identifying(run.manifest["config"])) for run in runs]
+    configs = []
+    for run in runs:
+        keys = identity.flat(identity.identifying(run.manifest["config"]))
+        configs.append({key: value for key, value in keys.items() if key != "seed" and not key.startswith("network.")})
     found: dict[str, dict[int, reader.Run]] = defaultdict(dict)
     for run, config in zip(runs, configs, strict=True):
         peers = [other for other in configs if other["algorithm.name"] == config["algorithm.name"]]
@@ -43,17 +45,6 @@ def settings(runs: list[reader.Run]) -> dict[str, list[reader.Run]]:
         name += [f"{key.removeprefix('algorithm.')}={config[key]}" for key in apart if key not in ("topology.name", "dataset.name")]
         found[" ".join(name)].setdefault(run.manifest["config"]["seed"], run)
     return {name: list(own.values()) for name, own in found.items()}
-
-
-def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Every key that may change how many bytes are sent, dotted."""
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{key}.")
-        elif not f"{prefix}{key}".startswith(("seed", "network.")):
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def main() -> int:

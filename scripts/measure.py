@@ -31,15 +31,10 @@ def settings(runs: list[Any]) -> list[str]:
 
     words = [yaml.safe_load((run.folder / ".hydra" / "overrides.yaml").read_text(encoding="utf-8")) for run in runs]
     differing = {word.split("=", 1)[0] for own in words for word in own if any(word not in other for other in words)}
+    from vflbench.results.identity import flat
+
     known = flat(runs[0].manifest["config"])
     return sorted(f"{key}.name" if f"{key}.name" in known else key for key in differing - {"seed"})
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
 
 
 @functools.lru_cache
@@ -90,6 +85,7 @@ def table(folder: Path) -> Any:
     import pandas as pd
 
     from vflbench.results import reader
+    from vflbench.results.identity import flat
 
     runs = [run for run in reader.find(folder) if run.status in ("completed", "target_reached", "diverged")]
     keys = settings(runs)

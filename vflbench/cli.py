@@ -384,16 +384,11 @@ def _difference(folder: Path, cfg: DictConfig) -> str:
 
     if not (folder / "manifest.json").is_file():
         return "it has no manifest.json"
-    ours, theirs = (_flat(identity.identifying(values)) for values in (config.plain(cfg), reader.load(folder).manifest.get("config", {})))
+    ours, theirs = (
+        identity.flat(identity.identifying(values)) for values in (config.plain(cfg), reader.load(folder).manifest.get("config", {}))
+    )
     keys = [key for key in {**theirs, **ours} if ours.get(key) != theirs.get(key)]
     return ", ".join(f"{key}={theirs.get(key)} there, {ours.get(key)} here" for key in keys[:5]) or "other versions of vflbench"
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat
 
 
 def _unfinished(root: Path, values: dict[str, Any]) -> Path | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vflbench.plots import style
 from vflbench.results.folder import atomic, atomic_write, select, splits
-from vflbench.results.identity import identifying
+from vflbench.results.identity import flat, identifying
 from vflbench.results.reader import Run
 from vflbench.results.units import si_scale
 from vflbench.types import TRAINING_METRIC, Metric
@@ -138,7 +138,7 @@ def _network(run: Run) -> str | None:
 def _networks(runs: Sequence[Run]) -> dict[Path, str]:
     """Run folder -> its network's name, with the keys that set it apart from others of that name."""
     named = {run.folder: _network(run) or "" for run in runs}
-    keys = {run.folder: _flat(run.manifest["config"]["network"]) for run in runs if named[run.folder]}
+    keys = {run.folder: flat(run.manifest["config"]["network"]) for run in runs if named[run.folder]}
     found = dict(named)
     for folder, own in keys.items():
         peers = [other for place, other in keys.items() if named[place] == named[folder]]
@@ -288,7 +288,7 @@ def _average(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs that differ in nothing but the seed, by a label: the algorithm and what sets it apart from its other lines."""
-    configs = [_flat(identifying(run.manifest["config"])) if (run.folder / "manifest.json").exists() else {} for run in runs]
+    configs = [flat(identifying(run.manifest["config"])) if (run.folder / "manifest.json").exists() else {} for run in runs]
     lines: dict[str, list[Run]] = defaultdict(list)
     for run, config in zip(runs, configs, strict=True):
         algorithm = run.summary["algorithm"]
@@ -308,13 +308,6 @@ def _tells(key: str, config: Mapping[str, Any], peers: Sequence[Mapping[str, Any
     option = f"{key.split('.')[0]}.name"
     alike = peers if key == option else [peer for peer in peers if peer.get(option) == config.get(option)]
     return any(peer.get(key) != config[key] for peer in alike)
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat
 
 
 # --- figures ------------------------------------------------------------------------------------------------------------

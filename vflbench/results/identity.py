@@ -18,6 +18,14 @@ def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in EXCLUDED and not key.startswith("hydra.")}
 
 
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every key of a configuration by its dotted name."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
+
+
 def config_hash(config: Mapping[str, Any]) -> str:
     """First 16 hex digits of the SHA-256 of the configuration's canonical JSON; independent of the order of keys."""
     text = json.dumps(plain(identifying(config)), sort_keys=True, separators=(",", ":"), allow_nan=False)
