@@ -154,7 +154,10 @@ def _stages(delays: Delays, setting: Setting, sizes: NDArray[np.int64]) -> _Stag
 
     link = (HEADER + 4 * setting.width * sizes) * seconds_per_byte(setting.link.bandwidth_gbps)
     return _Stages(
-        fixed + weakest("passive_forward"), link[None, None], fixed + table(ACTIVE, 0, setting.active_workers)[:, None], weakest("passive_backward")
+        fixed + weakest("passive_forward"),
+        link[None, None],
+        fixed + table(ACTIVE, 0, setting.active_workers)[:, None],
+        weakest("passive_backward"),
     )
 
 
@@ -193,7 +196,9 @@ def _chain(full: _Stages, last: _Stages, before: NDArray[np.int64], setting: Set
 
 def _grid(setting: Setting) -> tuple[Array, Array]:
     """The worker numbers, to broadcast: (active, 1, 1) and (1, passive, 1)."""
-    return np.array(setting.active_workers, dtype=np.float64)[:, None, None], np.array(setting.passive_workers, dtype=np.float64)[None, :, None]
+    return np.array(setting.active_workers, dtype=np.float64)[:, None, None], np.array(setting.passive_workers, dtype=np.float64)[
+        None, :, None
+    ]
 
 
 def literal_cost(delays: Delays, setting: Setting) -> Array:
