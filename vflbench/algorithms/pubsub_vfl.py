@@ -36,8 +36,8 @@ from vflbench.federation.broker import Broker
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import split_learning
-from vflbench.models.split_learning import Keys, Side, average, batches
-from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig
+from vflbench.models.split_learning import Keys, Side, average, batches, score
+from vflbench.types import AlgorithmInfo, FederationError, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="pubsub_vfl",
@@ -46,6 +46,7 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     models=("mlp10", "residual_mlp"),
     epochs=True,
+    modelled=True,
     time_dependent=True,
 )
 
@@ -78,8 +79,8 @@ class Config(Keys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = split_learning.check_keys(config)
-    for key in ("workers", "passive_workers", "embedding_capacity", "gradient_capacity", "outstanding", "interval"):
+    problems = split_learning.check_keys(config) + split_learning.check_workers(config) + split_learning.check_asynchronous(config)
+    for key in ("passive_workers", "embedding_capacity", "gradient_capacity", "interval"):
         if getattr(cfg, key) < 1:
             problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
     if cfg.deadline is not None and not 0 < cfg.deadline < math.inf:
@@ -89,8 +90,6 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("algorithm.deadline", cfg.deadline, f"{there_and_back}: every batch would be dropped"))
     if not 0 <= cfg.failure_rate < 0.9:
         problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, "must be at least 0 and below 0.9"))
-    if config.network.timing != "causal":
-        problems.append(Problem("network.timing", config.network.timing, "pubsub_vfl depends on when each message comes: causal"))
     return problems
 
 
@@ -103,14 +102,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """
     cfg: Config = config.algorithm
     split_learning.check_rows(config, task.public.samples)
-    count = math.ceil(task.public.samples / cfg.batch_size)
-    asked = {"workers": cfg.workers, "passive_workers": cfg.passive_workers}
-    if problems := [
-        Problem(f"algorithm.{key}", number, f"an epoch has {count} batches: at most that many workers")
-        for key, number in asked.items()
-        if number > count
-    ]:
-        raise ConfigError(problems)
+    split_learning.check_batches(config, task.public.samples, "workers", "passive_workers")
     delays, specs = Delays(config.compute), {}
     for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
         active = number == 0
@@ -141,11 +133,9 @@ def averages(cfg: Config, t: int, last: int) -> bool:
 
 async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
     """Embeds batches, and steps when their gradients come."""
-    cfg, compute = config.algorithm, config.compute
-    hub = me.name.rpartition("_worker_")[0]
-    side = Side(data, public, config, hub, me.device)
+    cfg, hub = config.algorithm, me.name.rpartition("_worker_")[0]
+    side = Side(me, data, public, config, hub, partial(Delays(config.compute).seconds, party=number, workers=cfg.passive_workers))
     me.state.model, me.state.optimiser = side.model, side.optimiser
-    delays, workers = Delays(compute), cfg.passive_workers
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
@@ -159,24 +149,19 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
                 made.clear()
                 await me.send(hub, (FAILED, j, attempt, None), tag="worker")
             elif task == FORWARD:
-                made[j] = side.model.theta.detach().clone()
-                seconds = delays.seconds("passive_forward", len(rows[j]), number, workers)
-                z = await me.compute(side.embed, rows[j], seconds=seconds, latency=compute.batch_latency)
-                await me.send(hub, (EMBEDDED, j, attempt, z), tag="worker")
+                made[j] = side.theta.detach().clone()
+                await me.send(hub, (EMBEDDED, j, attempt, await side.embed(rows[j])), tag="worker")
             else:
-                seconds = delays.seconds("passive_backward", len(rows[j]), number, workers)
-                await me.compute(side.backward, made.pop(j), rows[j], dz, me.privacy, steps, seconds=seconds)
+                await side.backward(made.pop(j), rows[j], dz, steps)
                 await me.send(hub, (STEPPED, j, attempt, None), tag="worker")
         await replicate(me, hub, side, cfg, t, config)
 
 
 async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
     """Steps on batches whose embeddings are there."""
-    cfg, compute = config.algorithm, config.compute
-    side = Side(data, public, config, ACTIVE, me.device)
+    cfg = config.algorithm
+    side = Side(me, data, public, config, ACTIVE, partial(Delays(config.compute).seconds, party=number, workers=cfg.workers))
     me.state.model, me.state.optimiser = side.model, side.optimiser
-    delays = Delays(compute)
-    parts = ("active_forward", "top_forward", "top_backward", "active_backward")
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
@@ -185,16 +170,14 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
             _, j, attempt, zs, steps = message
             if cfg.failure_rate and me.rng("failures").random() < cfg.failure_rate:
                 await me.send(ACTIVE, (FAILED, j, attempt, None), tag="worker")
-                continue
-            seconds = sum(delays.seconds(part, len(rows[j]), number, cfg.workers) for part in parts)
-            result = await me.compute(side.learn, rows[j], zs, steps, seconds=seconds, latency=compute.batch_latency)
-            await me.send(ACTIVE, (STEPPED, j, attempt, result), tag="worker")
+            else:
+                await me.send(ACTIVE, (STEPPED, j, attempt, await side.learn(rows[j], zs, steps)), tag="worker")
         await replicate(me, ACTIVE, side, cfg, t, config)
 
 
 async def replicate(me: Party, hub: str, side: Side, cfg: Config, t: int, config: RunConfig) -> None:
     """A worker's share in the end of epoch t."""
-    theta = side.model.theta
+    theta = side.theta
     if averages(cfg, t, config.rounds or 0):
         await me.send(hub, theta, tag="replica")
         theta.copy_(await me.recv(hub, tag="model"))
@@ -206,9 +189,14 @@ async def replicate(me: Party, hub: str, side: Side, cfg: Config, t: int, config
 # --- hubs -------------------------------------------------------------------------------------------------------------------------
 
 
+def no_delay(part: str, rows: int) -> float:
+    """A hub trains nothing."""
+    return 0.0
+
+
 async def aggregate(me: Party, workers: list[str], side: Side, cfg: Config, t: int, config: RunConfig) -> None:
     """A hub's: its model becomes the mean of the replicas, which its workers get in epochs that average."""
-    theta = side.model.theta
+    theta = side.theta
     if averages(cfg, t, config.rounds or 0):
         replicas = await me.recv_all(workers, tag="replica")
         theta.copy_(await me.compute(average, replicas, seconds=config.compute.server_seconds * len(workers)))
@@ -221,7 +209,7 @@ async def aggregate(me: Party, workers: list[str], side: Side, cfg: Config, t: i
 async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
     """Deals batches to workers, publishes their embeddings, and hands out the gradients that come."""
     cfg: Config = config.algorithm
-    side = Side(data, public, config, me.name, me.device)
+    side = Side(me, data, public, config, me.name, no_delay)
     me.state.model = side.model
     me.state.published = 0
 
@@ -248,9 +236,7 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
         for worker in workers:
             await me.send(worker, (END, 0, 0, None, False), tag="task")
         await aggregate(me, workers, side, cfg, t, config)
-        if me.evaluates(t):
-            async with me.evaluating():
-                await me.send(ACTIVE, side.held_out(me.privacy), tag="embedding")
+        await score(me, side, t)
 
 
 class PassiveEpoch:
@@ -365,7 +351,7 @@ class PassiveEpoch:
 async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
     """Collects embeddings, deals them to workers, and publishes their gradients."""
     cfg: Config = config.algorithm
-    side = Side(data, public, config, me.name, me.device)
+    side = Side(me, data, public, config, me.name, no_delay)
     passive = [name for name in me.clients if "_worker_" not in name]
     me.state.model = side.model
     me.state.counts = dict.fromkeys(("repeated", "discarded", "dropped", "skipped"), 0)
@@ -397,9 +383,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
         await aggregate(me, workers, side, cfg, t, config)
         loss = sum(epoch.losses) / len(epoch.losses) if epoch.losses else None
         me.report(**({} if loss is None else {"train_loss": loss}), epoch=t, iterations=t * count, facts={"batches": dict(me.state.counts)})
-        if me.evaluates(t):
-            async with me.evaluating():
-                me.report(predictions=side.scores(await me.recv_all(passive, tag="embedding")))
+        await score(me, side, t)
 
 
 class ActiveEpoch:
