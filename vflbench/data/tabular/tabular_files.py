@@ -206,8 +206,8 @@ def _align(
         kept, size = _intersect([list(own) for own in places])
         if not kept:
             raise DataError(f"no ID in column {config.id} is in all of {', '.join(map(str, sources))}")
-        counts = ", ".join(str(len(own)) for own in places)
-        note = f"private set intersection kept {len(kept)} IDs of {counts}; its {size} bytes, before the run, are not on the ledger"
+        had = ", ".join(str(len(own)) for own in places)
+        note = f"private set intersection kept {len(kept)} IDs of {had}; its {size} bytes, before the run, are not on the ledger"
     else:
         kept, note = list(first), f"aligned by {config.id}"
         for source, other in zip(sources[1:], places[1:], strict=True):
