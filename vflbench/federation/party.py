@@ -35,6 +35,7 @@ class PartySpec:
     data: Any = None
     role: str = "client"  # server | client | worker
     organisation: str | None = None  # parties of one organisation talk over `local` links; None: an organisation of its own
+    cores: float | None = None  # cores that its computations keep busy, where the run reports their utilisation
 
 
 # --- guarded data -------------------------------------------------------------------------------------------------------

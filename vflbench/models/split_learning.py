@@ -5,13 +5,15 @@ Liu et al., "PubSub-VFL", arXiv 2510.12494: z = bottom(x), scores = top(z_active
 residual blocks are ours. Batch normalisation would couple the rows of a batch, whose embeddings then were not functions of a row.
 
 A party's parameters are one flat vector theta: what workers and parameter servers exchange, and what a late gradient is computed at.
+
+`Side` is what a worker does with its own rows. Which messages it sends when is the algorithm's.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -21,8 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vflbench.models.partial import DTYPES
-from vflbench.seeding import stream
-from vflbench.types import Problem
+from vflbench.seeding import stream, torch_stream
+from vflbench.types import ConfigError, Problem, RunConfig
 
 MODEL_NAMES = ("mlp10", "residual_mlp")
 
@@ -35,6 +37,18 @@ class Config:
     embedding: int = 32  # d_e: width of what a bottom network gives
     top_width: int = 32  # hidden units of the top network
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
+
+
+@dataclass
+class Keys:
+    """Keys that all split learning methods share."""
+
+    name: str = ""
+    parties: int = 2  # organisations: the active one, which has the labels, and passive ones
+    batch_size: int = 256  # B: rows of a batch
+    lr: float = 0.001  # learning rate
+    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd; a worker's moments are its own
+    default_rounds: int = 10  # epochs, where epochs and rounds are null
 
 
 class Public(Protocol):
@@ -60,6 +74,24 @@ def check(config: Config) -> list[Problem]:
     elif config.name == "residual_mlp" and config.depth % 2:
         problems.append(Problem("model.depth", config.depth, "must be even: a block has two layers"))
     return problems
+
+
+def check_keys(config: RunConfig) -> list[Problem]:
+    """What is wrong with the keys that all methods share, and with the model's, before any data is loaded."""
+    cfg, problems = config.algorithm, check(config.model)
+    if cfg.parties < 2:
+        problems.append(Problem("algorithm.parties", cfg.parties, "must be at least 2: the one with the labels, and one more"))
+    for key in ("batch_size", "default_rounds"):
+        if getattr(cfg, key) < 1:
+            problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
+    return problems
+
+
+def check_rows(config: RunConfig, samples: int) -> None:
+    """Raise ConfigError for a batch that is larger than the training rows."""
+    if config.algorithm.batch_size > samples:
+        allowed = f"there are {samples} training rows: at most that many in a batch"
+        raise ConfigError([Problem("algorithm.batch_size", config.algorithm.batch_size, allowed)])
 
 
 def batches(seed: int, epoch: int, samples: int, size: int) -> list[np.ndarray]:
@@ -195,12 +227,83 @@ class Active(nn.Module):
         return float(loss.detach()), gradient, dz
 
 
-def optimiser(name: str, theta: nn.Parameter, lr: float) -> torch.optim.Optimizer:
-    """SGD or Adam on one party's theta."""
-    return torch.optim.SGD([theta], lr) if name == "sgd" else torch.optim.Adam([theta], lr)
+class Rows(Protocol):
+    """`data.tasks.AlignedPart`."""
+
+    @property
+    def features(self) -> np.ndarray: ...
+    @property
+    def labels(self) -> np.ndarray | None: ...
+    @property
+    def held_out(self) -> Mapping[str, np.ndarray]: ...
 
 
-def step(optimiser: torch.optim.Optimizer, theta: nn.Parameter, gradient: Tensor) -> None:
-    """theta, in place, one step on."""
-    theta.grad = gradient
-    optimiser.step()
+class Side:
+    """A party's rows, its model and its optimiser: one worker's replica.
+
+    All replicas of one organisation start alike, drawn from the stream init/<organisation>.
+
+    Parameters
+    ----------
+    data : own rows; those of the active party have labels.
+    organisation : its name.
+    """
+
+    def __init__(self, data: Rows, public: Public, config: RunConfig, organisation: str, device: str) -> None:
+        generator = torch_stream(config.seed, f"init/{organisation}", "cpu")
+        self.data, self.device, self.dtype = data, device, DTYPES[config.model.dtype]
+        self.model: Any
+        if data.labels is None:
+            self.model = Passive(config.model, data.features.shape[1], generator).to(device)
+        else:
+            self.model = Active(config.model, data.features.shape[1], public, data.labels, generator).to(device)
+        cfg = config.algorithm
+        theta = [self.model.theta]
+        self.optimiser = torch.optim.SGD(theta, cfg.lr) if cfg.optimizer == "sgd" else torch.optim.Adam(theta, cfg.lr)
+
+    def rows(self, of: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Tensor:
+        """Rows of own features, as the model takes them."""
+        return torch.from_numpy(np.ascontiguousarray(of[rows])).to(self.device, self.dtype)
+
+    def embed(self, rows: np.ndarray) -> Tensor:
+        """Passive: z of own rows, (B, d_e)."""
+        with torch.no_grad():
+            z: Tensor = self.model(self.rows(self.data.features, rows))
+        return z
+
+    def backward(self, theta: Tensor, rows: np.ndarray, dz: Tensor, privacy: Any = None, steps: bool = True) -> None:
+        """Passive: a step along d loss / d z of an embedding that was made with the parameters `theta`."""
+        gradient = self.model.gradient(theta, self.rows(self.data.features, rows), dz, privacy)
+        if steps:
+            self.step(gradient)
+
+    def learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool = True) -> tuple[float, list[Tensor]]:
+        """Active: the loss of a batch, d loss / d z for each passive party; with a step."""
+        assert self.data.labels is not None
+        y = torch.from_numpy(self.data.labels[rows]).to(self.device)
+        loss, gradient, dzs = self.model.gradients(self.rows(self.data.features, rows), y, zs)
+        if steps:
+            self.step(gradient)
+        return loss, dzs
+
+    def step(self, gradient: Tensor) -> None:
+        self.model.theta.grad = gradient
+        self.optimiser.step()
+
+    def held_out(self, privacy: Any = None) -> dict[str, Tensor]:
+        """Passive: embeddings of the held-out rows, clipped as in training."""
+        with torch.no_grad():
+            found = {split: self.model(self.rows(x)) for split, x in self.data.held_out.items()}
+        return found if privacy is None else {split: privacy.clip(z) for split, z in found.items()}
+
+    def scores(self, zs: Sequence[Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
+        """Active: scores of the held-out rows, given the passive parties' embeddings of them."""
+        with torch.no_grad():
+            return {s: self.model(self.rows(x), [z[s] for z in zs]).cpu().numpy() for s, x in self.data.held_out.items()}
+
+
+def average(replicas: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
+    """The parameter server's mean of its workers' parameters, weighted by `weights`; in the workers' order."""
+    shares = torch.tensor([1.0] * len(replicas) if weights is None else list(weights), dtype=replicas[0].dtype, device=replicas[0].device)
+    mean: Tensor = (torch.stack(list(replicas)) * (shares / shares.sum())[:, None]).sum(dim=0)
+    return mean
