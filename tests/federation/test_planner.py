@@ -9,10 +9,26 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.algorithms.small_columns import classes
+from vflbench.algorithms import pubsub_vfl
 from vflbench.config import config_dir
+from vflbench.federation import topology
+from vflbench.federation.clock import ComputeClock
 from vflbench.federation.delays import Delays
 from vflbench.federation.planner import HEADER, Memory, Plan, Setting, epoch_seconds, plan, played_epoch_seconds
-from vflbench.types import ComputeConfig, Delay, LinkConfig, VflbenchError
+from vflbench.federation.simulated import SimulatedEngine
+from vflbench.models.split_learning import Config as Network
+from vflbench.types import (
+    ComputeConfig,
+    Delay,
+    EngineConfig,
+    LinkConfig,
+    NetworkConfig,
+    PrivacyConfig,
+    RunConfig,
+    TopologyConfig,
+    VflbenchError,
+)
 
 TABLE_8 = {part: Delay(**d) for part, d in yaml.safe_load((config_dir() / "compute" / "paper_table8.yaml").read_text())["delays"].items()}
 PAPER = ComputeConfig(delays=TABLE_8, batch_latency=0.01, server_seconds=0.05, penalty_batch=128.0)
@@ -51,9 +67,9 @@ def test_latency_bandwidth_and_fixed_costs_by_hand() -> None:
     slow_active = constant(1, 2, 1)
     size = HEADER + 4 * 8 * 10  # bytes
     one_second = LinkConfig(500.0, size * 8 / 1e9)  # a second until the last byte has left, then half a second
-    assert played(slow_active, 1, link=one_second) == pytest.approx(1 + 1.5 + 2 + 1.5 + 1)
-    # The link of five seconds a batch: embeddings leave at 6, 11, 16; active 16-18; gradients leave at 13, 18, 23
-    assert played(slow_active, 3, link=LinkConfig(0.0, size * 8 / 5e9)) == pytest.approx(24)
+    assert played(slow_active, 1, link=one_second) == pytest.approx(1 + 1.5 + 2 + 1.5 + 1 + 2 * (8 / size + 0.5))  # and two notices
+    # Five seconds a batch: embeddings leave at 6, 11, 16; active 16-18; gradients leave at 13, 18, 23; two notices
+    assert played(slow_active, 3, link=LinkConfig(0.0, size * 8 / 5e9)) == pytest.approx(24 + 2 * 8 * 5 / size)
     fixed = constant(1, 2, 1, batch_latency=0.5, server_seconds=0.25)
     assert played(fixed, 1) == pytest.approx(4 + 2 * 0.5 + 0.25)
     assert played(fixed, 3, (3, 2), synchronisations=2) == pytest.approx(1.5 * 2 + 2.5 + 1 + 2 * 3 * 0.25)
@@ -119,6 +135,33 @@ def test_the_choice_is_brute_forces_within_5_percent(seed: int) -> None:
     assert found.target_seconds == pytest.approx(times[found.active_workers, found.passive_workers, found.batch_size])
     assert found.target_seconds <= min(times.values()) * 1.05
     assert found.epoch_seconds * (1 + found.batch_size / 128) == pytest.approx(found.target_seconds)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_chosen_points_time_is_the_simulators(seed: int) -> None:
+    """pubsub_vfl itself, in virtual time, on the chosen workers and batch size."""
+    delays, setting = random_setting(random.Random(100 + seed))
+    task = classes(samples=420, features=8, parties=setting.passive + 1, classes=2)
+    setting = dataclasses.replace(
+        setting, samples=400, width=3, active_workers=range(2, 9), passive_workers=range(2, 9), batch_sizes=(4, 8, 16, 32)
+    )
+    found = plan(delays, setting)
+    algorithm = pubsub_vfl.Config(
+        parties=task.parties, workers=found.active_workers, passive_workers=found.passive_workers, batch_size=found.batch_size,
+        outstanding=setting.outstanding, deadline=None, aggregation="every_epoch",
+    )  # fmt: skip
+    network = NetworkConfig("test", client_server=setting.link, client_client=setting.link)
+    others = TopologyConfig("star"), PrivacyConfig(), EngineConfig(), delays.config
+    config = RunConfig(algorithm, None, Network(depth=2, width=4, embedding=3, top_width=3), network, *others, rounds=1, device="cpu")
+    specs = pubsub_vfl.parties(task, config)
+    servers = [name for name, spec in specs.items() if spec.role == "server"]
+    graph = topology.build(config.topology, servers, [name for name in specs if name not in servers], 0)
+    engine = SimulatedEngine(
+        specs, task.public, config, rounds=1, seed=0, network=network, connected=graph.connected, neighbours=graph.neighbours,
+        clock=ComputeClock("modelled", delays.config),
+    )  # fmt: skip
+    engine.run()
+    assert max(party.now for party in engine.order) == pytest.approx(found.epoch_seconds, rel=0.05)
 
 
 def test_with_table_8_the_best_workers_and_batch_are_inside_their_ranges() -> None:

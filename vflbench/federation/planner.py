@@ -32,6 +32,7 @@ from vflbench.types import LinkConfig, VflbenchError
 Array = NDArray[Any]
 ACTIVE = ("active_forward", "top_forward", "top_backward", "active_backward")
 HEADER = 24  # bytes of a batch's id, attempt and timestamp
+NOTICE = 8  # bytes of the messages that end an epoch
 FINALISTS = 32  # points of the grid that are played event by event
 TIE = 0.005  # times to the target that differ by less, relatively, are equal
 
@@ -146,8 +147,7 @@ def epoch_seconds(delays: Delays, setting: Setting) -> Array:
     seconds = _chain(full, full, batches - 2, setting)  # the last batch but one, which is never short
     seconds = np.maximum(np.where(batches > 1, seconds, 0.0), _chain(full, short, batches - 1, setting))
     active, passive = _grid(setting)
-    # A parameter server's cost is per worker of its own; the parties' work side by side.
-    seconds = seconds + setting.synchronisations * delays.config.server_seconds * np.maximum(active, passive)
+    seconds = seconds + _ending(delays, setting, active, passive)
     return np.where(np.maximum(active, passive) <= batches, seconds, np.inf)
 
 
@@ -214,6 +214,16 @@ def _grid(setting: Setting) -> tuple[Array, Array]:
     """The worker numbers, to broadcast: (active, 1, 1) and (1, passive, 1)."""
     active, passive = np.array(setting.active_workers), np.array(setting.passive_workers)
     return active[:, None, None], passive[None, :, None]
+
+
+def _ending(delays: Delays, setting: Setting, active: Any, passive: Any) -> Any:
+    """Seconds from the last step to the end of the epoch: the passive parties say that they are done, the active one that all are.
+
+    Then the parameter servers average, each as long as it has workers, side by side.
+    """
+    message = NOTICE * seconds_per_byte(setting.link.bandwidth_gbps) + setting.link.latency_ms / 1e3
+    server = setting.synchronisations * delays.config.server_seconds
+    return message + np.maximum(server * active, message + server * passive)
 
 
 def literal_cost(delays: Delays, setting: Setting) -> Array:
@@ -319,4 +329,4 @@ def played_epoch_seconds(delays: Delays, setting: Setting, active: int, passive:
                 else:
                     under_way[party, worker] -= 1
             passive_turn(party, worker)
-    return now + setting.synchronisations * delays.config.server_seconds * max(active, passive)
+    return now + float(_ending(delays, setting, active, passive))
