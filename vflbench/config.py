@@ -38,7 +38,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "engine.compute_clock": ("auto", "none", "modelled", "measured"),
 }
 AT_LEAST: dict[str, float] = {
-    **dict.fromkeys(("seed", "topology.seed", "compute.base_seconds", "compute.seconds_per_unit"), 0),
+    **dict.fromkeys(("seed", "topology.seed"), 0),
+    **{f"compute.{key}": 0 for key in ("base_seconds", "seconds_per_unit", "batch_latency", "server_seconds")},
     **dict.fromkeys(("rounds", "epochs", "eval_every", "checkpoint_every", "engine.window", "engine.threads"), 1),
     **dict.fromkeys(("network.client_server.latency_ms", "network.client_client.latency_ms"), 0),
     "network.latencies": 1,
@@ -47,9 +48,11 @@ AT_LEAST: dict[str, float] = {
     **{f"algorithm.{key}": 1 for key in ("parties", "parts", "workers", "local_steps", "layers", "batch_size")},
 }
 AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024}
-ABOVE_ZERO = frozenset(
-    ("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.ratio", "algorithm.lr", "attack.tolerance")
-) | {f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")}
+ABOVE_ZERO = (
+    frozenset(("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.ratio", "algorithm.lr", "attack.tolerance"))
+    | {f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")}
+    | {"compute.core_cap", "compute.penalty_batch"}
+)
 UNBOUNDED = frozenset(("privacy.mu",))  # may be infinite
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LINK = re.compile(r"^network\.links\.[^.]+\.")  # one link of its own has the ranges of its kind
@@ -81,11 +84,15 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
+    from vflbench.federation import delays
+
     # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
     OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
     # A value per option: lr: ${by:${model.name},{gcn:0.003,gcnii:0.03}}.
     # An option without a value takes the first: what the algorithm cannot run with is refused later, by name.
     OmegaConf.register_new_resolver("by", lambda option, values: values.get(option, next(iter(values.values()))), replace=True)
+    # A measured constant: delays: ${profile:${compute.file},delays}; so a run's manifest has the constants, not only a path.
+    OmegaConf.register_new_resolver("profile", delays.measured, replace=True)
     path = create_config_search_path(str(config_dir()))
     if user_dir is not None:
         folder = Path(user_dir).expanduser().absolute()
@@ -602,7 +609,7 @@ def _show(value: Any) -> Any:
 
 def check(config: RunConfig) -> list[Problem]:
     """What does not fit together: algorithm, data set, model, topology, privacy; then the rooms' and the algorithm's own rules."""
-    from vflbench.federation import topology
+    from vflbench.federation import delays, topology
 
     info = registry.algorithms()[config.algorithm.name]
     data = registry.datasets()[config.dataset.name]
@@ -634,6 +641,7 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("epochs", config.epochs, given))
     if not any(problem.key == "topology" for problem in problems):
         problems += topology.check(config.topology)
+    problems += delays.check(config.compute)
     if config.privacy.name != "none" and not any(problem.key == "privacy" for problem in problems):
         from vflbench.privacy import mechanisms  # imports torch
 

@@ -121,12 +121,30 @@ class EngineConfig:
 
 
 @dataclass
+class Delay:
+    """Seconds of one core per sample, in a batch of B samples: scale * B**exponent."""
+
+    scale: float
+    exponent: float
+
+
+@dataclass
 class ComputeConfig:
-    """The delay model of compute_clock=modelled: seconds = base_seconds + cost * seconds_per_unit."""
+    """The delay model of compute_clock=modelled.
+
+    Without `delays`: seconds = base_seconds + cost * seconds_per_unit. With them: federation/delays.py.
+    """
 
     name: str = "modelled"
     base_seconds: float = 0.0
     seconds_per_unit: float = 1e-6
+    delays: dict[str, Delay] = field(default_factory=dict)  # the parts of split learning: federation/delays.py PARTS
+    cores: list[int] = field(default_factory=lambda: [32])  # of each party, the active one first; the last entry repeats
+    core_cap: float = 1.0  # largest number of cores that one worker can use
+    batch_latency: float = 0.0  # seconds per batch that keep a worker but no core busy
+    server_seconds: float = 0.0  # seconds of a parameter server per worker of its own and synchronisation
+    penalty_batch: float | None = None  # epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
+    file: str | None = None  # the profile of a machine that the constants are from
 
 
 @dataclass

@@ -54,8 +54,8 @@ def batches(public: AlignedPublic, config: RunConfig, epoch: int) -> list[np.nda
     return split_learning.batches(config.seed, epoch, public.samples, config.algorithm.batch_size)
 
 
-def optimiser(model: torch.nn.Module, config: RunConfig) -> torch.optim.Optimizer:
-    return torch.optim.SGD([model.theta], config.algorithm.lr)  # type: ignore[list-item]
+def descend(model: Any, gradient: torch.Tensor, config: RunConfig) -> None:
+    model.theta.sub_(config.algorithm.lr * gradient)
 
 
 async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
@@ -63,13 +63,13 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     labels = torch.from_numpy(data.labels)
     hubs = [name for name in me.clients if name.startswith("passive") and "worker" not in name]
     model = split_learning.Active(config.model, features.shape[1], public, data.labels, me.torch_rng("init"))  # type: ignore[arg-type]
-    me.state.model, me.state.optimizer = model, optimiser(model, config)
+    me.state.model = model
     async for t in me.rounds():
         losses = []
         for batch, rows in enumerate(batches(public, config, t)):
             received = await me.recv_all(hubs, tag="embedding")
             loss, gradient, dz = model.gradients(features[rows], labels[rows], [payload[3] for payload in received])
-            split_learning.step(me.state.optimizer, model.theta, gradient)
+            descend(model, gradient, config)
             losses.append(loss)
             for name, back in zip(hubs, dz, strict=True):
                 await me.send(name, (batch, 0, float(me.clock), back), tag="gradient")
@@ -86,7 +86,7 @@ async def hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunCo
     other = f"{me.name}_worker_00"
     features = torch.from_numpy(data.features)
     model = split_learning.Passive(config.model, features.shape[1], me.torch_rng("init"))
-    me.state.model, me.state.optimizer = model, optimiser(model, config)
+    me.state.model = model
     async for t in me.rounds():
         for batch, rows in enumerate(batches(public, config, t)):
             await me.send(other, model(features[rows]), tag="work")
@@ -97,7 +97,7 @@ async def hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunCo
             await me.send("active", (batch, 0, float(me.clock), z), tag="embedding")
             *_, back = await me.recv("active", tag="gradient")
             gradient = model.gradient(model.theta, features[rows], back, me.privacy)
-            split_learning.step(me.state.optimizer, model.theta, gradient)
+            descend(model, gradient, config)
         async with me.evaluating():
             for split in ("val", "test"):
                 z = model(torch.from_numpy(data.held_out[split]))

@@ -139,7 +139,7 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
         loss = await me.compute(centre.update, token, rows, updates, halved(cfg, lr, t, public.samples), cost=updates * n)
         me.state.sent += walk.sent
         hops = {"walk": t * cfg.tokens * cfg.hops, "sent": me.state.sent, "from_server": t * cfg.tokens}
-        me.report(iterations=t * max(cfg.hops, 1), hops=hops, epoch=token_methods.epoch(t, public.samples, cfg.batch_size))
+        me.report(iterations=t * max(cfg.hops, 1), facts={"hops": hops}, epoch=token_methods.epoch(t, public.samples, cfg.batch_size))
         if public.objective is None:
             me.report(train_loss=loss)
             if me.evaluates(t):

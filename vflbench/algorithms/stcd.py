@@ -106,6 +106,6 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
         me.state.sent += walk.sent
 
         if k == 0:
-            me.report(hops={"walk": t * cfg.hops, "sent": me.state.sent})
+            me.report(facts={"hops": {"walk": t * cfg.hops, "sent": me.state.sent}})
         if me.evaluates(t):
             me.report(iterations=t * cfg.hops, **block.score())

@@ -25,6 +25,7 @@ import numpy as np
 
 from vflbench.attacks.transcript import Message, Query, Watch, latest
 from vflbench.data.tasks import AlignedTask
+from vflbench.models.split_learning import batches
 from vflbench.seeding import derive, stream
 from vflbench.types import Problem, RunConfig
 
@@ -50,8 +51,6 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
 
     A party without a whole epoch, or whose embeddings are not numbers, since the run diverged, is left out of `clients`.
     """
-    from vflbench.models.split_learning import batches
-
     assert query is not None
     samples, size = task.public.samples, config.algorithm.batch_size
     published = last_whole_epoch(view, lambda epoch: batches(config.seed, epoch, samples, size), samples)
@@ -77,14 +76,14 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
     return {"name": "embedding_inversion", "tolerance": config.attack.tolerance, **total, "clients": found}
 
 
-def last_whole_epoch(view: Iterable[Message], batches: Batches, samples: int) -> dict[str, tuple[int, np.ndarray]]:
+def last_whole_epoch(view: Iterable[Message], rows_of: Batches, samples: int) -> dict[str, tuple[int, np.ndarray]]:
     """Per passive party the last epoch in which every row was published, and the embeddings (samples, d_e) of its training rows.
 
     A party that published no epoch whole is left out.
     """
     found: dict[str, tuple[int, np.ndarray]] = {}
     for epoch, by_party in latest(view, TAG):
-        ids = batches(epoch)
+        ids = rows_of(epoch)
         for name, published in by_party.items():
             if len(published) < len(ids):
                 continue

@@ -27,6 +27,7 @@ import numpy as np
 
 from vflbench.attacks.transcript import Message, Query, Watch, latest
 from vflbench.data.tasks import AlignedTask
+from vflbench.models.split_learning import batches
 from vflbench.seeding import derive, stream
 from vflbench.types import Problem, RunConfig
 
@@ -48,8 +49,6 @@ def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
 
 def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str], query: Query | None = None) -> dict[str, Any]:
     """The summary's `attack`. Nothing is queried."""
-    from vflbench.models.split_learning import batches
-
     samples, size = task.public.samples, config.algorithm.batch_size
     rng = stream(config.seed, "attack")
     rows = np.sort(rng.choice(samples, min(config.attack.rows, samples), replace=False, shuffle=False))
@@ -68,11 +67,11 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
     }
 
 
-def directions(view: Iterable[Message], batches: Batches, rows: np.ndarray) -> np.ndarray:
+def directions(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> np.ndarray:
     """(len(rows), epochs * d_e): the gradients of the training rows `rows`, ascending, each of length 1 or 0, epoch by epoch."""
     epochs = []
     for epoch, by_party in latest(view, TAG):
-        ids = batches(epoch)
+        ids = rows_of(epoch)
         for received in by_party.values():  # one: the active party
             directed = np.zeros((len(rows), next(iter(received.values())).shape[1]))
             for batch, gradient in received.items():

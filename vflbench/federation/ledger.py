@@ -14,7 +14,8 @@ import numpy as np
 
 # One ledger row. `kind` indexes links.LINK_KINDS, `tag` the ledger's tag names, `src` and `dst` the parties' order.
 LEDGER_FIELDS = ("round", "src", "dst", "kind", "tag", "bytes", "vectors", "sent", "delivered", "seq")
-# One trace row of a party. value: seconds computed (compute) or round finished (mark); time: the party's clock after it.
+# One trace row of a party. peer: of a message, the other party; seq: its number; of a computation, 1 while no core is busy.
+# value: seconds computed (compute) or round finished (mark); time: the party's clock after it.
 TRACE_FIELDS = ("kind", "peer", "seq", "value", "time")
 TRACE_KINDS = ("compute", "send", "recv", "mark")
 COMPUTE, SEND, RECV, MARK = (float(i) for i in range(4))

@@ -35,6 +35,7 @@ class PartySpec:
     data: Any = None
     role: str = "client"  # server | client | worker
     organisation: str | None = None  # parties of one organisation talk over `local` links; None: an organisation of its own
+    cores: float | None = None  # cores that its computations keep busy, where the run reports their utilisation
 
 
 # --- guarded data -------------------------------------------------------------------------------------------------------
@@ -213,12 +214,18 @@ class Party(ABC):
         """One payload from each of `srcs`, in their order, whatever the order of arrival."""
 
     @abstractmethod
-    def recv_any(self, srcs: Sequence[str], tag: str = "message", timeout: float | None = None) -> Any:
-        """(src, payload) of the message delivered first (ties: by party order). Time-dependent."""
+    def recv_any(self, srcs: Sequence[str], tag: str | Sequence[str] = "message", timeout: float | None = None) -> Any:
+        """(src, payload) of the message delivered first (ties: by party order); of several tags (src, tag, payload). Time-dependent."""
 
     @abstractmethod
-    def compute(self, function: Callable[..., Any], *args: Any, cost: float = 0.0) -> Any:
-        """``function(*args)`` on the compute clock; `cost` is in the delay model's units. `batchable` ones of a cohort run as one."""
+    def compute(
+        self, function: Callable[..., Any], *args: Any, cost: float = 0.0, seconds: float | None = None, latency: float = 0.0
+    ) -> Any:
+        """``function(*args)`` on the compute clock. `batchable` ones of a cohort run as one.
+
+        The modelled clock takes `seconds`, after `latency` seconds during which no core is busy; where `seconds` is None, `cost` in the
+        units of compute.seconds_per_unit.
+        """
 
     @abstractmethod
     def rounds(self) -> Any:

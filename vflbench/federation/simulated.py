@@ -314,37 +314,42 @@ class SimulatedParty(Party):
         return received
 
     @types.coroutine
-    def recv_any(self, srcs: Sequence[str], tag: str = "message", timeout: float | None = None) -> Generator[None, None, tuple[str, Any]]:
+    def recv_any(
+        self, srcs: Sequence[str], tag: str | Sequence[str] = "message", timeout: float | None = None
+    ) -> Generator[None, None, tuple[Any, ...]]:
         engine = self.engine
         engine.refuse_round_timing(self, "recv_any")
         if self.in_evaluation:
             raise FederationError(
                 f"{self.name} calls recv_any within evaluating(): no time passes there, so nothing is first; use recv_all"
             )
-        by_name = {src: self._box(src, tag) for src in srcs}
-        self.waiting_any = {id(box) for box in by_name.values()}
+        tags = (tag,) if isinstance(tag, str) else tag
+        boxes = [(self._box(src, one), src, one) for src in srcs for one in tags]
+        self.waiting_any = {id(box) for box, _, _ in boxes}
         self.token += 1
-        for box in by_name.values():
+        for box, _, _ in boxes:
             if box:
                 engine.push(box[0][0], ANY_EVENT, box[0][4].src, box[0][2], self)
         deadline = None if timeout is None else self.now + timeout
         if deadline is not None:
             engine.push(deadline, TIMEOUT_EVENT, self.index, self.token, self)
-        self.waiting_for = f"a message '{tag}' from any of {', '.join(srcs)}"
+        self.waiting_for = f"a message {' or '.join(map(repr, tags))} from any of {', '.join(srcs)}"
         yield
         self.token += 1
         self.waiting_any = set()
-        heads = [(box[0][0], box[0][4].src, src) for src, box in by_name.items() if box]
+        heads = [(box[0][0], box[0][4].src, box[0][2], place) for place, (box, _, _) in enumerate(boxes) if box]
         if not heads or (deadline is not None and min(heads)[0] > deadline):
             assert deadline is not None
             self.now = max(self.now, deadline)
-            raise TimeoutError(f"nothing with tag {tag!r} within {timeout} s of virtual time")
-        src = min(heads)[2]
-        return src, self._take(by_name[src])
+            raise TimeoutError(f"nothing with tag {' or '.join(map(repr, tags))} within {timeout} s of virtual time")
+        box, src, found = boxes[min(heads)[3]]
+        return (src, self._take(box)) if isinstance(tag, str) else (src, found, self._take(box))
 
     # --- computing ----------------------------------------------------------------------------------------------------
 
-    def compute(self, function: Callable[..., Any], *args: Any, cost: float = 0.0) -> Any:
+    def compute(
+        self, function: Callable[..., Any], *args: Any, cost: float = 0.0, seconds: float | None = None, latency: float = 0.0
+    ) -> Any:
         engine = self.engine
         if engine.batch_compute and getattr(function, "batchable", False) and not self.in_evaluation:
             return self._compute_batched(function, args, cost)
@@ -352,7 +357,12 @@ class SimulatedParty(Party):
             return _Done(function(*args))
         start = time.perf_counter()
         result = function(*args)
-        self.advance(engine.clock.seconds(cost, time.perf_counter() - start))
+        elapsed = time.perf_counter() - start
+        if engine.clock.mode == "modelled" and seconds is not None:
+            self.advance(latency, idle=True)
+            self.advance(seconds)
+        else:
+            self.advance(engine.clock.seconds(cost, elapsed))
         return _Done(result)
 
     @types.coroutine
@@ -367,11 +377,11 @@ class SimulatedParty(Party):
         result, self.batch_result = self.batch_result, None
         return result
 
-    def advance(self, seconds: float) -> None:
-        """Let `seconds` of computing pass on this party's clock."""
+    def advance(self, seconds: float, idle: bool = False) -> None:
+        """Let `seconds` of computing pass on this party's clock; `idle`: no core is busy."""
         if seconds > 0:
             self.now += seconds
-            self.write_trace(trace_row(COMPUTE, self.index, 0.0, seconds, self.now))
+            self.write_trace(trace_row(COMPUTE, self.index, float(idle), seconds, self.now))
 
     # --- rounds and reports -------------------------------------------------------------------------------------------
 

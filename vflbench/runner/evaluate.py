@@ -78,7 +78,7 @@ class Observer:
     samples (`Suboptimality`): its training loss is the objective. Parties that report whole models, as `parameters`, are scored by
     `WholeModels`: the same mean of the metric, and as training loss the mean of theirs on fixed training rows.
 
-    `extra` has what else the summary shows: `hops`, the last that was reported.
+    `extra` has what else the summary shows: the last `facts` that were reported, by name.
     """
 
     def __init__(self, task: Task, config: RunConfig) -> None:
@@ -119,8 +119,8 @@ class Observer:
         by_party = self._reports.pop(round, {})
         names = [name for name in engine.parties if name in by_party]  # in the parties' order, not of arrival
         reported = [r for name in names for r in by_party[name]]
-        for hops in (r["hops"] for r in reported if "hops" in r):
-            self.extra["hops"] = hops
+        for facts in (r["facts"] for r in reported if "facts" in r):
+            self.extra |= facts
         if self.convex is not None:
             return self._on_convex_round(round, engine, reported)
         losses = [float(r["train_loss"]) for r in reported if "train_loss" in r]

@@ -127,9 +127,9 @@ class Federation:
         """One privacy mechanism per client, none where privacy=none."""
         if self.config.privacy.name == "none":
             return {}
-        bound = self.module.max_releases(self.config, self.rounds) if hasattr(self.module, "max_releases") else None
+        bound = self.module.max_releases(self.decided, self.rounds) if hasattr(self.module, "max_releases") else None
         clients = [name for name, spec in self.specs.items() if spec.role != "server"]
-        batch, samples = getattr(self.config.algorithm, "batch_size", None), getattr(self.task.public, "samples", None)
+        batch, samples = getattr(self.decided.algorithm, "batch_size", None), getattr(self.task.public, "samples", None)
         return {name: mechanisms.make(self.config.privacy, bound, self.layout, batch, samples) for name in clients}
 
     @property
@@ -365,7 +365,7 @@ def _attack(federation: Federation, engine: SimulatedEngine, folder: Path) -> di
         return np.asarray(rows.cpu())
 
     module = ATTACKS[federation.config.attack.name]
-    found: dict[str, Any] = module.attack(transcript.read(folder / "transcript"), task, federation.config, clients, query)
+    found: dict[str, Any] = module.attack(transcript.read(folder / "transcript"), task, federation.decided, clients, query)
     return found
 
 

@@ -1,0 +1,496 @@
+"""PubSub-VFL: asynchronous split learning over publish/subscribe channels.
+
+Liu et al., arXiv 2510.12494, Algorithm 1. Each organisation has workers with replicas of its model, and a hub: gateway, broker and
+parameter server. A passive worker publishes the embedding of a batch and takes the next without waiting; whichever active worker is free
+takes the oldest, steps and publishes the gradient; the passive worker steps when that comes. At an epoch's end hubs average replicas.
+
+Departures, where the paper is silent or cannot be taken literally
+1. Messages pass hub to hub (one link each way); inside an organisation they are free. A hub's broker holds what comes to it.
+2. A passive worker has at most `outstanding` batches whose gradient it waits for; it keeps their parameters, and computes the forward
+   pass again when the gradient comes.
+3. A deadline that passes, and a worker that fails, abandon an attempt: its batch goes back to the queue of the passive parties, with the
+   next attempt number, and what belongs to earlier ones is discarded on arrival. Every party steps once on every batch of an epoch: one
+   that has stepped takes part in a later attempt without a step. What was repeated is in the summary.
+4. Several passive parties: an active worker takes a batch when all its embeddings are there; they have the deadline to come together.
+5. Both parties average, in the epochs t with t mod DeltaT_t = 0 (equation 5; the listing averages theta_1 only). deadline=null waits for
+   ever ("T_all = 0"). A worker's Adam moments stay its own.
+6. An epoch ends with 8 bytes from each passive party and 8 back (tag `epoch`): all know then that nothing is under way.
+7. With privacy, a batch with a row that was published as often as noise was calibrated for is left out, and counted as `skipped`.
+
+Gradients d loss / d z are not protected: labels can be read from them (attack=label_inference).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation.broker import Broker
+from vflbench.federation.delays import Delays
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.models import split_learning
+from vflbench.models.split_learning import Keys, Side, average, batches
+from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="pubsub_vfl",
+    summary="asynchronous split learning: batches by publish/subscribe between two or more parties' workers",
+    paper="Liu et al. 2025, arXiv 2510.12494 (Algorithm 1)",
+    layouts=("aligned",),
+    models=("mlp10", "residual_mlp"),
+    epochs=True,
+    time_dependent=True,
+)
+
+ACTIVE = "active"
+FORWARD, BACKWARD, FORGET, END = "forward", "backward", "forget", "end"  # tasks of a worker
+REQUEST, EMBEDDED, STEPPED, FAILED = "request", "embedded", "stepped", "failed"  # what a worker says
+SKIP = -1  # in a notice, instead of an attempt: nobody trains this batch
+MOST_ATTEMPTS = 1000  # of one batch in an epoch; more come only where no attempt can be in time
+
+
+@dataclass
+class Config(Keys):
+    name: str = "pubsub_vfl"
+    workers: int = 8  # w_a: workers of the active party
+    passive_workers: int = 10  # w_p: workers of each passive party
+    embedding_capacity: int = 5  # p: messages that a batch's embedding channel holds
+    gradient_capacity: int = 5  # q: messages that a batch's gradient channel holds
+    outstanding: int = 5  # batches of a passive worker that wait for their gradient, at most
+    deadline: float | None = 10.0  # T_ddl: seconds that a subscriber waits; null: for ever
+    aggregation: Literal["semi_async", "every_epoch", "never"] = "semi_async"  # of replicas: by equation 5 | every epoch | at the end only
+    interval: int = 5  # DeltaT_0: semi_async: the interval that equation 5 grows to, epochs
+    failure_rate: float = 0.0  # probability that a worker loses a task, and what it waits for: to see what a crash costs
+    planner: Literal["none", "epoch", "paper"] = (
+        "none"  # none | epoch (least time to target) | paper (literal objective): workers and batch
+    )
+    worker_range: list[int] = field(default_factory=lambda: [2, 50])  # planner: of each party
+    batch_sizes: list[int] = field(default_factory=lambda: [16, 32, 64, 128, 256, 512, 1024])  # planner
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    cfg: Config = config.algorithm
+    problems = split_learning.check_keys(config)
+    for key in ("workers", "passive_workers", "embedding_capacity", "gradient_capacity", "outstanding", "interval"):
+        if getattr(cfg, key) < 1:
+            problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
+    if cfg.deadline is not None and not 0 < cfg.deadline < math.inf:
+        problems.append(Problem("algorithm.deadline", cfg.deadline, "must be a number of seconds above 0, or null: no deadline"))
+    elif cfg.deadline is not None and cfg.deadline <= 2e-3 * config.network.client_server.latency_ms:
+        there_and_back = f"a message takes {2 * config.network.client_server.latency_ms:g} ms there and back on {config.network.name}"
+        problems.append(Problem("algorithm.deadline", cfg.deadline, f"{there_and_back}: every batch would be dropped"))
+    if not 0 <= cfg.failure_rate < 0.9:
+        problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, "must be at least 0 and below 0.9"))
+    if config.network.timing != "causal":
+        problems.append(Problem("network.timing", config.network.timing, "pubsub_vfl depends on when each message comes: causal"))
+    return problems
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """A hub and workers for each organisation: `active`, `active_worker_0` ..., `passive_1`, `passive_1_worker_0` ...
+
+    Raises
+    ------
+    ConfigError : more rows in a batch than there are, or more workers than batches.
+    """
+    cfg: Config = config.algorithm
+    split_learning.check_rows(config, task.public.samples)
+    count = math.ceil(task.public.samples / cfg.batch_size)
+    asked = {"workers": cfg.workers, "passive_workers": cfg.passive_workers}
+    if problems := [
+        Problem(f"algorithm.{key}", number, f"an epoch has {count} batches: at most that many workers")
+        for key, number in asked.items()
+        if number > count
+    ]:
+        raise ConfigError(problems)
+    delays, specs = Delays(config.compute), {}
+    for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
+        active = number == 0
+        workers = party_names(f"{organisation}_worker", cfg.workers if active else cfg.passive_workers)
+        role, data = "server" if active else "client", task.part(number)
+        program = partial(active_hub if active else passive_hub, workers=workers)
+        specs[organisation] = PartySpec(program, data, role, organisation, cores=1.0)
+        program = partial(active_worker if active else passive_worker, number=number)
+        for name in workers:
+            specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, len(workers)))
+    return specs
+
+
+def interval(t: int, longest: int) -> int:
+    """DeltaT_t of epoch t = 1, 2, ... (equation 5): 1, 1, 1, 2, 3, 4, 5, 5 ... for DeltaT_0 = 5."""
+    return max(1, math.ceil(longest / 2 * math.tanh(2 * t / longest - 2) + longest / 2))
+
+
+def averages(cfg: Config, t: int, last: int) -> bool:
+    """Whether the replicas of an organisation are averaged at the end of epoch t."""
+    if cfg.aggregation == "semi_async":
+        return t % interval(t, cfg.interval) == 0
+    return cfg.aggregation == "every_epoch" or t == last
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------------------
+
+
+async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
+    """Embeds batches, and steps when their gradients come."""
+    cfg, compute = config.algorithm, config.compute
+    hub = me.name.rpartition("_worker_")[0]
+    side = Side(data, public, config, hub, me.device)
+    me.state.model, me.state.optimiser = side.model, side.optimiser
+    delays, workers = Delays(compute), cfg.passive_workers
+
+    async for t in me.rounds():
+        rows = batches(config.seed, t, public.samples, cfg.batch_size)
+        made: dict[int, torch.Tensor] = {}  # batch ID -> the parameters that its embedding was made with
+        await me.send(hub, (REQUEST, 0, 0, None), tag="worker")
+        while (message := await me.recv(hub, tag="task"))[0] != END:
+            task, j, attempt, dz, steps = message
+            if task == FORGET:
+                made.pop(j, None)
+            elif cfg.failure_rate and me.rng("failures").random() < cfg.failure_rate:
+                made.clear()
+                await me.send(hub, (FAILED, j, attempt, None), tag="worker")
+            elif task == FORWARD:
+                made[j] = side.model.theta.detach().clone()
+                seconds = delays.seconds("passive_forward", len(rows[j]), number, workers)
+                z = await me.compute(side.embed, rows[j], seconds=seconds, latency=compute.batch_latency)
+                await me.send(hub, (EMBEDDED, j, attempt, z), tag="worker")
+            else:
+                seconds = delays.seconds("passive_backward", len(rows[j]), number, workers)
+                await me.compute(side.backward, made.pop(j), rows[j], dz, me.privacy, steps, seconds=seconds)
+                await me.send(hub, (STEPPED, j, attempt, None), tag="worker")
+        await replicate(me, hub, side, cfg, t, config)
+
+
+async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
+    """Steps on batches whose embeddings are there."""
+    cfg, compute = config.algorithm, config.compute
+    side = Side(data, public, config, ACTIVE, me.device)
+    me.state.model, me.state.optimiser = side.model, side.optimiser
+    delays = Delays(compute)
+    parts = ("active_forward", "top_forward", "top_backward", "active_backward")
+
+    async for t in me.rounds():
+        rows = batches(config.seed, t, public.samples, cfg.batch_size)
+        await me.send(ACTIVE, (REQUEST, 0, 0, None), tag="worker")
+        while (message := await me.recv(ACTIVE, tag="task"))[0] != END:
+            _, j, attempt, zs, steps = message
+            if cfg.failure_rate and me.rng("failures").random() < cfg.failure_rate:
+                await me.send(ACTIVE, (FAILED, j, attempt, None), tag="worker")
+                continue
+            seconds = sum(delays.seconds(part, len(rows[j]), number, cfg.workers) for part in parts)
+            result = await me.compute(side.learn, rows[j], zs, steps, seconds=seconds, latency=compute.batch_latency)
+            await me.send(ACTIVE, (STEPPED, j, attempt, result), tag="worker")
+        await replicate(me, ACTIVE, side, cfg, t, config)
+
+
+async def replicate(me: Party, hub: str, side: Side, cfg: Config, t: int, config: RunConfig) -> None:
+    """A worker's share in the end of epoch t."""
+    theta = side.model.theta
+    if averages(cfg, t, config.rounds or 0):
+        await me.send(hub, theta, tag="replica")
+        theta.copy_(await me.recv(hub, tag="model"))
+    elif me.evaluates(t):
+        async with me.evaluating():
+            await me.send(hub, theta, tag="replica")
+
+
+# --- hubs -------------------------------------------------------------------------------------------------------------------------
+
+
+async def aggregate(me: Party, workers: list[str], side: Side, cfg: Config, t: int, config: RunConfig) -> None:
+    """A hub's: its model becomes the mean of the replicas, which its workers get in epochs that average."""
+    theta = side.model.theta
+    if averages(cfg, t, config.rounds or 0):
+        replicas = await me.recv_all(workers, tag="replica")
+        theta.copy_(await me.compute(average, replicas, seconds=config.compute.server_seconds * len(workers)))
+        await me.send_many(workers, theta, tag="model")
+    elif me.evaluates(t):
+        async with me.evaluating():
+            theta.copy_(average(await me.recv_all(workers, tag="replica")))
+
+
+async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
+    """Deals batches to workers, publishes their embeddings, and hands out the gradients that come."""
+    cfg: Config = config.algorithm
+    side = Side(data, public, config, me.name, me.device)
+    me.state.model = side.model
+    me.state.published = 0
+
+    async for t in me.rounds():
+        epoch = PassiveEpoch(me, cfg, workers, batches(config.seed, t, public.samples, cfg.batch_size))
+        over = False
+        while not (over and epoch.complete()):
+            await epoch.serve()
+            try:
+                sources = [*workers, ACTIVE]
+                src, tag, message = await me.recv_any(sources, ("worker", "gradient", "notice", "epoch"), epoch.patience())
+            except TimeoutError:
+                for j in epoch.gradients.expired(me.clock):
+                    await epoch.abandon(j, tell=True)
+                continue
+            if tag == "worker":
+                await epoch.on_worker(src, *message)
+            elif tag == "gradient":
+                epoch.on_gradient(message)
+            elif tag == "notice":
+                await epoch.on_notice(*message)
+            else:
+                over = True
+        for worker in workers:
+            await me.send(worker, (END, 0, 0, None, False), tag="task")
+        await aggregate(me, workers, side, cfg, t, config)
+        if me.evaluates(t):
+            async with me.evaluating():
+                await me.send(ACTIVE, side.held_out(me.privacy), tag="embedding")
+
+
+class PassiveEpoch:
+    """A passive hub's view of one epoch."""
+
+    def __init__(self, me: Party, cfg: Config, workers: list[str], rows: list[np.ndarray]) -> None:
+        self.me, self.cfg, self.rows = me, cfg, rows
+        self.queue = deque(range(len(rows)))  # batch IDs that nobody has
+        self.attempt = [0] * len(rows)
+        self.held: dict[str, dict[int, None]] = {worker: {} for worker in workers}  # batches that a worker waits for, in its order
+        self.task: dict[str, tuple[str, int, bool] | None] = dict.fromkeys(workers)  # what a worker is at: kind, batch, a step?
+        self.idle: deque[str] = deque()
+        self.finished: set[int] = set()  # stepped on, or skipped
+        self.gradients = Broker(cfg.gradient_capacity)
+        self.notices, self.told = 0, -1  # notices that came; how many the active party knows were heeded
+
+    def complete(self) -> bool:
+        """Nothing of the epoch is left to do, as far as this party knows."""
+        return not self.queue and len(self.finished) == len(self.rows) and not any(self.held.values()) and not any(self.task.values())
+
+    def patience(self) -> float | None:
+        """Seconds until the next deadline."""
+        end = self.gradients.deadline()
+        return None if end is None else max(0.0, end - self.me.clock)
+
+    async def serve(self) -> None:
+        """Give every idle worker something to do: a gradient that is there first, then a new batch. Say when all is done."""
+        for worker in [self.idle.popleft() for _ in range(len(self.idle))]:
+            held = self.held[worker]
+            ready = next((j for j in held if self.gradients.depth(j)), None)
+            if ready is not None:
+                _, attempt, _, dz = self.gradients.next(ready)
+                del held[ready]
+                steps = ready not in self.finished
+                self.finished.add(ready)
+                self.task[worker] = (BACKWARD, ready, steps)
+                await self.me.send(worker, (BACKWARD, ready, attempt, dz, steps), tag="task")
+            elif len(held) < self.cfg.outstanding and (j := await self.take()) is not None:
+                held[j] = None
+                self.task[worker] = (FORWARD, j, False)
+                await self.me.send(worker, (FORWARD, j, self.attempt[j], None, False), tag="task")
+            else:
+                self.idle.append(worker)
+        if self.told != self.notices and self.complete():
+            self.told = self.notices
+            await self.me.send(ACTIVE, self.notices, tag="epoch")
+
+    async def take(self) -> int | None:
+        """The next batch that may be published; None if there is none."""
+        while self.queue:
+            j = self.queue.popleft()
+            if self.me.privacy is None or self.me.privacy.may_publish(self.rows[j]):
+                return j
+            self.finished.add(j)
+            await self.me.send(ACTIVE, (j, SKIP), tag="notice")
+        return None
+
+    async def on_worker(self, worker: str, said: str, j: int, attempt: int, z: torch.Tensor | None) -> None:
+        me, task, self.task[worker] = self.me, self.task[worker], None
+        self.idle.append(worker)
+        if said == FAILED and task is not None:
+            if task[0] == BACKWARD and task[2]:  # a batch of FORWARD is among what it holds
+                self.finished.discard(j)
+                await self.abandon(j, tell=True)
+            for lost in list(self.held[worker]):
+                await self.abandon(lost, tell=True)
+        elif said == EMBEDDED and attempt == self.attempt[j] and z is not None:
+            if me.privacy is not None:
+                z = me.privacy.protect(z, self.rows[j], me.torch_rng("noise"))
+            me.state.published += len(self.rows[j])
+            await me.send(ACTIVE, (j, attempt, me.clock, z), tag="embedding")
+            if self.cfg.deadline is not None:
+                self.gradients.wait(j, me.clock + self.cfg.deadline)
+
+    def on_gradient(self, message: tuple[int, int, float, torch.Tensor]) -> None:
+        if message[1] == self.attempt[message[0]]:
+            self.gradients.publish(message[0], message)
+
+    async def on_notice(self, j: int, attempt: int) -> None:
+        self.notices += 1
+        if attempt == SKIP:
+            self.attempt[j] += 1
+            self.finished.add(j)
+            await self.forget(j)
+            if j in self.queue:
+                self.queue.remove(j)
+        elif attempt >= self.attempt[j]:
+            self.attempt[j] = attempt
+            await self.abandon(j, tell=False)
+
+    async def abandon(self, j: int, tell: bool) -> None:
+        """The attempt under way has failed: batch j goes back to the queue."""
+        if tell:
+            await self.me.send(ACTIVE, (j, self.attempt[j]), tag="notice")
+        self.attempt[j] += 1
+        if self.attempt[j] > MOST_ATTEMPTS:
+            raise FederationError(
+                f"{self.me.name}: batch {j} was tried {MOST_ATTEMPTS} times, never in time: "
+                f"algorithm.deadline={self.cfg.deadline} is too short for this network and these delays"
+            )
+        await self.forget(j)
+        if j not in self.queue:
+            self.queue.append(j)
+
+    async def forget(self, j: int) -> None:
+        self.gradients.discard(j, lambda message: True)
+        for worker, held in self.held.items():
+            if held.pop(j, j) is None:
+                await self.me.send(worker, (FORGET, j, 0, None, False), tag="task")
+
+
+async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
+    """Collects embeddings, deals them to workers, and publishes their gradients."""
+    cfg: Config = config.algorithm
+    side = Side(data, public, config, me.name, me.device)
+    passive = [name for name in me.clients if "_worker_" not in name]
+    me.state.model = side.model
+    me.state.counts = dict.fromkeys(("repeated", "discarded", "dropped", "skipped"), 0)
+
+    async for t in me.rounds():
+        count = math.ceil(public.samples / cfg.batch_size)
+        epoch = ActiveEpoch(me, cfg, workers, passive, count)
+        while not epoch.over():
+            await epoch.serve()
+            try:
+                src, tag, message = await me.recv_any([*workers, *passive], ("worker", "embedding", "notice", "epoch"), epoch.patience())
+            except TimeoutError:
+                for broker in epoch.embeddings.values():
+                    for j in broker.expired(me.clock):
+                        await epoch.abandon(j, epoch.attempt[j])
+                continue
+            if tag == "worker":
+                await epoch.on_worker(src, *message)
+            elif tag == "embedding":
+                epoch.on_embedding(src, message)
+            elif tag == "notice":
+                await epoch.on_notice(src, *message)
+            else:
+                epoch.heeded[src] = message
+        await me.send_many(passive, t, tag="epoch")
+        for worker in workers:
+            await me.send(worker, (END, 0, 0, None, False), tag="task")
+        me.state.counts["dropped"] += sum(broker.dropped for broker in epoch.embeddings.values())
+        await aggregate(me, workers, side, cfg, t, config)
+        loss = sum(epoch.losses) / len(epoch.losses) if epoch.losses else None
+        me.report(**({} if loss is None else {"train_loss": loss}), epoch=t, iterations=t * count, facts={"batches": dict(me.state.counts)})
+        if me.evaluates(t):
+            async with me.evaluating():
+                me.report(predictions=side.scores(await me.recv_all(passive, tag="embedding")))
+
+
+class ActiveEpoch:
+    """The active hub's view of one epoch."""
+
+    def __init__(self, me: Party, cfg: Config, workers: list[str], passive: list[str], count: int) -> None:
+        self.me, self.cfg, self.count = me, cfg, count
+        self.embeddings = {name: Broker(cfg.embedding_capacity) for name in passive}
+        self.attempt = [0] * count
+        self.ready: deque[int] = deque()  # batches whose embeddings are all there, oldest first
+        self.task: dict[str, tuple[int, int] | None] = dict.fromkeys(workers)  # batch and attempt that a worker is at
+        self.idle: deque[str] = deque()
+        self.stepped: set[int] = set()
+        self.skipped: set[int] = set()
+        self.notices = dict.fromkeys(passive, 0)  # sent to each
+        self.heeded: dict[str, int] = dict.fromkeys(passive, -1)  # how many of them each had heeded when it was done
+        self.losses: list[float] = []
+
+    def over(self) -> bool:
+        return not any(self.task.values()) and self.heeded == self.notices
+
+    def patience(self) -> float | None:
+        """Seconds until the next deadline."""
+        ends = [end for broker in self.embeddings.values() if (end := broker.deadline()) is not None]
+        return max(0.0, min(ends) - self.me.clock) if ends else None
+
+    async def serve(self) -> None:
+        """Give every idle worker the oldest batch that no other is at."""
+        for worker in [self.idle.popleft() for _ in range(len(self.idle))]:
+            at = {task[0] for task in self.task.values() if task}
+            j = next((j for j in self.ready if j not in at), None)
+            if j is None:
+                self.idle.append(worker)
+                continue
+            self.ready.remove(j)
+            zs = [broker.next(j)[3] for broker in self.embeddings.values()]
+            self.task[worker] = (j, self.attempt[j])
+            steps = j not in self.stepped
+            self.me.state.counts["repeated"] += not steps
+            await self.me.send(worker, (FORWARD, j, self.attempt[j], zs, steps), tag="task")
+
+    async def on_worker(self, worker: str, said: str, j: int, attempt: int, result: Any) -> None:
+        self.task[worker] = None
+        self.idle.append(worker)
+        if said == FAILED:
+            await self.abandon(j, attempt)
+        elif said == STEPPED:
+            loss, dzs = result
+            if j not in self.stepped:
+                self.losses.append(loss)
+            self.stepped.add(j)
+            if attempt == self.attempt[j] and j not in self.skipped:
+                for name, dz in zip(self.embeddings, dzs, strict=True):
+                    await self.me.send(name, (j, attempt, self.me.clock, dz), tag="gradient")
+
+    def on_embedding(self, src: str, message: tuple[int, int, float, torch.Tensor]) -> None:
+        j, attempt = message[:2]
+        if j in self.skipped or attempt < self.attempt[j]:
+            self.me.state.counts["discarded"] += 1
+            return
+        self.embeddings[src].publish(j, message)
+        missing = [broker for broker in self.embeddings.values() if not broker.depth(j)]
+        if not missing:
+            self.ready.append(j)
+        elif self.cfg.deadline is not None:
+            for broker in missing:
+                if j not in broker.deadlines:
+                    broker.wait(j, self.me.clock + self.cfg.deadline)
+
+    async def on_notice(self, src: str, j: int, attempt: int) -> None:
+        if attempt == SKIP:
+            self.me.state.counts["skipped"] += j not in self.skipped
+            self.skipped.add(j)
+            await self.clear(j, SKIP, [name for name in self.embeddings if name != src])
+        elif attempt >= self.attempt[j] and j not in self.skipped:
+            self.attempt[j] = attempt + 1
+            await self.clear(j, attempt, [name for name in self.embeddings if name != src])
+
+    async def abandon(self, j: int, attempt: int) -> None:
+        """This party gives an attempt up: all passive parties embed the batch once more."""
+        if attempt == self.attempt[j] and j not in self.skipped:
+            self.attempt[j] += 1
+            await self.clear(j, attempt, list(self.embeddings))
+
+    async def clear(self, j: int, attempt: int, tell: list[str]) -> None:
+        """What is there of the attempt is of no use any more; `tell` whom."""
+        for broker in self.embeddings.values():
+            self.me.state.counts["discarded"] += broker.depth(j)
+            broker.discard(j, lambda message: True)
+        if j in self.ready:
+            self.ready.remove(j)
+        for name in tell:
+            self.notices[name] += 1
+            await self.me.send(name, (j, attempt), tag="notice")

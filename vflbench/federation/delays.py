@@ -1,0 +1,95 @@
+"""The delay model of split learning: how long a batch keeps a worker busy (PubSub-VFL, section 4.2, Table 8, read per sample).
+
+One worker of a party with C cores and w workers uses min(C / w, core_cap) cores, and a batch of B samples takes it
+scale * B^(1 + exponent) / cores seconds. The fixed latency per batch and the parameter server's cost are beside this.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from vflbench.types import ComputeConfig, Problem, closest
+
+PARTS = ("active_forward", "active_backward", "passive_forward", "passive_backward", "top_forward", "top_backward")
+NOTHING: dict[str, Any] = {"delays": {}, "core_cap": 1.0, "batch_latency": 0.0, "server_seconds": 0.0}  # a profile's keys, unmeasured
+BAD_FILE = (OSError, ValueError, KeyError, TypeError)
+
+
+class Delays:
+    """The delay model with the constants of `config`; without `delays`, of its two constants per computation.
+
+    Parties are numbered as in an aligned task: 0 is the active one.
+    """
+
+    def __init__(self, config: ComputeConfig) -> None:
+        self.config = config
+
+    def seconds(self, part: str, batch: int, party: int, workers: int) -> float:
+        """Seconds in which one of `workers` workers of `party` does `part` (one of PARTS) of a batch of `batch` samples.
+
+        The latency per batch is not in it. KeyError where the model has constants for other parts only.
+        """
+        if not self.config.delays:
+            return self.config.base_seconds + self.config.seconds_per_unit * batch
+        delay = self.config.delays[part]
+        return float(delay.scale * batch ** (1 + delay.exponent) / self.cores(party, workers))
+
+    def cores(self, party: int, workers: int) -> float:
+        """How many cores one of `workers` workers of `party` uses."""
+        return min(self._cores(party) / workers, self.config.core_cap)
+
+    def total_cores(self, parties: int) -> int:
+        """All cores of `parties` parties, the active one included."""
+        return sum(self._cores(party) for party in range(parties))
+
+    def _cores(self, party: int) -> int:
+        return self.config.cores[min(party, len(self.config.cores) - 1)]
+
+
+def check(config: ComputeConfig) -> list[Problem]:
+    """What is wrong with the keys of the group `compute` that a range of one number does not say."""
+    problems = []
+    if config.file is not None:
+        try:
+            _profile(config.file)
+        except BAD_FILE as error:
+            reason = "there is no such file" if isinstance(error, FileNotFoundError) else f"is no profile ({type(error).__name__}: {error})"
+            problems.append(Problem("compute.file", config.file, f"{reason}; make one with: vflbench data profile"))
+    for name, delay in config.delays.items():
+        key = f"compute.delays.{name}"
+        if name not in PARTS:
+            shown = f"{{scale: {delay.scale}, exponent: {delay.exponent}}}"
+            problems.append(Problem(key, shown, f"no such part; there are: {', '.join(PARTS)}", closest(name, PARTS)))
+        if delay.scale <= 0:
+            problems.append(Problem(f"{key}.scale", delay.scale, "must be greater than 0"))
+        if not -2 <= delay.exponent <= 1:
+            allowed = "must be from -2 to 1; 0 is a time that grows with the batch, -1 one that does not depend on it"
+            problems.append(Problem(f"{key}.exponent", delay.exponent, allowed))
+    lacking = [name for name in PARTS if name not in config.delays]
+    if config.delays and lacking and set(config.delays) <= set(PARTS):
+        problems.append(Problem("compute.delays", ",".join(config.delays), f"lacks {', '.join(lacking)}; give all parts or none"))
+    if not config.cores or min(config.cores) < 1:
+        problems.append(Problem("compute.cores", config.cores, "must list at least one party's cores, each at least 1"))
+    return problems
+
+
+def measured(file: str, key: str) -> Any:
+    """One constant of a profile (NOTHING's keys); NOTHING's value where there is no readable file: `check` says so before a run."""
+    try:
+        return _profile(file)[key]
+    except BAD_FILE:
+        return NOTHING[key]
+
+
+def _profile(file: str) -> dict[str, Any]:
+    """The constants of a profile.
+
+    Raises
+    ------
+    OSError, ValueError, KeyError, TypeError : where the file cannot be read, lacks a constant, or has one that is no number.
+    """
+    values = json.loads(Path(file).expanduser().read_text(encoding="utf-8"))
+    delays = {name: {key: float(values["delays"][name][key]) for key in ("scale", "exponent")} for name in PARTS}
+    return {key: delays if key == "delays" else float(values[key]) for key in NOTHING}
