@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import json
 import signal
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 
 from vflbench import registry
-from vflbench.attacks import prediction_recovery, transcript
+from vflbench.attacks import embedding_inversion, label_inference, prediction_recovery, transcript
 from vflbench.data import sources
 from vflbench.data.tasks import AlignedTask, GraphTask, ShardedTask, Task
 from vflbench.federation import clock, topology
@@ -41,6 +42,9 @@ from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, closest, division
 
+ATTACKS: dict[str, Any] = {
+    module.__name__.rpartition(".")[2]: module for module in (prediction_recovery, embedding_inversion, label_inference)
+}
 SCALES = {"full": 10**12, "small": None, "smoke": 2}  # the most rounds; small: a quarter
 
 
@@ -77,7 +81,7 @@ class Federation:
         self.task = self._load()
         if self.task.metric.name == "accuracy" and config.target is not None and config.target > 1:
             raise ConfigError([Problem("target", config.target, "is a fraction of 1, as every accuracy")])
-        if problems := self._label_problems():
+        if problems := [*self._label_problems(), *self._attack_problems()]:
             raise ConfigError(problems)
         self.specs: dict[str, PartySpec] = self.module.parties(self.task, self.decided)
         servers = [name for name, spec in self.specs.items() if spec.role == "server"]
@@ -93,6 +97,11 @@ class Federation:
             return []
         parts = [task.labels] if isinstance(task, AlignedTask) else [part.labels for part in task.clients if part.labels is not None]
         return mechanisms.check_labels(self.config.privacy, np.concatenate(parts), task.classes)
+
+    def _attack_problems(self) -> list[Problem]:
+        """What of the task the attack cannot be tried on."""
+        check = getattr(ATTACKS.get(self.config.attack.name), "check_task", None)
+        return check(self.task, self.config) if check is not None else []
 
     def _link_problems(self) -> list[Problem]:
         """Links of their own (network.links) that no message can pass."""
@@ -120,9 +129,15 @@ class Federation:
         """One privacy mechanism per client, none where privacy=none."""
         if self.config.privacy.name == "none":
             return {}
-        bound = self.module.max_releases(self.config, self.rounds) if hasattr(self.module, "max_releases") else None
+        bound = self.module.max_releases(self.decided, self.rounds) if hasattr(self.module, "max_releases") else None
         clients = [name for name, spec in self.specs.items() if spec.role != "server"]
-        return {name: mechanisms.make(self.config.privacy, bound, self.layout) for name in clients}
+        batch, samples = getattr(self.decided.algorithm, "batch_size", None), getattr(self.task.public, "samples", None)
+        return {name: mechanisms.make(self.config.privacy, bound, self.layout, batch, samples) for name in clients}
+
+    @property
+    def hubs(self) -> list[str]:
+        """The parties that speak for an organisation, in their order; the others are its workers."""
+        return [name for name, spec in self.specs.items() if spec.organisation in (None, name)]
 
     def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:
         config = self.config
@@ -217,8 +232,10 @@ def run(
     recorder = Recorder(federation, checkpoints)
     writer = None
     if config.attack.name != "none":
-        theta = (lambda name: engine.parties[name].state.model.theta) if config.attack.parameters == "released" else None
-        writer = TranscriptWriter(folder / "transcript", SERVER, prediction_recovery.SENT, theta, saved[0].round if saved else None)
+        watch: transcript.Watch = ATTACKS[config.attack.name].watch(federation.hubs, config)
+        theta = (lambda name: engine.parties[name].state.model.theta) if watch.released else None
+        resumed = saved[0].round if saved else None
+        writer = TranscriptWriter(folder / "transcript", watch.party, watch.sent, theta, resumed, watch.received)
     metric = federation.task.metric
 
     with progress(federation.rounds, metric=metric.name, quiet=quiet) as bar:
@@ -314,8 +331,9 @@ def _write(
 
     total = totals.until(engine.finished_round)
     communication, compute = _times(federation, charged, ledger, traces, [engine.finished_round], [engine.boundary_clock])[0]
-    spent = {p.name: p.privacy.spent() for p in engine.order if p.privacy is not None}
-    extra = {} if config.attack.name == "none" else {"attack": _attack(federation, folder)}
+    secrets = {name: engine.parties[name].privacy for name in federation.hubs}
+    spent = {name: secret.spent() for name, secret in secrets.items() if secret is not None}
+    extra = {} if config.attack.name == "none" else {"attack": _attack(federation, engine, folder)}
     if observer.models is not None:
         extra["averaged_model"] = observer.models.summary()
     if any(spec.cores is not None for spec in federation.specs.values()):
@@ -348,12 +366,27 @@ def _use(federation: Federation, traces: dict[str, np.ndarray], seconds: float, 
     return {"utilisation": utilisation, "waiting_seconds": float(np.mean(waiting) / max(rounds, 1))}
 
 
-def _attack(federation: Federation, folder: Path) -> dict[str, Any]:
+def _attack(federation: Federation, engine: SimulatedEngine, folder: Path) -> dict[str, Any]:
     """What the configured attack finds in the run's transcript."""
     task = federation.task
     assert not isinstance(task, GraphTask | ShardedTask)  # no algorithm on graphs declares an attack
-    clients = [name for name in federation.specs if name != SERVER]
-    return prediction_recovery.attack(transcript.read(folder / "transcript"), task, federation.config, clients)
+    clients = [name for name in federation.hubs if name != SERVER]
+
+    def query(name: str, inputs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """What `name` would publish of `inputs` at the end of the run, by its own mechanism; counted by nobody."""
+        party = engine.parties[name]
+        model = copy.deepcopy(party.state.model).eval()
+        like = next(model.parameters())
+        with torch.no_grad():
+            rows = model(torch.as_tensor(inputs, dtype=like.dtype, device=like.device))
+            if party.privacy is not None:
+                generator = torch.Generator(device=like.device).manual_seed(int(rng.integers(2**62)))
+                rows = party.privacy.noised(rows, generator)
+        return np.asarray(rows.cpu())
+
+    module = ATTACKS[federation.config.attack.name]
+    found: dict[str, Any] = module.attack(transcript.read(folder / "transcript"), task, federation.decided, clients, query)
+    return found
 
 
 def _complete(
