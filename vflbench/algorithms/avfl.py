@@ -26,6 +26,7 @@ ALGORITHM = AlgorithmInfo(
     summary="asynchronous split learning: one worker per party, stale gradients",
     paper="Chen et al. 2020, arXiv 2007.06081; a baseline of PubSub-VFL",
     layouts=("aligned",),
+    attacks=("none", "embedding_inversion", "label_inference"),
     models=("mlp10", "residual_mlp"),
     epochs=True,
     modelled=True,

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -32,6 +32,7 @@ import numpy as np
 import torch
 
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation import planner
 from vflbench.federation.broker import Broker
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import Party, PartySpec, party_names
@@ -44,6 +45,8 @@ ALGORITHM = AlgorithmInfo(
     summary="asynchronous split learning: batches by publish/subscribe between two or more parties' workers",
     paper="Liu et al. 2025, arXiv 2510.12494 (Algorithm 1)",
     layouts=("aligned",),
+    privacy=("none", "gdp_embedding"),
+    attacks=("none", "embedding_inversion", "label_inference"),
     models=("mlp10", "residual_mlp"),
     epochs=True,
     modelled=True,
@@ -74,6 +77,9 @@ class Config(Keys):
     )
     worker_range: list[int] = field(default_factory=lambda: [2, 50])  # planner: of each party
     batch_sizes: list[int] = field(default_factory=lambda: [16, 32, 64, 128, 256, 512, 1024])  # planner
+    memory: list[list[float]] = field(
+        default_factory=list
+    )  # planner: of each party Mem_max, Mem_0, rho, chi (equation 13); empty: no bound
 
 
 def check(config: RunConfig) -> list[Problem]:
@@ -88,9 +94,43 @@ def check(config: RunConfig) -> list[Problem]:
     elif cfg.deadline is not None and cfg.deadline <= 2e-3 * config.network.client_server.latency_ms:
         there_and_back = f"a message takes {2 * config.network.client_server.latency_ms:g} ms there and back on {config.network.name}"
         problems.append(Problem("algorithm.deadline", cfg.deadline, f"{there_and_back}: every batch would be dropped"))
+    if len(cfg.worker_range) != 2 or not 1 <= cfg.worker_range[0] <= cfg.worker_range[1]:
+        problems.append(Problem("algorithm.worker_range", cfg.worker_range, "must be the least and the most workers: [2,50]"))
+    if not cfg.batch_sizes or min(cfg.batch_sizes) < 1:
+        problems.append(Problem("algorithm.batch_sizes", cfg.batch_sizes, "must be a list of numbers from 1"))
+    if any(len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) == 0 for numbers in cfg.memory):
+        problems.append(Problem("algorithm.memory", cfg.memory, "must be a list of [Mem_max, Mem_0, rho, chi], rho and chi above 0"))
     if not 0 <= cfg.failure_rate < 0.9:
         problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, "must be at least 0 and below 0.9"))
     return problems
+
+
+def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration with the planner's choice of workers and batch size; what it promises, as `plan` in the summary.
+
+    Raises
+    ------
+    VflbenchError : nothing can be chosen.
+    """
+    cfg: Config = config.algorithm
+    if cfg.planner == "none":
+        return config, {}
+    workers, last = range(cfg.worker_range[0], cfg.worker_range[1] + 1), config.rounds or 1
+    setting = planner.Setting(
+        samples=task.public.samples,
+        width=config.model.embedding,
+        link=config.network.client_server,
+        passive=task.parties - 1,
+        active_workers=workers,
+        passive_workers=workers,
+        batch_sizes=sorted(cfg.batch_sizes),
+        outstanding=cfg.outstanding,
+        synchronisations=sum(averages(cfg, t, last) for t in range(1, last + 1)) / last,
+        memory=[planner.Memory(*numbers) for numbers in cfg.memory],
+    )
+    plan = planner.plan(Delays(config.compute), setting, cfg.planner)
+    chosen = replace(cfg, workers=plan.active_workers, passive_workers=plan.passive_workers, batch_size=plan.batch_size)
+    return replace(config, algorithm=chosen), {"plan": asdict(plan)}
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -114,6 +154,11 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
         for name in workers:
             specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, len(workers)))
     return specs
+
+
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a row has to be published: once an epoch. The mechanism adds what it allows for further attempts."""
+    return rounds
 
 
 def interval(t: int, longest: int) -> int:

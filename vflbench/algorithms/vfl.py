@@ -21,6 +21,7 @@ ALGORITHM = AlgorithmInfo(
     summary="synchronous split learning: one worker per party, batch by batch",
     paper="Vepakomma et al. 2018, arXiv 1812.00564; a baseline of PubSub-VFL",
     layouts=("aligned",),
+    attacks=("none", "embedding_inversion", "label_inference"),
     models=("mlp10", "residual_mlp"),
     epochs=True,
     modelled=True,

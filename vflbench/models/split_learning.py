@@ -11,6 +11,7 @@ A party's parameters are one flat vector theta: what workers and parameter serve
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections import deque
@@ -359,10 +360,8 @@ async def run_ahead(me: Any, side: Side, partner: str, rows: Sequence[np.ndarray
     while left or made:
         message = None
         if made:
-            try:
+            with contextlib.suppress(TimeoutError):
                 _, message = await me.recv_any([partner], "gradient", 0.0 if left and len(made) < outstanding else None)
-            except TimeoutError:
-                pass
         if message is not None:
             await side.backward(made.pop(message[0]), rows[message[0]], message[3])
         else:

@@ -79,6 +79,9 @@ class Federation:
         # An algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
         self.decided = dataclasses.replace(config, device=self.device, rounds=self.rounds)
         self.task = self._load()
+        self.facts: dict[str, Any] = {}  # what the algorithm chose by itself, for the summary
+        if hasattr(self.module, "decide"):
+            self.decided, self.facts = self.module.decide(self.task, self.decided)
         if self.task.metric.name == "accuracy" and config.target is not None and config.target > 1:
             raise ConfigError([Problem("target", config.target, "is a fraction of 1, as every accuracy")])
         if problems := [*self._label_problems(), *self._attack_problems()]:
@@ -346,7 +349,7 @@ def _write(
         bytes_by_link=totals.by_link, messages=int(total[1]), vectors=int(total[2]), cost=float(total[3]),
         communication_seconds=communication, compute_seconds=compute, virtual_seconds=communication + compute, wall_seconds=wall_seconds,
         compute_clock=federation.clock_mode, timing=config.network.timing, accounting=config.accounting, device=federation.device,
-        privacy=mechanisms.together(spent), extra={**extra, **observer.extra},
+        privacy=mechanisms.together(spent), extra={**federation.facts, **extra, **observer.extra},
     )  # fmt: skip
 
 
