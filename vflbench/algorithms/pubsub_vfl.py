@@ -64,7 +64,7 @@ MOST_ATTEMPTS = 1000  # of one batch in an epoch; more come only where no attemp
 class Config(Keys):
     name: str = "pubsub_vfl"
     workers: int = 8  # w_a: workers of the active party
-    passive_workers: int = 10  # w_p: workers of each passive party
+    passive_workers: int | None = 10  # w_p: workers of each passive party; null: as many as the active one has
     embedding_capacity: int = 5  # p: messages that a batch's embedding channel holds
     gradient_capacity: int = 5  # q: messages that a batch's gradient channel holds
     outstanding: int = 5  # batches of a passive worker that wait for their gradient, at most
@@ -87,7 +87,7 @@ def check(config: RunConfig) -> list[Problem]:
     cfg: Config = config.algorithm
     problems = split_learning.check_keys(config) + split_learning.check_workers(config) + split_learning.check_asynchronous(config)
     for key in ("passive_workers", "embedding_capacity", "gradient_capacity", "interval"):
-        if getattr(cfg, key) < 1:
+        if getattr(cfg, key) is not None and getattr(cfg, key) < 1:
             problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
     if cfg.deadline is not None and not 0 < cfg.deadline < math.inf:
         problems.append(Problem("algorithm.deadline", cfg.deadline, "must be a number of seconds above 0, or null: no deadline"))
@@ -142,11 +142,11 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """
     cfg: Config = config.algorithm
     split_learning.check_rows(config, task.public.samples)
-    split_learning.check_batches(config, task.public.samples, "workers", "passive_workers")
+    split_learning.check_batches(config, task.public.samples, workers=cfg.workers, passive_workers=passive_workers(cfg))
     delays, specs = Delays(config.compute), {}
     for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
         active = number == 0
-        workers = party_names(f"{organisation}_worker", cfg.workers if active else cfg.passive_workers)
+        workers = party_names(f"{organisation}_worker", cfg.workers if active else passive_workers(cfg))
         role, data = "server" if active else "client", task.part(number)
         program = partial(active_hub if active else passive_hub, workers=workers)
         specs[organisation] = PartySpec(program, data, role, organisation, cores=1.0)
@@ -154,6 +154,11 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
         for name in workers:
             specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, len(workers)))
     return specs
+
+
+def passive_workers(cfg: Config) -> int:
+    """w_p."""
+    return cfg.passive_workers or cfg.workers
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
@@ -179,7 +184,7 @@ def averages(cfg: Config, t: int, last: int) -> bool:
 async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
     """Embeds batches, and steps when their gradients come."""
     cfg, hub = config.algorithm, me.name.rpartition("_worker_")[0]
-    side = Side(me, data, public, config, hub, partial(Delays(config.compute).seconds, party=number, workers=cfg.passive_workers))
+    side = Side(me, data, public, config, hub, partial(Delays(config.compute).seconds, party=number, workers=passive_workers(cfg)))
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():

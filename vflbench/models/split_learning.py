@@ -112,12 +112,11 @@ def check_asynchronous(config: RunConfig) -> list[Problem]:
     return problems
 
 
-def check_batches(config: RunConfig, samples: int, *keys: str) -> None:
-    """Raise ConfigError where one of `keys`, a number of workers, is larger than the number of batches."""
+def check_batches(config: RunConfig, samples: int, **workers: int) -> None:
+    """Raise ConfigError where one of `workers`, key -> number, is larger than the number of batches."""
     count = math.ceil(samples / config.algorithm.batch_size)
-    asked = {key: getattr(config.algorithm, key) for key in keys}
     allowed = f"an epoch has {count} batches: at most that many workers"
-    if problems := [Problem(f"algorithm.{key}", number, allowed) for key, number in asked.items() if number > count]:
+    if problems := [Problem(f"algorithm.{key}", number, allowed) for key, number in workers.items() if number > count]:
         raise ConfigError(problems)
 
 
