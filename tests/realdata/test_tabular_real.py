@@ -114,7 +114,9 @@ def test_criteo(root, monkeypatch):
 
 
 @pytest.mark.parametrize("parties", [2, 10])
-@pytest.mark.parametrize(("module", "columns"), [(energy, 27), pytest.param(blog, 280, marks=pytest.mark.slow), (bank, 20)])
+@pytest.mark.parametrize(
+    ("module", "columns"), [(energy, 27), pytest.param(blog, 280, marks=pytest.mark.slow), (bank, 20)], ids=["energy", "blog", "bank"]
+)
 def test_two_and_ten_parties_have_all_columns_between_them(root, module, columns, parties):
     needs(root, {energy: "appliances_energy", blog: "blogfeedback", bank: "bank_marketing/bank-additional.zip"}[module])
     given = [1] * (parties - 1) + [columns - parties + 1]
