@@ -111,7 +111,7 @@ def profile(options: Options, folder: Path) -> Path:
         "core_cap": speed_up(options),
         "batch_latency": latency(options.repetitions),
         "server_seconds": server_seconds(theta.nbytes, options.repetitions),
-        "fits": {part: {"residual": fits[part].residual, "largest_residual": fits[part].largest} for part in PARTS},
+        "residuals": {part: fits[part].residuals for part in PARTS},
         "options": options,
         "batch_sizes": BATCHES,
         "load": load,
@@ -183,11 +183,10 @@ def measure(options: Options) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Fit:
-    """A power law of the seconds per sample, and how far the least timings are from it: a factor of e^residual."""
+    """A power law of the seconds per sample, and how far the least timings are from it."""
 
     delay: Delay
-    residual: float  # root mean square of ln(measured / fitted)
-    largest: float  # the one that is largest in size
+    residuals: tuple[float, ...]  # ln(measured / fitted) of each batch size, in their order
 
 
 def fit(timings: pd.DataFrame) -> dict[str, Fit]:
@@ -199,9 +198,7 @@ def fit(timings: pd.DataFrame) -> dict[str, Fit]:
         per_sample = np.log(least.to_numpy()) - size
         exponent, intercept = np.polyfit(size, per_sample, 1)
         residuals = per_sample - (intercept + exponent * size)
-        largest = residuals[np.abs(residuals).argmax()]
-        delay = Delay(float(np.exp(intercept)), float(exponent))
-        fits[str(part)] = Fit(delay, float(np.sqrt(np.mean(residuals**2))), float(largest))
+        fits[str(part)] = Fit(Delay(float(np.exp(intercept)), float(exponent)), tuple(residuals.tolist()))
     return fits
 
 
@@ -290,7 +287,7 @@ def told(values: Mapping[str, Any]) -> str:
     """A profile in a few lines."""
     lines = []
     for part, delay in values["delays"].items():
-        off = np.exp(abs(values["fits"][part]["largest_residual"]))
+        off = math.exp(max(map(abs, values["residuals"][part])))
         lines.append(f"{part:16} {delay['scale']:.3g} s x B^{delay['exponent']:+.3f} per sample, measured within a factor of {off:.2f}")
     lines.append(f"latency per batch {values['batch_latency']:.3g} s, parameter server {values['server_seconds']:.3g} s per worker")
     lines.append(f"a second thread speeds up {values['core_cap']:.3g} times")
