@@ -44,6 +44,7 @@ AT_LEAST: dict[str, float] = {
     **dict.fromkeys(("network.client_server.latency_ms", "network.client_client.latency_ms"), 0),
     "network.latencies": 1,
     "attack.rows": 1,
+    "privacy.max_retries": 0,
     **{f"algorithm.{key}": 1 for key in ("parties", "parts", "workers", "local_steps", "layers", "batch_size")},
 }
 AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024}
@@ -52,6 +53,7 @@ ABOVE_ZERO = (
     | {f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")}
     | {"compute.core_cap", "compute.penalty_batch"}
 )
+UNBOUNDED = frozenset(("privacy.mu",))  # may be infinite
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LINK = re.compile(r"^network\.links\.[^.]+\.")  # one link of its own has the ranges of its kind
 SECRET = re.compile(r"://[^/\s@]*:[^/\s@]+@")
@@ -534,7 +536,7 @@ def _convert(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
         if type(value) is not kind:
             problems.append(Problem(key, _show(value), f"must be {_SCALARS[kind]}"))
     elif kind is float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) or key in UNBOUNDED):
             problems.append(Problem(key, _show(value), "must be a number"))
         else:
             value = float(value)

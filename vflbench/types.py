@@ -98,6 +98,9 @@ class PrivacyConfig:
     prediction_clip: float = 1.0  # largest L2 norm of a prediction that is sent, with prediction_noise
     accountant: str = "rdp"  # dp_sgd on sharded rows: rdp | prv | gdp
     clip_unit: str = "example"  # dp_sgd on sharded rows: what is clipped: every example's gradient | the whole batch's
+    mu: float = 1.0  # gdp_embedding: of all publications of a row together; inf: no noise
+    max_retries: int = 1  # gdp_embedding: how often more than once per epoch a row may be published, on average over the run
+    calibration: Literal["guaranteed", "paper"] = "guaranteed"  # gdp_embedding: how mu becomes noise
 
 
 @dataclass
@@ -105,7 +108,7 @@ class AttackConfig:
     name: str = "none"
     parameters: Literal["released", "received"] = "released"  # how the server knows theta: every iterate is public | from the protocol
     rows: int = 1000  # attacked rows per client, drawn at random
-    tolerance: float = 0.05  # a row counts as recovered up to this relative error
+    tolerance: float = 0.05  # what counts as recovered: a row's relative error (prediction_recovery), an entry's (embedding_inversion)
 
 
 @dataclass
@@ -197,6 +200,7 @@ class AlgorithmInfo:
     accounting: tuple[str, ...] = ("strict",)  # rules by which its ledger may be priced
     epochs: bool = False  # a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
     time_dependent: bool = False  # control flow depends on virtual time: no replay, engine equality not claimed
+    modelled: bool = False  # running times are what is compared: computing takes time unless engine.compute_clock says otherwise
 
 
 @dataclass(frozen=True)

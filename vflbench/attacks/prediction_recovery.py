@@ -20,14 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.attacks.transcript import RELEASED, Message
+from vflbench.attacks.transcript import RELEASED, Message, Query, Watch
 from vflbench.data.tasks import AlignedTask, RelationalTask
+from vflbench.federation.party import SERVER
 from vflbench.models import relational
 from vflbench.seeding import stream
 from vflbench.types import RunConfig
 
 # What of the server's own messages the attack needs: which rows it asked for, and what it made of parameters.
 SENT = frozenset(("mapping", "batches", "rows", "step", "consensus"))
+
+
+def watch(hubs: list[str], config: RunConfig) -> Watch:
+    """The server's view."""
+    return Watch(SERVER, None, SENT, released=config.attack.parameters == "released")
 
 
 @dataclass
@@ -160,8 +166,13 @@ def _summary(errors: np.ndarray, tolerance: float) -> dict[str, Any]:
     return {"rows": len(errors), "relative_error": float(np.median(errors)), "recovered": float(np.mean(errors <= tolerance))}
 
 
-def attack(view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> dict[str, Any]:
-    """Attack every client, and compare with the truth, which the server does not have. The summary's `attack`."""
+def attack(
+    view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str], query: Query | None = None
+) -> dict[str, Any]:
+    """Attack every client, and compare with the truth, which the server does not have. The summary's `attack`.
+
+    No model is queried: parameters are in the view.
+    """
     biases = relational.intercepts(task.public, config)
     truth: dict[str, np.ndarray] = {}
     bias: dict[str, bool] = {}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+Query = Callable[[str, np.ndarray, np.random.Generator], np.ndarray]  # black-box access: (party, inputs, noise) -> what it would publish
 RELEASED = "released"  # tag of parameters that are public by assumption: no message carried them
 
 
@@ -21,6 +23,32 @@ class Message:
     dst: str
     tag: str
     arrays: tuple[np.ndarray, ...]  # the payload's arrays and numbers, in order
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Which messages an attack needs: those that `party` read, and of those that it sent what `sent` names."""
+
+    party: str
+    received: frozenset[str] | None = None  # tags; None: all
+    sent: frozenset[str] = frozenset()
+    released: bool = False  # with every prediction also the parameters behind it, which are public by assumption
+
+
+def latest(view: Iterable[Message], tag: str) -> Iterator[tuple[int, dict[str, dict[int, np.ndarray]]]]:
+    """Per round (round; by source and batch id the tensor (rows, d)) of split learning's messages (batch id, attempt, timestamp, tensor).
+
+    Of attempts at the same batch in the same round the last published counts: the latest timestamp, where there is none the last read.
+    (A message of an earlier round that is read late is older than every attempt of this round.)
+    """
+    for round, messages in groupby((m for m in view if m.tag == tag), key=lambda m: m.round):
+        found: dict[str, dict[int, tuple[float, np.ndarray]]] = {}
+        for message in messages:
+            batch, _, timestamp, tensor = message.arrays
+            kept = found.setdefault(message.src, {})
+            if int(batch) not in kept or float(timestamp) >= kept[int(batch)][0]:
+                kept[int(batch)] = float(timestamp), tensor
+        yield round, {src: {batch: tensor for batch, (_, tensor) in kept.items()} for src, kept in found.items()}
 
 
 def flatten(payload: Any) -> list[np.ndarray]:

@@ -62,22 +62,34 @@ class GaussianEmbedding:
         `generator` lives on the device of `rows`. Errors: ValueError for ids that do not fit the rows; FederationError when a row
         would be released more often than the noise was calibrated for.
         """
-        import torch
-
-        index = ids.cpu().numpy() if isinstance(ids, torch.Tensor) else np.asarray(ids)
+        index = as_index(ids)
         if rows.ndim != 2 or index.shape != (len(rows),) or index.min(initial=0) < 0:
             raise ValueError(f"rows {tuple(rows.shape)} need one id each, not negative; got ids of shape {index.shape}")
-        added = np.bincount(index, minlength=len(self.counts))
-        added[: len(self.counts)] += self.counts
-        if self.limit is not None and added.max(initial=0) > self.limit:
+        unique, after = self._counted(index)
+        if self.limit is not None and after.max(initial=0) > self.limit:
             raise FederationError(
-                f"row {int(added.argmax())} would be released {int(added.max())} times, but the noise was calibrated for {self.limit}: "
-                "the algorithm's bound on releases is wrong"
+                f"row {int(unique[after.argmax()])} would be released {int(after.max())} times, but the noise was calibrated for "
+                f"{self.limit}: the algorithm's bound on releases is wrong"
             )
-        self.counts = added
+        if len(unique) and unique[-1] >= len(self.counts):
+            self.counts = np.concatenate([self.counts, np.zeros(unique[-1] + 1 - len(self.counts), dtype=np.int64)])
+        self.counts[unique] = after
+        return self.noised(rows, generator)
+
+    def noised(self, rows: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """What `protect` makes of `rows` (n, d), counted by nobody: for an adversary that tries the mechanism on rows of its own."""
+        import torch
+
         with torch.no_grad():
             noise = torch.randn(rows.shape, generator=generator, dtype=rows.dtype, device=rows.device)
             return self.clip(rows) + noise * (self.noise_multiplier * self.norm)
+
+    def _counted(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(ids, ascending; how often each will have been released) once `index` (n,) is. Costs n log n, however many rows there are."""
+        unique, times = np.unique(index, return_counts=True)
+        known = unique[unique < len(self.counts)]
+        times[: len(known)] += self.counts[known]
+        return unique.astype(np.int64), times
 
     def spent(self) -> dict[str, Any]:
         """What the most released row has spent so far. `epsilon` is infinite without noise and above 500 (Opacus' search ends there)."""
@@ -101,3 +113,7 @@ class GaussianEmbedding:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.counts = np.array(state["counts"], dtype=np.int64)
+
+
+def as_index(ids: torch.Tensor | np.ndarray) -> np.ndarray:
+    return ids.cpu().numpy() if hasattr(ids, "cpu") else np.asarray(ids)

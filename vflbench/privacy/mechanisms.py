@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.privacy import accountant, examples, tables
+from vflbench.privacy import accountant, examples, gdp, tables
 from vflbench.privacy.examples import ExamplePrivacy
 from vflbench.privacy.gaussian import SENSITIVITY, GaussianEmbedding
+from vflbench.privacy.gdp import GdpEmbedding
 from vflbench.privacy.tables import TablePrivacy
 from vflbench.types import ConfigError, PrivacyConfig, Problem, closest
 
-MECHANISMS = ("none", "gaussian_embedding", *tables.MECHANISMS)
+MECHANISMS = ("none", "gaussian_embedding", "gdp_embedding", *tables.MECHANISMS)
 
 
 def check(config: PrivacyConfig) -> list[Problem]:
@@ -35,6 +36,8 @@ def check(config: PrivacyConfig) -> list[Problem]:
         problems.append(Problem("privacy.clip", config.clip, f"must be a number above 0, the largest L2 norm of {clipped}"))
     if not 0 < config.delta < 1:
         problems.append(Problem("privacy.delta", config.delta, "must lie between 0 and 1, well below one over the number of rows"))
+    if config.name == "gdp_embedding":
+        return problems + gdp.check(config)
     if config.name == "gaussian_embedding" and config.neighbouring not in SENSITIVITY:
         allowed = f"must be one of {', '.join(SENSITIVITY)}"
         problems.append(Problem("privacy.neighbouring", config.neighbouring, allowed, closest(config.neighbouring, SENSITIVITY)))
@@ -51,15 +54,20 @@ def check(config: PrivacyConfig) -> list[Problem]:
 
 
 def make(
-    config: PrivacyConfig, max_releases: int | None = None, layout: str = "relational"
+    config: PrivacyConfig,
+    max_releases: int | None = None,
+    layout: str = "relational",
+    batch_size: int | None = None,
+    samples: int | None = None,
 ) -> GaussianEmbedding | TablePrivacy | ExamplePrivacy | None:
     """The mechanism of one party (None for `none`): every party needs its own.
 
     Parameters
     ----------
     max_releases : gaussian_embedding: the algorithm's bound on how often one row of one party can be released in the whole run; a
-        target epsilon needs it.
+        target epsilon needs it. gdp_embedding: how often a row has to be published, retries not counted; needed.
     layout : of the task: what a row is.
+    batch_size, samples : gdp_embedding with calibration=paper: rows of a publication, and of the training set.
 
     Raises
     ------
@@ -69,6 +77,10 @@ def make(
     if config.name == "gaussian_embedding" and config.epsilon is not None and not max_releases:
         allowed = "needs an algorithm that bounds how often a row is released; give privacy.noise_multiplier instead"
         problems.append(Problem("privacy.epsilon", config.epsilon, allowed))
+    if config.name == "gdp_embedding" and not max_releases:
+        problems.append(Problem("privacy", config.name, "needs an algorithm that says how often a row is published (max_releases)"))
+    if config.name == "gdp_embedding" and config.calibration == "paper" and not (batch_size and samples):
+        problems.append(Problem("privacy.calibration", "paper", "needs an algorithm with batches (algorithm.batch_size): use guaranteed"))
     if layout != "sharded":
         for key, only in (("accountant", "rdp"), ("clip_unit", "example")):
             if getattr(config, key) != only:
@@ -84,6 +96,9 @@ def make(
         return ExamplePrivacy(config)
     if config.name in tables.MECHANISMS:
         return TablePrivacy(config, layout)
+    if config.name == "gdp_embedding":
+        assert max_releases is not None  # checked above
+        return GdpEmbedding(config, max_releases, batch_size, samples)
     noise, limit = config.noise_multiplier, None
     if noise is None:
         assert config.epsilon is not None and max_releases is not None  # checked above

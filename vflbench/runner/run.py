@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import json
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,12 +19,13 @@ import numpy as np
 import torch
 
 from vflbench import registry
-from vflbench.attacks import prediction_recovery, transcript
+from vflbench.attacks import embedding_inversion, label_inference, prediction_recovery, transcript
 from vflbench.data import sources
 from vflbench.data.tasks import AlignedTask, GraphTask, ShardedTask, Task
 from vflbench.federation import clock, topology
 from vflbench.federation.accounting import RULES, Payload, Totals
-from vflbench.federation.ledger import COLUMN, COMPUTE, sort_ledger
+from vflbench.federation.delays import Delays
+from vflbench.federation.ledger import COLUMN, COMPUTE, TRACE_COLUMN, sort_ledger
 from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.party import SERVER, PartySpec
 from vflbench.federation.replay import idle_seconds, retime
@@ -39,6 +42,9 @@ from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, closest, division
 
+ATTACKS: dict[str, Any] = {
+    module.__name__.rpartition(".")[2]: module for module in (prediction_recovery, embedding_inversion, label_inference)
+}
 SCALES = {"full": 10**12, "small": None, "smoke": 2}  # the most rounds; small: a quarter
 
 
@@ -63,7 +69,7 @@ class Federation:
         self.device = resolve_device(config.device)
         if config.engine.threads is not None:
             torch.set_num_threads(config.engine.threads)
-        self.clock_mode = clock.resolve(config.engine.compute_clock, info.time_dependent)
+        self.clock_mode = clock.resolve(config.engine.compute_clock, info.time_dependent or info.modelled)
         epochs = config.epochs or config.algorithm.default_rounds
         scale, full = SCALES[config.scale], config.rounds or epochs * getattr(config.algorithm, "rounds_per_epoch", 1)
         self.rounds: int = max(full // 4, 1) if scale is None else min(full, scale)
@@ -73,9 +79,12 @@ class Federation:
         # An algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
         self.decided = dataclasses.replace(config, device=self.device, rounds=self.rounds)
         self.task = self._load()
+        self.facts: dict[str, Any] = {}  # what the algorithm chose by itself, for the summary
+        if hasattr(self.module, "decide"):
+            self.decided, self.facts = self.module.decide(self.task, self.decided)
         if self.task.metric.name == "accuracy" and config.target is not None and config.target > 1:
             raise ConfigError([Problem("target", config.target, "is a fraction of 1, as every accuracy")])
-        if problems := self._label_problems():
+        if problems := [*self._label_problems(), *self._attack_problems()]:
             raise ConfigError(problems)
         self.specs: dict[str, PartySpec] = self.module.parties(self.task, self.decided)
         servers = [name for name, spec in self.specs.items() if spec.role == "server"]
@@ -91,6 +100,11 @@ class Federation:
             return []
         parts = [task.labels] if isinstance(task, AlignedTask) else [part.labels for part in task.clients if part.labels is not None]
         return mechanisms.check_labels(self.config.privacy, np.concatenate(parts), task.classes)
+
+    def _attack_problems(self) -> list[Problem]:
+        """What of the task the attack cannot be tried on."""
+        check = getattr(ATTACKS.get(self.config.attack.name), "check_task", None)
+        return check(self.task, self.config) if check is not None else []
 
     def _link_problems(self) -> list[Problem]:
         """Links of their own (network.links) that no message can pass."""
@@ -118,9 +132,15 @@ class Federation:
         """One privacy mechanism per client, none where privacy=none."""
         if self.config.privacy.name == "none":
             return {}
-        bound = self.module.max_releases(self.config, self.rounds) if hasattr(self.module, "max_releases") else None
+        bound = self.module.max_releases(self.decided, self.rounds) if hasattr(self.module, "max_releases") else None
         clients = [name for name, spec in self.specs.items() if spec.role != "server"]
-        return {name: mechanisms.make(self.config.privacy, bound, self.layout) for name in clients}
+        batch, samples = getattr(self.decided.algorithm, "batch_size", None), getattr(self.task.public, "samples", None)
+        return {name: mechanisms.make(self.config.privacy, bound, self.layout, batch, samples) for name in clients}
+
+    @property
+    def hubs(self) -> list[str]:
+        """The parties that speak for an organisation, in their order; the others are its workers."""
+        return [name for name, spec in self.specs.items() if spec.organisation in (None, name)]
 
     def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:
         config = self.config
@@ -215,8 +235,10 @@ def run(
     recorder = Recorder(federation, checkpoints)
     writer = None
     if config.attack.name != "none":
-        theta = (lambda name: engine.parties[name].state.model.theta) if config.attack.parameters == "released" else None
-        writer = TranscriptWriter(folder / "transcript", SERVER, prediction_recovery.SENT, theta, saved[0].round if saved else None)
+        watch: transcript.Watch = ATTACKS[config.attack.name].watch(federation.hubs, config)
+        theta = (lambda name: engine.parties[name].state.model.theta) if watch.released else None
+        resumed = saved[0].round if saved else None
+        writer = TranscriptWriter(folder / "transcript", watch.party, watch.sent, theta, resumed, watch.received)
     metric = federation.task.metric
 
     with progress(federation.rounds, metric=metric.name, quiet=quiet) as bar:
@@ -312,10 +334,13 @@ def _write(
 
     total = totals.until(engine.finished_round)
     communication, compute = _times(federation, charged, ledger, traces, [engine.finished_round], [engine.boundary_clock])[0]
-    spent = {p.name: p.privacy.spent() for p in engine.order if p.privacy is not None}
-    extra = {} if config.attack.name == "none" else {"attack": _attack(federation, folder)}
+    secrets = {name: engine.parties[name].privacy for name in federation.hubs}
+    spent = {name: secret.spent() for name, secret in secrets.items() if secret is not None}
+    extra = {} if config.attack.name == "none" else {"attack": _attack(federation, engine, folder)}
     if observer.models is not None:
         extra["averaged_model"] = observer.models.summary()
+    if any(spec.cores is not None for spec in federation.specs.values()):
+        extra |= _use(federation, traces, engine.boundary_clock, engine.finished_round)
     source = federation.task.source
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name, source=source,
@@ -324,16 +349,47 @@ def _write(
         bytes_by_link=totals.by_link, messages=int(total[1]), vectors=int(total[2]), cost=float(total[3]),
         communication_seconds=communication, compute_seconds=compute, virtual_seconds=communication + compute, wall_seconds=wall_seconds,
         compute_clock=federation.clock_mode, timing=config.network.timing, accounting=config.accounting, device=federation.device,
-        privacy=mechanisms.together(spent), extra={**extra, **observer.extra},
+        privacy=mechanisms.together(spent), extra={**federation.facts, **extra, **observer.extra},
     )  # fmt: skip
 
 
-def _attack(federation: Federation, folder: Path) -> dict[str, Any]:
+def _use(federation: Federation, traces: dict[str, np.ndarray], seconds: float, rounds: int) -> dict[str, Any]:
+    """How well the cores were used: `utilisation`, core-seconds of computing over all that there were, 0 to 1; and `waiting_seconds`,
+    in which a worker did nothing, per epoch, the mean over workers (parties that are not the first of several in an organisation)."""
+    busy, waiting = 0.0, []
+    size = Counter(spec.organisation for spec in federation.specs.values())
+    for name, spec in federation.specs.items():
+        rows = traces[name][traces[name][:, TRACE_COLUMN["kind"]] == COMPUTE]
+        cores = rows[rows[:, TRACE_COLUMN["seq"]] == 0, TRACE_COLUMN["value"]].sum()
+        busy += (spec.cores or 0.0) * cores
+        if spec.organisation is None or size[spec.organisation] == 1 or name != spec.organisation:
+            waiting.append(seconds - rows[:, TRACE_COLUMN["value"]].sum())
+    total = Delays(federation.config.compute).total_cores(division(federation.config.algorithm))
+    utilisation = float(busy / (total * seconds)) if seconds > 0 else None
+    return {"utilisation": utilisation, "waiting_seconds": float(np.mean(waiting) / max(rounds, 1))}
+
+
+def _attack(federation: Federation, engine: SimulatedEngine, folder: Path) -> dict[str, Any]:
     """What the configured attack finds in the run's transcript."""
     task = federation.task
     assert not isinstance(task, GraphTask | ShardedTask)  # no algorithm on graphs declares an attack
-    clients = [name for name in federation.specs if name != SERVER]
-    return prediction_recovery.attack(transcript.read(folder / "transcript"), task, federation.config, clients)
+    clients = [name for name in federation.hubs if name != SERVER]
+
+    def query(name: str, inputs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """What `name` would publish of `inputs` at the end of the run, by its own mechanism; counted by nobody."""
+        party = engine.parties[name]
+        model = copy.deepcopy(party.state.model).eval()
+        like = next(model.parameters())
+        with torch.no_grad():
+            rows = model(torch.as_tensor(inputs, dtype=like.dtype, device=like.device))
+            if party.privacy is not None:
+                generator = torch.Generator(device=like.device).manual_seed(int(rng.integers(2**62)))
+                rows = party.privacy.noised(rows, generator)
+        return np.asarray(rows.cpu())
+
+    module = ATTACKS[federation.config.attack.name]
+    found: dict[str, Any] = module.attack(transcript.read(folder / "transcript"), task, federation.decided, clients, query)
+    return found
 
 
 def _complete(

@@ -1,4 +1,4 @@
-"""Writes `transcript/`: what a run's server saw, one file per finished round."""
+"""Writes `transcript/`: what the adversary saw of a run, one file per finished round."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ class TranscriptWriter:
 
     Parameters
     ----------
-    folder : of the transcript. server : whose.
+    folder : of the transcript. party : whose.
     sent : tags of its own messages that are kept as well.
     released : a client's parameters at this moment, where they are public with every prediction; None: they are not.
     resumed : round of the checkpoint that the run goes on from; files of later rounds are dropped. None: a fresh run.
+    received : tags of messages to it that are kept; None: all.
     """
 
     def __init__(
-        self, folder: Path, server: str, sent: frozenset[str], released: Callable[[str], Any] | None = None, resumed: int | None = None
+        self,
+        folder: Path,
+        party: str,
+        sent: frozenset[str],
+        released: Callable[[str], Any] | None = None,
+        resumed: int | None = None,
+        received: frozenset[str] | None = None,
     ) -> None:
-        self.folder, self.server, self.sent, self.released = folder, server, sent, released
+        self.folder, self.party, self.sent, self.released, self.received = folder, party, sent, released, received
         self.messages: dict[int, list[Message]] = {}
         folder.mkdir(exist_ok=True)
         for path in folder.glob("round_*.npz"):
@@ -36,7 +43,8 @@ class TranscriptWriter:
 
     def on_read(self, src: str, dst: str, tag: str, round: int, payload: Any) -> None:
         """`dst`, in its `round`, reads a message."""
-        if dst != self.server and not (src == self.server and tag in self.sent):
+        wanted = self.received is None or tag in self.received if dst == self.party else src == self.party and tag in self.sent
+        if not wanted:
             return
         kept = self.messages.setdefault(round, [])
         if tag == "prediction" and self.released is not None:  # whoever predicts waits for an answer: its parameters are still those

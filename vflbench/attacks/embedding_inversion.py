@@ -1,0 +1,155 @@
+"""The active party inverts a passive party's embeddings: from what it received back to the features.
+
+After Song and Raghunathan 2020 (embedding inversion); specification: papers/pubsub_vfl.md, section 5, which also defines success, since the
+PubSub-VFL paper does not.
+
+Threat model: an honest but curious active party. It has the embeddings that its hub received, of the last epoch in which every row was
+published; which rows are in a batch, which is public; a shadow set of the same distribution (the validation rows, which nobody trains
+on); and it may ask the passive party's final bottom model about shadow inputs, answered with the run's own clipping and noise.
+
+It trains a small MLP (scikit-learn) from the answers to the shadow inputs, all standardised, and applies it to the embeddings of the
+victims: training rows, `attack.rows` of them. The model has moved on a little since it published those: that is part of the attack.
+
+An entry (row, feature) counts as recovered within `attack.tolerance` standard deviations of the feature; of a feature with two values, if
+the nearer value is the right one. `floor` is the best constant guess for every feature, fitted on the shadow set. `r2` is one minus
+squared error over variance, all features that vary counted alike, before any rounding; the best constant has about 0.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from vflbench.attacks.transcript import Message, Query, Watch, latest
+from vflbench.data.tasks import AlignedTask
+from vflbench.models.split_learning import batches
+from vflbench.seeding import derive, stream
+from vflbench.types import Problem, RunConfig
+
+TAG = "embedding"
+HIDDEN = (128, 128)
+Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
+
+
+def watch(hubs: list[str], config: RunConfig) -> Watch:
+    """The active party's view; it stands first."""
+    return Watch(hubs[0], frozenset((TAG,)))
+
+
+def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
+    """Whether there is a shadow set."""
+    if len(task.held_out_labels.get("val", ())) >= 20:
+        return []
+    return [Problem("attack", config.attack.name, "its shadow set is the validation rows: at least 20 are needed (dataset.validation=0.1)")]
+
+
+def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str], query: Query | None = None) -> dict[str, Any]:
+    """Attack every passive party; the summary's `attack`. `hubs` in the order of the task's parties, the active one first.
+
+    A party without a whole epoch, or whose embeddings are not numbers, since the run diverged, is left out of `clients`.
+    """
+    assert query is not None
+    samples, size = task.public.samples, config.algorithm.batch_size
+    published = last_whole_epoch(view, lambda epoch: batches(config.seed, epoch, samples, size), samples)
+    found: dict[str, dict[str, Any]] = {}
+    for number, name in enumerate(hubs):
+        if name not in published:
+            continue
+        epoch, embeddings = published[name]
+        rng = stream(config.seed, f"attack/{name}")
+        rows = np.sort(rng.choice(samples, min(config.attack.rows, samples), replace=False, shuffle=False))
+        shadow = task.held_out_features["val"][number]
+        answers, seen = query(name, shadow, rng), embeddings[rows]
+        if not (np.isfinite(answers).all() and np.isfinite(seen).all()):
+            continue
+        inverse = train(answers, flat(shadow), derive(config.seed, f"attack/{name}"))
+        score = measure(inverse(seen), flat(task.features[number]), rows, flat(shadow), config.attack.tolerance)
+        found[name] = {"epoch": epoch, "rows": len(rows), "features": flat(shadow).shape[1], **score}
+    weights = [client["rows"] * client["features"] for client in found.values()]
+    total = {
+        key: float(np.average([client[key] for client in found.values()], weights=weights)) if found else None
+        for key in ("success_rate", "floor", "r2")
+    }
+    return {"name": "embedding_inversion", "tolerance": config.attack.tolerance, **total, "clients": found}
+
+
+def last_whole_epoch(view: Iterable[Message], rows_of: Batches, samples: int) -> dict[str, tuple[int, np.ndarray]]:
+    """Per passive party the last epoch in which every row was published, and the embeddings (samples, d_e) of its training rows.
+
+    A party that published no epoch whole is left out.
+    """
+    found: dict[str, tuple[int, np.ndarray]] = {}
+    for epoch, by_party in latest(view, TAG):
+        ids = rows_of(epoch)
+        for name, published in by_party.items():
+            if len(published) < len(ids):
+                continue
+            embeddings = np.zeros((samples, published[0].shape[1]), published[0].dtype)
+            for batch, rows in enumerate(ids):
+                embeddings[rows] = published[batch]
+            found[name] = epoch, embeddings
+    return found
+
+
+def flat(features: np.ndarray) -> np.ndarray:
+    """Rows (n, d); images become rows of pixels."""
+    return features.reshape(len(features), -1)
+
+
+def train(embeddings: np.ndarray, inputs: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    """The inverse learnt from `embeddings` (n, d_e) of `inputs` (n, d): a function of embeddings.
+
+    Part of the shadow set decides when to stop, so that pure noise teaches no more than the mean.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPRegressor
+    from sklearn.preprocessing import StandardScaler
+
+    before, after = StandardScaler(), StandardScaler()
+    network = MLPRegressor(hidden_layer_sizes=HIDDEN, early_stopping=True, max_iter=500, random_state=seed % 2**32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        network.fit(before.fit_transform(embeddings.astype(np.float64)), after.fit_transform(inputs.astype(np.float64)).squeeze())
+
+    def inverse(embeddings: np.ndarray) -> np.ndarray:
+        guesses = network.predict(before.transform(embeddings.astype(np.float64)))
+        return np.asarray(after.inverse_transform(guesses.reshape(len(embeddings), -1)))
+
+    return inverse
+
+
+def measure(guesses: np.ndarray, features: np.ndarray, rows: np.ndarray, shadow: np.ndarray, tolerance: float) -> dict[str, float]:
+    """Success rate, floor and R^2 of `guesses` (k, d) of the rows `rows` (k,) of the training set's `features` (n, d).
+
+    All training rows say which features have two values, and how far the others spread.
+    """
+    hits, constant, residual, total = 0, 0, 0.0, 0.0
+    for column in range(features.shape[1]):
+        own, guessed = features[:, column].astype(np.float64), guesses[:, column]
+        ends, spread, true = np.unique([own.min(), own.max()]), own.std(), own[rows]
+        if np.isin(own, ends).all():
+            hits += int(np.sum(nearest(guessed, ends) == true))
+            constant += int(np.sum(nearest(best_constant(shadow[:, column], 0), ends) == true))
+        else:
+            hits += int(np.sum(np.abs(guessed - true) <= tolerance * spread))
+            constant += int(np.sum(np.abs(best_constant(shadow[:, column], tolerance * spread) - true) <= tolerance * spread))
+        if len(ends) > 1:
+            residual += float(np.sum(((guessed - true) / spread) ** 2))
+            total += float(np.sum(((true - true.mean()) / spread) ** 2))
+    return {"success_rate": hits / guesses.size, "floor": constant / guesses.size, "r2": 1 - residual / total if total else 0.0}
+
+
+def nearest(guesses: np.ndarray | float, values: np.ndarray) -> np.ndarray:
+    """Of `values` (1 or 2) the one next to each guess."""
+    return values[np.abs(np.asarray(guesses)[..., None] - values).argmin(axis=-1)]
+
+
+def best_constant(values: np.ndarray, reach: float) -> float:
+    """The number with the most of `values` (n,) within `reach` of it: the middle of an interval that begins at one of them."""
+    ordered = np.sort(values)
+    counts = np.searchsorted(ordered, ordered + 2 * reach, side="right") - np.arange(len(ordered))
+    first = int(counts.argmax())
+    return float((ordered[first] + ordered[first + counts[first] - 1]) / 2)

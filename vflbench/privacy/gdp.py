@@ -1,0 +1,106 @@
+"""`privacy=gdp_embedding`: clip and Gaussian noise on every embedding row that is published, mu-GDP over all publications of a row.
+
+Liu et al.: PubSub-VFL, arXiv 2510.12494; specification: papers/pubsub_vfl.md, section 5. Two rows of L2 norm at most C_z are at most
+2 C_z apart, so one publication with noise of standard deviation sigma is 2 C_z / sigma-GDP, and R of them are sqrt(R) 2 C_z / sigma-GDP.
+
+    calibration   sigma                            what it is worth
+    guaranteed    2 C_z sqrt(R) / mu               mu, R = epochs * (1 + max_retries): a row that has reached R is published no more
+    paper         2 C_z N_m sqrt(K) / (mu N)       not mu: it takes credit for the sampling of batches, but a row is published by name
+
+with N_m rows in a batch, K = epochs * batches publications and N training rows. (The paper leaves the constant open, and has no clip.)
+Both report the mu of what was really published. With mu=inf rows are only clipped: no noise and no guarantee.
+
+What an algorithm that declares `gdp_embedding` has to do:
+
+- have `max_releases(config, rounds)`: how often a row has to be published in the run, once per epoch; retries come on top here;
+- ask `me.privacy.may_publish(ids)` before every publication, and publish nothing of the batch where the answer is no;
+- publish `me.privacy.protect(rows, ids, me.torch_rng("noise"))`, by the one party that speaks for its organisation: it counts;
+- put rows through `me.privacy.clip` where they are computed (workers too: it has no state), so that gradients pass through it;
+- inside `me.evaluating()` call `clip` only: evaluation carries no noise and is not covered.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vflbench.privacy.gaussian import SENSITIVITY, GaussianEmbedding, as_index
+from vflbench.types import PrivacyConfig, Problem, closest
+
+if TYPE_CHECKING:
+    import torch
+
+CALIBRATIONS = ("guaranteed", "paper")
+
+
+class GdpEmbedding(GaussianEmbedding):
+    """As `GaussianEmbedding`, by a target mu over a bounded number of publications of a row. One object per party.
+
+    The unit of protection is **one embedding row of one passive party**, in all its publications together, against any other row.
+    That is less than one *record*: the bottom model is trained on the record as well, so it has a part in the later embeddings of all
+    other rows, and nothing here hides that.
+
+    Parameters
+    ----------
+    publications : how often a row has to be published in the whole run: epochs.
+    batch_size, samples : N_m and N; calibration=paper needs them.
+    """
+
+    name = "gdp_embedding"
+
+    def __init__(self, config: PrivacyConfig, publications: int, batch_size: int | None = None, samples: int | None = None) -> None:
+        limit = publications * (1 + config.max_retries)
+        noise = guaranteed_noise(config.mu, limit)
+        if config.calibration == "paper":
+            assert batch_size and samples
+            noise = paper_noise(config.mu, min(batch_size, samples), publications * math.ceil(samples / batch_size), samples)
+        super().__init__(config.clip, noise, config.delta, "replace_one", limit)
+        self.target, self.calibration = config.mu, config.calibration
+
+    def may_publish(self, ids: torch.Tensor | np.ndarray) -> bool:
+        """Whether none of `ids` (n,) would be published more often than R times."""
+        _, after = self._counted(as_index(ids))
+        assert self.limit is not None
+        return int(after.max(initial=0)) <= self.limit
+
+    def spent(self) -> dict[str, Any]:
+        """What the most published row has spent so far; `mu` and `epsilon` are of what was published, `target_mu` is what was asked for."""
+        covered = super().spent()
+        not_covered = [
+            "gradients sent back, which tell labels",
+            "evaluation exchanges",
+            "when messages are sent, which rows are in a batch, and how often a batch is tried again",
+            "what a record changes in other rows' embeddings, through the bottom model that is trained on it",
+        ]
+        if self.noise_multiplier == 0:
+            not_covered.insert(0, "the embeddings: mu=inf clips them and adds no noise")
+        return covered | {
+            **{"unit": "one embedding row of one passive party, all its publications together", "not_covered": "; ".join(not_covered)},
+            **{"target_mu": self.target, "calibration": self.calibration, "max_releases": self.limit},
+            **{"guaranteed": self.calibration == "guaranteed" and self.noise_multiplier > 0},
+        }
+
+
+def guaranteed_noise(mu: float, releases: int) -> float:
+    """sigma / C_z with which `releases` publications of a row are mu-GDP together; 0 for mu = inf."""
+    return SENSITIVITY["replace_one"] * math.sqrt(releases) / mu
+
+
+def paper_noise(mu: float, batch_size: int, queries: int, samples: int) -> float:
+    """sigma / C_z by the paper's formula, whose constant is taken as 2 C_z; 0 for mu = inf."""
+    return SENSITIVITY["replace_one"] * batch_size * math.sqrt(queries) / (mu * samples)
+
+
+def check(config: PrivacyConfig) -> list[Problem]:
+    """What is wrong with the keys that only this mechanism has."""
+    problems = []
+    if not config.mu > 0:
+        problems.append(Problem("privacy.mu", config.mu, "must be above 0; inf clips only, without noise"))
+    if config.max_retries < 0:
+        problems.append(Problem("privacy.max_retries", config.max_retries, "must be at least 0"))
+    if config.calibration not in CALIBRATIONS:
+        allowed = f"must be one of {', '.join(CALIBRATIONS)}"
+        problems.append(Problem("privacy.calibration", config.calibration, allowed, closest(config.calibration, CALIBRATIONS)))
+    return problems
