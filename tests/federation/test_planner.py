@@ -161,7 +161,7 @@ def test_the_chosen_points_time_is_the_simulators(seed: int) -> None:
         clock=ComputeClock("modelled", delays.config),
     )  # fmt: skip
     engine.run()
-    assert max(party.now for party in engine.order) == pytest.approx(found.epoch_seconds, rel=0.05)
+    assert max(party.now for party in engine.order) == pytest.approx(found.epoch_seconds, rel=1e-9)
 
 
 def test_with_table_8_the_best_workers_and_batch_are_inside_their_ranges() -> None:

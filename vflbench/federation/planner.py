@@ -2,7 +2,8 @@
 
 `epoch` minimises the time to a target, epoch seconds * (1 + B / B_c), where an epoch is what the algorithm does: batches are dealt to
 parallel workers. A formula gives it for the whole grid, within 5 % for most points. The best FINALISTS by the formula are then played
-event by event and the best of those is chosen, because a formula's minimum is where it errs downwards.
+event by event and the best of those is chosen, because a formula's minimum is where it errs downwards. Neither knows deadlines, failures
+or noise.
 
 `paper` minimises the literal objective, equation 14: seconds of one worker's batch, whatever the number of batches and workers. It
 grows with the workers, so it always chooses the fewest. Corrected in it: w_a is sought in the active party's range (a listing of the
@@ -33,7 +34,7 @@ Array = NDArray[Any]
 ACTIVE = ("active_forward", "top_forward", "top_backward", "active_backward")
 HEADER = 24  # bytes of a batch's id, attempt and timestamp
 NOTICE = 8  # bytes of the messages that end an epoch
-FINALISTS = 32  # points of the grid that are played event by event
+FINALISTS = 16  # points of the grid that are played event by event
 TIE = 0.005  # times to the target that differ by less, relatively, are equal
 
 

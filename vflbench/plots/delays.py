@@ -14,7 +14,7 @@ _PANELS = ("active", "passive", "top")
 def draw_profile(path: Path) -> None:
     """Write .png and .svg beside a profile (.json) and its timings (.csv).
 
-    Above: every timing as a dot, medians as markers, the fits as lines. Below: measured over fitted.
+    Above: every timing as a dot, the least of each size, which is fitted, as a marker, the fits as lines. Below: least over fitted.
     """
     import matplotlib as mpl
     import numpy as np
@@ -35,15 +35,15 @@ def draw_profile(path: Path) -> None:
             for place, direction in enumerate(("forward", "backward")):
                 color, marker = style.PALETTE[place], style.MARKERS[place]
                 own = timings[timings["part"] == f"{network}_{direction}"]
-                medians = own.groupby("batch")["seconds"].median()
-                sizes = medians.index.to_numpy(dtype=float)
+                least = own.groupby("batch")["seconds"].min()
+                sizes = least.index.to_numpy(dtype=float)
                 delay = values["delays"][f"{network}_{direction}"]
                 fitted = delay["scale"] * sizes ** delay["exponent"]
                 above.plot(own["batch"], own["seconds"] / own["batch"], ".", color=color, alpha=0.2, markersize=3)
-                above.plot(sizes, medians / sizes, marker, color=color, label=direction)
+                above.plot(sizes, least / sizes, marker, color=color, label=direction)
                 label = f"{delay['scale']:.2g} s × $B^{{{delay['exponent']:.2f}}}$"
                 above.plot(sizes, fitted, style.LINES[place], color=color, label=label)
-                below.plot(sizes, medians / sizes / fitted, marker + style.LINES[place], color=color)
+                below.plot(sizes, least / sizes / fitted, marker + style.LINES[place], color=color)
             above.set_xscale("log", base=2)
             above.set_yscale("log")
             above.legend()
@@ -56,7 +56,7 @@ def draw_profile(path: Path) -> None:
             below.xaxis.set_minor_formatter(NullFormatter())
             below.set_xlabel("batch size B")
         grid[0, 0].set_ylabel("seconds of one core per sample")
-        grid[1, 0].set_ylabel("median / fit")
+        grid[1, 0].set_ylabel("least / fit")
         limits = np.array(grid[1, 0].get_ylim())
         grid[1, 0].set_ylim(min(limits[0], 0.5), max(limits[1], 2.0))
         save(figure, path.with_suffix(""))

@@ -2,7 +2,8 @@
 
 Measured with one torch thread, batches of 2, 4, ..., 1024 random rows:
 - each part of a batch, forward and backward, of the bottom networks of both parties and of the top network; an update of the parameters
-  belongs to the backward pass of its network. Six power laws of the seconds per sample, by least squares in log space;
+  belongs to the backward pass of its network. Six power laws of the seconds per sample, by least squares in log space, of the least
+  of the repetitions: other work on the machine can only slow them down;
 - the latency of a batch: a round trip of an empty batch between two processes. A worker waits for it, and hardly any core works;
 - the parameter server's cost per worker: receiving its parameters from another process, averaging, sending them back;
 - the largest number of cores of a worker: the speed-up of its computing by a second thread.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import subprocess
 import sys
@@ -50,7 +52,7 @@ class Options:
     width: int = split_learning.Config.width
     embedding: int = split_learning.Config.embedding
     top_width: int = split_learning.Config.top_width
-    repetitions: int = 15  # of every timing; medians are fitted
+    repetitions: int = 15  # of every timing
 
     def network(self) -> split_learning.Config:
         return split_learning.Config(self.model, self.depth, self.width, self.embedding, self.top_width)
@@ -109,7 +111,7 @@ def profile(options: Options, folder: Path) -> Path:
         "core_cap": speed_up(options),
         "batch_latency": latency(options.repetitions),
         "server_seconds": server_seconds(theta.nbytes, options.repetitions),
-        "fits": {part: {"residual": fits[part].residual, "largest_residual": fits[part].largest} for part in PARTS},
+        "residuals": {part: fits[part].residuals for part in PARTS},
         "options": options,
         "batch_sizes": BATCHES,
         "load": load,
@@ -181,25 +183,22 @@ def measure(options: Options) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Fit:
-    """A power law of the seconds per sample, and how far the medians are from it: a factor of e^residual."""
+    """A power law of the seconds per sample, and how far the least timings are from it."""
 
     delay: Delay
-    residual: float  # root mean square of ln(measured / fitted)
-    largest: float  # the one that is largest in size
+    residuals: tuple[float, ...]  # ln(measured / fitted) of each batch size, in their order
 
 
 def fit(timings: pd.DataFrame) -> dict[str, Fit]:
-    """The power law of each part: scale * B^exponent seconds per sample, least squares of the logarithms of the medians."""
+    """The power law of each part: scale * B^exponent seconds per sample, least squares of the logarithms of the least timings."""
     fits = {}
     for part, own in timings.groupby("part"):
-        medians = own.groupby("batch")["seconds"].median()
-        size = np.log(medians.index.to_numpy(dtype=float))
-        per_sample = np.log(medians.to_numpy()) - size
+        least = own.groupby("batch")["seconds"].min()
+        size = np.log(least.index.to_numpy(dtype=float))
+        per_sample = np.log(least.to_numpy()) - size
         exponent, intercept = np.polyfit(size, per_sample, 1)
         residuals = per_sample - (intercept + exponent * size)
-        largest = residuals[np.abs(residuals).argmax()]
-        delay = Delay(float(np.exp(intercept)), float(exponent))
-        fits[str(part)] = Fit(delay, float(np.sqrt(np.mean(residuals**2))), float(largest))
+        fits[str(part)] = Fit(Delay(float(np.exp(intercept)), float(exponent)), tuple(residuals.tolist()))
     return fits
 
 
@@ -207,13 +206,12 @@ def speed_up(options: Options, batch: int = 256) -> float:
     """The seconds of a batch with one thread over those with two; 1 where there is one core, and never below."""
     if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) < 2:
         return 1.0
-    work = _Work(options, batch)
-    medians = []
-    for threads in (1, 2):
-        with _threads(threads):
-            work.seconds()
-            medians.append(np.median([sum(work.seconds().values()) for _ in range(options.repetitions)]))
-    return max(1.0, float(medians[0] / medians[1]))
+    work, least = _Work(options, batch), [math.inf, math.inf]
+    for _ in range(options.repetitions + 1):  # in turns
+        for place, threads in enumerate((1, 2)):
+            with _threads(threads):
+                least[place] = min(least[place], sum(work.seconds().values()))
+    return max(1.0, least[0] / least[1])
 
 
 @contextlib.contextmanager
@@ -273,26 +271,23 @@ def latency(repetitions: int) -> float:
 
 def server_seconds(size: int, repetitions: int) -> float:
     """Seconds of a parameter server per worker of `size` bytes of parameters: the slope through 0 over the numbers of workers."""
-    message = bytes(size)
-    medians = []
+    message, least = bytes(size), dict.fromkeys(SERVED, math.inf)
     with _echo(size) as exchange:
-        for workers in SERVED:
-            found = []
-            for _ in range(repetitions):
+        for _ in range(repetitions):
+            for workers in SERVED:
                 start = time.perf_counter()
                 thetas = [np.frombuffer(exchange(message), dtype=np.float32) for _ in range(workers)]  # received, and one sent each
                 np.mean(thetas, axis=0).tobytes()
-                found.append(time.perf_counter() - start)
-            medians.append(np.median(found))
+                least[workers] = min(least[workers], time.perf_counter() - start)
     served = np.array(SERVED, dtype=float)
-    return float(served @ np.array(medians) / (served @ served))
+    return float(served @ np.array([least[workers] for workers in SERVED]) / (served @ served))
 
 
 def told(values: Mapping[str, Any]) -> str:
     """A profile in a few lines."""
     lines = []
     for part, delay in values["delays"].items():
-        off = np.exp(abs(values["fits"][part]["largest_residual"]))
+        off = math.exp(max(map(abs, values["residuals"][part])))
         lines.append(f"{part:16} {delay['scale']:.3g} s x B^{delay['exponent']:+.3f} per sample, measured within a factor of {off:.2f}")
     lines.append(f"latency per batch {values['batch_latency']:.3g} s, parameter server {values['server_seconds']:.3g} s per worker")
     lines.append(f"a second thread speeds up {values['core_cap']:.3g} times")
