@@ -97,24 +97,59 @@ def test_the_last_published_attempt_counts() -> None:
         message(3, 0, 0, 0.0, 18),  # no timestamps: the last read
         Message(3, "passive_1", "active", "deadline", (np.zeros(1),)),
     ]
-    found = {round: {b: z.item() for b, z in published["passive_1"].items()} for round, published in transcript.latest(seen, "embedding")}
+    published = {round: transcript.last_published(messages, "embedding")["passive_1"] for round, messages in transcript.by_round(seen)}
+    found = {round: {batch: z.item() for batch, z in of_round.items()} for round, of_round in published.items()}
     assert found == {1: {0: 11, 1: 12}, 2: {0: 14, 1: 15}, 3: {0: 18}}
 
 
-def test_the_last_whole_epoch_is_inverted() -> None:
+def asked(epochs: dict[int, np.ndarray]) -> Iterator[Message]:
+    """Answers at the ends of epochs."""
+    for epoch, answers in epochs.items():
+        yield Message(epoch, "passive_1", "active", transcript.ANSWER, (answers,))
+
+
+def together(*views: Iterator[Message]) -> list[Message]:
+    return sorted((message for view in views for message in view), key=lambda message: message.round)
+
+
+def test_only_whole_epochs_are_inverted() -> None:
     values = np.arange(40, dtype=np.float32)[:, None]
 
-    def batches(epoch: int) -> list[np.ndarray]:
-        return split_learning.batches(0, epoch, 40, SIZE)
+    def best(view: list[Message]) -> dict[str, tuple[int, np.ndarray, np.ndarray]]:
+        return embedding_inversion.best_epoch(view, lambda epoch: split_learning.batches(0, epoch, 40, SIZE), 40)
 
-    left = {(3, 2), (4, 0)}
-    epoch, embeddings = embedding_inversion.last_whole_epoch(view("embedding", values, 4, left), batches, 40)["passive_1"]
-    assert epoch == 2 and np.array_equal(embeddings, values)
-    assert embedding_inversion.last_whole_epoch(view("embedding", values, 1, {(1, 1)}), batches, 40) == {}
+    left, answers = {(1, 2), (3, 2), (4, 0)}, {1: values - 1, 2: values + 9, 3: values, 4: values}
+    epoch, embeddings, answer = best(together(view("embedding", values, 4, left), asked(answers)))["passive_1"]
+    assert epoch == 2 and np.array_equal(embeddings, values) and np.array_equal(answer, values - 1)  # the nearer of those before and after
+    assert best(together(view("embedding", values, 1, {(1, 1)}), asked({1: values}))) == {}
+    assert best(list(view("embedding", values, 2))) == {}
+
+
+def test_the_epoch_whose_model_answered_is_inverted() -> None:
+    rng = np.random.default_rng(0)
+    values, shadow = rng.normal(size=(200, 3)), rng.normal(size=(300, 3))
+    scale = {1: 1.0, 2: 2.0, 3: 4.0}
+
+    def batches(epoch: int) -> list[np.ndarray]:
+        return split_learning.batches(0, epoch, 200, SIZE)
+
+    published = [m for epoch, s in scale.items() for m in view("embedding", s * values, 3) if m.round == epoch]
+    answers = asked({1: 1.4 * shadow, 2: 4.0 * shadow, 3: 8.0 * shadow})
+    epoch, embeddings, answer = embedding_inversion.best_epoch(together(iter(published), answers), batches, 200)["passive_1"]
+    assert epoch == 3 and np.array_equal(embeddings, 4 * values) and np.array_equal(answer, 4 * shadow)
+
+
+def test_frechet_distance_by_hand() -> None:
+    # a: means 0, 0, covariance diag(4, 1); b: the same moved by (3, 0) and covariance diag(1, 1): 9 + (2 - 1)^2 + 0 = 10, over 4 + 1
+    corners = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * np.sqrt(3 / 4)
+    a, b = corners * np.array([2, 1]), corners + np.array([3, 0])
+    assert embedding_inversion.frechet(a, b) == pytest.approx(10 / 5) and embedding_inversion.frechet(a, a) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_writer_keeps_what_the_attack_reads(tmp_path: Path) -> None:
-    watch = embedding_inversion.watch(["active", "passive_1"], config("embedding_inversion"))
+    own = task(np.zeros(30, np.int64), shadow=25)
+    watch = embedding_inversion.watch(own, config("embedding_inversion"), ["active", "passive_1"])
+    assert set(watch.questions) == {"passive_1"} and np.array_equal(watch.questions["passive_1"], own.held_out_features["val"][1])
     writer = TranscriptWriter(tmp_path, watch.party, watch.sent, received=watch.received)
     z = torch.ones(2, 3)
     writer.on_read("passive_1", "active", "embedding", 1, (7, 1, 0.25, z))
@@ -124,18 +159,19 @@ def test_the_writer_keeps_what_the_attack_reads(tmp_path: Path) -> None:
     (kept,) = transcript.read(tmp_path)
     assert (kept.src, kept.dst, kept.tag) == ("passive_1", "active", "embedding")
     assert [float(a) for a in kept.arrays[:3]] == [7, 1, 0.25] and kept.arrays[3].shape == (2, 3)
-    assert label_inference.watch(["active", "passive_1", "passive_2"], config("label_inference")).party == "passive_1"
+    assert label_inference.watch(own, config("label_inference"), ["active", "passive_1", "passive_2"]).party == "passive_1"
 
 
 # --- inversion --------------------------------------------------------------------------------------------------------------------
 
 
 def invert(embed: Callable[[np.ndarray, np.random.Generator], np.ndarray], **keys: Any) -> dict[str, Any]:
-    """The attack where a passive party publishes `embed(x, rng)`, and says so when asked."""
+    """The attack where a passive party publishes `embed(x, rng)`, and answers so."""
     own = task(np.zeros(1500, np.int64))
     published = embed(own.features[1], np.random.default_rng(1))
     cfg = config("embedding_inversion", **keys)
-    return embedding_inversion.attack(view("embedding", published, 2), own, cfg, HUBS, lambda name, x, rng: embed(x, rng))
+    answers = asked({1: embed(own.held_out_features["val"][1], np.random.default_rng(2))})
+    return embedding_inversion.attack(together(view("embedding", published, 2), answers), own, cfg, HUBS)
 
 
 def test_the_identity_is_inverted() -> None:
@@ -143,7 +179,7 @@ def test_the_identity_is_inverted() -> None:
     assert found["success_rate"] > 0.99 and found["r2"] > 0.98
     # a normal column: P(|x| < 0.5) = 0.383; the column of two values: 0.7; three and one of them
     assert found["floor"] == pytest.approx((3 * 0.383 + 0.7) / 4, abs=0.03)
-    assert found["clients"]["passive_1"] | {"epoch": 2, "rows": 1500, "features": 4} == found["clients"]["passive_1"]
+    assert found["clients"]["passive_1"] | {"rows": 1500, "features": 4} == found["clients"]["passive_1"]
 
 
 def test_a_rotation_into_more_numbers_is_inverted() -> None:
@@ -180,8 +216,9 @@ def test_less_privacy_more_success() -> None:
 def test_rows_are_bounded_and_nothing_published_is_said() -> None:
     assert invert(lambda x, _: x, rows=100)["clients"]["passive_1"]["rows"] == 100
     own, cfg = task(np.zeros(64, np.int64)), config("embedding_inversion")
-    for messages, answer in (([], 1.0), (list(view("embedding", own.features[1], 1)), np.nan)):  # no whole epoch; a run that diverged
-        found = embedding_inversion.attack(messages, own, cfg, HUBS, lambda name, x, rng, answer=answer: x * answer)
+    whole, answers = view("embedding", own.features[1], 1), own.held_out_features["val"][1]
+    for messages in (list(asked({1: answers})), together(whole, asked({1: answers * np.nan}))):  # no whole epoch; a run that diverged
+        found = embedding_inversion.attack(messages, own, cfg, HUBS)
         assert (found["success_rate"], found["floor"], found["r2"], found["clients"]) == (None, None, None, {})
 
 
@@ -300,9 +337,8 @@ def test_a_run_says_what_its_embeddings_leak(tmp_path: Path, monkeypatch: pytest
     assert validate_summary(plain) == [] and plain["status"] == "completed"
     attack = plain["attack"]
     assert attack["name"] == "embedding_inversion" and set(attack["clients"]) == {"passive_1", "passive_2"}
-    assert all(client["epoch"] == 3 for client in attack["clients"].values())
     assert attack["success_rate"] > attack["floor"] + 0.05 and attack["r2"] > 0.1
-    assert {m.tag for m in transcript.read(tmp_path / "a" / "transcript")} == {"embedding"}
+    assert {m.tag for m in transcript.read(tmp_path / "a" / "transcript")} == {"embedding", "answer"}
     assert {m.dst for m in transcript.read(tmp_path / "a" / "transcript")} == {"active"}
 
     private = train(tmp_path / "b", monkeypatch, "embedding_inversion", PrivacyConfig("gdp_embedding", mu=0.1), **parties)

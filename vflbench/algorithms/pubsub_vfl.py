@@ -297,6 +297,8 @@ class PassiveEpoch:
         self.queue = deque(range(len(rows)))  # batch IDs that nobody has
         self.attempt = [0] * len(rows)
         self.held: dict[str, dict[int, None]] = {worker: {} for worker in workers}  # batches that a worker waits for, in its order
+        self.owner: dict[int, str] = {}  # batch -> the worker that has it, or had it last
+        self.arrived: dict[str, deque[int]] = {worker: deque() for worker in workers}  # batches whose gradient is there for a worker
         self.task: dict[str, tuple[str, int, bool] | None] = dict.fromkeys(workers)  # what a worker is at: kind, batch, a step?
         self.idle: deque[str] = deque()
         self.finished: set[int] = set()  # stepped on, or skipped
@@ -305,7 +307,7 @@ class PassiveEpoch:
 
     def complete(self) -> bool:
         """Nothing of the epoch is left to do, as far as this party knows."""
-        return not self.queue and len(self.finished) == len(self.rows) and not any(self.held.values()) and not any(self.task.values())
+        return len(self.finished) == len(self.rows) and not self.queue and not any(self.held.values()) and not any(self.task.values())
 
     def patience(self) -> float | None:
         """Seconds until the next deadline."""
@@ -315,8 +317,10 @@ class PassiveEpoch:
     async def serve(self) -> None:
         """Give every idle worker something to do: a gradient that is there first, then a new batch. Say when all is done."""
         for worker in [self.idle.popleft() for _ in range(len(self.idle))]:
-            held = self.held[worker]
-            ready = next((j for j in held if self.gradients.depth(j)), None)
+            held, ready = self.held[worker], None
+            while self.arrived[worker] and ready is None:
+                ready = self.arrived[worker].popleft()
+                ready = ready if ready in held and self.gradients.depth(ready) else None  # else it was abandoned
             if ready is not None:
                 _, attempt, _, dz = self.gradients.next(ready)
                 del held[ready]
@@ -326,6 +330,7 @@ class PassiveEpoch:
                 await self.me.send(worker, (BACKWARD, ready, attempt, dz, steps), tag="task")
             elif len(held) < self.cfg.outstanding and (j := await self.take()) is not None:
                 held[j] = None
+                self.owner[j] = worker
                 self.task[worker] = (FORWARD, j, False)
                 await self.me.send(worker, (FORWARD, j, self.attempt[j], None, False), tag="task")
             else:
@@ -362,8 +367,10 @@ class PassiveEpoch:
                 self.gradients.wait(j, me.clock + self.cfg.deadline)
 
     def on_gradient(self, message: tuple[int, int, float, torch.Tensor]) -> None:
-        if message[1] == self.attempt[message[0]]:
-            self.gradients.publish(message[0], message)
+        j, attempt = message[:2]
+        if attempt == self.attempt[j]:
+            self.gradients.publish(j, message)
+            self.arrived[self.owner[j]].append(j)
 
     async def on_notice(self, j: int, attempt: int) -> None:
         self.notices += 1
@@ -393,9 +400,8 @@ class PassiveEpoch:
 
     async def forget(self, j: int) -> None:
         self.gradients.discard(j, lambda message: True)
-        for worker, held in self.held.items():
-            if held.pop(j, j) is None:
-                await self.me.send(worker, (FORGET, j, 0, None, False), tag="task")
+        if j in self.owner and self.held[self.owner[j]].pop(j, j) is None:
+            await self.me.send(self.owner[j], (FORGET, j, 0, None, False), tag="task")
 
 
 async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
@@ -450,6 +456,7 @@ class ActiveEpoch:
         self.skipped: set[int] = set()
         self.notices = dict.fromkeys(passive, 0)  # sent to each
         self.heeded: dict[str, int] = dict.fromkeys(passive, -1)  # how many of them each had heeded when it was done
+        self.retried = False  # whether a batch may be ready while a worker is at an earlier attempt of it
         self.losses: list[float] = []
 
     def over(self) -> bool:
@@ -462,12 +469,12 @@ class ActiveEpoch:
 
     async def serve(self) -> None:
         """Give every idle worker the oldest batch that no other is at."""
-        for worker in [self.idle.popleft() for _ in range(len(self.idle))]:
-            at = {task[0] for task in self.task.values() if task}
+        while self.idle and self.ready:
+            at = {task[0] for task in self.task.values() if task} if self.retried else ()
             j = next((j for j in self.ready if j not in at), None)
             if j is None:
-                self.idle.append(worker)
-                continue
+                return
+            worker = self.idle.popleft()
             self.ready.remove(j)
             zs = [broker.next(j)[3] for broker in self.embeddings.values()]
             self.task[worker] = (j, self.attempt[j])
@@ -520,6 +527,7 @@ class ActiveEpoch:
 
     async def clear(self, j: int, attempt: int, tell: list[str]) -> None:
         """What is there of the attempt is of no use any more; `tell` whom."""
+        self.retried = True
         for broker in self.embeddings.values():
             self.me.state.counts["discarded"] += broker.depth(j)
             broker.discard(j, lambda message: True)

@@ -3,12 +3,14 @@
 After Song and Raghunathan 2020 (embedding inversion); specification: papers/pubsub_vfl.md, section 5, which also defines success, since the
 PubSub-VFL paper does not.
 
-Threat model: an honest but curious active party. It has the embeddings that its hub received, of the last epoch in which every row was
-published; which rows are in a batch, which is public; a shadow set of the same distribution (the validation rows, which nobody trains
-on); and it may ask the passive party's final bottom model about shadow inputs, answered with the run's own clipping and noise.
+Threat model: an honest but curious active party. It has the embeddings that its hub received; which rows are in a batch, which is public;
+a shadow set of the same distribution (validation rows, which nobody trains on); and black-box access: whenever an epoch is over, the
+passive party's model (the parameter server's mean) embeds the shadow rows, with the run's own clipping and noise.
 
-It trains a small MLP (scikit-learn) from the answers to the shadow inputs, all standardised, and applies it to the embeddings of the
-victims: training rows, `attack.rows` of them. The model has moved on a little since it published those: that is part of the attack.
+It trains a small MLP (scikit-learn) from a model's answers to the shadow inputs, all standardised, and applies it to the embeddings of
+the victims: training rows, `attack.rows` of them. The answers must come from nearly the model that published, and workers' replicas drift
+apart until they are averaged. So of the epochs in which every row was published, and of the answers before and after each, it takes the
+pair whose means and covariances are nearest (Frechet distance of Gaussians): it needs no victim's features to see that.
 
 An entry (row, feature) counts as recovered within `attack.tolerance` standard deviations of the feature; of a feature with two values, if
 the nearer value is the right one. `floor` is the best constant guess for every feature, fitted on the shadow set. `r2` is one minus
@@ -23,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.attacks.transcript import Message, Query, Watch, latest
+from vflbench.attacks.transcript import ANSWER, Message, Watch, by_round, last_published
 from vflbench.data.tasks import AlignedTask
 from vflbench.models.split_learning import batches
 from vflbench.seeding import derive, stream
@@ -31,12 +33,21 @@ from vflbench.types import Problem, RunConfig
 
 TAG = "embedding"
 HIDDEN = (128, 128)
+MOST_SHADOWS = 10_000
 Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 
 
-def watch(hubs: list[str], config: RunConfig) -> Watch:
+def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:
     """The active party's view; it stands first."""
-    return Watch(hubs[0], frozenset((TAG,)))
+    chosen = shadow_rows(task, config)
+    questions = {name: task.held_out_features["val"][number][chosen] for number, name in enumerate(hubs) if number}
+    return Watch(hubs[0], frozenset((TAG,)), questions=questions)
+
+
+def shadow_rows(task: AlignedTask, config: RunConfig) -> np.ndarray:
+    """Which validation rows are the shadow set: all, or `MOST_SHADOWS` of them."""
+    rows = len(task.held_out_labels["val"])
+    return np.sort(stream(config.seed, "attack/shadow").choice(rows, min(rows, MOST_SHADOWS), replace=False, shuffle=False))
 
 
 def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
@@ -46,28 +57,25 @@ def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
     return [Problem("attack", config.attack.name, "its shadow set is the validation rows: at least 20 are needed (dataset.validation=0.1)")]
 
 
-def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str], query: Query | None = None) -> dict[str, Any]:
+def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
     """Attack every passive party; the summary's `attack`. `hubs` in the order of the task's parties, the active one first.
 
     A party without a whole epoch, or whose embeddings are not numbers, since the run diverged, is left out of `clients`.
     """
-    assert query is not None
-    samples, size = task.public.samples, config.algorithm.batch_size
-    published = last_whole_epoch(view, lambda epoch: batches(config.seed, epoch, samples, size), samples)
+    samples, size, chosen = task.public.samples, config.algorithm.batch_size, shadow_rows(task, config)
+    seen = best_epoch(view, lambda epoch: batches(config.seed, epoch, samples, size), samples)
     found: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(hubs):
-        if name not in published:
+        if name not in seen:
             continue
-        epoch, embeddings = published[name]
-        rng = stream(config.seed, f"attack/{name}")
-        rows = np.sort(rng.choice(samples, min(config.attack.rows, samples), replace=False, shuffle=False))
-        shadow = task.held_out_features["val"][number]
-        answers, seen = query(name, shadow, rng), embeddings[rows]
-        if not (np.isfinite(answers).all() and np.isfinite(seen).all()):
-            continue
-        inverse = train(answers, flat(shadow), derive(config.seed, f"attack/{name}"))
-        score = measure(inverse(seen), flat(task.features[number]), rows, flat(shadow), config.attack.tolerance)
-        found[name] = {"epoch": epoch, "rows": len(rows), "features": flat(shadow).shape[1], **score}
+        epoch, embeddings, answers = seen[name]
+        rows = np.sort(
+            stream(config.seed, f"attack/{name}").choice(samples, min(config.attack.rows, samples), replace=False, shuffle=False)
+        )
+        features, shadow = flat(task.features[number]), flat(task.held_out_features["val"][number][chosen])
+        inverse = train(answers, shadow, derive(config.seed, f"attack/{name}"))
+        score = measure(inverse(embeddings[rows]), features, rows, shadow, config.attack.tolerance)
+        found[name] = {"epoch": epoch, "rows": len(rows), "features": shadow.shape[1], **score}
     weights = [client["rows"] * client["features"] for client in found.values()]
     total = {
         key: float(np.average([client[key] for client in found.values()], weights=weights)) if found else None
@@ -76,22 +84,46 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
     return {"name": "embedding_inversion", "tolerance": config.attack.tolerance, **total, "clients": found}
 
 
-def last_whole_epoch(view: Iterable[Message], rows_of: Batches, samples: int) -> dict[str, tuple[int, np.ndarray]]:
-    """Per passive party the last epoch in which every row was published, and the embeddings (samples, d_e) of its training rows.
+def best_epoch(view: Iterable[Message], rows_of: Batches, samples: int) -> dict[str, tuple[int, np.ndarray, np.ndarray]]:
+    """Per passive party the epoch to attack, the embeddings (samples, d_e) of its training rows, and answers (shadow rows, d_e).
 
-    A party that published no epoch whole is left out.
+    A party is left out that published no epoch whole, or no numbers.
     """
-    found: dict[str, tuple[int, np.ndarray]] = {}
-    for epoch, by_party in latest(view, TAG):
+    nearest: dict[str, float] = {}
+    found: dict[str, tuple[int, np.ndarray, np.ndarray]] = {}
+    answers: dict[str, list[np.ndarray]] = {}  # the last two
+    for epoch, messages in by_round(view):
+        for message in messages:
+            if message.tag == ANSWER:
+                answers[message.src] = [*answers.get(message.src, [])[-1:], message.arrays[0]]
         ids = rows_of(epoch)
-        for name, published in by_party.items():
+        for name, published in last_published(messages, TAG).items():
             if len(published) < len(ids):
                 continue
             embeddings = np.zeros((samples, published[0].shape[1]), published[0].dtype)
             for batch, rows in enumerate(ids):
                 embeddings[rows] = published[batch]
-            found[name] = epoch, embeddings
+            for answer in answers.get(name, []):
+                if not (np.isfinite(embeddings).all() and np.isfinite(answer).all()):
+                    continue
+                distance = frechet(embeddings, answer)
+                if name not in found or distance < nearest[name]:
+                    nearest[name], found[name] = distance, (epoch, embeddings, answer)
     return found
+
+
+def frechet(a: np.ndarray, b: np.ndarray) -> float:
+    """Squared Frechet distance of the normal distributions with the moments of `a` (n, d) and `b` (m, d), over the variance of `a`."""
+    means, covariances = [], []
+    for values in (a, b):
+        own = values.astype(np.float64)
+        means.append(own.mean(axis=0))
+        covariances.append(np.atleast_2d(np.cov(own, rowvar=False)))
+    size, axes = np.linalg.eigh(covariances[0])
+    root = (axes * np.sqrt(size.clip(min=0))) @ axes.T
+    middle = np.sqrt(np.linalg.eigvalsh(root @ covariances[1] @ root).clip(min=0)).sum()
+    spread = sum(np.trace(covariance) for covariance in covariances) - 2 * middle
+    return float((np.sum((means[0] - means[1]) ** 2) + spread) / max(np.trace(covariances[0]), np.finfo(np.float64).tiny))
 
 
 def flat(features: np.ndarray) -> np.ndarray:

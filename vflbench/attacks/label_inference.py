@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.attacks.transcript import Message, Query, Watch, latest
+from vflbench.attacks.transcript import Message, Watch, by_round, last_published
 from vflbench.data.tasks import AlignedTask
 from vflbench.models.split_learning import batches
 from vflbench.seeding import derive, stream
@@ -35,7 +35,7 @@ TAG = "gradient"
 Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 
 
-def watch(hubs: list[str], config: RunConfig) -> Watch:
+def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:
     """The first passive party's view; the active party stands before it."""
     return Watch(hubs[1], frozenset((TAG,)))
 
@@ -47,8 +47,8 @@ def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
     return [Problem("attack", config.attack.name, "guesses classes, and this data set is a regression: use embedding_inversion")]
 
 
-def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str], query: Query | None = None) -> dict[str, Any]:
-    """The summary's `attack`. Nothing is queried."""
+def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
+    """The summary's `attack`. `hubs` in the order of the task's parties, the active one first."""
     samples, size = task.public.samples, config.algorithm.batch_size
     rng = stream(config.seed, "attack")
     rows = np.sort(rng.choice(samples, min(config.attack.rows, samples), replace=False, shuffle=False))
@@ -70,9 +70,9 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
 def directions(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> np.ndarray:
     """(len(rows), epochs * d_e): the gradients of the training rows `rows`, ascending, each of length 1 or 0, epoch by epoch."""
     epochs = []
-    for epoch, by_party in latest(view, TAG):
+    for epoch, messages in by_round(view):
         ids = rows_of(epoch)
-        for received in by_party.values():  # one: the active party
+        for received in last_published(messages, TAG).values():  # one: the active party
             directed = np.zeros((len(rows), next(iter(received.values())).shape[1]))
             for batch, gradient in received.items():
                 place = np.minimum(np.searchsorted(rows, ids[batch]), len(rows) - 1)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.attacks.transcript import RELEASED, Message, Query, Watch
+from vflbench.attacks.transcript import RELEASED, Message, Watch
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.federation.party import SERVER
 from vflbench.models import relational
@@ -31,7 +31,7 @@ from vflbench.types import RunConfig
 SENT = frozenset(("mapping", "batches", "rows", "step", "consensus"))
 
 
-def watch(hubs: list[str], config: RunConfig) -> Watch:
+def watch(task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> Watch:
     """The server's view."""
     return Watch(SERVER, None, SENT, released=config.attack.parameters == "released")
 
@@ -166,13 +166,8 @@ def _summary(errors: np.ndarray, tolerance: float) -> dict[str, Any]:
     return {"rows": len(errors), "relative_error": float(np.median(errors)), "recovered": float(np.mean(errors <= tolerance))}
 
 
-def attack(
-    view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str], query: Query | None = None
-) -> dict[str, Any]:
-    """Attack every client, and compare with the truth, which the server does not have. The summary's `attack`.
-
-    No model is queried: parameters are in the view.
-    """
+def attack(view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> dict[str, Any]:
+    """Attack every client, and compare with the truth, which the server does not have. The summary's `attack`."""
     biases = relational.intercepts(task.public, config)
     truth: dict[str, np.ndarray] = {}
     bias: dict[str, bool] = {}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-Query = Callable[[str, np.ndarray, np.random.Generator], np.ndarray]  # black-box access: (party, inputs, noise) -> what it would publish
 RELEASED = "released"  # tag of parameters that are public by assumption: no message carried them
+ANSWER = "answer"  # tag of a model's answer to the adversary's question, once a round is over: black-box access, no message either
 
 
 @dataclass(frozen=True)
@@ -27,28 +27,35 @@ class Message:
 
 @dataclass(frozen=True)
 class Watch:
-    """Which messages an attack needs: those that `party` read, and of those that it sent what `sent` names."""
+    """What an attack needs of a run: messages that `party` read, of those that it sent what `sent` names, and answers to its questions."""
 
     party: str
     received: frozenset[str] | None = None  # tags; None: all
     sent: frozenset[str] = frozenset()
     released: bool = False  # with every prediction also the parameters behind it, which are public by assumption
+    questions: Mapping[str, np.ndarray] = field(default_factory=dict)  # per party rows that its model embeds after every round
 
 
-def latest(view: Iterable[Message], tag: str) -> Iterator[tuple[int, dict[str, dict[int, np.ndarray]]]]:
-    """Per round (round; by source and batch id the tensor (rows, d)) of split learning's messages (batch id, attempt, timestamp, tensor).
+def by_round(view: Iterable[Message]) -> Iterator[tuple[int, list[Message]]]:
+    """The messages of each round that has any."""
+    for round, messages in groupby(view, key=lambda message: message.round):
+        yield round, list(messages)
 
-    Of attempts at the same batch in the same round the last published counts: the latest timestamp, where there is none the last read.
-    (A message of an earlier round that is read late is older than every attempt of this round.)
+
+def last_published(messages: Iterable[Message], tag: str) -> dict[str, dict[int, np.ndarray]]:
+    """By source and batch id the tensor (rows, d) of one round's messages (batch id, attempt, timestamp, tensor) with `tag`.
+
+    Of several attempts at a batch the last published counts: the latest timestamp, where there is none the last read. (A message of
+    an earlier round that is read late is older than every attempt of this round.)
     """
-    for round, messages in groupby((m for m in view if m.tag == tag), key=lambda m: m.round):
-        found: dict[str, dict[int, tuple[float, np.ndarray]]] = {}
-        for message in messages:
+    found: dict[str, dict[int, tuple[float, np.ndarray]]] = {}
+    for message in messages:
+        if message.tag == tag:
             batch, _, timestamp, tensor = message.arrays
             kept = found.setdefault(message.src, {})
             if int(batch) not in kept or float(timestamp) >= kept[int(batch)][0]:
                 kept[int(batch)] = float(timestamp), tensor
-        yield round, {src: {batch: tensor for batch, (_, tensor) in kept.items()} for src, kept in found.items()}
+    return {src: {batch: tensor for batch, (_, tensor) in kept.items()} for src, kept in found.items()}
 
 
 def flatten(payload: Any) -> list[np.ndarray]:

@@ -5,6 +5,7 @@ Embedded: an organisation's hub owns one for what comes to it, in virtual time (
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ class Broker:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.channels: dict[int, deque[Any]] = {}
-        self.deadlines: dict[int, float] = {}  # channel -> until when its subscriber waits
+        self.deadlines: dict[int, float] = {}  # channel -> until when its subscriber waits, earliest first
         self.dropped = 0  # messages that a newer one replaced
 
     def publish(self, channel: int, message: Any) -> None:
@@ -52,16 +53,17 @@ class Broker:
         self.deadlines.pop(channel, None)
 
     def wait(self, channel: int, until: float) -> None:
-        """Somebody waits for the next message of a channel until that time."""
+        """Somebody waits for the next message of a channel until that time, which is no earlier than any given before."""
+        self.deadlines.pop(channel, None)
         self.deadlines[channel] = until
 
     def deadline(self) -> float | None:
         """The earliest time at which somebody stops waiting; None where nobody does."""
-        return min(self.deadlines.values(), default=None)
+        return next(iter(self.deadlines.values()), None)
 
     def expired(self, now: float) -> list[int]:
         """The channels whose subscribers have waited until `now`, earliest first; nobody waits for them any more."""
-        over = sorted((until, channel) for channel, until in self.deadlines.items() if until <= now + ROUNDING)
-        for _, channel in over:
+        over = list(itertools.takewhile(lambda channel: self.deadlines[channel] <= now + ROUNDING, self.deadlines))
+        for channel in over:
             del self.deadlines[channel]
-        return [channel for _, channel in over]
+        return over

@@ -108,10 +108,16 @@ def copy_payload(payload: Any) -> tuple[Any, int, int]:
     if isinstance(payload, np.ndarray):  # a subclass may carry more than its buffer (a mask): only the plain array crosses
         return copy_payload(np.array(payload))
     if isinstance(payload, (tuple, list)):
-        parts = [copy_payload(part) for part in payload]
-        values = [part[0] for part in parts]
-        copied = tuple(values) if isinstance(payload, tuple) else values
-        return copied, sum(part[1] for part in parts), sum(part[2] for part in parts)
+        values, nbytes, vectors = [], 0, 0
+        for part in payload:
+            if type(part) is float or (type(part) is int and -(2**63) <= part < 2**63):  # headers: most of what small messages hold
+                values.append(part)
+                nbytes += 8
+            else:
+                value, size, count = copy_payload(part)
+                values.append(value)
+                nbytes, vectors = nbytes + size, vectors + count
+        return tuple(values) if isinstance(payload, tuple) else values, nbytes, vectors
     if isinstance(payload, dict):
         if not all(isinstance(key, str) for key in payload):
             raise FederationError("a payload's dict has text as keys, which are not charged: send numbers as an array")

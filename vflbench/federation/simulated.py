@@ -58,6 +58,7 @@ class _Nothing:
 
 
 NOTHING = _Nothing()
+NO_BOXES: set[int] = set()
 
 
 class _Evaluation:
@@ -122,7 +123,8 @@ class SimulatedParty(Party):
         self.boxes: dict[str, dict[str, deque[Message]]] = {}  # source -> tag -> messages
         self.evaluation_boxes: dict[str, dict[str, deque[Any]]] = {}
         self.waiting: Any = None  # the mailbox that a recv waits for
-        self.waiting_any: set[int] = set()  # the mailboxes (their ids) that a recv_any waits for
+        self.any_of: dict[Any, tuple[list[tuple[deque[Message], str, str]], set[int], str]] = {}  # the mailboxes of each kind of recv_any
+        self.waiting_any: set[int] = NO_BOXES  # the mailboxes (their ids) that a recv_any waits for
         self.waiting_for: str = ""
         self.token = 0  # number of the current time-dependent wait; events of earlier ones are stale
         # (source, seq, round, delivered) of what was consumed though the sender's round is ahead: a resumed run sends it again
@@ -323,26 +325,30 @@ class SimulatedParty(Party):
             raise FederationError(
                 f"{self.name} calls recv_any within evaluating(): no time passes there, so nothing is first; use recv_all"
             )
-        tags = (tag,) if isinstance(tag, str) else tag
-        boxes = [(self._box(src, one), src, one) for src in srcs for one in tags]
-        self.waiting_any = {id(box) for box, _, _ in boxes}
+        key = tuple(srcs), tag if isinstance(tag, str) else tuple(tag)
+        if key not in self.any_of:  # mailboxes stay what they are: a hub asks for the same ones for every message
+            tags = (tag,) if isinstance(tag, str) else tag
+            boxes = [(self._box(src, one), src, one) for src in srcs for one in tags]
+            waits = f"a message {' or '.join(map(repr, tags))} from any of {', '.join(srcs)}"
+            self.any_of[key] = boxes, {id(box) for box, _, _ in boxes}, waits
+        boxes, self.waiting_any, self.waiting_for = self.any_of[key]
         self.token += 1
-        for box, _, _ in boxes:
-            if box:
-                engine.push(box[0][0], ANY_EVENT, box[0][4].src, box[0][2], self)
+        heads = [(box[0][0], box[0][4].src, box[0][2]) for box, _, _ in boxes if box]
+        if heads:
+            delivered, sender, seq = min(heads)
+            engine.push(delivered, ANY_EVENT, sender, seq, self)
         deadline = None if timeout is None else self.now + timeout
         if deadline is not None:
             engine.push(deadline, TIMEOUT_EVENT, self.index, self.token, self)
-        self.waiting_for = f"a message {' or '.join(map(repr, tags))} from any of {', '.join(srcs)}"
         yield
         self.token += 1
-        self.waiting_any = set()
-        heads = [(box[0][0], box[0][4].src, box[0][2], place) for place, (box, _, _) in enumerate(boxes) if box]
-        if not heads or (deadline is not None and min(heads)[0] > deadline):
+        self.waiting_any = NO_BOXES
+        first = min(((box[0][0], box[0][4].src, box[0][2], place) for place, (box, _, _) in enumerate(boxes) if box), default=None)
+        if first is None or (deadline is not None and first[0] > deadline):
             assert deadline is not None
             self.now = max(self.now, deadline)
-            raise TimeoutError(f"nothing with tag {' or '.join(map(repr, tags))} within {timeout} s of virtual time")
-        box, src, found = boxes[min(heads)[3]]
+            raise TimeoutError(f"nothing with tag {tag!r} within {timeout} s of virtual time")
+        box, src, found = boxes[first[3]]
         return (src, self._take(box)) if isinstance(tag, str) else (src, found, self._take(box))
 
     # --- computing ----------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import json
 import signal
@@ -27,7 +26,7 @@ from vflbench.federation.accounting import RULES, Payload, Totals
 from vflbench.federation.delays import Delays
 from vflbench.federation.ledger import COLUMN, COMPUTE, TRACE_COLUMN, sort_ledger
 from vflbench.federation.links import LINK_KINDS
-from vflbench.federation.party import SERVER, PartySpec
+from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.federation.replay import idle_seconds, retime
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.federation.snapshot import Cut
@@ -40,6 +39,7 @@ from vflbench.runner.checkpoint import Checkpoints
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
+from vflbench.seeding import stream
 from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, closest, division
 
 ATTACKS: dict[str, Any] = {
@@ -142,6 +142,11 @@ class Federation:
         """The parties that speak for an organisation, in their order; the others are its workers."""
         return [name for name, spec in self.specs.items() if spec.organisation in (None, name)]
 
+    @property
+    def attacked(self) -> list[str]:
+        """The hubs whose data an attack is about, in the order of the task's parts."""
+        return [name for name in self.hubs if name != SERVER]
+
     def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:
         config = self.config
         arguments: dict[str, Any] = {
@@ -233,9 +238,9 @@ def run(
     if saved is not None:
         observer.load_state_dict(saved[1])
     recorder = Recorder(federation, checkpoints)
-    writer = None
+    writer, watch = None, transcript.Watch(SERVER)
     if config.attack.name != "none":
-        watch: transcript.Watch = ATTACKS[config.attack.name].watch(federation.hubs, config)
+        watch = ATTACKS[config.attack.name].watch(federation.task, config, federation.attacked)
         theta = (lambda name: engine.parties[name].state.model.theta) if watch.released else None
         resumed = saved[0].round if saved else None
         writer = TranscriptWriter(folder / "transcript", watch.party, watch.sent, theta, resumed, watch.received)
@@ -246,6 +251,9 @@ def run(
         def on_round(round: int, engine: SimulatedEngine) -> bool:
             stops = observer.on_round(round, engine)
             if writer is not None:  # before the round's cut
+                for name, rows in watch.questions.items():
+                    answer = _answer(engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"))
+                    writer.add(transcript.Message(round, name, watch.party, transcript.ANSWER, (answer,)))
                 writer.write(round)
             row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
             loss = observer.losses[-1] if observer.losses else row.get("train_loss")
@@ -336,7 +344,7 @@ def _write(
     communication, compute = _times(federation, charged, ledger, traces, [engine.finished_round], [engine.boundary_clock])[0]
     secrets = {name: engine.parties[name].privacy for name in federation.hubs}
     spent = {name: secret.spent() for name, secret in secrets.items() if secret is not None}
-    extra = {} if config.attack.name == "none" else {"attack": _attack(federation, engine, folder)}
+    extra = {} if config.attack.name == "none" else {"attack": _attack(federation, folder)}
     if observer.models is not None:
         extra["averaged_model"] = observer.models.summary()
     if any(spec.cores is not None for spec in federation.specs.values()):
@@ -369,27 +377,25 @@ def _use(federation: Federation, traces: dict[str, np.ndarray], seconds: float, 
     return {"utilisation": utilisation, "waiting_seconds": float(np.mean(waiting) / max(rounds, 1))}
 
 
-def _attack(federation: Federation, engine: SimulatedEngine, folder: Path) -> dict[str, Any]:
+def _attack(federation: Federation, folder: Path) -> dict[str, Any]:
     """What the configured attack finds in the run's transcript."""
     task = federation.task
     assert not isinstance(task, GraphTask | ShardedTask)  # no algorithm on graphs declares an attack
-    clients = [name for name in federation.hubs if name != SERVER]
-
-    def query(name: str, inputs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """What `name` would publish of `inputs` at the end of the run, by its own mechanism; counted by nobody."""
-        party = engine.parties[name]
-        model = copy.deepcopy(party.state.model).eval()
-        like = next(model.parameters())
-        with torch.no_grad():
-            rows = model(torch.as_tensor(inputs, dtype=like.dtype, device=like.device))
-            if party.privacy is not None:
-                generator = torch.Generator(device=like.device).manual_seed(int(rng.integers(2**62)))
-                rows = party.privacy.noised(rows, generator)
-        return np.asarray(rows.cpu())
-
-    module = ATTACKS[federation.config.attack.name]
-    found: dict[str, Any] = module.attack(transcript.read(folder / "transcript"), task, federation.decided, clients, query)
+    module, view = ATTACKS[federation.config.attack.name], transcript.read(folder / "transcript")
+    found: dict[str, Any] = module.attack(view, task, federation.decided, federation.attacked)
     return found
+
+
+def _answer(party: Party, inputs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """What `party` would publish of `inputs` now, by its own mechanism, with noise of its own; counted by nobody."""
+    model = party.state.model
+    like = next(model.parameters())
+    with torch.no_grad():
+        rows = model(torch.as_tensor(inputs, dtype=like.dtype, device=like.device))
+        if party.privacy is not None:
+            generator = torch.Generator(device=like.device).manual_seed(int(rng.integers(2**62)))
+            rows = party.privacy.noised(rows, generator)
+    return np.asarray(rows.cpu())
 
 
 def _complete(

@@ -46,10 +46,13 @@ class TranscriptWriter:
         wanted = self.received is None or tag in self.received if dst == self.party else src == self.party and tag in self.sent
         if not wanted:
             return
-        kept = self.messages.setdefault(round, [])
         if tag == "prediction" and self.released is not None:  # whoever predicts waits for an answer: its parameters are still those
-            kept.append(Message(round, src, dst, RELEASED, tuple(flatten(self.released(src)))))
-        kept.append(Message(round, src, dst, tag, tuple(flatten(payload))))
+            self.add(Message(round, src, dst, RELEASED, tuple(flatten(self.released(src)))))
+        self.add(Message(round, src, dst, tag, tuple(flatten(payload))))
+
+    def add(self, message: Message) -> None:
+        """What the adversary knows without a message."""
+        self.messages.setdefault(message.round, []).append(message)
 
     def write(self, round: int) -> None:
         """All parties have finished `round`."""
