@@ -1,4 +1,4 @@
-"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [start]`; rates or ratios on one torch thread.
+"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [start]`: rates or ratios, one torch thread.
 
 engine  messages of 100 bytes a second through me.send and me.recv, links and ledger on, with 3 and with 1,000 parties
 glasu   a GLASU round on Cora against the bare tensor arithmetic of the same round: the same batches, no parties, no messages
