@@ -55,7 +55,7 @@ ALGORITHM = AlgorithmInfo(
 
 ACTIVE = "active"
 FORWARD, BACKWARD, FORGET, END = "forward", "backward", "forget", "end"  # tasks of a worker
-REQUEST, EMBEDDED, STEPPED, FAILED = "request", "embedded", "stepped", "failed"  # what a worker says
+EMBEDDED, STEPPED, FAILED = "embedded", "stepped", "failed"  # what a worker says
 SKIP = -1  # in a notice, instead of an attempt: nobody trains this batch
 MOST_ATTEMPTS = 1000  # of one batch in an epoch; more come only where no attempt can be in time
 
@@ -190,7 +190,6 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
         made: dict[int, torch.Tensor] = {}  # batch ID -> the parameters that its embedding was made with
-        await me.send(hub, (REQUEST, 0, 0, None), tag="worker")
         while (message := await me.recv(hub, tag="task"))[0] != END:
             task, j, attempt, dz, steps = message
             if task == FORGET:
@@ -215,7 +214,6 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        await me.send(ACTIVE, (REQUEST, 0, 0, None), tag="worker")
         while (message := await me.recv(ACTIVE, tag="task"))[0] != END:
             _, j, attempt, zs, steps = message
             if cfg.failure_rate and me.rng("failures").random() < cfg.failure_rate:
@@ -298,7 +296,7 @@ class PassiveEpoch:
         self.attempt = [0] * len(rows)
         self.held: dict[str, dict[int, None]] = {worker: {} for worker in workers}  # batches that a worker waits for, in its order
         self.task: dict[str, tuple[str, int, bool] | None] = dict.fromkeys(workers)  # what a worker is at: kind, batch, a step?
-        self.idle: deque[str] = deque()
+        self.idle = deque(workers)
         self.finished: set[int] = set()  # stepped on, or skipped
         self.gradients = Broker(cfg.gradient_capacity)
         self.notices, self.told = 0, -1  # notices that came; how many the active party knows were heeded
@@ -445,7 +443,7 @@ class ActiveEpoch:
         self.attempt = [0] * count
         self.ready: deque[int] = deque()  # batches whose embeddings are all there, oldest first
         self.task: dict[str, tuple[int, int] | None] = dict.fromkeys(workers)  # batch and attempt that a worker is at
-        self.idle: deque[str] = deque()
+        self.idle = deque(workers)
         self.stepped: set[int] = set()
         self.skipped: set[int] = set()
         self.notices = dict.fromkeys(passive, 0)  # sent to each
