@@ -298,6 +298,7 @@ class PassiveEpoch:
         self.task: dict[str, tuple[str, int, bool] | None] = dict.fromkeys(workers)  # what a worker is at: kind, batch, a step?
         self.idle = deque(workers)
         self.finished: set[int] = set()  # stepped on, or skipped
+        self.skipped: set[int] = set()
         self.gradients = Broker(cfg.gradient_capacity)
         self.notices, self.told = 0, -1  # notices that came; how many the active party knows were heeded
 
@@ -338,15 +339,21 @@ class PassiveEpoch:
             j = self.queue.popleft()
             if self.me.privacy is None or self.me.privacy.may_publish(self.rows[j]):
                 return j
-            self.finished.add(j)
+            self.skip(j)
             await self.me.send(ACTIVE, (j, SKIP), tag="notice")
         return None
+
+    def skip(self, j: int) -> None:
+        """Nobody trains batch j any more."""
+        self.attempt[j] += 1
+        self.skipped.add(j)
+        self.finished.add(j)
 
     async def on_worker(self, worker: str, said: str, j: int, attempt: int, z: torch.Tensor | None) -> None:
         me, task, self.task[worker] = self.me, self.task[worker], None
         self.idle.append(worker)
         if said == FAILED and task is not None:
-            if task[0] == BACKWARD and task[2]:  # a batch of FORWARD is among what it holds
+            if task[0] == BACKWARD and task[2] and j not in self.skipped:  # a batch of FORWARD is among what it holds
                 self.finished.discard(j)
                 await self.abandon(j, tell=True)
             for lost in list(self.held[worker]):
@@ -366,12 +373,11 @@ class PassiveEpoch:
     async def on_notice(self, j: int, attempt: int) -> None:
         self.notices += 1
         if attempt == SKIP:
-            self.attempt[j] += 1
-            self.finished.add(j)
+            self.skip(j)
             await self.forget(j)
             if j in self.queue:
                 self.queue.remove(j)
-        elif attempt >= self.attempt[j]:
+        elif attempt >= self.attempt[j] and j not in self.skipped:
             self.attempt[j] = attempt
             await self.abandon(j, tell=False)
 
