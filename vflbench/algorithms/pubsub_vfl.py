@@ -10,7 +10,8 @@ Departures, where the paper is silent or cannot be taken literally
    pass again when the gradient comes.
 3. A deadline that passes, and a worker that fails, abandon an attempt: its batch goes back to the queue of the passive parties, with the
    next attempt number, and what belongs to earlier ones is discarded on arrival. Every party steps once on every batch of an epoch: one
-   that has stepped takes part in a later attempt without a step. What was repeated is in the summary.
+   that has stepped takes part in a later attempt without a step. What was repeated is in the summary. The queue is by batch ID: passive
+   parties that took batches in different orders would wait for one another.
 4. Several passive parties: an active worker takes a batch when all its embeddings are there; they have the deadline to come together.
 5. Both parties average, in the epochs t with t mod DeltaT_t = 0 (equation 5; the listing averages theta_1 only). deadline=null waits for
    ever ("T_all = 0"). A worker's Adam moments stay its own.
@@ -22,6 +23,7 @@ Gradients d loss / d z are not protected: labels can be read from them (attack=l
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections import deque
 from dataclasses import asdict, dataclass, field, replace
@@ -55,9 +57,9 @@ ALGORITHM = AlgorithmInfo(
 
 ACTIVE = "active"
 FORWARD, BACKWARD, FORGET, END = "forward", "backward", "forget", "end"  # tasks of a worker
-REQUEST, EMBEDDED, STEPPED, FAILED = "request", "embedded", "stepped", "failed"  # what a worker says
+EMBEDDED, STEPPED, FAILED = "embedded", "stepped", "failed"  # what a worker says
 SKIP = -1  # in a notice, instead of an attempt: nobody trains this batch
-MOST_ATTEMPTS = 1000  # of one batch in an epoch; more come only where no attempt can be in time
+MOST_ATTEMPTS = 1000  # per worker, one after the other without a step of their party: more come only where no attempt can be in time
 
 
 @dataclass
@@ -102,6 +104,9 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("algorithm.memory", cfg.memory, "must be a list of [Mem_max, Mem_0, rho, chi], rho and chi above 0"))
     if not 0 <= cfg.failure_rate < 0.9:
         problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, "must be at least 0 and below 0.9"))
+    elif cfg.failure_rate and cfg.deadline is None and cfg.parties > 2:
+        wait = "without a deadline passive parties would wait for one another for ever: must be 0, or set algorithm.deadline"
+        problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, wait))
     return problems
 
 
@@ -190,7 +195,6 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
         made: dict[int, torch.Tensor] = {}  # batch ID -> the parameters that its embedding was made with
-        await me.send(hub, (REQUEST, 0, 0, None), tag="worker")
         while (message := await me.recv(hub, tag="task"))[0] != END:
             task, j, attempt, dz, steps = message
             if task == FORGET:
@@ -215,7 +219,6 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        await me.send(ACTIVE, (REQUEST, 0, 0, None), tag="worker")
         while (message := await me.recv(ACTIVE, tag="task"))[0] != END:
             _, j, attempt, zs, steps = message
             if cfg.failure_rate and me.rng("failures").random() < cfg.failure_rate:
@@ -294,15 +297,17 @@ class PassiveEpoch:
 
     def __init__(self, me: Party, cfg: Config, workers: list[str], rows: list[np.ndarray]) -> None:
         self.me, self.cfg, self.rows = me, cfg, rows
-        self.queue = deque(range(len(rows)))  # batch IDs that nobody has
+        self.queue = list(range(len(rows)))  # batch IDs that nobody has, smallest first: all passive parties take them in one order
         self.attempt = [0] * len(rows)
         self.held: dict[str, dict[int, None]] = {worker: {} for worker in workers}  # batches that a worker waits for, in its order
         self.owner: dict[int, str] = {}  # batch -> the worker that has it, or had it last
         self.arrived: dict[str, deque[int]] = {worker: deque() for worker in workers}  # batches whose gradient is there for a worker
         self.task: dict[str, tuple[str, int, bool] | None] = dict.fromkeys(workers)  # what a worker is at: kind, batch, a step?
-        self.idle: deque[str] = deque()
+        self.idle = deque(workers)
         self.finished: set[int] = set()  # stepped on, or skipped
+        self.skipped: set[int] = set()
         self.gradients = Broker(cfg.gradient_capacity)
+        self.fruitless = 0  # attempts given up since the last step
         self.notices, self.told = 0, -1  # notices that came; how many the active party knows were heeded
 
     def complete(self) -> bool:
@@ -342,18 +347,26 @@ class PassiveEpoch:
     async def take(self) -> int | None:
         """The next batch that may be published; None if there is none."""
         while self.queue:
-            j = self.queue.popleft()
+            j = self.queue.pop(0)
             if self.me.privacy is None or self.me.privacy.may_publish(self.rows[j]):
                 return j
-            self.finished.add(j)
+            self.skip(j)
             await self.me.send(ACTIVE, (j, SKIP), tag="notice")
         return None
+
+    def skip(self, j: int) -> None:
+        """Nobody trains batch j any more."""
+        self.attempt[j] += 1
+        self.skipped.add(j)
+        self.finished.add(j)
 
     async def on_worker(self, worker: str, said: str, j: int, attempt: int, z: torch.Tensor | None) -> None:
         me, task, self.task[worker] = self.me, self.task[worker], None
         self.idle.append(worker)
+        if said == STEPPED and task is not None and task[2]:
+            self.fruitless = 0
         if said == FAILED and task is not None:
-            if task[0] == BACKWARD and task[2]:  # a batch of FORWARD is among what it holds
+            if task[0] == BACKWARD and task[2] and j not in self.skipped:  # a batch of FORWARD is among what it holds
                 self.finished.discard(j)
                 await self.abandon(j, tell=True)
             for lost in list(self.held[worker]):
@@ -375,12 +388,11 @@ class PassiveEpoch:
     async def on_notice(self, j: int, attempt: int) -> None:
         self.notices += 1
         if attempt == SKIP:
-            self.attempt[j] += 1
-            self.finished.add(j)
+            self.skip(j)
             await self.forget(j)
             if j in self.queue:
                 self.queue.remove(j)
-        elif attempt >= self.attempt[j]:
+        elif attempt >= self.attempt[j] and j not in self.skipped:
             self.attempt[j] = attempt
             await self.abandon(j, tell=False)
 
@@ -389,14 +401,17 @@ class PassiveEpoch:
         if tell:
             await self.me.send(ACTIVE, (j, self.attempt[j]), tag="notice")
         self.attempt[j] += 1
-        if self.attempt[j] > MOST_ATTEMPTS:
+        self.fruitless += 1
+        if self.fruitless > MOST_ATTEMPTS * len(self.held):
+            lossy = f", or algorithm.failure_rate={self.cfg.failure_rate} too high" if self.cfg.failure_rate else ""
             raise FederationError(
-                f"{self.me.name}: batch {j} was tried {MOST_ATTEMPTS} times, never in time: "
-                f"algorithm.deadline={self.cfg.deadline} is too short for this network and these delays"
+                f"{self.me.name}: {self.fruitless} attempts at batches were given up one after the other, the last at batch {j}: "
+                f"algorithm.deadline={self.cfg.deadline} is too short for this network and these delays{lossy}"
             )
         await self.forget(j)
-        if j not in self.queue:
-            self.queue.append(j)
+        place = bisect.bisect_left(self.queue, j)
+        if j not in self.queue[place : place + 1]:
+            self.queue.insert(place, j)
 
     async def forget(self, j: int) -> None:
         self.gradients.discard(j, lambda message: True)
@@ -451,7 +466,7 @@ class ActiveEpoch:
         self.attempt = [0] * count
         self.ready: deque[int] = deque()  # batches whose embeddings are all there, oldest first
         self.task: dict[str, tuple[int, int] | None] = dict.fromkeys(workers)  # batch and attempt that a worker is at
-        self.idle: deque[str] = deque()
+        self.idle = deque(workers)
         self.stepped: set[int] = set()
         self.skipped: set[int] = set()
         self.notices = dict.fromkeys(passive, 0)  # sent to each
@@ -479,7 +494,6 @@ class ActiveEpoch:
             zs = [broker.next(j)[3] for broker in self.embeddings.values()]
             self.task[worker] = (j, self.attempt[j])
             steps = j not in self.stepped
-            self.me.state.counts["repeated"] += not steps
             await self.me.send(worker, (FORWARD, j, self.attempt[j], zs, steps), tag="task")
 
     async def on_worker(self, worker: str, said: str, j: int, attempt: int, result: Any) -> None:
@@ -517,12 +531,14 @@ class ActiveEpoch:
             await self.clear(j, SKIP, [name for name in self.embeddings if name != src])
         elif attempt >= self.attempt[j] and j not in self.skipped:
             self.attempt[j] = attempt + 1
+            self.me.state.counts["repeated"] += 1
             await self.clear(j, attempt, [name for name in self.embeddings if name != src])
 
     async def abandon(self, j: int, attempt: int) -> None:
         """This party gives an attempt up: all passive parties embed the batch once more."""
         if attempt == self.attempt[j] and j not in self.skipped:
             self.attempt[j] += 1
+            self.me.state.counts["repeated"] += 1
             await self.clear(j, attempt, list(self.embeddings))
 
     async def clear(self, j: int, attempt: int, tell: list[str]) -> None:
