@@ -1,4 +1,4 @@
-"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [start]`; rates or ratios, on one torch thread.
+"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [start]`; rates or ratios, on one torch thread.
 
 engine  messages of 100 bytes a second through me.send and me.recv, links and ledger on, with 3 and with 1,000 parties
 glasu   a GLASU round on Cora against the bare tensor arithmetic of the same round: the same batches, no parties, no messages
@@ -8,6 +8,8 @@ mtcd    a hop of a token against the bare matrix-vector products of its local st
         hop from 10 to 10,000 clients; seconds to render the twelve views of a mesh, and of voxel grids
 leasgd  workers in one call against a loop over them, a D-PSGD iteration against its bare arithmetic, clipped gradients, 1,000 workers; on a
         GPU where there is one
+pubsub  an epoch of PubSub-VFL on 700,000 rows of 500 columns against the bare arithmetic of its batches, and publish/subscribe operations a
+        second through hubs and workers that compute nothing
 start   CPU seconds of `vflbench --help` and `vflbench list`
 """
 
@@ -565,6 +567,100 @@ def leasgd() -> None:
         say(f"leasgd: s, an iteration of {name} with 1,000 workers, {device} (under 1)", f"{seconds:.3f}")
 
 
+# --- pubsub ------------------------------------------------------------------------------------------------------------
+
+
+def pubsub_seconds(task: Any, batch: int, **options: Any) -> float:
+    """CPU seconds of the second of two epochs of PubSub-VFL, 8 and 10 workers; starting up and the first one are left out."""
+    from vflbench.algorithms import pubsub_vfl
+    from vflbench.federation import clock, topology
+    from vflbench.federation.simulated import SimulatedEngine
+    from vflbench.models import split_learning
+    from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+
+    algorithm = pubsub_vfl.Config(workers=8, passive_workers=10, batch_size=batch, **options)
+    compute = ComputeConfig(seconds_per_unit=1e-4, core_cap=1.0)
+    others = NetworkConfig("ideal"), TopologyConfig("star"), PrivacyConfig(), EngineConfig(), compute
+    model = split_learning.Config("mlp10")
+    config = RunConfig(algorithm, None, model, *others, rounds=2, device="cpu")  # type: ignore[arg-type]
+    marks: list[float] = []
+
+    def on_round(round: int, engine: SimulatedEngine) -> bool:
+        marks.append(time.process_time())
+        return False
+
+    specs = pubsub_vfl.parties(task, config)
+    servers = [name for name, spec in specs.items() if spec.role == "server"]
+    graph = topology.build(config.topology, servers, [name for name in specs if name not in servers], 0)
+    engine = SimulatedEngine(
+        specs, task.public, config, rounds=2, eval_every=3, on_round=on_round, connected=graph.connected,
+        neighbours=graph.neighbours, clock=clock.ComputeClock("modelled", compute),
+    )  # fmt: skip
+    engine.run()
+    return marks[1] - marks[0]
+
+
+def bare_pubsub(task: Any, batch: int) -> float:
+    """CPU seconds of an epoch's batches, one after the other: both forward passes, the loss, both backward passes, both steps."""
+    import numpy as np
+    import torch
+    import torch.nn.functional as F
+
+    from vflbench.models import split_learning
+
+    public, generator = task.public, torch.Generator().manual_seed(0)
+    model = split_learning.Config("mlp10")
+    passive = split_learning.Passive(model, task.features[1].shape[1], generator)
+    active = split_learning.Active(model, task.features[0].shape[1], public, task.labels, generator)
+    thetas = [passive.theta.requires_grad_(), active.theta.requires_grad_()]
+    optimisers = [torch.optim.Adam([theta], 1e-3) for theta in thetas]
+    order = np.random.default_rng(0).permutation(public.samples)
+    began = time.process_time()
+    for first in range(0, public.samples, batch):
+        rows = order[first : first + batch]
+        x_a, x_p = (torch.from_numpy(block[rows]) for block in task.features)
+        z = passive(x_p)
+        loss = F.cross_entropy(active(x_a, [z]), torch.from_numpy(task.labels[rows]))
+        for theta, gradient in zip(thetas, torch.autograd.grad(loss, thetas), strict=True):
+            theta.grad = gradient
+        for optimiser in optimisers:
+            optimiser.step()
+    return time.process_time() - began
+
+
+def pubsub() -> None:
+    import numpy as np
+    import torch
+
+    from vflbench.data.tasks import AlignedTask
+    from vflbench.models.split_learning import Side
+    from vflbench.types import DataSource, Metric
+
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+
+    def task(rows: int, width: int) -> AlignedTask:
+        blocks = tuple(rng.standard_normal((rows, width), dtype=np.float32) for _ in range(2))
+        return AlignedTask("made", DataSource("synthetic"), Metric("auroc", "max"), 2, 0, blocks, rng.integers(0, 2, rows), {}, {})
+
+    large = task(700_000, 250)
+    pairs = [(pubsub_seconds(large, 256), bare_pubsub(large, 256)) for _ in range(2)]
+    whole, bare = (min(values) for values in zip(*pairs, strict=True))
+    say("pubsub: CPU s, an epoch, 700,000 x 500, B = 256, 8 + 10 workers", f"{whole:.1f}")
+    say("  over its bare tensor arithmetic (at most 1.3)", f"{whole / bare:.2f}   ({bare:.1f} s)")
+    del large
+
+    nothing = torch.zeros(1, 1)
+    methods = Side._embed, Side._backward, Side._learn
+    Side._embed = lambda self, rows: nothing  # type: ignore[method-assign]
+    Side._backward = lambda self, theta, rows, dz, steps: None  # type: ignore[method-assign]
+    Side._learn = lambda self, rows, zs, steps: (0.0, [nothing])  # type: ignore[method-assign]
+    batches = 5_000
+    seconds = pubsub_seconds(task(batches, 1), 1)
+    Side._embed, Side._backward, Side._learn = methods  # type: ignore[method-assign]
+    say("pubsub: publish/subscribe operations a CPU s (at least 20,000)", f"{4 * batches / seconds:,.0f}")
+
+
 # --- start ------------------------------------------------------------------------------------------------------------
 
 
@@ -581,7 +677,8 @@ def start() -> None:
 
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
-    "engine": engine, "glasu": glasu, "tablepuppet": tablepuppet, "mtcd": mtcd, "leasgd": leasgd, "start": start,
+    "engine": engine, "glasu": glasu, "tablepuppet": tablepuppet, "mtcd": mtcd, "leasgd": leasgd, "pubsub": pubsub,
+    "start": start,
 }  # fmt: skip
 
 

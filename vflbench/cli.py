@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -509,6 +510,7 @@ Other commands
   vflbench list                              algorithms, with the data sets, privacy, models and attacks that fit them
   vflbench data status                       which data sets are there, real or as synthetic twins
   vflbench data get NAME [NAME ...]          download data sets
+  vflbench data profile features=50,450      time split learning on this machine, for compute=measured
 """
 FLAGS = """\
 Flags
@@ -565,7 +567,7 @@ def list_command(args: list[str]) -> int:
 
 
 def data_command(args: list[str]) -> int:
-    """`vflbench data status` and `vflbench data get NAME ...`, both with an optional data_root=DIR."""
+    """`vflbench data status` and `vflbench data get NAME ...`, both with an optional data_root=DIR; `vflbench data profile`."""
     from vflbench import registry
     from vflbench.data import sources
 
@@ -592,7 +594,20 @@ def data_command(args: list[str]) -> int:
             row = sources.get(name, root)
             say(f"{row.option}: {row.found}, {len(row.present)} files in {(root or sources.cache_folder()) / row.folder}")
         return 0
-    raise VflbenchError("usage: vflbench data status | vflbench data get NAME [NAME ...], both with an optional data_root=DIR")
+    if words[:1] == ["profile"]:
+        from vflbench.plots.delays import draw_profile
+        from vflbench.runner import profile
+
+        made = profile.profile(profile.parse(words[1:]), RUNS / "profile")
+        draw_profile(made)
+        say(profile.told(json.loads(made.read_text(encoding="utf-8"))))
+        say(f"fits: {_shown(made.with_suffix('.png'))}")
+        say(f"use them with compute=measured compute.file={_shown(made)}")
+        return 0
+    raise VflbenchError(
+        "usage: vflbench data status | vflbench data get NAME [NAME ...], both with an optional data_root=DIR"
+        " | vflbench data profile [key=value ...]"
+    )
 
 
 VERBS: dict[str, Callable[[list[str]], int]] = {"list": list_command, "data": data_command}

@@ -200,6 +200,7 @@ class AlgorithmInfo:
     accounting: tuple[str, ...] = ("strict",)  # rules by which its ledger may be priced
     epochs: bool = False  # a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
     time_dependent: bool = False  # control flow depends on virtual time: no replay, engine equality not claimed
+    modelled: bool = False  # running times are what is compared: computing takes time unless engine.compute_clock says otherwise
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ def test_data_root_is_the_key_then_the_environment_then_none(monkeypatch):
 def test_status_says_what_is_there(planetoid):
     rows = {row.option: row for row in sources.status(planetoid["root"])}
     graphs, tables = {"cora", "citeseer", "pubmed", "suzhou", "amsterdam", "venice", "reddit"}, {"movielens", "mimic3", "yelp"}
-    columns, images = {"energy", "blog", "bank", "credit", "gisette"}, {"modelnet10", "modelnet40", "cifar10", "mnist"}
+    columns, images = {"energy", "blog", "bank", "credit", "gisette", "criteo"}, {"modelnet10", "modelnet40", "cifar10", "mnist"}
     assert set(rows) == graphs | tables | columns | images
     assert rows["citeseer"].found == "real" and rows["citeseer"].missing == ()
     assert rows["citeseer"].folder == "planetoid/CiteSeer/raw" and rows["citeseer"].present[0] == "planetoid/CiteSeer/raw/ind.citeseer.x"

@@ -92,3 +92,4 @@ def test_measured_constants_come_from_the_file_and_what_is_typed_wins(tmp_path: 
     missing = problems("compute=measured", f"compute.file={tmp_path / 'none.json'}")
     assert set(missing) == {"compute.file"}
     assert missing["compute.file"].allowed == "there is no such file; make one with: vflbench data profile"
+    assert "compute=measured does" in problems("compute=paper_table8", f"compute.file={profile}")["compute.file"].allowed

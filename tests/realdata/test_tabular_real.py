@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from tests.conftest import absent
-from vflbench.data.tabular import bank, blog, convex, energy
+from vflbench.data.relational.tables import split_rows
+from vflbench.data.tabular import bank, blog, convex, criteo, energy, table, tabular_files
 
 pytestmark = pytest.mark.realdata
 
@@ -83,3 +84,61 @@ def test_blog(root):
     features, labels = everything(task)
     assert features.shape == (60021, 280) and [block.shape[1] for block in task.features] == [28] * 10
     assert labels.max() == 1424 and (labels == 0).mean() == pytest.approx(0.64, abs=0.02)
+
+
+def test_criteo(root, monkeypatch):
+    """The sample's lines as pandas reads them; the first ones are read with a small block, too."""
+    needs(root, "criteo_sample/train.txt")
+    frame = pd.read_csv(root / "criteo_sample/train.txt", sep="\t", header=None, dtype=dict.fromkeys(range(14, 40), str))
+    task = criteo.load(criteo.Config(variant="sample"), "aligned", 2, 0, root)
+    assert (task.source.kind, task.source.variant) == ("real", "sample") and "not the benchmark" in task.source.note
+    assert [block.shape[1] for block in task.features] == [13 + 128, 128]
+    splits = split_rows(8000, 0.1, 0.3, 0)
+    order = np.concatenate([splits[split] for split in ("train", "val", "test")])
+    rows, labels = everything(task)
+    np.testing.assert_array_equal(labels, frame[0].to_numpy()[order])
+    assert labels.sum() == 1728
+    logs = frame[range(1, 14)].apply(lambda x: np.sign(x) * np.log1p(x.abs())).to_numpy()
+    fitted = logs[splits["train"]]
+    expected = np.nan_to_num((logs - np.nanmean(fitted, axis=0)) / np.nanstd(fitted, axis=0))[order]
+    np.testing.assert_allclose(rows[:, :13], expected, atol=1e-4)
+    assert (rows[:, 13:141].sum(axis=1) == 7).all() and (rows[:, 141:].sum(axis=1) == 19).all()  # C1 to C7; C8 to C26
+    rare = frame[14].map(frame[14].value_counts())[order].to_numpy()
+    tokens = pd.Series(frame[14][order].to_numpy())
+    alone = criteo.load(criteo.Config(variant="sample", columns=[13, 1, 25], hashed=4096), "aligned", 3, 0, root)
+    first = np.concatenate([alone.features[1], *(blocks[1] for blocks in alone.held_out_features.values())])
+    assert tokens.groupby(first.argmax(axis=1)).nunique().max() <= 3 and first[rare > 1].sum() == (rare > 1).sum()
+    monkeypatch.setattr(criteo, "BLOCK", 100_000)
+    again = criteo.load(criteo.Config(variant="sample", samples=7999), "aligned", 2, 0, root)
+    assert again.public.samples == 4799 and sum(map(len, [again.labels, *again.held_out_labels.values()])) == 7999
+
+
+@pytest.mark.parametrize("parties", [2, 10])
+@pytest.mark.parametrize(
+    ("module", "columns"), [(energy, 27), pytest.param(blog, 280, marks=pytest.mark.slow), (bank, 20)], ids=["energy", "blog", "bank"]
+)
+def test_two_and_ten_parties_have_all_columns_between_them(root, module, columns, parties):
+    needs(root, {energy: "appliances_energy", blog: "blogfeedback", bank: "bank_marketing/bank-additional.zip"}[module])
+    given = [1] * (parties - 1) + [columns - parties + 1]
+    alone = module.load(module.Config(), "aligned", 1, 0, root)
+    for config in (module.Config(), module.Config(columns=given)):
+        task = module.load(config, "aligned", parties, 0, root)
+        assert task.parties == parties and task.source.kind == "real"
+        np.testing.assert_array_equal(np.concatenate(task.features, axis=1), alone.features[0])
+        np.testing.assert_array_equal(np.concatenate(task.held_out_features["test"], axis=1), alone.held_out_features["test"][0])
+    assert module is bank or [block.shape[1] for block in task.features] == given
+
+
+def test_the_users_own_file(root, tmp_path):
+    """Bank's file read as a stranger's: the same columns, levels and numbers as its own reader gives."""
+    needs(root, bank.EDITIONS["full"].archive.path)
+    edition = bank.EDITIONS["full"]
+    text = table.member((root / edition.archive.path).read_bytes(), "bank", edition.member)
+    pd.read_csv(io.BytesIO(text), sep=";").to_csv(tmp_path / "calls.csv", index=False)
+    mine = tabular_files.load(tabular_files.Config(files=["calls.csv"], label="y"), "aligned", 2, 0, tmp_path)
+    theirs = bank.load(bank.Config(variant="full"), "aligned", 2, 0, root)
+    np.testing.assert_array_equal(mine.labels, theirs.labels)
+    assert mine.metric == theirs.metric and [block.shape for block in mine.features] == [block.shape for block in theirs.features]
+    for own, other in zip(mine.features, theirs.features, strict=True):  # levels stand in another order
+        np.testing.assert_allclose(np.sort(own.sum(axis=0)), np.sort(other.sum(axis=0)), atol=0.05)
+        np.testing.assert_allclose(np.sort(own, axis=1), np.sort(other, axis=1), atol=1e-6)

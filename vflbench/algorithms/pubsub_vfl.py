@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -32,20 +32,24 @@ import numpy as np
 import torch
 
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation import planner
 from vflbench.federation.broker import Broker
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import split_learning
-from vflbench.models.split_learning import Keys, Side, average, batches
-from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig
+from vflbench.models.split_learning import Keys, Side, average, batches, score
+from vflbench.types import AlgorithmInfo, FederationError, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="pubsub_vfl",
     summary="asynchronous split learning: batches by publish/subscribe between two or more parties' workers",
     paper="Liu et al. 2025, arXiv 2510.12494 (Algorithm 1)",
     layouts=("aligned",),
+    privacy=("none", "gdp_embedding"),
+    attacks=("none", "embedding_inversion", "label_inference"),
     models=("mlp10", "residual_mlp"),
     epochs=True,
+    modelled=True,
     time_dependent=True,
 )
 
@@ -60,7 +64,7 @@ MOST_ATTEMPTS = 1000  # of one batch in an epoch; more come only where no attemp
 class Config(Keys):
     name: str = "pubsub_vfl"
     workers: int = 8  # w_a: workers of the active party
-    passive_workers: int = 10  # w_p: workers of each passive party
+    passive_workers: int | None = 10  # w_p: workers of each passive party; null: as many as the active one has
     embedding_capacity: int = 5  # p: messages that a batch's embedding channel holds
     gradient_capacity: int = 5  # q: messages that a batch's gradient channel holds
     outstanding: int = 5  # batches of a passive worker that wait for their gradient, at most
@@ -73,25 +77,60 @@ class Config(Keys):
     )
     worker_range: list[int] = field(default_factory=lambda: [2, 50])  # planner: of each party
     batch_sizes: list[int] = field(default_factory=lambda: [16, 32, 64, 128, 256, 512, 1024])  # planner
+    memory: list[list[float]] = field(
+        default_factory=list
+    )  # planner: of each party Mem_max, Mem_0, rho, chi (equation 13); empty: no bound
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = split_learning.check_keys(config)
-    for key in ("workers", "passive_workers", "embedding_capacity", "gradient_capacity", "outstanding", "interval"):
-        if getattr(cfg, key) < 1:
+    problems = split_learning.check_keys(config) + split_learning.check_workers(config) + split_learning.check_asynchronous(config)
+    for key in ("passive_workers", "embedding_capacity", "gradient_capacity", "interval"):
+        if getattr(cfg, key) is not None and getattr(cfg, key) < 1:
             problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
     if cfg.deadline is not None and not 0 < cfg.deadline < math.inf:
         problems.append(Problem("algorithm.deadline", cfg.deadline, "must be a number of seconds above 0, or null: no deadline"))
     elif cfg.deadline is not None and cfg.deadline <= 2e-3 * config.network.client_server.latency_ms:
         there_and_back = f"a message takes {2 * config.network.client_server.latency_ms:g} ms there and back on {config.network.name}"
         problems.append(Problem("algorithm.deadline", cfg.deadline, f"{there_and_back}: every batch would be dropped"))
+    if len(cfg.worker_range) != 2 or not 1 <= cfg.worker_range[0] <= cfg.worker_range[1]:
+        problems.append(Problem("algorithm.worker_range", cfg.worker_range, "must be the least and the most workers: [2,50]"))
+    if not cfg.batch_sizes or min(cfg.batch_sizes) < 1:
+        problems.append(Problem("algorithm.batch_sizes", cfg.batch_sizes, "must be a list of numbers from 1"))
+    if any(len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) == 0 for numbers in cfg.memory):
+        problems.append(Problem("algorithm.memory", cfg.memory, "must be a list of [Mem_max, Mem_0, rho, chi], rho and chi above 0"))
     if not 0 <= cfg.failure_rate < 0.9:
         problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, "must be at least 0 and below 0.9"))
-    if config.network.timing != "causal":
-        problems.append(Problem("network.timing", config.network.timing, "pubsub_vfl depends on when each message comes: causal"))
     return problems
+
+
+def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration with the planner's choice of workers and batch size; what it promises, as `plan` in the summary.
+
+    Raises
+    ------
+    VflbenchError : nothing can be chosen.
+    """
+    cfg: Config = config.algorithm
+    if cfg.planner == "none":
+        return config, {}
+    workers, last = range(cfg.worker_range[0], cfg.worker_range[1] + 1), config.rounds or 1
+    setting = planner.Setting(
+        samples=task.public.samples,
+        width=config.model.embedding,
+        link=config.network.client_server,
+        passive=task.parties - 1,
+        active_workers=workers,
+        passive_workers=workers,
+        batch_sizes=sorted(cfg.batch_sizes),
+        outstanding=cfg.outstanding,
+        synchronisations=sum(averages(cfg, t, last) for t in range(1, last + 1)) / last,
+        memory=[planner.Memory(*numbers) for numbers in cfg.memory],
+    )
+    plan = planner.plan(Delays(config.compute), setting, cfg.planner)
+    chosen = replace(cfg, workers=plan.active_workers, passive_workers=plan.passive_workers, batch_size=plan.batch_size)
+    return replace(config, algorithm=chosen), {"plan": asdict(plan)}
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -103,18 +142,11 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """
     cfg: Config = config.algorithm
     split_learning.check_rows(config, task.public.samples)
-    count = math.ceil(task.public.samples / cfg.batch_size)
-    asked = {"workers": cfg.workers, "passive_workers": cfg.passive_workers}
-    if problems := [
-        Problem(f"algorithm.{key}", number, f"an epoch has {count} batches: at most that many workers")
-        for key, number in asked.items()
-        if number > count
-    ]:
-        raise ConfigError(problems)
+    split_learning.check_batches(config, task.public.samples, workers=cfg.workers, passive_workers=passive_workers(cfg))
     delays, specs = Delays(config.compute), {}
     for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
         active = number == 0
-        workers = party_names(f"{organisation}_worker", cfg.workers if active else cfg.passive_workers)
+        workers = party_names(f"{organisation}_worker", cfg.workers if active else passive_workers(cfg))
         role, data = "server" if active else "client", task.part(number)
         program = partial(active_hub if active else passive_hub, workers=workers)
         specs[organisation] = PartySpec(program, data, role, organisation, cores=1.0)
@@ -122,6 +154,16 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
         for name in workers:
             specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, len(workers)))
     return specs
+
+
+def passive_workers(cfg: Config) -> int:
+    """w_p."""
+    return cfg.passive_workers or cfg.workers
+
+
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a row has to be published: once an epoch. The mechanism adds what it allows for further attempts."""
+    return rounds
 
 
 def interval(t: int, longest: int) -> int:
@@ -141,11 +183,9 @@ def averages(cfg: Config, t: int, last: int) -> bool:
 
 async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
     """Embeds batches, and steps when their gradients come."""
-    cfg, compute = config.algorithm, config.compute
-    hub = me.name.rpartition("_worker_")[0]
-    side = Side(data, public, config, hub, me.device)
+    cfg, hub = config.algorithm, me.name.rpartition("_worker_")[0]
+    side = Side(me, data, public, config, hub, partial(Delays(config.compute).seconds, party=number, workers=passive_workers(cfg)))
     me.state.model, me.state.optimiser = side.model, side.optimiser
-    delays, workers = Delays(compute), cfg.passive_workers
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
@@ -159,24 +199,19 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
                 made.clear()
                 await me.send(hub, (FAILED, j, attempt, None), tag="worker")
             elif task == FORWARD:
-                made[j] = side.model.theta.detach().clone()
-                seconds = delays.seconds("passive_forward", len(rows[j]), number, workers)
-                z = await me.compute(side.embed, rows[j], seconds=seconds, latency=compute.batch_latency)
-                await me.send(hub, (EMBEDDED, j, attempt, z), tag="worker")
+                made[j] = side.theta.detach().clone()
+                await me.send(hub, (EMBEDDED, j, attempt, await side.embed(rows[j])), tag="worker")
             else:
-                seconds = delays.seconds("passive_backward", len(rows[j]), number, workers)
-                await me.compute(side.backward, made.pop(j), rows[j], dz, me.privacy, steps, seconds=seconds)
+                await side.backward(made.pop(j), rows[j], dz, steps)
                 await me.send(hub, (STEPPED, j, attempt, None), tag="worker")
         await replicate(me, hub, side, cfg, t, config)
 
 
 async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
     """Steps on batches whose embeddings are there."""
-    cfg, compute = config.algorithm, config.compute
-    side = Side(data, public, config, ACTIVE, me.device)
+    cfg = config.algorithm
+    side = Side(me, data, public, config, ACTIVE, partial(Delays(config.compute).seconds, party=number, workers=cfg.workers))
     me.state.model, me.state.optimiser = side.model, side.optimiser
-    delays = Delays(compute)
-    parts = ("active_forward", "top_forward", "top_backward", "active_backward")
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
@@ -185,16 +220,14 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
             _, j, attempt, zs, steps = message
             if cfg.failure_rate and me.rng("failures").random() < cfg.failure_rate:
                 await me.send(ACTIVE, (FAILED, j, attempt, None), tag="worker")
-                continue
-            seconds = sum(delays.seconds(part, len(rows[j]), number, cfg.workers) for part in parts)
-            result = await me.compute(side.learn, rows[j], zs, steps, seconds=seconds, latency=compute.batch_latency)
-            await me.send(ACTIVE, (STEPPED, j, attempt, result), tag="worker")
+            else:
+                await me.send(ACTIVE, (STEPPED, j, attempt, await side.learn(rows[j], zs, steps)), tag="worker")
         await replicate(me, ACTIVE, side, cfg, t, config)
 
 
 async def replicate(me: Party, hub: str, side: Side, cfg: Config, t: int, config: RunConfig) -> None:
     """A worker's share in the end of epoch t."""
-    theta = side.model.theta
+    theta = side.theta
     if averages(cfg, t, config.rounds or 0):
         await me.send(hub, theta, tag="replica")
         theta.copy_(await me.recv(hub, tag="model"))
@@ -206,9 +239,14 @@ async def replicate(me: Party, hub: str, side: Side, cfg: Config, t: int, config
 # --- hubs -------------------------------------------------------------------------------------------------------------------------
 
 
+def no_delay(part: str, rows: int) -> float:
+    """A hub trains nothing."""
+    return 0.0
+
+
 async def aggregate(me: Party, workers: list[str], side: Side, cfg: Config, t: int, config: RunConfig) -> None:
     """A hub's: its model becomes the mean of the replicas, which its workers get in epochs that average."""
-    theta = side.model.theta
+    theta = side.theta
     if averages(cfg, t, config.rounds or 0):
         replicas = await me.recv_all(workers, tag="replica")
         theta.copy_(await me.compute(average, replicas, seconds=config.compute.server_seconds * len(workers)))
@@ -221,7 +259,7 @@ async def aggregate(me: Party, workers: list[str], side: Side, cfg: Config, t: i
 async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
     """Deals batches to workers, publishes their embeddings, and hands out the gradients that come."""
     cfg: Config = config.algorithm
-    side = Side(data, public, config, me.name, me.device)
+    side = Side(me, data, public, config, me.name, no_delay)
     me.state.model = side.model
     me.state.published = 0
 
@@ -248,9 +286,7 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
         for worker in workers:
             await me.send(worker, (END, 0, 0, None, False), tag="task")
         await aggregate(me, workers, side, cfg, t, config)
-        if me.evaluates(t):
-            async with me.evaluating():
-                await me.send(ACTIVE, side.held_out(me.privacy), tag="embedding")
+        await score(me, side, t)
 
 
 class PassiveEpoch:
@@ -365,7 +401,7 @@ class PassiveEpoch:
 async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
     """Collects embeddings, deals them to workers, and publishes their gradients."""
     cfg: Config = config.algorithm
-    side = Side(data, public, config, me.name, me.device)
+    side = Side(me, data, public, config, me.name, no_delay)
     passive = [name for name in me.clients if "_worker_" not in name]
     me.state.model = side.model
     me.state.counts = dict.fromkeys(("repeated", "discarded", "dropped", "skipped"), 0)
@@ -397,9 +433,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
         await aggregate(me, workers, side, cfg, t, config)
         loss = sum(epoch.losses) / len(epoch.losses) if epoch.losses else None
         me.report(**({} if loss is None else {"train_loss": loss}), epoch=t, iterations=t * count, facts={"batches": dict(me.state.counts)})
-        if me.evaluates(t):
-            async with me.evaluating():
-                me.report(predictions=side.scores(await me.recv_all(passive, tag="embedding")))
+        await score(me, side, t)
 
 
 class ActiveEpoch:

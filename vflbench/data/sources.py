@@ -248,6 +248,17 @@ def check_space(path: Path, size: int) -> None:
         raise DataError(f"{path}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free. Set XDG_CACHE_HOME to another disk.")
 
 
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A place to write to that becomes `path` when all went well."""
+    place = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield place
+        place.replace(path)
+    finally:
+        place.unlink(missing_ok=True)
+
+
 def announce_twin(option: str) -> None:
     """The loud word that a twin asked for by name deserves too."""
     log.warning("SYNTHETIC TWIN: dataset %s is MADE UP (dataset.source=synthetic). Results say data_source=synthetic.", option)

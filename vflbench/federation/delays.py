@@ -51,7 +51,9 @@ class Delays:
 def check(config: ComputeConfig) -> list[Problem]:
     """What is wrong with the keys of the group `compute` that a range of one number does not say."""
     problems = []
-    if config.file is not None:
+    if config.file is not None and config.name in ("modelled", "paper_table8"):
+        problems.append(Problem("compute.file", config.file, f"compute={config.name} reads no file: compute=measured does"))
+    elif config.file is not None:
         try:
             _profile(config.file)
         except BAD_FILE as error:

@@ -1,18 +1,23 @@
 """The planner of PubSub-VFL (Algorithm 2): how many workers each party starts, and the batch size, by plain enumeration.
 
 `epoch` minimises the time to a target, epoch seconds * (1 + B / B_c), where an epoch is what the algorithm does: batches are dealt to
-parallel workers. A formula gives it for the whole grid, within 5 % for most points; the best FINALISTS by the formula are then played
-event by event, and the best of those is chosen, because a formula's minimum is where it errs downwards. `paper` minimises the literal objective, equation 14: seconds of one worker's batch, whatever the number
-of batches and workers. It grows with the workers, so it always chooses the fewest. Corrected in it: w_a is sought in the active
-party's range (the paper's listing swaps the two), the passive backward pass has its own scale, the communication stays in
-(equation 15 drops it), and the memory bound divides by rho (the text says gamma).
+parallel workers. A formula gives it for the whole grid, within 5 % for most points. The best FINALISTS by the formula are then played
+event by event and the best of those is chosen, because a formula's minimum is where it errs downwards. Neither knows deadlines, failures
+or noise.
 
-Equal objectives: the fewest workers of both parties together, then the fewest active ones, then the smallest batch.
+`paper` minimises the literal objective, equation 14: seconds of one worker's batch, whatever the number of batches and workers. It
+grows with the workers, so it always chooses the fewest. Corrected in it: w_a is sought in the active party's range (a listing of the
+paper swaps the two), the passive backward pass has its own scale, the communication stays in (equation 15 drops it), and the memory
+bound divides by rho (the text says gamma).
+
+Of equal objectives it is the fewest workers of both parties together, then the fewest active ones, then the smallest batch. Times that
+differ by less than TIE are equal: where one party waits for the other anyway its number of workers hardly matters, and few do.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,10 +30,12 @@ from vflbench.federation.delays import Delays
 from vflbench.federation.links import seconds_per_byte
 from vflbench.types import LinkConfig, VflbenchError
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 ACTIVE = ("active_forward", "top_forward", "top_backward", "active_backward")
 HEADER = 24  # bytes of a batch's id, attempt and timestamp
-FINALISTS = 32  # points of the grid that are played event by event
+NOTICE = 8  # bytes of the messages that end an epoch
+FINALISTS = 16  # points of the grid that are played event by event
+TIE = 0.005  # times to the target that differ by less, relatively, are equal
 
 
 @dataclass(frozen=True)
@@ -82,36 +89,49 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
     epochs = epoch_seconds(delays, setting)
     penalty = delays.config.penalty_batch
     sizes = np.array(setting.batch_sizes, dtype=np.float64)
-    targets = epochs * (1.0 if penalty is None else 1 + sizes / penalty)
+    growth = np.ones_like(sizes) if penalty is None else 1 + sizes / penalty  # of the epochs to the target
+    targets = epochs * growth
     objective = np.where(np.isfinite(targets), literal_cost(delays, setting), np.inf) if planner == "paper" else targets
     bound = min((memory.largest_batch() for memory in setting.memory if memory is not None), default=np.inf)
     objective = np.where(sizes <= bound, objective, np.inf)
     if not np.isfinite(objective).any():
-        grid = f"{setting.active_workers[0]} active and {setting.passive_workers[0]} passive workers"
-        raise VflbenchError(
-            f"the planner finds no batch size: memory allows at most {bound:.4g} samples, and from {grid} on no more workers than batches"
-        )
-    chosen: tuple[Any, ...] | None = None
-    points = np.argwhere(np.isfinite(objective))
-    values = objective[tuple(points.T)]
-    ranked = sorted(zip(values, points, strict=True), key=lambda item: _rank(setting, *item))
-    for value, point in ranked[: 1 if planner == "paper" else FINALISTS]:
-        if chosen is not None and _rank(setting, value, point) >= chosen[0]:
-            break  # the formula, which rarely errs upwards, says that no later one is better
+        if not (sizes <= bound).any():
+            raise VflbenchError(f"the planner finds no batch size: memory allows {bound:.4g} samples, the smallest is {min(sizes):g}")
+        fewest = max(min(setting.active_workers), min(setting.passive_workers))
+        most = -(-setting.samples // min(setting.batch_sizes))
+        raise VflbenchError(f"the planner finds no number of workers: the fewest, {fewest}, are more than the {most} batches of an epoch")
+    points = [point for point in np.ndindex(objective.shape) if np.isfinite(objective[point])]
+    played: dict[tuple[int, ...], float] = {}
+
+    def play(point: tuple[int, ...]) -> float:
+        """What is minimised, at one point, exactly."""
         a, p, b = point
-        seconds = played_epoch_seconds(delays, setting, setting.active_workers[a], setting.passive_workers[p], setting.batch_sizes[b])
-        target = seconds * (targets[a, p, b] / epochs[a, p, b])
-        rank = _rank(setting, target, point)
-        if chosen is None or rank < chosen[0]:
-            chosen = rank, Plan(setting.active_workers[a], setting.passive_workers[p], setting.batch_sizes[b], seconds, float(target))
-    assert chosen is not None
-    return chosen[1]
+        if point not in played:
+            chosen = setting.active_workers[a], setting.passive_workers[p], setting.batch_sizes[b]
+            played[point] = played_epoch_seconds(delays, setting, *chosen)
+        return float(objective[point] if planner == "paper" else played[point] * growth[b])
 
+    best = min(float(objective[point]) for point in points)
+    if planner == "epoch":
+        best = math.inf
+        for point in sorted(points, key=objective.__getitem__)[:FINALISTS]:
+            if objective[point] >= best:
+                break  # the formula, which rarely errs upwards, says that no later one is better
+            best = min(best, play(point))
+    limit = best * (1 + (TIE if planner == "epoch" else 1e-9))
 
-def _rank(setting: Setting, value: float, point: Any) -> tuple[float, int, int, int]:
-    """The order of choice; values that differ by rounding are equal."""
-    active, passive = setting.active_workers[point[0]], setting.passive_workers[point[1]]
-    return float(f"{value:.9e}"), active + passive, active, setting.batch_sizes[point[2]]
+    def small(point: tuple[int, ...]) -> tuple[int, int, int]:
+        active, passive = setting.active_workers[point[0]], setting.passive_workers[point[1]]
+        return active + passive, active, setting.batch_sizes[point[2]]
+
+    # The smallest of those that are equal; of the many that the formula calls so, the first FINALISTS, and the best one is always one.
+    tied = sorted((point for point in points if objective[point] <= limit), key=small)[:FINALISTS]
+    tied += sorted((point for point in played if play(point) <= limit), key=small)
+    point = next(point for point in tied if play(point) <= limit)
+    a, p, b = point
+    play(point)
+    chosen = setting.active_workers[a], setting.passive_workers[p], setting.batch_sizes[b]
+    return Plan(*chosen, played[point], float(played[point] * growth[b]))
 
 
 def epoch_seconds(delays: Delays, setting: Setting) -> Array:
@@ -128,8 +148,7 @@ def epoch_seconds(delays: Delays, setting: Setting) -> Array:
     seconds = _chain(full, full, batches - 2, setting)  # the last batch but one, which is never short
     seconds = np.maximum(np.where(batches > 1, seconds, 0.0), _chain(full, short, batches - 1, setting))
     active, passive = _grid(setting)
-    # A parameter server's cost is per worker of its own; the parties' work side by side.
-    seconds = seconds + setting.synchronisations * delays.config.server_seconds * np.maximum(active, passive)
+    seconds = seconds + _ending(delays, setting, active, passive)
     return np.where(np.maximum(active, passive) <= batches, seconds, np.inf)
 
 
@@ -143,7 +162,7 @@ class _Stages:
     backward: Array
 
 
-def _stages(delays: Delays, setting: Setting, sizes: NDArray[np.int64]) -> _Stages:
+def _stages(delays: Delays, setting: Setting, sizes: Array) -> _Stages:
     fixed = delays.config.batch_latency
 
     def table(parts: Sequence[str], party: int, workers: Sequence[int]) -> Array:
@@ -153,15 +172,11 @@ def _stages(delays: Delays, setting: Setting, sizes: NDArray[np.int64]) -> _Stag
         return np.max([table((part,), party, setting.passive_workers) for party in range(1, setting.passive + 1)], axis=0)[None]
 
     link = (HEADER + 4 * setting.width * sizes) * seconds_per_byte(setting.link.bandwidth_gbps)
-    return _Stages(
-        fixed + weakest("passive_forward"),
-        link[None, None],
-        fixed + table(ACTIVE, 0, setting.active_workers)[:, None],
-        weakest("passive_backward"),
-    )
+    forward, backward = fixed + weakest("passive_forward"), weakest("passive_backward")
+    return _Stages(forward, link[None, None], fixed + table(ACTIVE, 0, setting.active_workers)[:, None], backward)
 
 
-def _chain(full: _Stages, last: _Stages, before: NDArray[np.int64], setting: Setting) -> Array:
+def _chain(full: _Stages, last: _Stages, before: Array, setting: Setting) -> Array:
     """When a batch is done that `before` full batches precede."""
     active, passive = _grid(setting)
     most = setting.outstanding
@@ -177,16 +192,18 @@ def _chain(full: _Stages, last: _Stages, before: NDArray[np.int64], setting: Set
         (np.ones_like(active), full.link),
         (most * passive, loop),
     ]
+    others = [(width, np.maximum(full.forward, full.backward) if width is passive else each) for width, each in waits]  # not always busy
     total: Any = 0.0
     for first in waits:  # the chain waits as often as it can at one stage, and with what remains at the others
         left: Any = before + 0.0
         seconds: Any = once
-        for width, each in (first, *(w for w in waits if w is not first)):
+        for width, each in (first, *(w for w in others if w[0] is not first[0])):
             turns = np.floor(np.maximum(left, 0.0) / width)
             seconds, left = seconds + turns * each, left - turns * width
         if first is waits[1]:  # always busy: while its last batches are away, a passive worker goes on with others
             own = np.floor(np.maximum(before, 0) / passive) + 1
-            under_way = np.minimum(most, np.ceil(away / np.where(burst, full.forward, full.forward + full.backward)) + 1)
+            apart = np.where(burst, full.forward, full.forward + full.backward)
+            under_way = np.minimum(most, np.ceil(away / np.maximum(apart, 1e-12)) + 1)
             together = np.where(burst, (own - 1) % under_way + 1, np.minimum(under_way, own))
             seconds = seconds - np.minimum(away, (together - 1) * np.where(burst, full.forward, full.backward))
         total = np.maximum(total, seconds)
@@ -196,9 +213,18 @@ def _chain(full: _Stages, last: _Stages, before: NDArray[np.int64], setting: Set
 
 def _grid(setting: Setting) -> tuple[Array, Array]:
     """The worker numbers, to broadcast: (active, 1, 1) and (1, passive, 1)."""
-    return np.array(setting.active_workers, dtype=np.float64)[:, None, None], np.array(setting.passive_workers, dtype=np.float64)[
-        None, :, None
-    ]
+    active, passive = np.array(setting.active_workers), np.array(setting.passive_workers)
+    return active[:, None, None], passive[None, :, None]
+
+
+def _ending(delays: Delays, setting: Setting, active: Any, passive: Any) -> Any:
+    """Seconds from the last step to the end of the epoch: the passive parties say that they are done, the active one that all are.
+
+    Then the parameter servers average, each as long as it has workers, side by side.
+    """
+    message = NOTICE * seconds_per_byte(setting.link.bandwidth_gbps) + setting.link.latency_ms / 1e3
+    server = setting.synchronisations * delays.config.server_seconds
+    return message + np.maximum(server * active, message + server * passive)
 
 
 def literal_cost(delays: Delays, setting: Setting) -> Array:
@@ -304,4 +330,4 @@ def played_epoch_seconds(delays: Delays, setting: Setting, active: int, passive:
                 else:
                     under_way[party, worker] -= 1
             passive_turn(party, worker)
-    return now + setting.synchronisations * delays.config.server_seconds * max(active, passive)
+    return now + float(_ending(delays, setting, active, passive))

@@ -11,9 +11,11 @@ A party's parameters are one flat vector theta: what workers and parameter serve
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -92,6 +94,30 @@ def check_rows(config: RunConfig, samples: int) -> None:
     if config.algorithm.batch_size > samples:
         allowed = f"there are {samples} training rows: at most that many in a batch"
         raise ConfigError([Problem("algorithm.batch_size", config.algorithm.batch_size, allowed)])
+
+
+def check_workers(config: RunConfig) -> list[Problem]:
+    """What is wrong with a number of workers."""
+    count = config.algorithm.workers
+    return [] if count >= 1 else [Problem("algorithm.workers", count, "must be at least 1")]
+
+
+def check_asynchronous(config: RunConfig) -> list[Problem]:
+    """What is wrong with the keys of methods whose passive workers run ahead."""
+    cfg, problems = config.algorithm, []
+    if cfg.outstanding < 1:
+        problems.append(Problem("algorithm.outstanding", cfg.outstanding, "must be at least 1"))
+    if config.network.timing != "causal":
+        problems.append(Problem("network.timing", config.network.timing, f"{cfg.name} depends on when each message comes: causal"))
+    return problems
+
+
+def check_batches(config: RunConfig, samples: int, **workers: int) -> None:
+    """Raise ConfigError where one of `workers`, key -> number, is larger than the number of batches."""
+    count = math.ceil(samples / config.algorithm.batch_size)
+    allowed = f"an epoch has {count} batches: at most that many workers"
+    if problems := [Problem(f"algorithm.{key}", number, allowed) for key, number in workers.items() if number > count]:
+        raise ConfigError(problems)
 
 
 def batches(seed: int, epoch: int, samples: int, size: int) -> list[np.ndarray]:
@@ -239,67 +265,142 @@ class Rows(Protocol):
 
 
 class Side:
-    """A party's rows, its model and its optimiser: one worker's replica.
+    """One worker's replica: its party's rows, model and optimiser, and how long it takes for what it does with them.
 
     All replicas of one organisation start alike, drawn from the stream init/<organisation>.
 
     Parameters
     ----------
     data : own rows; those of the active party have labels.
-    organisation : its name.
+    delay : (part, rows) -> seconds on the modelled clock: `federation.delays.Delays.seconds` of this party and its number of workers.
     """
 
-    def __init__(self, data: Rows, public: Public, config: RunConfig, organisation: str, device: str) -> None:
+    def __init__(
+        self, me: Any, data: Rows, public: Public, config: RunConfig, organisation: str, delay: Callable[[str, int], float]
+    ) -> None:
         generator = torch_stream(config.seed, f"init/{organisation}", "cpu")
-        self.data, self.device, self.dtype = data, device, DTYPES[config.model.dtype]
+        self.me, self.data, self.delay = me, data, delay
+        self.dtype, self.latency = DTYPES[config.model.dtype], config.compute.batch_latency
         self.model: Any
         if data.labels is None:
-            self.model = Passive(config.model, data.features.shape[1], generator).to(device)
+            self.model = Passive(config.model, data.features.shape[1], generator).to(me.device)
         else:
-            self.model = Active(config.model, data.features.shape[1], public, data.labels, generator).to(device)
+            self.model = Active(config.model, data.features.shape[1], public, data.labels, generator).to(me.device)
         cfg = config.algorithm
         theta = [self.model.theta]
         self.optimiser = torch.optim.SGD(theta, cfg.lr) if cfg.optimizer == "sgd" else torch.optim.Adam(theta, cfg.lr)
 
+    @property
+    def theta(self) -> nn.Parameter:
+        theta: nn.Parameter = self.model.theta
+        return theta
+
     def rows(self, of: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Tensor:
         """Rows of own features, as the model takes them."""
-        return torch.from_numpy(np.ascontiguousarray(of[rows])).to(self.device, self.dtype)
+        return torch.from_numpy(np.ascontiguousarray(of[rows])).to(self.me.device, self.dtype)
 
-    def embed(self, rows: np.ndarray) -> Tensor:
+    async def embed(self, rows: np.ndarray) -> Tensor:
         """Passive: z of own rows, (B, d_e)."""
+        z: Tensor = await self.me.compute(self._embed, rows, seconds=self.delay("passive_forward", len(rows)), latency=self.latency)
+        return z
+
+    async def backward(self, theta: Tensor, rows: np.ndarray, dz: Tensor, steps: bool = True) -> None:
+        """Passive: a step along d loss / d z of an embedding that was made with the parameters `theta`."""
+        await self.me.compute(self._backward, theta, rows, dz, steps, seconds=self.delay("passive_backward", len(rows)))
+
+    async def learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool = True) -> tuple[float, list[Tensor]]:
+        """Active: a step; the loss of the batch, and d loss / d z for each passive party."""
+        seconds = sum(self.delay(f"{part}_{way}", len(rows)) for part in ("active", "top") for way in ("forward", "backward"))
+        result: tuple[float, list[Tensor]] = await self.me.compute(self._learn, rows, zs, steps, seconds=seconds, latency=self.latency)
+        return result
+
+    def _embed(self, rows: np.ndarray) -> Tensor:
         with torch.no_grad():
             z: Tensor = self.model(self.rows(self.data.features, rows))
         return z
 
-    def backward(self, theta: Tensor, rows: np.ndarray, dz: Tensor, privacy: Any = None, steps: bool = True) -> None:
-        """Passive: a step along d loss / d z of an embedding that was made with the parameters `theta`."""
-        gradient = self.model.gradient(theta, self.rows(self.data.features, rows), dz, privacy)
+    def _backward(self, theta: Tensor, rows: np.ndarray, dz: Tensor, steps: bool) -> None:
+        gradient = self.model.gradient(theta, self.rows(self.data.features, rows), dz, self.me.privacy)
         if steps:
-            self.step(gradient)
+            self._step(gradient)
 
-    def learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool = True) -> tuple[float, list[Tensor]]:
-        """Active: the loss of a batch, d loss / d z for each passive party; with a step."""
+    def _learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool) -> tuple[float, list[Tensor]]:
         assert self.data.labels is not None
-        y = torch.from_numpy(self.data.labels[rows]).to(self.device)
+        y = torch.from_numpy(self.data.labels[rows]).to(self.me.device)
         loss, gradient, dzs = self.model.gradients(self.rows(self.data.features, rows), y, zs)
         if steps:
-            self.step(gradient)
+            self._step(gradient)
         return loss, dzs
 
-    def step(self, gradient: Tensor) -> None:
-        self.model.theta.grad = gradient
+    def _step(self, gradient: Tensor) -> None:
+        self.theta.grad = gradient
         self.optimiser.step()
 
-    def held_out(self, privacy: Any = None) -> dict[str, Tensor]:
+    def held_out(self) -> dict[str, Tensor]:
         """Passive: embeddings of the held-out rows, clipped as in training."""
         with torch.no_grad():
             found = {split: self.model(self.rows(x)) for split, x in self.data.held_out.items()}
+        privacy = self.me.privacy
         return found if privacy is None else {split: privacy.clip(z) for split, z in found.items()}
 
     def scores(self, zs: Sequence[Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
         """Active: scores of the held-out rows, given the passive parties' embeddings of them."""
         with torch.no_grad():
             return {s: self.model(self.rows(x), [z[s] for z in zs]).cpu().numpy() for s, x in self.data.held_out.items()}
+
+
+# --- exchanges that more than one method has ------------------------------------------------------------------------------------------
+
+
+async def run_ahead(me: Any, side: Side, partner: str, rows: Sequence[np.ndarray], ids: Sequence[int], outstanding: int) -> None:
+    """Passive, asynchronous: embed and send batches `ids` without waiting, with at most `outstanding` gradients due; step as they come."""
+    left = deque(ids)
+    made: dict[int, Tensor] = {}  # batch ID -> the parameters that its embedding was made with
+    while left or made:
+        message = None
+        if made:
+            with contextlib.suppress(TimeoutError):
+                _, message = await me.recv_any([partner], "gradient", 0.0 if left and len(made) < outstanding else None)
+        if message is not None:
+            await side.backward(made.pop(message[0]), rows[message[0]], message[3])
+        else:
+            j = left.popleft()
+            made[j] = side.theta.detach().clone()
+            await me.send(partner, (j, 0, me.clock, await side.embed(rows[j])), tag="embedding")
+
+
+async def latest_first(me: Any, side: Side, partners: Sequence[str], rows: Sequence[np.ndarray], count: int) -> list[float]:
+    """Active, asynchronous: step on the batch whose embeddings came last, `count` times; the losses."""
+    arrived: dict[int, dict[str, Tensor]] = {}
+    complete: list[int] = []
+    losses = []
+    for _ in range(count):
+        while True:
+            try:
+                src, (j, _, _, z) = await me.recv_any(partners, "embedding", 0.0 if complete else None)
+            except TimeoutError:
+                break
+            arrived.setdefault(j, {})[src] = z
+            if len(arrived[j]) == len(partners):
+                complete.append(j)
+        j = complete.pop()
+        zs = arrived.pop(j)
+        loss, dzs = await side.learn(rows[j], [zs[name] for name in partners])
+        losses.append(loss)
+        for name, dz in zip(partners, dzs, strict=True):
+            await me.send(name, (j, 0, me.clock, dz), tag="gradient")
+    return losses
+
+
+async def score(me: Any, side: Side, t: int) -> None:
+    """At the end of epoch t, an organisation's last word: passive parties' held-out embeddings meet the active party's model."""
+    if me.evaluates(t):
+        async with me.evaluating():
+            if side.data.labels is None:
+                await me.send(me.servers[0], side.held_out(), tag="embedding")
+            else:
+                passive = [name for name in me.clients if "_worker_" not in name]
+                me.report(predictions=side.scores(await me.recv_all(passive, tag="embedding")))
 
 
 def average(replicas: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:

@@ -70,7 +70,7 @@ def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None) -> None:
     run = Run(run) if isinstance(run, Path) else run
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
         for name, x in _PICTURES.items():
-            _save(_picture(run.curve, summary or run.summary, _network(run), x), run.folder / name)
+            save(_picture(run.curve, summary or run.summary, _network(run), x), run.folder / name)
 
 
 def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | None, x: str) -> Figure:
@@ -191,7 +191,7 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
         if left_out:
             text = "left out: " + ", ".join(f"{count} {status}" for status, count in left_out.items())
             figure.suptitle(text, fontsize=9, color=style.ALARM, x=0.99, ha="right")
-        _save(figure, folder / name)
+        save(figure, folder / name)
     columns = ["panel", "line", "x", "mean", "sd", "n"]
     table = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
     atomic_write(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
@@ -345,7 +345,7 @@ def _label_y(axes: Axes, metric: str, prefix: str = "") -> None:
         axes.set_yscale("log")
 
 
-def _save(figure: Figure, stem: Path) -> None:
+def save(figure: Figure, stem: Path) -> None:
     """Write `stem`.png and `stem`.svg, atomically and without a date."""
     for kind, key in (("png", "Software"), ("svg", "Date")):
         with atomic(stem.with_name(f"{stem.name}.{kind}")) as temporary:

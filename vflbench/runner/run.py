@@ -8,6 +8,7 @@ import json
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +23,8 @@ from vflbench.data import sources
 from vflbench.data.tasks import AlignedTask, GraphTask, ShardedTask, Task
 from vflbench.federation import clock, topology
 from vflbench.federation.accounting import RULES, Payload, Totals
-from vflbench.federation.ledger import COLUMN, COMPUTE, sort_ledger
+from vflbench.federation.delays import Delays
+from vflbench.federation.ledger import COLUMN, COMPUTE, TRACE_COLUMN, sort_ledger
 from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.federation.replay import idle_seconds, retime
@@ -67,7 +69,7 @@ class Federation:
         self.device = resolve_device(config.device)
         if config.engine.threads is not None:
             torch.set_num_threads(config.engine.threads)
-        self.clock_mode = clock.resolve(config.engine.compute_clock, info.time_dependent)
+        self.clock_mode = clock.resolve(config.engine.compute_clock, info.time_dependent or info.modelled)
         epochs = config.epochs or config.algorithm.default_rounds
         scale, full = SCALES[config.scale], config.rounds or epochs * getattr(config.algorithm, "rounds_per_epoch", 1)
         self.rounds: int = max(full // 4, 1) if scale is None else min(full, scale)
@@ -77,6 +79,9 @@ class Federation:
         # An algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
         self.decided = dataclasses.replace(config, device=self.device, rounds=self.rounds)
         self.task = self._load()
+        self.facts: dict[str, Any] = {}  # what the algorithm chose by itself, for the summary
+        if hasattr(self.module, "decide"):
+            self.decided, self.facts = self.module.decide(self.task, self.decided)
         if self.task.metric.name == "accuracy" and config.target is not None and config.target > 1:
             raise ConfigError([Problem("target", config.target, "is a fraction of 1, as every accuracy")])
         if problems := [*self._label_problems(), *self._attack_problems()]:
@@ -342,6 +347,8 @@ def _write(
     extra = {} if config.attack.name == "none" else {"attack": _attack(federation, folder)}
     if observer.models is not None:
         extra["averaged_model"] = observer.models.summary()
+    if any(spec.cores is not None for spec in federation.specs.values()):
+        extra |= _use(federation, traces, engine.boundary_clock, engine.finished_round)
     source = federation.task.source
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name, source=source,
@@ -350,8 +357,24 @@ def _write(
         bytes_by_link=totals.by_link, messages=int(total[1]), vectors=int(total[2]), cost=float(total[3]),
         communication_seconds=communication, compute_seconds=compute, virtual_seconds=communication + compute, wall_seconds=wall_seconds,
         compute_clock=federation.clock_mode, timing=config.network.timing, accounting=config.accounting, device=federation.device,
-        privacy=mechanisms.together(spent), extra={**extra, **observer.extra},
+        privacy=mechanisms.together(spent), extra={**federation.facts, **extra, **observer.extra},
     )  # fmt: skip
+
+
+def _use(federation: Federation, traces: dict[str, np.ndarray], seconds: float, rounds: int) -> dict[str, Any]:
+    """How well the cores were used: `utilisation`, core-seconds of computing over all that there were, 0 to 1; and `waiting_seconds`,
+    in which a worker did nothing, per epoch, the mean over workers (parties that are not the first of several in an organisation)."""
+    busy, waiting = 0.0, []
+    size = Counter(spec.organisation for spec in federation.specs.values())
+    for name, spec in federation.specs.items():
+        rows = traces[name][traces[name][:, TRACE_COLUMN["kind"]] == COMPUTE]
+        cores = rows[rows[:, TRACE_COLUMN["seq"]] == 0, TRACE_COLUMN["value"]].sum()
+        busy += (spec.cores or 0.0) * cores
+        if spec.organisation is None or size[spec.organisation] == 1 or name != spec.organisation:
+            waiting.append(seconds - rows[:, TRACE_COLUMN["value"]].sum())
+    total = Delays(federation.config.compute).total_cores(division(federation.config.algorithm))
+    utilisation = float(busy / (total * seconds)) if seconds > 0 else None
+    return {"utilisation": utilisation, "waiting_seconds": float(np.mean(waiting) / max(rounds, 1))}
 
 
 def _attack(federation: Federation, folder: Path) -> dict[str, Any]:

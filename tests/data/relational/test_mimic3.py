@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import skew
 
 from tests.conftest import absent
+from vflbench.data import sources
 from vflbench.data.relational import mimic3 as module
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3 import Config, load, split_patients
@@ -458,7 +459,7 @@ def test_features_on_disk_are_the_same_task(made, tmp_path, monkeypatch):
     assert all(isinstance(part if isinstance(part, np.memmap) else part.base, np.memmap) for part in events)
     # The second time nothing is worked out again.
     monkeypatch.setattr(measured, "statistics", None)
-    monkeypatch.setattr(measured, "atomic", None)
+    monkeypatch.setattr(sources, "atomic", None)
     equal(small, load(config(), "relational", 2, 3, root))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from vflbench.data.tabular import table
+from vflbench.data.tabular import synthetic, table
 from vflbench.data.tabular.table import Keys, Layout, Table, divide, read_text
 from vflbench.types import ConfigError, DataError, DataSource, Metric
 
@@ -62,6 +62,57 @@ def test_columns_are_divided_evenly_and_in_order(parties):
     for split in ("val", "test"):
         np.testing.assert_array_equal(np.concatenate(task.held_out_features[split], axis=1), whole.held_out_features[split][0])
     assert task.features[0].dtype == np.float32 and task.objective is None and task.optimum is None and task.metric == METRIC
+
+
+def test_columns_are_divided_as_given():
+    """Counted before categories become several columns; the same numbers as one party with all columns has."""
+    given = small()
+    given.values[13, 1] = 2  # so that the level c is in training
+    made = {k: Both(validation=0.2, test=0.2, columns=k and list(k)) for k in (None, (3, 1), (1, 1, 2), (4,))}
+    tasks = {k: divide(how, given, SOURCE, METRIC, layout="aligned", parties=len(k or "x"), seed=3) for k, how in made.items()}
+    assert {k: [block.shape[1] for block in task.features] for k, task in tasks.items()} == {
+        None: [6], (3, 1): [5, 1], (1, 1, 2): [1, 3, 2], (4,): [6],
+    }  # fmt: skip
+    for task in tasks.values():
+        np.testing.assert_array_equal(np.concatenate(task.features, axis=1), tasks[None].features[0])
+    ridge = divide(Both(problem="ridge", columns=[3, 1]), given, SOURCE, METRIC, layout="aligned", parties=2, seed=0)
+    assert [block.shape[1] for block in ridge.features] == [5, 1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "parties", "message"),
+    [
+        ([50, 440], 2, "dataset.columns=[50, 440]: adds up to 490, but there are 500 columns to divide."),
+        ([50, 450], 3, "dataset.columns=[50, 450]: has 2 numbers, but there are 3 parties: one for each, the labels' owner first."),
+        ([0, 500], 2, "dataset.columns=[0, 500]: every party needs at least 1 column."),
+        ([], 2, "dataset.columns=[]: has 0 numbers, but there are 2 parties"),
+        ([501], 501, "algorithm.parties=501: must lie between 1 and 500"),
+    ],
+)
+def test_columns_that_do_not_add_up_are_named_before_anything_is_loaded(columns, parties, message):
+    config = synthetic.Config(columns=columns)
+    assert [str(problem)[: len(message)] for problem in synthetic.check(config, "aligned", parties)] == [message]
+    assert not synthetic.check(synthetic.Config(columns=[50, 450]), "aligned", 2)
+
+
+def test_columns_are_of_aligned_data_only():
+    (problem,) = table.check(Both(columns=[2, 2]), "sharded", 2, 4)
+    assert problem.key == "dataset.columns" and "workers with rows of their own have all columns" in problem.allowed
+    with pytest.raises(ConfigError, match=r"dataset\.columns=\[2, 3\]: adds up to 5, but there are 4 columns"):
+        divide(Both(columns=[2, 3]), small(), SOURCE, METRIC, layout="aligned", parties=2, seed=0)
+
+
+@pytest.mark.parametrize(("scaling", "dtype"), [("standard", np.float32), ("range", np.float64)])
+def test_a_missing_number_becomes_0_and_fits_nothing(scaling, dtype):
+    nan = np.nan
+    values = np.array([[1.0, 5, nan, 2], [nan, 5, nan, 2], [3.0, nan, nan, 2], [5.0, 5, 1, nan]])
+    given = Table(values, tuple("abcd"), {}, np.zeros(4), 0)
+    own = table.encode(given, slice(0, 4), {"train": np.arange(3), "test": np.array([3])}, scaling, dtype)
+    train, test = own["train"], own["test"]
+    assert train.dtype == dtype and not train[:, 1:].any() and not test[:, 1:].any()
+    assert train[:, 0].tolist() == ([-1, 0, 1] if scaling == "standard" else [0, 0, 1]) and test[0, 0] == (
+        3 if scaling == "standard" else 2
+    )
 
 
 def test_learning_holds_out_rows_by_the_seed():

@@ -209,7 +209,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         raw_path = measured.cache_file(f"features-{key}-{cohort}-{held.stamp}.npy")
         if not raw_path.is_file():
             sources.check_space(raw_path, 4 * shape[0] * shape[1])
-            with measured.atomic(raw_path) as temporary:
+            with sources.atomic(raw_path) as temporary:
                 _fill(np.lib.format.open_memmap(temporary, "w+", np.float32, shape), events, stay, hour, place)
         chosen = np.concatenate([splits[split] for split in SPLITS])
         features = _standardized_map(np.load(raw_path, mmap_mode="r"), splits, raw_path)
@@ -442,7 +442,7 @@ def _standardized_map(features: np.ndarray, splits: dict[str, np.ndarray], path:
             column = int(np.flatnonzero(~(np.isfinite(mean) & np.isfinite(spread)))[0])
             raise DataError(f"table events, column {('hour', *measured.COLUMNS)[column]}: values that are not finite")
         sources.check_space(target, features.nbytes)
-        with measured.atomic(target) as temporary:
+        with sources.atomic(target) as temporary:
             out = np.lib.format.open_memmap(temporary, "w+", np.float32, features.shape)
             for first in range(0, len(chosen), _SLICE):
                 rows = chosen[first : first + _SLICE]

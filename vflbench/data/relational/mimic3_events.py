@@ -23,7 +23,6 @@ import gzip
 import hashlib
 import itertools
 import logging
-import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -249,7 +248,7 @@ def cached_events(stays: Stays, chart: CsvFile, labs: CsvFile, stays_file: CsvFi
     events = read_events(stays, chart, labs)
     for part, names in parts.items():
         table = pa.table({name: getattr(events, name) for name in names})
-        with atomic(paths[part]) as place:
+        with sources.atomic(paths[part]) as place:
             parquet.write_table(table, place, compression="zstd")
     return key, events
 
@@ -259,17 +258,6 @@ def cache_file(name: str) -> Path:
     folder = sources.cache_folder() / "mimic3"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / name
-
-
-@contextlib.contextmanager
-def atomic(path: Path) -> Iterator[Path]:
-    """A place to write to that becomes `path` when all went well."""
-    place = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield place
-        place.replace(path)
-    finally:
-        place.unlink(missing_ok=True)
 
 
 def read_events(stays: Stays, chart: CsvFile, labs: CsvFile) -> Events:

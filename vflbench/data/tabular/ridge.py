@@ -61,7 +61,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     features, labels = make(config.samples or 1000, config.features, config.noise)
     source = DataSource(kind="synthetic", note=f"made-up ridge regression: {len(labels)} samples, {config.features} features")
     if config.problem == "ridge":
-        blocks = [np.ascontiguousarray(block) for block in np.array_split(features, parties, axis=1)]
+        owned = table.party_columns(config.columns, parties, config.features)
+        blocks = [np.ascontiguousarray(features[:, own]) for own in owned]
         return convex.task(config.name, source, blocks, labels, table.objective(config))
     columns = tuple(f"x{number}" for number in range(1, config.features + 1))
     made = table.Table(features, columns, {}, labels, 0)

@@ -1,6 +1,7 @@
 """A table of columns with a label, its reading from text, and how it becomes a task.
 
-Layout aligned: the columns are divided between the parties evenly and in their order; a category's one-hot columns stay with one party.
+Layout aligned: the columns are divided between the parties in their order, evenly or as `dataset.columns` says; a category is one column,
+and its one-hot columns stay with one party.
 With `problem=learning` rows are held out; with `ridge` or `sparse_logistic` all rows are training samples of a convex problem
 (tabular/convex.py). Layout sharded (learning only): whole rows are dealt to workers.
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -42,13 +43,14 @@ class Keys(partition.Sharding):
     samples: int | None = None  # at most so many rows, the same for every seed; null: all
     validation: float = 0.1  # learning: fraction of the rows
     test: float = 0.3
+    columns: list[int] | None = None  # aligned: how many columns each party has, party 0 (the labels' owner) first; null: evenly
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows and columns as they are, without missing values."""
+    """Rows and columns as they are."""
 
-    values: np.ndarray  # (n, d): numbers; of a categorical column the index of its level
+    values: np.ndarray  # (n, d): numbers, NaN where one is missing; of a categorical column the index of its level
     columns: tuple[str, ...]  # d names
     levels: Mapping[str, tuple[str, ...]]  # categorical column -> its levels
     labels: np.ndarray  # (n,) float64 targets, or int64 classes
@@ -73,17 +75,35 @@ def check(config: Keys, layout: str, parties: int, columns: int, variants: tuple
         problems.append(Problem("dataset.samples", config.samples, "must be at least 10"))
     problems += check_fractions(config.validation, config.test)
     if layout == "aligned":
-        return problems + check_parties(parties, columns)
+        return problems + check_columns(config.columns, parties, columns)
+    if config.columns is not None:
+        problems.append(Problem("dataset.columns", config.columns, "workers with rows of their own have all columns: leave it null"))
     if config.problem in WEIGHT:
         problems.append(Problem("dataset.problem", config.problem, "workers with rows of their own have no convex problem: use learning"))
     return problems + partition.check_sharding(config, parties, regression=hasattr(config, WEIGHT["ridge"]))
 
 
-def check_parties(parties: int, columns: int) -> list[Problem]:
-    """A party needs a column of its own."""
-    if 1 <= parties <= columns:
+def check_columns(given: Sequence[int] | None, parties: int, columns: int) -> list[Problem]:
+    """A party needs a column of its own, and every column goes to one. `given`: how many each party has; None: evenly."""
+    if not 1 <= parties <= columns:
+        return [Problem("algorithm.parties", parties, f"must lie between 1 and {columns}: so many columns are divided between the parties")]
+    if given is None:
         return []
-    return [Problem("algorithm.parties", parties, f"must lie between 1 and {columns}: so many columns are divided between the parties")]
+    if len(given) != parties:
+        allowed = f"has {len(given)} numbers, but there are {parties} parties: one for each, the labels' owner first"
+        return [Problem("dataset.columns", list(given), allowed)]
+    if min(given) < 1:
+        return [Problem("dataset.columns", list(given), "every party needs at least 1 column")]
+    if sum(given) != columns:
+        return [Problem("dataset.columns", list(given), f"adds up to {sum(given)}, but there are {columns} columns to divide")]
+    return []
+
+
+def party_columns(given: Sequence[int] | None, parties: int, columns: int) -> list[slice]:
+    """Which columns each party has, in their order."""
+    sizes = [len(own) for own in np.array_split(np.arange(columns), parties)] if given is None else given
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [slice(first, end) for first, end in itertools.pairwise(ends)]
 
 
 # --- to a task ------------------------------------------------------------------------------------------------------------------
@@ -114,10 +134,10 @@ def divide(
 
     Raises
     ------
-    ConfigError : more parties than columns; see also partition.shard.
+    ConfigError : columns that do not divide between the parties; see also partition.shard.
     DataError : a constant target; see also convex.minimum.
     """
-    if layout == "aligned" and (problems := check_parties(parties, table.values.shape[1])):
+    if layout == "aligned" and (problems := check_columns(config.columns, parties, table.values.shape[1])):
         raise ConfigError(problems)
     count = len(table.labels)
     rows = np.arange(count)
@@ -137,8 +157,8 @@ def divide(
         how = {"classes": table.classes, "workers": parties, "seed": seed}
         return partition.shard(config.name, shards.pop("train"), shards, source, metric, config, **how)
     dtype = np.float64 if convex else np.float32
-    ends = np.cumsum([len(own) for own in np.array_split(np.arange(table.values.shape[1]), parties)])
-    parts = [encode(table, slice(first, end), splits, scaling, dtype) for first, end in itertools.pairwise([0, *ends])]
+    owned = party_columns(config.columns, parties, table.values.shape[1])
+    parts = [encode(table, own, splits, scaling, dtype) for own in owned]
     if not convex:
         blocks = {split: tuple(part[split] for part in parts) for split in splits}
         train, known = blocks.pop("train"), labels.pop("train")
@@ -163,7 +183,8 @@ def objective(config: Keys) -> Objective:
 def encode(table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: str, dtype: type) -> dict[str, np.ndarray]:
     """Per split the rows (N_s, w) of the columns `own`: numbers scaled, categories one-hot, in the order of the columns.
 
-    Means, scales and levels are those of the split `train`: a level that does not occur there gets no column.
+    Means, scales and levels are those of the split `train`: a level that does not occur there gets no column. A missing number becomes 0,
+    which is the mean where scaling is standard.
     """
     mine = table.values[:, own]
     fitted = mine[splits["train"]]
@@ -179,6 +200,8 @@ def encode(table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: 
             np.divide(values - shift.astype(values.dtype), scale, out=out, casting="same_kind")
         else:
             out[:, ends[numeric] - 1] = (values[:, numeric] - shift) / scale
+        if len(out) and np.isnan(out.min()):
+            np.nan_to_num(out, copy=False, nan=0.0)
         for i, seen in enumerate(levels):
             if seen is not None:
                 out[:, ends[i] - len(seen) : ends[i]] = values[:, i, None] == seen
@@ -192,6 +215,9 @@ def _scales(values: np.ndarray, scaling: str) -> tuple[np.ndarray, np.ndarray]:
         shift, scale = values.min(axis=0).astype(np.float64), np.ptp(values, axis=0).astype(np.float64)
     else:
         shift, scale = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
+    for i in np.flatnonzero(np.isnan(shift)):  # columns where some values are missing
+        known = values[~np.isnan(values[:, i]), i]
+        shift[i : i + 1], scale[i : i + 1] = _scales(known[:, None], scaling) if len(known) else (0.0, 0.0)
     return shift, np.where(scale > 1e-12 * np.abs(shift), scale, np.inf)
 
 

@@ -1,0 +1,325 @@
+"""Tables of your own: one CSV or Parquet file whose columns (or rows) are divided, or one file per party, the labels' owner first.
+
+How rows of several files are brought together, `dataset.alignment`:
+
+given  With `id` every file has the same IDs, in whatever order. Without it row i of all files is the same sample, and you vouch for that.
+psi    The rows whose ID is in every file, found by private set intersection (ECDH; openmined-psi): the labels' owner is the client and
+       every other party a server. The owner learns which of its IDs each other party has, the others how many it has; then it tells
+       them the IDs that all have. All of it is done once, before the run and in this process: its bytes are not on the ledger, and
+       nobody's wall or clock includes it. About 0.5 ms per ID. DataSource.note says how many bytes its messages had.
+
+Either way the rows stand in the order of the first file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from vflbench.data.relational import sql_sources
+from vflbench.data.relational.sql import MOST_CATEGORIES
+from vflbench.data.relational.sql_sources import Column, Source
+from vflbench.data.tabular import table
+from vflbench.data.tabular.table import Table
+from vflbench.data.tasks import AlignedTask, ShardedTask
+from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest
+
+DATASETS = (
+    DatasetInfo(
+        name="tabular_files",
+        summary="your own tables: one CSV or Parquet file, or one per party (aligned by an ID, also by private set intersection)",
+        layouts=("aligned", "sharded"),
+        sources=("real",),
+    ),
+)
+
+TASKS, ALIGNMENTS = ("classes", "regression"), ("given", "psi")
+FEWEST = 10  # samples that can be divided into training, validation and test
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Config(table.Keys):
+    name: str = "tabular_files"
+    source: str = "auto"  # auto | real: your files are never replaced by made-up data
+    files: list[str] = field(default_factory=list)  # one, or one per party; paths are below data_root, or as the shell sees them
+    label: str | None = None  # the column to predict, in the first file
+    task: str = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
+    id: str | None = None  # the column that identifies a sample, in every file; never a feature
+    alignment: str = "given"  # given | psi
+    leave_out: list[str] = field(default_factory=list)  # columns that nobody learns from
+    categories: list[str] = field(default_factory=list)  # columns of numbers that are codes: one 0/1 feature for each; texts always are
+
+
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
+    """What is wrong with the configuration, before anything is read."""
+    columns = sum(config.columns) if config.columns else max(parties, 1)  # the real number is known once the header is read
+    problems = table.check(config, layout, parties, columns)
+    if config.source == "synthetic":
+        problems.append(Problem("dataset.source", config.source, "must be auto or real: your own files have no twin"))
+    several = len(config.files) > 1
+    if not config.files:
+        problems.append(Problem("dataset.files", "[]", "must name a .csv, .tsv or .parquet file, or one for each party"))
+    elif several and layout == "sharded":
+        problems.append(Problem("dataset.files", f"({len(config.files)} files)", "workers share one file, whose rows are dealt to them"))
+    elif several and len(config.files) != parties:
+        allowed = f"must be one file, or one for each of the {parties} parties, the labels' owner first"
+        problems.append(Problem("dataset.files", f"({len(config.files)} files)", allowed))
+    for file in config.files:
+        if Source(file).kind not in ("csv", "parquet"):
+            problems.append(Problem("dataset.files", sql_sources.shown(file), "must be a .csv, .tsv or .parquet file (the texts also .gz)"))
+    if several and config.columns is not None:
+        problems.append(Problem("dataset.columns", config.columns, "every party has its own file and the columns in it: leave it null"))
+    if not config.label:
+        problems.append(Problem("dataset.label", "null", "must name the column to predict, which is in the first file"))
+    if config.task not in TASKS:
+        problems.append(Problem("dataset.task", config.task, f"must be one of {', '.join(TASKS)}", closest(config.task, TASKS)))
+    if config.alignment not in ALIGNMENTS:
+        near = closest(config.alignment, ALIGNMENTS)
+        problems.append(Problem("dataset.alignment", config.alignment, f"must be one of {', '.join(ALIGNMENTS)}", near))
+    if config.alignment == "psi":
+        if not several:
+            problems.append(Problem("dataset.alignment", "psi", "is for a file per party; one file has nothing to align"))
+        if not config.id:
+            problems.append(Problem("dataset.id", "null", "alignment=psi needs the column that identifies a sample in every file"))
+        if importlib.util.find_spec("private_set_intersection") is None:
+            problems.append(Problem("dataset.alignment", "psi", "needs the package openmined-psi: pip install 'vflbench[psi]'"))
+    return problems
+
+
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
+    """The samples, each party with the columns of its file, or the columns or rows of the one file divided between `parties`.
+
+    Raises
+    ------
+    ConfigError : also for what only the files' headers tell.
+    DataError : naming the file, and of text the line.
+    """
+    if problems := check(config, layout, parties):
+        raise ConfigError(problems)
+    assert config.label
+    sources = _find(config.files, root)
+    features = _features(config, sources, [sql_sources.columns(source) for source in sources])
+    if layout == "aligned" and len(sources) == 1 and (problems := table.check_columns(config.columns, parties, len(features[0]))):
+        raise ConfigError(problems)
+    several = len(sources) > 1
+    held = []
+    for i, (source, names) in enumerate(zip(sources, features, strict=True)):
+        wanted = [*names, *([config.label] if i == 0 else []), *([config.id] if several and config.id else [])]
+        held.append(sql_sources.read(source, wanted, {config.id: "text"} if several and config.id else {}))
+        if not len(held[-1][names[0]].values):
+            raise DataError(f"{source}: has no rows")
+    label = held[0][config.label]
+    labels, classes, note = _classes(label, config.label, sources[0]) if config.task == "classes" else _targets(label, config, sources[0])
+    rows, aligned = _align(config, sources, held, features) if several else ([slice(None)], "")
+    made = _table(config, sources, held, features, rows, labels[rows[0]], classes)
+    if len(made.labels) < FEWEST:
+        raise DataError(f"{' and '.join(map(str, sources))}: {len(made.labels)} samples; at least {FEWEST} are needed")
+    note = "; ".join(filter(None, ("the user's own files", aligned, note)))
+    files = tuple((Path(source.url).name, sql_sources.stamp(source) or "") for source in sources)
+    metric = Metric("rmse", "min") if not classes else Metric("auroc" if classes == 2 else "accuracy", "max")
+    if several:
+        config = dataclasses.replace(config, columns=[len(names) for names in features])
+    return table.divide(config, made, DataSource("real", note=note, files=files), metric, layout=layout, parties=parties, seed=seed)
+
+
+# --- files and their columns ------------------------------------------------------------------------------------------------
+
+
+def _find(files: Sequence[str], root: Path | None) -> list[Source]:
+    found, problems = [], []
+    for file in files:
+        path = Path(file).expanduser()
+        if root is not None and (root / path).is_file():
+            path = root / path
+        if not path.is_file():
+            near = closest(path.name, (p.name for p in path.parent.iterdir() if p.is_file())) if path.parent.is_dir() else None
+            problems.append(Problem("dataset.files", file, "there is no such file below data_root, nor where vflbench is started", near))
+        found.append(Source(str(path)))
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Per file the columns to learn from."""
+    problems = []
+
+    def needs(column: str | None, key: str, where: int) -> None:
+        if column and column not in names[where]:
+            near = closest(column, names[where])
+            problems.append(Problem(key, column, f"{sources[where]} has no such column (of {len(names[where])})", near))
+
+    needs(config.label, "dataset.label", 0)
+    for i, source in enumerate(sources):
+        needs(config.id, "dataset.id", i)
+        if i and config.label in names[i] and config.label not in config.leave_out:
+            allowed = f"{source}, which is another party's, has a column of this name, too: give it another name"
+            problems.append(Problem("dataset.label", config.label, allowed))
+    known = {name for own in names for name in own}
+    for option, listed in (("leave_out", config.leave_out), ("categories", config.categories)):
+        for column in listed:
+            if column not in known:
+                problems.append(Problem(f"dataset.{option}", column, "no file has such a column", closest(column, known)))
+    if config.label in config.leave_out or config.label == config.id:
+        problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
+    none = {config.id, config.label, *config.leave_out}
+    # pandas writes the numbers of a frame's rows into a Parquet file as such a column
+    features = [[name for name in own if name not in none and not name.startswith("__index_level_")] for own in names]
+    for source, own in zip(sources, features, strict=True):
+        if not own:
+            problems.append(Problem("dataset.files", source.url, "has no column to learn from"))
+    if problems:
+        raise ConfigError(problems)
+    return features
+
+
+# --- alignment --------------------------------------------------------------------------------------------------------------
+
+
+def _align(
+    config: Config, sources: Sequence[Source], held: Sequence[dict[str, Column]], features: Sequence[Sequence[str]]
+) -> tuple[list[np.ndarray | slice], str]:
+    """Per file which of its rows stand at the same place in all, and what is said of it. Raises DataError."""
+    if config.id is None:
+        counts = [len(columns[own[0]].values) for columns, own in zip(held, features, strict=True)]
+        for source, count in zip(sources[1:], counts[1:], strict=True):
+            if count != counts[0]:
+                advice = "without dataset.id row i of all files must be the same sample"
+                raise DataError(f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}; name the column of the IDs")
+        return [slice(None)] * len(sources), "aligned by the order of their rows"
+    places = [_places(source, columns[config.id], config.id) for source, columns in zip(sources, held, strict=True)]
+    first = places[0]
+    for source, other in zip(sources[1:], places[1:], strict=True):
+        if first.keys().isdisjoint(other):
+            raise DataError(
+                f"{sources[0]} and {source} have no ID in common in column {config.id}, "
+                f"whose first ones are {next(iter(first))!r} and {next(iter(other))!r}"
+            )
+    if config.alignment == "psi":
+        kept, size = _intersect([list(own) for own in places])
+        if not kept:
+            raise DataError(f"no ID in column {config.id} is in all of {', '.join(map(str, sources))}")
+        had = ", ".join(str(len(own)) for own in places)
+        note = f"private set intersection kept {len(kept)} IDs of {had}; its {size} bytes, before the run, are not on the ledger"
+    else:
+        kept, note = list(first), f"aligned by {config.id}"
+        for source, other in zip(sources[1:], places[1:], strict=True):
+            if first.keys() != other.keys():
+                advice = "use dataset.alignment=psi, which keeps the samples that all have"
+                has, lacks = (sources[0], source) if first.keys() - other.keys() else (source, sources[0])
+                only = [name for name in (first if has is sources[0] else other) if name not in (other if has is sources[0] else first)]
+                raise DataError(f"{len(only)} IDs of {has}, the first of them {only[0]!r}, are not in {lacks}; {advice}")
+    return [np.array([own[name] for name in kept]) for own in places], note
+
+
+def _places(source: Source, ids: Column, column: str) -> dict[str, int]:
+    """ID -> row, in the order of the rows."""
+    if ids.null.any():
+        raise DataError(f"{sql_sources.place(source, int(ids.null.argmax()))}, column {column}: no ID")
+    places: dict[str, int] = {}
+    for row, name in enumerate(ids.values.tolist()):
+        if places.setdefault(name, row) != row:
+            raise DataError(f"{sql_sources.place(source, row)}, column {column}: the ID {name!r} is there twice")
+    return places
+
+
+def _intersect(parties: Sequence[Sequence[str]]) -> tuple[list[str], int]:
+    """The IDs of the first party that all others have, in its order, and how many bytes the messages of the protocol have."""
+    try:
+        import private_set_intersection.python as psi
+    except ImportError as error:
+        raise DataError(f"dataset.alignment=psi cannot be used here ({error}): pip install 'vflbench[psi]'") from None
+    owner, *others = parties
+    size, common = 0, np.full(len(owner), len(others))
+    for other in others:
+        log.info("private set intersection of %d and %d IDs", len(owner), len(other))
+        client, server = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
+        # RAW: the encrypted IDs themselves, so that there is no false positive; the rate is for the other two structures.
+        setup = server.CreateSetupMessage(1e-9, len(owner), list(other), psi.DataStructure.RAW)
+        request = client.CreateRequest(list(owner))
+        response = server.ProcessRequest(request)
+        common[client.GetIntersection(setup, response)] -= 1
+        size += sum(len(message.SerializeToString()) for message in (setup, request, response))
+    return [name for name, missing in zip(owner, common, strict=True) if not missing], size
+
+
+# --- columns as numbers -----------------------------------------------------------------------------------------------------
+
+
+def _table(
+    config: Config,
+    sources: Sequence[Source],
+    held: Sequence[dict[str, Column]],
+    features: Sequence[Sequence[str]],
+    rows: Sequence[np.ndarray | slice],
+    labels: np.ndarray,
+    classes: int,
+) -> Table:
+    names: list[str] = []
+    levels: dict[str, tuple[str, ...]] = {}
+    values = np.empty((len(labels), sum(map(len, features))))
+    for party, (source, columns, own, chosen) in enumerate(zip(sources, held, features, rows, strict=True)):
+        for column in own:
+            cells, name = columns.pop(column), f"{party}/{column}"  # two files may have columns of one name
+            if cells.kind == "text" or column in config.categories:
+                numbers, levels[name] = _category(cells, column, source)
+            else:
+                numbers = _numbers(cells, column, source)
+            values[:, len(names)] = numbers[chosen]
+            names.append(name)
+    return Table(values, tuple(names), levels, labels, classes)
+
+
+def _category(cells: Column, column: str, source: Source) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Codes and levels, ascending; a missing value is a level of its own, the last one."""
+    import pandas as pd
+
+    codes, found = pd.factorize(cells.values, sort=True)
+    if len(found) > MOST_CATEGORIES:
+        advice = f"at most {MOST_CATEGORIES} can be one feature each; name it in dataset.leave_out"
+        raise DataError(f"{source}, column {column}: {len(found)} different values, as {found[0]!r}; {advice}")
+    return np.where(codes < 0, len(found), codes), (*map(str, found), "")
+
+
+def _numbers(cells: Column, column: str, source: Source) -> np.ndarray:
+    """(n,) float64, NaN where one is missing; dates as days since 1970."""
+    if cells.kind == "date":
+        days = cells.values.astype(np.int64) / 86.4e9
+        return np.where(cells.null, np.nan, days)
+    if cells.kind not in ("number", "empty"):
+        raise DataError(f"{source}, column {column}: holds {cells.kind}, not numbers or texts; name it in dataset.leave_out")
+    numbers = cells.values.astype(np.float64)
+    if np.isinf(numbers).any():
+        raise DataError(f"{sql_sources.place(source, int(np.isinf(numbers).argmax()))}, column {column}: a value is not finite")
+    return numbers
+
+
+def _classes(cells: Column, column: str, source: Source) -> tuple[np.ndarray, int, str]:
+    """(n,) int64 classes, numbered in the order of the values; how many; what is said of them."""
+    _complete(cells, column, source)
+    codes, names = _category(cells, column, source)
+    if len(names) < 3:
+        raise DataError(f"{source}, column {column}: all labels are {names[0]!r}; there is nothing to learn")
+    told = f"class 1 is {names[1]}, class 0 {names[0]}" if len(names) == 3 else f"{len(names) - 1} classes"
+    return codes.astype(np.int64), len(names) - 1, told
+
+
+def _targets(cells: Column, config: Config, source: Source) -> tuple[np.ndarray, int, str]:
+    """(n,) float64, 0 classes."""
+    assert config.label
+    _complete(cells, config.label, source)
+    if cells.kind != "number":
+        raise DataError(f"{source}, column {config.label}: holds {cells.kind}, not numbers; use dataset.task=classes")
+    return _numbers(cells, config.label, source), 0, ""
+
+
+def _complete(cells: Column, column: str, source: Source) -> None:
+    if cells.null.any():
+        raise DataError(f"{sql_sources.place(source, int(cells.null.argmax()))}, column {column}: no label; remove the row")
