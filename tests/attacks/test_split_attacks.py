@@ -228,12 +228,18 @@ def test_success_by_hand() -> None:
     rows = np.array([0, 1, 2])  # (0, 0, 3), (2, 10, 3), (4, 0, 3)
     guesses = np.array([[2.8, 4.0, 9.0], [5.0, 6.0, 3.0], [1.0, 8.0, 3.0]])
     # Column 0: off by 2.8 (yes), 3 (no), 3 (no). Column 1: nearer to 0 (yes), 10 (yes), 10 (no). Column 2 has one value: yes, yes, yes.
-    # Shadow: constant guesses 9 in column 0 (within reach of none of 0, 2, 4), 10 in column 1 (right once), 3 (right).
+    columns = [embedding_inversion.Column(values) for values in features.T]
+    truth = features[rows].astype(np.float64)
+    recovered = embedding_inversion.hits(guesses, truth, columns, 0.5)
+    assert recovered.tolist() == [[True, True, True], [False, True, True], [False, False, True]]
+    # The best constants: 9 in column 0 recovers 9 and 9, 10 in column 1, 3 in column 2; of the truth 0, 1 and 3 entries.
     shadow = np.array([[9, 10, 3], [9, 10, 3], [0, 0, 3]], np.float32)
-    found = embedding_inversion.measure(guesses, features, rows, shadow, 0.5)
-    assert found["success_rate"] == pytest.approx(6 / 9) and found["floor"] == pytest.approx(4 / 9)
+    constant = np.array([column.best_constant(values, 0.5) for column, values in zip(columns, shadow.T, strict=True)])
+    assert constant.tolist() == [9, 10, 3]
+    assert embedding_inversion.hits(constant[None], truth, columns, 0.5).sum(axis=0).tolist() == [0, 1, 3]
     # R^2: column 0 (2.8^2 + 9 + 9) / 33 of (4 + 0 + 4) / 33; column 1 (16 + 16 + 64) / 25 of (200 / 3) / 25; column 2 does not vary
-    assert found["r2"] == pytest.approx(1 - (25.84 / 33 + 96 / 25) / (8 / 33 + 200 / 75))
+    found = embedding_inversion.r_squared(guesses, truth, columns)
+    assert found == pytest.approx(1 - (25.84 / 33 + 96 / 25) / (8 / 33 + 200 / 75))
 
 
 @given(st.lists(st.integers(-20, 20), min_size=1, max_size=12), st.sampled_from([0.0, 0.5, 1.0, 2.5]))

@@ -8,13 +8,14 @@ a shadow set of the same distribution (validation rows, which nobody trains on);
 passive party's model (the parameter server's mean) embeds the shadow rows, with the run's own clipping and noise.
 
 It trains a small MLP (scikit-learn) from a model's answers to the shadow inputs, all standardised, and applies it to the embeddings of
-the victims: training rows, `attack.rows` of them. The answers must come from nearly the model that published, and workers' replicas drift
+the victims: training rows, `attack.rows` of them. A feature that the best constant guesses better, on a fifth of the shadow set that the
+MLP has not seen, is guessed so. The answers must come from nearly the model that published, and workers' replicas drift
 apart until they are averaged. So of the epochs in which every row was published, and of the answers before and after each, it takes the
 pair whose means and covariances are nearest (Frechet distance of Gaussians): it needs no victim's features to see that.
 
 An entry (row, feature) counts as recovered within `attack.tolerance` standard deviations of the feature; of a feature with two values, if
-the nearer value is the right one. `floor` is the best constant guess for every feature, fitted on the shadow set. `r2` is one minus
-squared error over variance, all features that vary counted alike, before any rounding; the best constant has about 0.
+the nearer value is the right one. `floor` is the best constant guess for every feature, fitted on the shadow set. `r2` is the MLP's: one
+minus squared error over variance, all features that vary counted alike, before any rounding; the mean has 0.
 """
 
 from __future__ import annotations
@@ -73,9 +74,19 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
             stream(config.seed, f"attack/{name}").choice(samples, min(config.attack.rows, samples), replace=False, shuffle=False)
         )
         features, shadow = flat(task.features[number]), flat(task.held_out_features["val"][number][chosen])
-        inverse = train(answers, shadow, derive(config.seed, f"attack/{name}"))
-        score = measure(inverse(embeddings[rows]), features, rows, shadow, config.attack.tolerance)
-        found[name] = {"epoch": epoch, "rows": len(rows), "features": shadow.shape[1], **score}
+        tolerance, columns = config.attack.tolerance, [Column(values) for values in features.T]
+        held = np.arange(len(shadow)) % 5 == 0
+        inverse = train(answers[~held], shadow[~held], derive(config.seed, f"attack/{name}"))
+        constant = np.array([column.best_constant(values, tolerance) for column, values in zip(columns, shadow.T, strict=True)])
+        learnt, flatly = (hits(guesses, shadow[held], columns, tolerance) for guesses in (inverse(answers[held]), constant[None]))
+        better = learnt.mean(axis=0) > flatly.mean(axis=0)
+        guesses, truth = inverse(embeddings[rows]), features[rows].astype(np.float64)
+        score = {
+            "success_rate": float(hits(np.where(better, guesses, constant), truth, columns, tolerance).mean()),
+            "floor": float(hits(constant[None], truth, columns, tolerance).mean()),
+            "r2": r_squared(guesses, truth, columns),
+        }
+        found[name] = {"epoch": epoch, "rows": len(rows), "features": shadow.shape[1], "learnt": int(better.sum()), **score}
     weights = [client["rows"] * client["features"] for client in found.values()]
     total = {
         key: float(np.average([client[key] for client in found.values()], weights=weights)) if found else None
@@ -153,30 +164,37 @@ def train(embeddings: np.ndarray, inputs: np.ndarray, seed: int) -> Callable[[np
     return inverse
 
 
-def measure(guesses: np.ndarray, features: np.ndarray, rows: np.ndarray, shadow: np.ndarray, tolerance: float) -> dict[str, float]:
-    """Success rate, floor and R^2 of `guesses` (k, d) of the rows `rows` (k,) of the training set's `features` (n, d).
+class Column:
+    """A feature of the training rows, (n,): its two values if it has no more, and its deviation."""
 
-    All training rows say which features have two values, and how far the others spread.
-    """
-    hits, constant, residual, total = 0, 0, 0.0, 0.0
-    for column in range(features.shape[1]):
-        own, guessed = features[:, column].astype(np.float64), guesses[:, column]
-        ends, spread, true = np.unique([own.min(), own.max()]), own.std(), own[rows]
-        if np.isin(own, ends).all():
-            hits += int(np.sum(nearest(guessed, ends) == true))
-            constant += int(np.sum(nearest(best_constant(shadow[:, column], 0), ends) == true))
-        else:
-            hits += int(np.sum(np.abs(guessed - true) <= tolerance * spread))
-            constant += int(np.sum(np.abs(best_constant(shadow[:, column], tolerance * spread) - true) <= tolerance * spread))
-        if len(ends) > 1:
-            residual += float(np.sum(((guessed - true) / spread) ** 2))
-            total += float(np.sum(((true - true.mean()) / spread) ** 2))
-    return {"success_rate": hits / guesses.size, "floor": constant / guesses.size, "r2": 1 - residual / total if total else 0.0}
+    def __init__(self, values: np.ndarray) -> None:
+        own = values.astype(np.float64)
+        self.spread = float(own.std())
+        ends = np.unique([own.min(), own.max()])
+        self.values = ends if np.isin(own, ends).all() else None
+
+    def hits(self, guesses: np.ndarray, truth: np.ndarray, tolerance: float) -> np.ndarray:
+        """Which of `guesses` (k,) or (1,) recover `truth` (k,)."""
+        if self.values is None:
+            return np.asarray(np.abs(guesses - truth) <= tolerance * self.spread)
+        return np.asarray(self.values[np.abs(guesses[:, None] - self.values).argmin(axis=1)] == truth)
+
+    def best_constant(self, values: np.ndarray, tolerance: float) -> float:
+        """The guess that recovers most of `values` (m,)."""
+        return best_constant(values.astype(np.float64), 0.0 if self.values is not None else tolerance * self.spread)
 
 
-def nearest(guesses: np.ndarray | float, values: np.ndarray) -> np.ndarray:
-    """Of `values` (1 or 2) the one next to each guess."""
-    return values[np.abs(np.asarray(guesses)[..., None] - values).argmin(axis=-1)]
+def hits(guesses: np.ndarray, truth: np.ndarray, columns: list[Column], tolerance: float) -> np.ndarray:
+    """Which entries of `truth` (k, d) the `guesses` (k, d), or (1, d) for all rows, recover."""
+    return np.stack([column.hits(guesses[:, c], truth[:, c], tolerance) for c, column in enumerate(columns)], axis=1)
+
+
+def r_squared(guesses: np.ndarray, truth: np.ndarray, columns: list[Column]) -> float:
+    """1 - squared error / variance of `guesses` (k, d), in deviations of every column that varies; 0 where none does."""
+    varying = [c for c, column in enumerate(columns) if column.spread > 0]
+    scale = np.array([columns[c].spread for c in varying])
+    residual, total = (guesses - truth)[:, varying] / scale, (truth - truth.mean(axis=0))[:, varying] / scale
+    return 1 - float((residual**2).sum()) / float((total**2).sum()) if (total**2).sum() > 0 else 0.0
 
 
 def best_constant(values: np.ndarray, reach: float) -> float:
