@@ -34,7 +34,15 @@ ON_CONVEX = {
     "centralized_gd",
 }  # methods for convex objectives; the first, third and last also take networks
 DRAWS_NOTHING = {"dcpa", "centralized_gd"}  # the same for every seed, on data that is
-DEPENDS_ON_TIME = {"leasgd_async"}  # what it does: with another clock it is another run
+DEPENDS_ON_TIME = {"leasgd_async", "pubsub_vfl", "avfl", "avfl_ps"}  # what it does: with another clock it is another run
+SPLIT = ["model.width=8", "model.depth=3", "algorithm.batch_size=16"]  # split learning, in epochs: two of them
+SPLIT_WORKERS = {
+    "vfl": [],
+    "avfl": [],
+    "vfl_ps": ["algorithm.workers=2"],
+    "avfl_ps": ["algorithm.workers=2"],
+    "pubsub_vfl": ["algorithm.workers=2", "algorithm.passive_workers=2", "algorithm.failure_rate=0.05"],
+}
 CASES = [(name, layout) for name, info in registry.algorithms().items() for layout in info.layouts if layout in DATASET]
 
 
@@ -44,9 +52,20 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
 
 
+def rounds(algorithm: str) -> int:
+    return 2 if algorithm in SPLIT_WORKERS else 6
+
+
+def each(algorithm: str) -> int:
+    """Rounds from one evaluation or checkpoint to the next."""
+    return rounds(algorithm) // (2 if algorithm in SPLIT_WORKERS else 3)
+
+
 def run(folder: Path, algorithm: str, layout: str, *more: str) -> Run:
-    small = ["rounds=6", "eval_every=2", "checkpoint_every=2", "engine.threads=1"]
+    small = [f"rounds={rounds(algorithm)}", *(f"{key}={each(algorithm)}" for key in ("eval_every", "checkpoint_every")), "engine.threads=1"]
     data = CONVEX if algorithm in ON_CONVEX else DATASET[layout]
+    if algorithm in SPLIT_WORKERS:
+        data = [*data, *SPLIT, *SPLIT_WORKERS[algorithm]]
     return vflbench.run([f"algorithm={algorithm}", *data, *small, *more, f"hydra.run.dir={folder}"])
 
 
@@ -83,7 +102,7 @@ def test_every_algorithm_runs_repeats_itself_and_keeps_the_contract(case: Case, 
     first = case.whole
     assert validate_summary(first.summary) == []
     assert first.summary["status"] == "completed"
-    assert list(first.curve["round"]) == [2, 4, 6]
+    assert list(first.curve["round"]) == list(range(each(case.algorithm), rounds(case.algorithm) + 1, each(case.algorithm)))
     assert first.summary["bytes"]["total"] == int(first.ledger.query("link != 'local'")["bytes"].sum())
     for name in ("curve.csv", "ledger.parquet", "trace.parquet", "manifest.json", ".hydra/config.yaml", "checkpoint"):
         assert (first.folder / name).exists(), name
@@ -94,10 +113,11 @@ def test_every_algorithm_runs_repeats_itself_and_keeps_the_contract(case: Case, 
 
 def test_every_algorithm_goes_on_where_it_was_stopped(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = case.whole
+    last = 5 if rounds(case.algorithm) == 6 else 2
     on_round = Observer.on_round
 
     def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
-        if round == 5:
+        if round == last:
             raise VflbenchError("the power went")
         return on_round(self, round, engine)
 
