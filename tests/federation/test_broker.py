@@ -37,15 +37,16 @@ def test_a_full_channel_drops_its_oldest() -> None:
 def test_deadlines_end_with_a_message_or_in_their_order() -> None:
     broker = Broker(1)
     assert broker.deadline() is None and broker.expired(1e9) == []
-    for channel, until in ((3, 5.0), (1, 4.0), (2, 5.0), (9, 8.0), (4, 2.0)):
+    for channel, until in ((4, 2.0), (1, 4.0), (3, 5.0), (2, 5.0), (9, 8.0)):
         broker.wait(channel, until)
     broker.publish(4, "came")  # nobody waits there any longer
     assert broker.deadline() == 4.0
     assert broker.expired(3.9) == []
-    assert broker.expired(5.0) == [1, 2, 3]  # earliest first, then by channel
+    assert broker.expired(5.0) == [1, 3, 2]  # earliest first, then as they began to wait
     assert broker.expired(5.0) == [] and broker.deadline() == 8.0
-    broker.wait(9, 6.0)  # another deadline takes the place of the first
-    assert broker.expired(6.0 - ROUNDING / 2) == [9]  # a clock is a rounding short
+    broker.wait(9, 9.0)  # another deadline takes the place of the first
+    assert broker.expired(8.0) == []
+    assert broker.expired(9.0 - ROUNDING / 2) == [9]  # a clock is a rounding short
     assert broker.deadline() is None
 
 
