@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 from collections import Counter, defaultdict
@@ -526,6 +527,21 @@ def test_a_row_is_published_as_often_as_noise_was_made_for_and_no_more(seed: int
         assert hub.privacy.spent()["max_releases"] == 3
         assert 0 < hub.state.published <= 3 * 24
     assert run(pubsub_vfl, task, 3, **options, seed=seed, privacy=privacy).observer.extra["batches"]["skipped"] == 0
+
+
+def test_a_batch_that_is_left_out_is_not_tried_again_when_its_step_is_lost() -> None:
+    """Another party leaves the batch out while a worker of this one is at its step, and crashes."""
+    sent: list[Any] = []
+
+    async def send(dst: str, payload: Any, tag: str) -> None:
+        sent.append((dst, payload, tag))
+
+    me: Any = SimpleNamespace(name="passive_1", clock=0.0, privacy=None, send=send)
+    epoch = pubsub_vfl.PassiveEpoch(me, pubsub_vfl.Config(), ["worker"], [np.arange(2), np.arange(2, 4)])
+    epoch.queue, epoch.finished, epoch.task["worker"] = [1], {0}, (pubsub_vfl.BACKWARD, 0, True)
+    asyncio.run(epoch.on_notice(0, pubsub_vfl.SKIP))
+    asyncio.run(epoch.on_worker("worker", pubsub_vfl.FAILED, 0, 0, None))
+    assert epoch.queue == [1] and epoch.finished == {0} and sent == []
 
 
 def test_a_deadline_that_no_attempt_can_meet_ends_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
