@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 from collections import Counter, defaultdict
@@ -225,24 +226,24 @@ def differ(a: dict[str, np.ndarray], b: dict[str, np.ndarray], atol: float = 1e-
 @pytest.mark.parametrize("model", ["mlp10", "residual_mlp"])
 @pytest.mark.parametrize("parties", [2, 3])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("labels", [3, 0])
-def test_vfl_is_gradient_descent_on_the_joint_network(labels: int, optimizer: str, parties: int, model: str) -> None:
-    task = classes(parties=parties, classes=labels)  # 40 training rows: the sixth batch of 7 has 5
-    options = {"optimizer": optimizer, "lr": 0.05 if optimizer == "sgd" else 0.01, "batch_size": 7, "model": {"name": model}, "rounds": 3}
+def test_vfl_is_gradient_descent_on_the_joint_network(optimizer: str, parties: int, model: str) -> None:
+    # 24 training rows: the fourth batch of 7 has 3. A regression where there are two parties and Adam
+    task = classes(samples=44, parties=parties, classes=0 if (parties, optimizer) == (2, "adam") else 3)
+    options = {"optimizer": optimizer, "lr": 0.05 if optimizer == "sgd" else 0.01, "batch_size": 7, "model": {"name": model}, "rounds": 2}
     result = run(vfl, task, **options)
     thetas, losses, metric = joint(task, config(vfl, task, **options))
     close(result.thetas, thetas)
     rows = result.observer.rows
     assert [row["train_loss"] for row in rows] == pytest.approx(losses, abs=1e-10)
     assert rows[-1][f"test_{task.metric.name}"] == pytest.approx(metric, abs=1e-10)
-    differ(result.thetas, joint(task, config(vfl, task, **options | {"rounds": 2}))[0])  # and it moved
+    differ(result.thetas, joint(task, config(vfl, task, **options | {"rounds": 0}))[0], atol=1e-3)  # and it moved
 
 
 @pytest.mark.parametrize("parties", [2, 4])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_with_one_worker_that_waits_every_method_is_vfl(optimizer: str, parties: int) -> None:
-    task = classes(parties=parties)
-    options = {"optimizer": optimizer, "rounds": 3, "batch_size": 7, "compute": constant(1, 2, 1), "seed": 5}
+    task = classes(samples=44, parties=parties)
+    options = {"optimizer": optimizer, "rounds": 2, "batch_size": 7, "compute": constant(1, 2, 1), "seed": 5, "model": {"depth": 2}}
     expected = run(vfl, task, **options)
     for aggregation in ("semi_async", "every_epoch", "never"):
         found = run(pubsub_vfl, task, **options, **AS_VFL, aggregation=aggregation)
@@ -503,7 +504,7 @@ def test_crashes_and_deadlines_repeat_batches_and_the_summary_says_so() -> None:
     assert result.seconds > checked(pubsub_vfl, task, **options, deadline=30.0)[0].seconds
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_passive_parties_that_retry_do_not_wait_for_one_another(seed: int) -> None:
     """One slot each and crashes: queued at the end, a batch that is tried again would be taken in another order by every party."""
     task = classes(samples=44, features=8, parties=4)
@@ -513,7 +514,7 @@ def test_passive_parties_that_retry_do_not_wait_for_one_another(seed: int) -> No
     assert result.seconds < 4000  # a pair of deadlines now and then, where one party's slot is taken as another one crashes
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_row_is_published_as_often_as_noise_was_made_for_and_no_more(seed: int) -> None:
     """Crashes use up the publications: batches are left out, by all parties, and the run ends."""
     task = classes(samples=44, features=8, parties=4)
@@ -528,12 +529,28 @@ def test_a_row_is_published_as_often_as_noise_was_made_for_and_no_more(seed: int
     assert run(pubsub_vfl, task, 3, **options, seed=seed, privacy=privacy).observer.extra["batches"]["skipped"] == 0
 
 
-def test_a_deadline_that_no_attempt_can_meet_ends_with_advice() -> None:
+def test_a_batch_that_is_left_out_is_not_tried_again_when_its_step_is_lost() -> None:
+    """Another party leaves the batch out while a worker of this one is at its step, and crashes."""
+    sent: list[Any] = []
+
+    async def send(dst: str, payload: Any, tag: str) -> None:
+        sent.append((dst, payload, tag))
+
+    me: Any = SimpleNamespace(name="passive_1", clock=0.0, privacy=None, send=send)
+    epoch = pubsub_vfl.PassiveEpoch(me, pubsub_vfl.Config(), ["worker"], [np.arange(2), np.arange(2, 4)])
+    epoch.queue, epoch.finished, epoch.task["worker"] = [1], {0}, (pubsub_vfl.BACKWARD, 0, True)
+    asyncio.run(epoch.on_notice(0, pubsub_vfl.SKIP))
+    asyncio.run(epoch.on_worker("worker", pubsub_vfl.FAILED, 0, 0, None))
+    assert epoch.queue == [1] and epoch.finished == {0} and sent == []
+
+
+def test_a_deadline_that_no_attempt_can_meet_ends_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second each way and five at the active party: six from an embedding to its gradient."""
     task = classes(samples=44, features=8, parties=2)
     network = NetworkConfig("test", client_server=LinkConfig(500.0, None))
     options = {"compute": constant(1, 5, 1), "network": network, "model": SMALL, "batch_size": 12}
     assert run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 6.01}).observer.extra["batches"]["repeated"] == 0
+    monkeypatch.setattr(pubsub_vfl, "MOST_ATTEMPTS", 50)
     with pytest.raises(FederationError, match=r"algorithm\.deadline=5\.9 is too short for this network and these delays\n"):
         run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 5.9})
     with pytest.raises(FederationError, match=r"these delays, or algorithm\.failure_rate=0\.01 too high\n"):
