@@ -15,8 +15,9 @@ Departures, where the paper is silent or cannot be taken literally
 4. Several passive parties: an active worker takes a batch when all its embeddings are there; they have the deadline to come together.
 5. Both parties average, in the epochs t with t mod DeltaT_t = 0 (equation 5; the listing averages theta_1 only). deadline=null waits for
    ever ("T_all = 0"). A worker's Adam moments stay its own.
-6. An epoch ends with 8 bytes from each passive party and 8 back (tag `epoch`): all know then that nothing is under way.
-7. With privacy, a batch with a row that was published as often as noise was calibrated for is left out, and counted as `skipped`.
+6. A channel holds one attempt's message at a time, as earlier ones are discarded: p and q above 1 change nothing, and nothing is dropped.
+7. An epoch ends with 8 bytes from each passive party and 8 back (tag `epoch`): all know then that nothing is under way.
+8. With privacy, a batch with a row that was published as often as noise was calibrated for is left out, and counted as `skipped`.
 
 Gradients d loss / d z are not protected: labels can be read from them (attack=label_inference).
 """
