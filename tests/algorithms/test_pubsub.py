@@ -22,7 +22,7 @@ import yaml
 from hypothesis import given, settings
 from torch import nn
 
-from tests.algorithms.small_columns import Result, classes
+from tests.algorithms.small_columns import Result, classes, ridge
 from vflbench import cli
 from vflbench.algorithms import avfl, avfl_ps, pubsub_vfl, vfl, vfl_ps
 from vflbench.config import config_dir
@@ -555,6 +555,34 @@ def test_a_deadline_that_no_attempt_can_meet_ends_with_advice(monkeypatch: pytes
         run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 5.9})
     with pytest.raises(FederationError, match=r"these delays, or algorithm\.failure_rate=0\.01 too high\n"):
         run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 5.9}, failure_rate=0.01)
+
+
+def test_an_overloaded_active_party_gets_done_in_time_what_it_can() -> None:
+    """Ten embeddings wait for one worker that takes a second for each: the oldest one's gradient would always come too late."""
+    task = classes(samples=180, features=8, parties=2)
+    options = {"compute": constant(0.8, 1, 0.01), "workers": 1, "passive_workers": 2, "outstanding": 5, "deadline": 3.3, "model": SMALL}
+    done, _record = checked(pubsub_vfl, task, 1, **options)
+    assert done.observer.extra["batches"]["repeated"] > 0
+
+
+@pytest.mark.parametrize("module", [vfl, pubsub_vfl])
+def test_images_are_rows_of_pixels(module: ModuleType) -> None:
+    """Views of uint8 as the flat columns of their pixels over 255, and a convex problem refused."""
+    flat = classes(samples=60, features=18, parties=2)
+    rng = np.random.default_rng(0)
+    pixels = [rng.integers(0, 256, (len(flat.labels), 1, 3, 3), dtype=np.uint8) for _ in range(2)]
+    held_out = {
+        s: tuple(rng.integers(0, 256, (len(y), 1, 3, 3), dtype=np.uint8) for _ in range(2)) for s, y in flat.held_out_labels.items()
+    }
+    views = replace(flat, features=tuple(pixels), held_out_features=held_out)
+    columns = {s: tuple(x.reshape(len(x), -1) / 255 for x in blocks) for s, blocks in held_out.items()}
+    table = replace(flat, features=tuple(x.reshape(len(x), -1) / 255 for x in pixels), held_out_features=columns)
+    options = {} if module is vfl else {"workers": 2, "passive_workers": 2}
+    one, other = (run(module, task, 2, **options) for task in (views, table))
+    close(one.thetas, other.thetas)
+    assert [row["test_accuracy"] for row in one.observer.rows] == [row["test_accuracy"] for row in other.observer.rows]
+    with pytest.raises(ConfigError, match=r"dataset\.problem=ridge: .*dataset\.problem=learning"):
+        run(module, ridge(parties=2), 2, **options)
 
 
 # --- bytes, times, cores --------------------------------------------------------------------------------------------------------

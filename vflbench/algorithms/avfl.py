@@ -49,7 +49,7 @@ def check(config: RunConfig) -> list[Problem]:
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One party per organisation: `active`, `passive_1` ... Raises ConfigError for a batch that is larger than the data."""
-    split_learning.check_rows(config, task.public.samples)
+    split_learning.check_task(config, task.public)
     delays, specs = Delays(config.compute), {}
     for number, name in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
         delay = partial(delays.seconds, party=number, workers=1)

@@ -54,7 +54,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     ------
     ConfigError : a batch that is larger than the data, or more pairs than batches.
     """
-    split_learning.check_rows(config, task.public.samples)
+    split_learning.check_task(config, task.public)
     split_learning.check_batches(config, task.public.samples, workers=config.algorithm.workers)
     delays, specs = Delays(config.compute), {}
     count = config.algorithm.workers

@@ -12,12 +12,17 @@ Departures, where the paper is silent or cannot be taken literally
    next attempt number, and what belongs to earlier ones is discarded on arrival. Every party steps once on every batch of an epoch: one
    that has stepped takes part in a later attempt without a step. What was repeated is in the summary. The queue is by batch ID: passive
    parties that took batches in different orders would wait for one another.
-4. Several passive parties: an active worker takes a batch when all its embeddings are there; they have the deadline to come together.
-5. Both parties average, in the epochs t with t mod DeltaT_t = 0 (equation 5; the listing averages theta_1 only). deadline=null waits for
-   ever ("T_all = 0"). A worker's Adam moments stay its own.
-6. A channel holds one attempt's message at a time, as earlier ones are discarded: p and q above 1 change nothing, and nothing is dropped.
-7. An epoch ends with 8 bytes from each passive party and 8 back (tag `epoch`): all know then that nothing is under way.
-8. With privacy, a batch with a row that was published as often as noise was calibrated for is left out, and counted as `skipped`.
+4. An embedding older than half of the deadline is taken only when none is younger, and then the newest first. Oldest first, as the paper
+   has it, would under overload train only what comes back too late, and an epoch would never end.
+5. Several passive parties: an active worker takes a batch when all its embeddings are there; they have the deadline to come together.
+6. Both parties average, in the epochs t with t mod DeltaT_t = 0 (equation 5; the listing averages theta_1 only). deadline=null waits for
+   ever ("T_all = 0"). Adam is the default, equation 2 is plain gradient descent (optimizer=sgd); moments stay a worker's own. Targets
+   of a regression are standardised by the active party.
+7. A channel holds one attempt's message at a time, as earlier ones are discarded: p and q above 1 change nothing, and nothing is dropped.
+8. An epoch ends with 8 bytes from each passive party and 8 back (tag `epoch`): all know then that nothing is under way.
+9. A worker that fails is back at once, with its parameters: a crash costs what it had in hand and what it waited for. The second forward
+   pass of departure 2 takes no time on the modelled clock: the delay model is fitted without it.
+10. With privacy, a batch with a row that was published as often as noise was calibrated for is left out, and counted as `skipped`.
 
 Gradients d loss / d z are not protected: labels can be read from them (attack=label_inference).
 """
@@ -41,7 +46,7 @@ from vflbench.federation.delays import Delays
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import split_learning
 from vflbench.models.split_learning import Keys, Side, average, batches, score
-from vflbench.types import AlgorithmInfo, FederationError, Problem, RunConfig
+from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="pubsub_vfl",
@@ -103,6 +108,8 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("algorithm.batch_sizes", cfg.batch_sizes, "must be a list of numbers from 1"))
     if any(len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) == 0 for numbers in cfg.memory):
         problems.append(Problem("algorithm.memory", cfg.memory, "must be a list of [Mem_max, Mem_0, rho, chi], rho and chi above 0"))
+    if cfg.planner != "none":
+        problems += check_planned(config)
     if not 0 <= cfg.failure_rate < 0.9:
         problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, "must be at least 0 and below 0.9"))
     elif cfg.failure_rate and cfg.deadline is None and cfg.parties > 2:
@@ -111,8 +118,26 @@ def check(config: RunConfig) -> list[Problem]:
     return problems
 
 
+def check_planned(config: RunConfig) -> list[Problem]:
+    """What the planner does not know of."""
+    problems, network = [], config.network
+    if network.links or network.server_bandwidth_gbps is not None:
+        key, value = ("links", network.links) if network.links else ("server_bandwidth_gbps", network.server_bandwidth_gbps)
+        problems.append(Problem(f"network.{key}", value, "the planner knows links that are alike and not shared: algorithm.planner=none"))
+    if config.model.dtype != "float32":
+        problems.append(
+            Problem("model.dtype", config.model.dtype, "the planner counts 4 bytes a number: float32, or algorithm.planner=none")
+        )
+    if config.engine.compute_clock not in ("auto", "modelled"):
+        allowed = "the planner plans for the delay model: modelled, or algorithm.planner=none"
+        problems.append(Problem("engine.compute_clock", config.engine.compute_clock, allowed))
+    return problems
+
+
 def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration with the planner's choice of workers and batch size; what it promises, as `plan` in the summary.
+
+    It plans without deadlines, failures and what is left out for privacy.
 
     Raises
     ------
@@ -122,6 +147,9 @@ def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, A
     if cfg.planner == "none":
         return config, {}
     workers, last = range(cfg.worker_range[0], cfg.worker_range[1] + 1), config.rounds or 1
+    sizes = [size for size in sorted(cfg.batch_sizes) if size <= task.public.samples]
+    if not sizes:
+        raise ConfigError([Problem("algorithm.batch_sizes", cfg.batch_sizes, f"there are {task.public.samples} training rows: none fits")])
     setting = planner.Setting(
         samples=task.public.samples,
         width=config.model.embedding,
@@ -129,7 +157,7 @@ def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, A
         passive=task.parties - 1,
         active_workers=workers,
         passive_workers=workers,
-        batch_sizes=sorted(cfg.batch_sizes),
+        batch_sizes=sizes,
         outstanding=cfg.outstanding,
         synchronisations=sum(averages(cfg, t, last) for t in range(1, last + 1)) / last,
         memory=[planner.Memory(*numbers) for numbers in cfg.memory],
@@ -147,7 +175,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     ConfigError : more rows in a batch than there are, or more workers than batches.
     """
     cfg: Config = config.algorithm
-    split_learning.check_rows(config, task.public.samples)
+    split_learning.check_task(config, task.public)
     split_learning.check_batches(config, task.public.samples, workers=cfg.workers, passive_workers=passive_workers(cfg))
     delays, specs = Delays(config.compute), {}
     for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
@@ -235,7 +263,7 @@ async def replicate(me: Party, hub: str, side: Side, cfg: Config, t: int, config
     if averages(cfg, t, config.rounds or 0):
         await me.send(hub, theta, tag="replica")
         theta.copy_(await me.recv(hub, tag="model"))
-    elif me.evaluates(t):
+    else:
         async with me.evaluating():
             await me.send(hub, theta, tag="replica")
 
@@ -249,13 +277,13 @@ def no_delay(part: str, rows: int) -> float:
 
 
 async def aggregate(me: Party, workers: list[str], side: Side, cfg: Config, t: int, config: RunConfig) -> None:
-    """A hub's: its model becomes the mean of the replicas, which its workers get in epochs that average."""
+    """A hub's: its model becomes the mean of the replicas. In epochs that average its workers get it; else only an observer sees it."""
     theta = side.theta
     if averages(cfg, t, config.rounds or 0):
         replicas = await me.recv_all(workers, tag="replica")
         theta.copy_(await me.compute(average, replicas, seconds=config.compute.server_seconds * len(workers)))
         await me.send_many(workers, theta, tag="model")
-    elif me.evaluates(t):
+    else:
         async with me.evaluating():
             theta.copy_(average(await me.recv_all(workers, tag="replica")))
 
@@ -266,6 +294,7 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
     side = Side(me, data, public, config, me.name, no_delay)
     me.state.model = side.model
     me.state.published = 0
+    sources = {"worker": workers, **{tag: [ACTIVE] for tag in ("gradient", "notice", "epoch")}}
 
     async for t in me.rounds():
         epoch = PassiveEpoch(me, cfg, workers, batches(config.seed, t, public.samples, cfg.batch_size))
@@ -273,8 +302,7 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
         while not (over and epoch.complete()):
             await epoch.serve()
             try:
-                sources = [*workers, ACTIVE]
-                src, tag, message = await me.recv_any(sources, ("worker", "gradient", "notice", "epoch"), epoch.patience())
+                src, tag, message = await me.recv_any(sources, timeout=epoch.patience())
             except TimeoutError:
                 for j in epoch.gradients.expired(me.clock):
                     await epoch.abandon(j, tell=True)
@@ -426,6 +454,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
     side = Side(me, data, public, config, me.name, no_delay)
     passive = [name for name in me.clients if "_worker_" not in name]
     me.state.model = side.model
+    sources = {"worker": workers, **{tag: passive for tag in ("embedding", "notice", "epoch")}}
     me.state.counts = dict.fromkeys(("repeated", "discarded", "dropped", "skipped"), 0)
 
     async for t in me.rounds():
@@ -434,7 +463,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
         while not epoch.over():
             await epoch.serve()
             try:
-                src, tag, message = await me.recv_any([*workers, *passive], ("worker", "embedding", "notice", "epoch"), epoch.patience())
+                src, tag, message = await me.recv_any(sources, timeout=epoch.patience())
             except TimeoutError:
                 for broker in epoch.embeddings.values():
                     for j in broker.expired(me.clock):
@@ -466,6 +495,8 @@ class ActiveEpoch:
         self.embeddings = {name: Broker(cfg.embedding_capacity) for name in passive}
         self.attempt = [0] * count
         self.ready: deque[int] = deque()  # batches whose embeddings are all there, oldest first
+        self.since: dict[int, float] = {}  # when the last embedding of a batch was published
+        self.young = math.inf if cfg.deadline is None else cfg.deadline / 2
         self.task: dict[str, tuple[int, int] | None] = dict.fromkeys(workers)  # batch and attempt that a worker is at
         self.idle = deque(workers)
         self.stepped: set[int] = set()
@@ -484,12 +515,13 @@ class ActiveEpoch:
         return max(0.0, min(ends) - self.me.clock) if ends else None
 
     async def serve(self) -> None:
-        """Give every idle worker the oldest batch that no other is at."""
+        """Give every idle worker the oldest batch that no other is at and that can be in time; if all are too old, the newest."""
         while self.idle and self.ready:
             at = {task[0] for task in self.task.values() if task} if self.retried else ()
-            j = next((j for j in self.ready if j not in at), None)
-            if j is None:
+            free = [j for j in self.ready if j not in at] if at else self.ready
+            if not free:
                 return
+            j = next((j for j in free if self.me.clock - self.since[j] <= self.young), free[-1])
             worker = self.idle.popleft()
             self.ready.remove(j)
             zs = [broker.next(j)[3] for broker in self.embeddings.values()]
@@ -520,6 +552,7 @@ class ActiveEpoch:
         missing = [broker for broker in self.embeddings.values() if not broker.depth(j)]
         if not missing:
             self.ready.append(j)
+            self.since[j] = min(message[2], self.me.clock)
         elif self.cfg.deadline is not None:
             for broker in missing:
                 if j not in broker.deadlines:

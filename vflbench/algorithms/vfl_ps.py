@@ -54,7 +54,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     ------
     ConfigError : a batch that is larger than the data.
     """
-    split_learning.check_rows(config, task.public.samples)
+    split_learning.check_task(config, task.public)
     delays, specs = Delays(config.compute), {}
     count = config.algorithm.workers
     for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):

@@ -52,7 +52,9 @@ def shadow_rows(task: AlignedTask, config: RunConfig) -> np.ndarray:
 
 
 def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
-    """Whether there is a shadow set."""
+    """Whether there is a shadow set, and features that are columns."""
+    if any(block.ndim != 2 for block in task.features):
+        return [Problem("attack", config.attack.name, f"inverts columns of a table; {task.name} has images")]
     if len(task.held_out_labels.get("val", ())) >= 20:
         return []
     return [Problem("attack", config.attack.name, "its shadow set is the validation rows: at least 20 are needed (dataset.validation=0.1)")]

@@ -7,7 +7,7 @@ messages (design section 2). `Party` is the interface that they are written agai
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -220,8 +220,11 @@ class Party(ABC):
         """One payload from each of `srcs`, in their order, whatever the order of arrival."""
 
     @abstractmethod
-    def recv_any(self, srcs: Sequence[str], tag: str | Sequence[str] = "message", timeout: float | None = None) -> Any:
-        """(src, payload) of the message delivered first (ties: by party order); of several tags (src, tag, payload). Time-dependent."""
+    def recv_any(self, srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None) -> Any:
+        """(src, payload) of the message delivered first (ties: by party order). Time-dependent.
+
+        `srcs` may be tag -> sources, one mapping for all calls: then (src, tag, payload).
+        """
 
     @abstractmethod
     def compute(

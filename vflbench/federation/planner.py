@@ -8,7 +8,7 @@ or noise.
 `paper` minimises the literal objective, equation 14: seconds of one worker's batch, whatever the number of batches and workers. It
 grows with the workers, so it always chooses the fewest. Corrected in it: w_a is sought in the active party's range (a listing of the
 paper swaps the two), the passive backward pass has its own scale, the communication stays in (equation 15 drops it), and the memory
-bound divides by rho (the text says gamma).
+bound divides by rho (the text says gamma). A number of an embedding takes 4 bytes, not one.
 
 Of equal objectives it is the fewest workers of both parties together, then the fewest active ones, then the smallest batch. Times that
 differ by less than TIE are equal: where one party waits for the other anyway its number of workers hardly matters, and few do.

@@ -61,6 +61,22 @@ NOTHING = _Nothing()
 NO_BOXES: set[int] = set()
 
 
+class Mailboxes:
+    """Those that a `recv_any` looks into; `srcs` is kept, as its id is what they are found by."""
+
+    def __init__(self, srcs: Any, found: list[tuple[deque[Message], str, str]]) -> None:
+        self.srcs = srcs
+        self.boxes = [box for box, _, _ in found]
+        self.names = [(src, tag) for _, src, tag in found]  # whose, and of what
+        self.ids = {id(box) for box in self.boxes}
+        tags, sources = dict.fromkeys(tag for _, _, tag in found), dict.fromkeys(src for _, src, _ in found)
+        self.text = f"a message {' or '.join(map(repr, tags))} from any of {', '.join(sources)}"
+
+
+def _by_tag(srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str) -> Mapping[str, Sequence[str]]:
+    return srcs if isinstance(srcs, Mapping) else {tag: srcs}
+
+
 class _Evaluation:
     """`async with me.evaluating():`"""
 
@@ -123,7 +139,7 @@ class SimulatedParty(Party):
         self.boxes: dict[str, dict[str, deque[Message]]] = {}  # source -> tag -> messages
         self.evaluation_boxes: dict[str, dict[str, deque[Any]]] = {}
         self.waiting: Any = None  # the mailbox that a recv waits for
-        self.any_of: dict[Any, tuple[list[tuple[deque[Message], str, str]], set[int], str]] = {}  # the mailboxes of each kind of recv_any
+        self.any_of: dict[Any, Mailboxes] = {}  # of each kind of recv_any
         self.waiting_any: set[int] = NO_BOXES  # the mailboxes (their ids) that a recv_any waits for
         self.waiting_for: str = ""
         self.token = 0  # number of the current time-dependent wait; events of earlier ones are stale
@@ -317,7 +333,7 @@ class SimulatedParty(Party):
 
     @types.coroutine
     def recv_any(
-        self, srcs: Sequence[str], tag: str | Sequence[str] = "message", timeout: float | None = None
+        self, srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None
     ) -> Generator[None, None, tuple[Any, ...]]:
         engine = self.engine
         engine.refuse_round_timing(self, "recv_any")
@@ -325,15 +341,14 @@ class SimulatedParty(Party):
             raise FederationError(
                 f"{self.name} calls recv_any within evaluating(): no time passes there, so nothing is first; use recv_all"
             )
-        key = tuple(srcs), tag if isinstance(tag, str) else tuple(tag)
+        several = isinstance(srcs, Mapping)
+        key = id(srcs) if several else (tuple(srcs), tag)
         if key not in self.any_of:  # mailboxes stay what they are: a hub asks for the same ones for every message
-            tags = (tag,) if isinstance(tag, str) else tag
-            boxes = [(self._box(src, one), src, one) for src in srcs for one in tags]
-            waits = f"a message {' or '.join(map(repr, tags))} from any of {', '.join(srcs)}"
-            self.any_of[key] = boxes, {id(box) for box, _, _ in boxes}, waits
-        boxes, self.waiting_any, self.waiting_for = self.any_of[key]
+            self.any_of[key] = Mailboxes(srcs, [(self._box(src, t), src, t) for t, of in _by_tag(srcs, tag).items() for src in of])
+        mail = self.any_of[key]
+        self.waiting_any, self.waiting_for = mail.ids, mail.text
         self.token += 1
-        heads = [(box[0][0], box[0][4].src, box[0][2]) for box, _, _ in boxes if box]
+        heads = [(box[0][0], box[0][4].src, box[0][2]) for box in mail.boxes if box]
         if heads:
             delivered, sender, seq = min(heads)
             engine.push(delivered, ANY_EVENT, sender, seq, self)
@@ -343,13 +358,14 @@ class SimulatedParty(Party):
         yield
         self.token += 1
         self.waiting_any = NO_BOXES
-        first = min(((box[0][0], box[0][4].src, box[0][2], place) for place, (box, _, _) in enumerate(boxes) if box), default=None)
+        first = min([(box[0][0], box[0][4].src, box[0][2], place) for place, box in enumerate(mail.boxes) if box], default=None)
         if first is None or (deadline is not None and first[0] > deadline):
             assert deadline is not None
             self.now = max(self.now, deadline)
-            raise TimeoutError(f"nothing with tag {tag!r} within {timeout} s of virtual time")
-        box, src, found = boxes[first[3]]
-        return (src, self._take(box)) if isinstance(tag, str) else (src, found, self._take(box))
+            raise TimeoutError(f"{self.name}: no {mail.text} within {timeout} s of virtual time")
+        src, found = mail.names[first[3]]
+        payload = self._take(mail.boxes[first[3]])
+        return (src, found, payload) if several else (src, payload)
 
     # --- computing ----------------------------------------------------------------------------------------------------
 

@@ -54,8 +54,12 @@ class Keys:
 
 
 class Public(Protocol):
-    """What the top network must know of the data: `data.tasks.AlignedPublic`."""
+    """What split learning must know of the data: `data.tasks.AlignedPublic`."""
 
+    @property
+    def samples(self) -> int: ...
+    @property
+    def objective(self) -> Any: ...
     @property
     def parties(self) -> int: ...
     @property
@@ -89,11 +93,17 @@ def check_keys(config: RunConfig) -> list[Problem]:
     return problems
 
 
-def check_rows(config: RunConfig, samples: int) -> None:
-    """Raise ConfigError for a batch that is larger than the training rows."""
-    if config.algorithm.batch_size > samples:
-        allowed = f"there are {samples} training rows: at most that many in a batch"
-        raise ConfigError([Problem("algorithm.batch_size", config.algorithm.batch_size, allowed)])
+def check_task(config: RunConfig, public: Public) -> None:
+    """Raise ConfigError for a batch that is larger than the training rows, and for a convex problem, which has no rows held out."""
+    problems = []
+    if config.algorithm.batch_size > public.samples:
+        allowed = f"there are {public.samples} training rows: at most that many in a batch"
+        problems.append(Problem("algorithm.batch_size", config.algorithm.batch_size, allowed))
+    if public.objective is not None:
+        allowed = "split networks are scored on rows held out: dataset.problem=learning"
+        problems.append(Problem("dataset.problem", public.objective.kind, allowed))
+    if problems:
+        raise ConfigError(problems)
 
 
 def check_workers(config: RunConfig) -> list[Problem]:
@@ -282,10 +292,11 @@ class Side:
         self.me, self.data, self.delay = me, data, delay
         self.dtype, self.latency = DTYPES[config.model.dtype], config.compute.batch_latency
         self.model: Any
+        features = math.prod(data.features.shape[1:])  # the pixels of an image
         if data.labels is None:
-            self.model = Passive(config.model, data.features.shape[1], generator).to(me.device)
+            self.model = Passive(config.model, features, generator).to(me.device)
         else:
-            self.model = Active(config.model, data.features.shape[1], public, data.labels, generator).to(me.device)
+            self.model = Active(config.model, features, public, data.labels, generator).to(me.device)
         cfg = config.algorithm
         theta = [self.model.theta]
         self.optimiser = torch.optim.SGD(theta, cfg.lr) if cfg.optimizer == "sgd" else torch.optim.Adam(theta, cfg.lr)
@@ -297,7 +308,8 @@ class Side:
 
     def rows(self, of: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Tensor:
         """Rows of own features, as the model takes them."""
-        return torch.from_numpy(np.ascontiguousarray(of[rows])).to(self.me.device, self.dtype)
+        taken = torch.from_numpy(np.array(of[rows])).to(self.me.device)
+        return taken.flatten(1).to(self.dtype) / 255 if taken.dtype == torch.uint8 else taken.flatten(1).to(self.dtype)
 
     async def embed(self, rows: np.ndarray) -> Tensor:
         """Passive: z of own rows, (B, d_e)."""

@@ -25,7 +25,7 @@ from vflbench.federation import clock, topology
 from vflbench.federation.accounting import RULES, Payload, Totals
 from vflbench.federation.delays import Delays
 from vflbench.federation.ledger import COLUMN, COMPUTE, TRACE_COLUMN, sort_ledger
-from vflbench.federation.links import LINK_KINDS
+from vflbench.federation.links import LINK_KINDS, LOCAL
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.federation.replay import idle_seconds, retime
 from vflbench.federation.simulated import SimulatedEngine
@@ -486,6 +486,8 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
     tags, names = list(engine.ledger.tags), list(engine.parties)
     lines += ["", "messages of one round, measured on one that is thrown away (sampled sets differ from round to round)"]
     first = ledger[ledger[:, 0] <= 1]
+    inside = first[:, COLUMN["kind"]] == LINK_KINDS.index(LOCAL)
+    local, first = first[inside], first[~inside]
     groups: dict[tuple[str, str, str], list[float]] = {}
     for row in first:
         src, dst = (names[int(row[COLUMN[end]])].rsplit("_", 1)[0] for end in ("src", "dst"))
@@ -496,6 +498,9 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
         lines.append(f"  {tag:18} {src:>10} -> {dst:10} {int(count):6,} messages  {human_bytes(int(nbytes)):>10}")
     total = sum(entry[1] for entry in groups.values())
     lines.append(f"  {'all':18} {'':24} {len(first):6,} messages  {human_bytes(int(total)):>10}")
+    if len(local):
+        nbytes = int(local[:, COLUMN["bytes"]].sum())
+        lines.append(f"  {'inside organisations, free':43} {len(local):6,} messages  {human_bytes(nbytes):>10}")
     seconds = f"one round takes {engine.boundary_clock:.4g} s of virtual time"
     lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * federation.rounds))}; {seconds}")
     return "\n".join(lines)
