@@ -22,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -633,6 +634,7 @@ def pubsub() -> None:
     import torch
 
     from vflbench.data.tasks import AlignedTask
+    from vflbench.federation.broker import Broker
     from vflbench.models.split_learning import Side
     from vflbench.types import DataSource, Metric
 
@@ -655,10 +657,30 @@ def pubsub() -> None:
     Side._embed = lambda self, rows: nothing  # type: ignore[method-assign]
     Side._backward = lambda self, theta, rows, dz, steps: None  # type: ignore[method-assign]
     Side._learn = lambda self, rows, zs, steps: (0.0, [nothing])  # type: ignore[method-assign]
-    batches = 5_000
-    seconds = pubsub_seconds(task(batches, 1), 1)
+    batches, small = 5_000, task(5_000, 1)
+    seconds = pubsub_seconds(small, 1)
+    calls: Counter[str] = Counter()
+
+    def counted(name: str) -> Callable[..., Any]:
+        method = getattr(Broker, name)
+
+        def call(self: Broker, *args: Any) -> Any:
+            calls[name] += 1
+            return method(self, *args)
+
+        return call
+
+    operations = {name: counted(name) for name in ("publish", "next", "depth", "wait", "deadline", "discard", "expired")}
+    methods_of_broker = {name: getattr(Broker, name) for name in operations}
+    for name, call in operations.items():
+        setattr(Broker, name, call)
+    pubsub_seconds(small, 1)  # both of its epochs are counted
+    for name, method in methods_of_broker.items():
+        setattr(Broker, name, method)
     Side._embed, Side._backward, Side._learn = methods  # type: ignore[method-assign]
-    say("pubsub: publish/subscribe operations a CPU s (at least 20,000)", f"{4 * batches / seconds:,.0f}")
+    say("pubsub: broker operations a CPU s, workers that compute nothing (at least 20,000)", f"{calls.total() / 2 / seconds:,.0f}")
+    say("  of them messages published and taken", f"{(calls['publish'] + calls['next']) / 2 / seconds:,.0f}")
+    say("  batches, from queue to step", f"{batches / seconds:,.0f}")
 
 
 # --- start ------------------------------------------------------------------------------------------------------------
