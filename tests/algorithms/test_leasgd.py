@@ -23,6 +23,7 @@ from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import LINK_KINDS
 from vflbench.models import classifiers
 from vflbench.models.local_sgd import LocalSgd, ranked
+from vflbench.privacy.examples import NoisyScalars
 from vflbench.types import ConfigError, PrivacyConfig
 
 EXACT = {"rtol": 1e-11, "atol": 1e-13}
@@ -45,6 +46,20 @@ def sent(result: Result) -> Counter[str]:
     for row in rows:
         counts[tags[int(row[COLUMN["tag"]])]] += int(row[COLUMN["vectors"]])
     return counts
+
+
+def ranks(read: list[tuple[str, str, Any]], names: list[str]) -> list[tuple[dict[str, float], str]]:
+    """Of every recategorisation: the losses sent, by sender, and the roles announced."""
+    found: list[tuple[dict[str, float], str]] = []
+    for src, tag, payload in read:
+        if tag == "loss":
+            if not found or found[-1][1]:
+                found.append(({}, ""))
+            found[-1][0][src] = payload
+        elif tag == "roles":
+            found[-1] = found[-1][0], payload
+    assert all(len(losses) == len(names) - 1 and len(roles) == len(names) for losses, roles in found)
+    return found
 
 
 # --- hand-worked ----------------------------------------------------------------------------------------------------------------
@@ -241,18 +256,11 @@ def test_roles_given_are_those_of_the_losses_sent() -> None:
     data = task()
     cfg = config(leasgd, 2, workers=5, recategorise_every=2)
     result = run(leasgd, data, cfg, on_read=lambda src, dst, tag, round, payload: read.append((src, tag, payload)))
-    losses: dict[str, float] = {}
-    ranks = 0
-    for src, tag, payload in read:
-        if tag == "loss":
-            losses[src] = payload
-        elif tag == "roles" and losses:
-            assert payload.count("F") == 2 and len(losses) == 4  # the elected worker's own is not sent
-            by_name = dict(zip(result.engine.parties, payload, strict=True))
-            lead, follow = ([loss for name, loss in losses.items() if by_name[name] == kind] for kind in "LF")
-            assert max(lead) <= min(follow)
-            losses, ranks = {}, ranks + 1
-    assert ranks == 3 and len({p.state.roles for p in result.engine.order}) == 1
+    for losses, roles in (found := ranks(read, list(result.engine.parties))):  # the elected worker's own is not sent
+        by_name = dict(zip(result.engine.parties, roles, strict=True))
+        lead, follow = ([loss for name, loss in losses.items() if by_name[name] == kind] for kind in "LF")
+        assert roles.count("F") == 2 and max(lead) <= min(follow)
+    assert len(found) == 3 and len({p.state.roles for p in result.engine.order}) == 1
 
 
 def test_matchings_are_injective_and_uniform() -> None:
@@ -299,44 +307,67 @@ def test_vectors_of_an_iteration(module: ModuleType, expected: int) -> None:
 # --- theory (section 6) -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mode", "m"), [("star", 3), ("star", 6), ("matching", 5)])
-def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(mode: str, m: int) -> None:
-    """Quadratic, equal rows: max over workers of E||w - w*||^2 <= max(c_0, d_0) (1 - gamma)^t + eta^2 sigma^2 / gamma.
+@pytest.mark.parametrize(("mode", "sizes"), [("star", (3, 6)), ("matching", (5,))])
+def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(
+    mode: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quadratic, equal rows: max over workers of E||w - w*||^2 <= c_0 (1 - gamma)^t + eta^2 sigma^2 / gamma.
 
-    The noise is DP-SGD's, of total variance D (sigma C / n)^2; batches hold all rows, so it is the only one. Expectation over 10 seeds.
-    Exchanges keep the sum of models, so the mean model's distance ends at sum over the Hessian's eigenvalues lambda of
-    eta^2 (sigma C / n)^2 / m / (1 - (1 - eta lambda)^2) exactly, and no worker's, on average, below that. Twice sigma: four times.
+    All workers start at the distance c_0 = 100 times that floor, along the Hessian's eigenvectors by turns. The noise is DP-SGD's, of total
+    variance D (sigma C / n)^2; batches hold all rows, so it is the only one. Expectation over 6 seeds. Exchanges keep the sum of models, so
+    the mean model's path is known: its expectation shrinks by 1 - eta lambda a step, and its variance ends at the sum over the Hessian's
+    eigenvalues lambda of eta^2 (sigma C / n)^2 / m / (1 - (1 - eta lambda)^2). No worker's floor is below that. Twice sigma: four times.
     """
-    data = task(m, rows=12, width=2, classes=0, equal=True)
-    x = np.column_stack([data.shards[0].features, np.ones(12)]).astype(np.float64)
-    hessian = x.T @ x / 12
-    mu, smooth = (eigenvalues := np.linalg.eigvalsh(hessian))[[0, -1]]
-    best = torch.from_numpy(np.linalg.solve(hessian, x.T @ data.shards[0].labels / 12))
-    alpha = 0.5 / (m - 1) if mode == "star" else 0.25
-    beta = 0.5 if mode == "star" else alpha
-    lr = 0.9 * 2 * (1 - beta) / (mu + smooth)
+    clip, rounds, seeds, sigmas = 1e4, 36, 6, (0.001, 0.0005)  # nothing is clipped
+    shard = task(3, rows=12, width=2, classes=0, equal=True).shards[0]
+    x = np.column_stack([shard.features, np.ones(12)]).astype(np.float64)
+    eigenvalues, vectors = np.linalg.eigh(hessian := x.T @ x / 12)
+    mu, smooth = eigenvalues[[0, -1]]
+    best = torch.from_numpy(np.linalg.solve(hessian, x.T @ shard.labels / 12))
+    beta = 0.5 if mode == "star" else 0.25
+    lr = 0.9 * 2 * (1 - beta) / (mu + smooth)  # whatever p
     gamma = 2 * lr * mu * smooth / (mu + smooth)
-    rounds, floors = 30, []
-    for sigma in (0.05, 0.1):
-        secret = PrivacyConfig("dp_sgd", clip=100.0, noise_multiplier=sigma)
-        noise, errors = 3 * (sigma * 100 / 12) ** 2, []
-        for seed in range(10):
-            options = {"batch_size": 12, "lr": lr, "alpha": alpha, "weight_decay": 0.0, "mode": mode, "seed": seed}
-            result = run(leasgd, data, config(leasgd, rounds, privacy=secret, workers=m, **options))
+    c_0 = 100 * lr**2 * 3 * (sigmas[0] * clip / 12) ** 2 / gamma
+    away = c_0**0.5 * torch.from_numpy(vectors.T.copy())
+    starts = LocalSgd.__init__
+
+    def far(self: LocalSgd, me: Any, *args: Any, **options: Any) -> None:
+        starts(self, me, *args, **options)
+        torch.nn.utils.vector_to_parameters(best + away[me.clients.index(me.name) % 3], self.model.parameters())
+
+    monkeypatch.setattr(LocalSgd, "__init__", far)
+
+    def errors(m: int, sigma: float) -> torch.Tensor:
+        """w - w*, (seeds, rounds, workers, D)."""
+        secret, found = PrivacyConfig("dp_sgd", clip=clip, noise_multiplier=sigma), []
+        data = task(m, rows=12, width=2, classes=0, equal=True)
+        for seed in range(seeds):
+            options = {"batch_size": 12, "lr": lr, "alpha": beta / (m - 1) if mode == "star" else beta, "weight_decay": 0.0}
+            result = run(leasgd, data, config(leasgd, rounds, privacy=secret, workers=m, mode=mode, seed=seed, **options))
             seen = {(round, name): values["parameters"] for name, round, values in result.reports}
             w = torch.stack([seen[t, name] for t in range(1, rounds + 1) for name in result.engine.parties])
-            errors.append(w.view(rounds, m, 3) - best)
-        squares = torch.stack(errors).square().sum(dim=3)  # (seeds, rounds, workers)
-        worst = squares.mean(dim=0).max(dim=1).values  # (rounds,)
-        start = float(squares[:, 0].mean()) / (1 - gamma) + 10
-        envelope = start * (1 - gamma) ** np.arange(1, rounds + 1) + lr**2 * noise / gamma
-        assert (worst.numpy() <= 1.3 * envelope).all()
-        floors.append(float(worst[-10:].mean()))
-        assert floors[-1] <= lr**2 * noise / gamma * 1.3
-        least = float((lr**2 * noise / 3 / m / (1 - (1 - lr * eigenvalues) ** 2)).sum())
-        of_mean = float(torch.stack(errors).mean(dim=2).square().sum(dim=2)[:, -10:].mean())
-        assert of_mean == pytest.approx(least, rel=0.4) and floors[-1] > 0.6 * least  # with half the noise 0.25
-    assert floors[1] == pytest.approx(4 * floors[0], rel=0.1)
+            found.append(w.view(rounds, m, 3) - best)
+        return torch.stack(found)
+
+    t = np.arange(1, rounds + 1)
+    floors = {}
+    for m, sigma in [*((m, sigmas[0]) for m in sizes), (sizes[0], sigmas[1])]:
+        off, noise = errors(m, sigma), 3 * (sigma * clip / 12) ** 2
+        worst = off.square().sum(dim=3).mean(dim=0).max(dim=1).values.numpy()
+        floor = lr**2 * noise / gamma
+        assert (worst <= 1.3 * (c_0 * (1 - gamma) ** t + floor)).all()
+        assert worst[:3].min() > 5 * floor  # far away still: it is the decay that was tested
+        shrunk = (1 - lr * eigenvalues) ** t[:, None]  # (rounds, eigenvalues)
+        variance = (lr**2 * noise / 3 / m * (1 - shrunk**2) / (1 - (1 - lr * eigenvalues) ** 2)).sum(axis=1)
+        of_mean = off.mean(dim=2).numpy()  # (seeds, rounds, D)
+        path = shrunk * (vectors.T @ away[np.arange(m) % 3].mean(dim=0).numpy())
+        assert (np.linalg.norm(of_mean.mean(axis=0) @ vectors - path, axis=1) < 3 * (variance / seeds) ** 0.5).all()
+        least = float(variance[-1])
+        assert float(np.square(of_mean[:, -10:]).sum(axis=2).mean()) == pytest.approx(least, rel=0.4)  # with half the noise 0.25
+        floors[m, sigma] = float(off[:, -10:].square().sum(dim=3).mean())
+        assert 0.6 * least < floors[m, sigma] <= floor
+    assert floors[sizes[0], sigmas[0]] == pytest.approx(4 * floors[sizes[0], sigmas[1]], rel=0.1)
+    assert all(floors[m, sigmas[0]] <= floors[sizes[0], sigmas[0]] * 1.1 for m in sizes[1:])
 
 
 # --- privacy ------------------------------------------------------------------------------------------------------------------------
@@ -381,6 +412,51 @@ def test_ranking_by_validation_loss_keeps_rows_from_training() -> None:
     other = ShardedTask(**{**vars(data), "shards": tuple(spoiled)})
     same = replace(cfg, algorithm=replace(cfg.algorithm, rho=0.0))  # then ranks decide nothing
     torch.testing.assert_close(models(run(leasgd, data, same)), models(run(leasgd, other, same)), **EXACT)
+
+
+def test_ranking_by_validation_loss_sends_the_loss_on_the_rows_kept() -> None:
+    """Of a worker's 24 rows the last 6; a recategorisation begins every round, so the models are those of the round before."""
+    data, read = task(), []
+    cfg = config(leasgd, 3, workers=5, ranking="validation", validation_fraction=0.25, recategorise_every=3)
+    result = run(leasgd, data, cfg, on_read=lambda src, dst, tag, round, payload: read.append((src, tag, payload)))
+    net = classifiers.build(cfg.model, (3,), 3, seeding.torch_stream(0, "init"))
+    models_then = {(round, name): values["parameters"] for name, round, values in result.reports}
+    names = list(result.engine.parties)
+    for round, (losses, _) in enumerate(found := ranks(read, names)):
+        for name, loss in losses.items():
+            if round:
+                torch.nn.utils.vector_to_parameters(models_then[round, name], net.parameters())
+            shard = data.shards[names.index(name)]
+            x, y = torch.tensor(shard.features, dtype=torch.float64), torch.tensor(shard.labels)
+            kept, trained_on = (float(F.cross_entropy(net(x[rows]), y[rows])) for rows in (slice(18, 24), slice(18)))
+            assert loss == pytest.approx(kept, rel=1e-10) and abs(loss - trained_on) > 1e-5
+    assert len(found) == 3
+
+
+def test_ranking_by_noisy_loss_sends_what_the_mechanism_released_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each worker's number is the noisy one, and the elected worker, which sends none, is ranked by its noisy one too."""
+    released: dict[NoisyScalars, list[tuple[float, float]]] = {}
+    release = NoisyScalars.release
+
+    def noted(self: NoisyScalars, losses: np.ndarray, expected: float, rng: np.random.Generator) -> float:
+        value = release(self, losses, expected, rng)
+        released.setdefault(self, []).append((value, float(np.clip(losses, 0, self.bound).sum() / expected)))
+        return value
+
+    monkeypatch.setattr(NoisyScalars, "release", noted)
+    read: list[tuple[str, str, Any]] = []
+    secret = PrivacyConfig("dp_sgd", clip=1.0, noise_multiplier=1.0)
+    cfg = config(leasgd, 4, privacy=secret, workers=5, ranking="noisy", ranking_epsilon=2.0, recategorise_every=2)
+    result = run(leasgd, task(), cfg, on_read=lambda src, dst, tag, round, payload: read.append((src, tag, payload)))
+    names, by_clean_means = list(result.engine.parties), 0
+    own = [released[result.engine.parties[name].privacy.scalars] for name in names]
+    for number, (losses, roles) in enumerate(found := ranks(read, names)):
+        noisy, clean = zip(*(mine[number] for mine in own), strict=True)
+        for name, loss in losses.items():
+            assert loss == noisy[names.index(name)] and abs(loss - clean[names.index(name)]) > 1e-6
+        assert roles == ranked(noisy, 2)
+        by_clean_means += roles == ranked(clean, 2)
+    assert len(found) == 6 == len(own[0]) and by_clean_means < 6
 
 
 def test_asynchronous_exchanges_keep_the_sum_of_all_models(apart: torch.Tensor) -> None:

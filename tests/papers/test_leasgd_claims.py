@@ -1,7 +1,10 @@
-"""LEASGD's claims on real MNIST without privacy, one seed with 5 workers; five seeds, and 15 workers, are in vflbench/papers/leasgd/."""
+"""LEASGD's claims on real MNIST, one seed each; five seeds are in vflbench/papers/leasgd/."""
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,34 +13,80 @@ import vflbench
 from vflbench.results.reader import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.realdata]
+FIG2 = {
+    "leasgd": ("algorithm=leasgd",),
+    "tau5": ("algorithm=leasgd", "algorithm.local_steps=5"),
+    "d_psgd": ("algorithm=d_psgd",),
+    "local_sgd": ("algorithm=local_sgd",),
+}
 
 
 @pytest.fixture(scope="module")
-def runs(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def trained(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """A run of seed 0; asked for again, the same one."""
     folder = tmp_path_factory.mktemp("mnist")
-    settings = {
-        "leasgd": ["algorithm=leasgd"],
-        "tau5": ["algorithm=leasgd", "algorithm.local_steps=5"],
-        "d_psgd": ["algorithm=d_psgd"],
-        "local_sgd": ["algorithm=local_sgd"],
-    }
-    common = ["dataset=mnist", "dataset.source=real", f"data_root={shared_data}", "seed=0", "epochs=8", "algorithm.rounds_per_epoch=2"]
-    return {name: vflbench.run([*own, *common, "engine.threads=1", f"hydra.run.dir={folder / name}"]) for name, own in settings.items()}
+
+    @functools.cache
+    def trained(preset: str, *own: str) -> Run:
+        place = folder / str(len(list(folder.iterdir())))
+        common = [
+            "hydra.mode=RUN",
+            "dataset.source=real",
+            f"data_root={shared_data}",
+            "seed=0",
+            "engine.threads=1",
+            f"hydra.run.dir={place}",
+        ]
+        return vflbench.run([f"experiment=leasgd/{preset}", *own, *common])
+
+    return trained
 
 
-def test_accuracies(runs: dict[str, Run]) -> None:
-    final = {name: run.summary["metric"]["final"] for name, run in runs.items()}
+@pytest.fixture
+def fig2(trained: Callable[..., Run]) -> Callable[[str, int], Run]:
+    """Without privacy, step sizes as tuned: 8 epochs with 5 workers, 10 with 15."""
+    return lambda name, m: trained("fig2", *FIG2[name], f"algorithm.workers={m}")
+
+
+def test_accuracies_with_5_workers(fig2: Callable[[str, int], Run]) -> None:
+    final = {name: fig2(name, 5).summary["metric"]["final"] for name in ("leasgd", "tau5", "local_sgd")}
     assert final["leasgd"] >= 0.970 and final["tau5"] >= 0.970
-    assert runs["leasgd"].summary["averaged_model"]["final"] >= 0.975
+    assert fig2("leasgd", 5).summary["averaged_model"]["final"] >= 0.975
     assert final["local_sgd"] <= final["leasgd"] - 0.008
 
 
-def test_vectors_to_leasgds_loss(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figure 2(b). To 1.25 times LEASGD's last training loss: not every run of D-PSGD reaches that loss itself."""
+def test_accuracies_with_15_workers(fig2: Callable[[str, int], Run]) -> None:
+    final = {name: fig2(name, 15).summary["metric"]["final"] for name in ("leasgd", "local_sgd")}
+    averaged = fig2("leasgd", 15).summary["averaged_model"]["final"]
+    print(f"15 workers: {final}, averaged model {averaged}")
+    assert final["leasgd"] >= 0.965
+    assert averaged >= 0.975
+    assert final["local_sgd"] <= final["leasgd"] - 0.008
+
+
+@pytest.mark.parametrize(("name", "m", "factor", "least"), [("leasgd", 5, 1.25, 0.45), ("tau5", 5, 1.25, 0.80), ("leasgd", 15, 1.0, 0.45)])
+def test_vectors_to_leasgds_loss(
+    fig2: Callable[[str, int], Run], name: str, m: int, factor: float, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Figure 2(b): vectors until the training loss is `factor` times LEASGD's last one. D-PSGD that never gets there needs all and more."""
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "scripts"))
     import vectors
 
-    assert not runs["local_sgd"].summary["vectors"]
-    for name, least in (("leasgd", 0.45), ("tau5", 0.80)):
-        loss = 1.25 * runs[name].curve["train_loss"].iloc[-1]
-        assert 1 - vectors.needed(runs[name], loss) / vectors.needed(runs["d_psgd"], loss) >= least
+    own, other = fig2(name, m), fig2("d_psgd", m)
+    loss, total = factor * own.curve["train_loss"].iloc[-1], float(other.curve["vectors"].iloc[-1])
+    theirs = vectors.needed(other, loss)
+    saved = 1 - vectors.needed(own, loss) / (total if math.isnan(theirs) else theirs)
+    print(f"{name}, {m} workers: {saved:.4f} saved to loss {loss:.4f}; D-PSGD ({other.status}) needs {theirs} of {total}")
+    assert saved >= least
+
+
+def test_local_sgd_sends_nothing(fig2: Callable[[str, int], Run]) -> None:
+    assert not fig2("local_sgd", 5).summary["vectors"]
+
+
+def test_accuracy_and_epsilon_with_privacy(trained: Callable[..., Run]) -> None:
+    """Table 1 with 15 workers. The paper's 0.97 at epsilon 4.651 is out of reach here (README)."""
+    run = trained("table1_m15", "algorithm=leasgd", "algorithm.workers=15", "algorithm.batch_size=256", "algorithm.lr=2.0")
+    epsilon, accuracy = run.curve["epsilon"].iloc[-1], run.summary["metric"]["final"]
+    print(f"private, 15 workers: accuracy {accuracy}, epsilon {epsilon}")
+    assert 4.4 <= epsilon <= 4.5 and accuracy >= 0.91

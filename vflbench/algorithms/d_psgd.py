@@ -9,6 +9,11 @@ W is symmetric and doubly stochastic over the topology's edges: with a ring 1/3 
 mixing=after averages what the gradient step gives, w^i_{t+1} = sum_j W_ij (w^j_t - eta g^j_t(w^j_t)), which the paper's remark allows too:
 with it, and with W = 1 1^T / m (a complete topology), D-PSGD is all-reduce SGD; as printed it is so for the mean model and to first
 order in eta only, because gradients are taken at models that differ by one step. W = I is local SGD (algorithms/local_sgd.py).
+
+Departures from the paper
+1. L2 (weight_decay) is part of g.
+2. privacy=dp_sgd (of Cheng et al., who run it with D-PSGD too): every example's gradient is clipped and their sum noised; L2 is added after
+   that, neither clipped nor noised (algorithms/leasgd.py, 6).
 """
 
 from __future__ import annotations

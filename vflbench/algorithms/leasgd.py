@@ -12,15 +12,18 @@ differential privacy", 2019. Every worker has rows of its own and a whole model;
 
 Departures from the paper, and what it leaves open
 1. Largest follower pool with more leaders than followers, F = floor((m - 1) / 2); m >= 3. Equal initial models.
-2. Ranking by a running mean of mini-batch losses (the paper: "loss value"); at t = 0 by the loss of a batch drawn only for ranking.
-   ranking=validation: by a part of the worker's own rows that it does not train on. ranking=noisy: see 5.
+2. Ranking by a running mean of mini-batch losses, 0.9 of the mean so far and 0.1 of the latest (the paper: "loss value", without saying
+   which); at t = 0 by the loss of a batch drawn only for ranking. ranking=validation: by a part of the worker's own rows that it does not
+   train on. ranking=noisy: see 5.
 3. The elected worker announces everybody's role to everybody (m bytes a message, not one bit): each then draws the matching of every
    exchange from the common stream `topology`, without further messages.
 4. mode=star is the system that Proposition 1 analyses: the worker with the highest loss follows, all others lead, each meets the follower.
 5. With privacy=dp_sgd models carry noise, the losses that rank do not: they, and so the roles, are outside of epsilon, and `covers` says
    `model`. With ranking=noisy a worker sends the noisy mean loss of a random batch of its own, with a budget of its own
    (ranking_epsilon); epsilon is then that of both together.
-6. The asynchronous version is in algorithms/leasgd_async.py.
+6. L2 (weight_decay) is part of g, but with privacy=dp_sgd it is neither clipped nor noised (the paper puts it into the loss, whose
+   gradient is then clipped): it depends on the rows only through w, so epsilon is the same. The losses of 2 are without it.
+7. The asynchronous version is in algorithms/leasgd_async.py.
 """
 
 from __future__ import annotations

@@ -166,8 +166,9 @@ class LocalSgd:
     # --- an iteration ---------------------------------------------------------------------------------------------------
 
     async def step(self, me: Any, old_needed: bool = True, own: float = 1.0) -> Tensor:
-        """own w - eta g of the next batch; g is the gradient of the mean loss plus L2, clipped and noised where private.
+        """own w - eta g of the next batch; g is the mean loss' gradient, where private clipped and noised, plus that of L2, weight_decay w.
 
+        L2 is neither clipped nor noised: it depends on no row but through w.
         A new tensor; without `old_needed` it may be w itself, changed in place.
         """
         return await self._compute(me, self.cfg.lr, own, in_place=not old_needed)

@@ -1,8 +1,10 @@
 """DP-SGD of a worker that has rows of its own: every example's gradient clipped, Gaussian noise added to the sum over a random batch.
 
 Abadi et al., arXiv 1607.00133; in decentralized learning: Cheng et al., arXiv 1811.11124 (LEASGD), equation 4. The unit of protection is
-one example of a worker's shard, with or without it (add or remove). A batch has each row with probability b / n (Poisson). All that a
-worker sends are models made of its noisy gradients and of what others sent, so the epsilon covers the transcript; each has its own.
+one example of a worker's shard, with or without it (add or remove). A batch has each row with probability b / n (Poisson). The models that
+a worker sends are made of its noisy gradients and of what others sent, so its own epsilon covers them. Where it sends nothing else, that is
+the whole transcript (`covers`); an algorithm that sends more says what is outside (`not_covered`; LEASGD: losses, and the roles that follow
+from them), or gives it a budget of its own (`NoisyScalars`), which is then part of epsilon.
 
 clip_unit=batch is that paper's literal text: the batch's whole gradient is clipped to C and gets noise of standard deviation sigma C. Its
 sensitivity is 2 C, whatever the batch size: with one more example the clipped vector may turn round. So the noise counts as sigma / 2. (An
