@@ -314,11 +314,11 @@ def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(
     """Quadratic, equal rows: max over workers of E||w - w*||^2 <= c_0 (1 - gamma)^t + eta^2 sigma^2 / gamma.
 
     All workers start at the distance c_0 = 100 times that floor, along the Hessian's eigenvectors by turns. The noise is DP-SGD's, of total
-    variance D (sigma C / n)^2; batches hold all rows, so it is the only one. Expectation over 6 seeds. Exchanges keep the sum of models, so
+    variance D (sigma C / n)^2; batches hold all rows, so it is the only one. Expectation over 8 seeds. Exchanges keep the sum of models, so
     the mean model's path is known: its expectation shrinks by 1 - eta lambda a step, and its variance ends at the sum over the Hessian's
     eigenvalues lambda of eta^2 (sigma C / n)^2 / m / (1 - (1 - eta lambda)^2). No worker's floor is below that. Twice sigma: four times.
     """
-    clip, rounds, seeds, sigmas = 1e4, 36, 6, (0.001, 0.0005)  # nothing is clipped
+    clip, rounds, seeds, sigmas = 1e4, 36, 8, (0.001, 0.0005)  # nothing is clipped
     shard = task(3, rows=12, width=2, classes=0, equal=True).shards[0]
     x = np.column_stack([shard.features, np.ones(12)]).astype(np.float64)
     eigenvalues, vectors = np.linalg.eigh(hessian := x.T @ x / 12)
