@@ -135,7 +135,7 @@ def test_tuned_values_are_valid(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PRESETS, ids=name_of)
 def test_every_preset_runs_at_scale_smoke(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first job, on the twin."""
+    """Its first job, on the twin; one with a target may get there."""
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
     preset = f"experiment={path.parent.name}/{path.stem}"
     jobs = plan(preset).jobs
@@ -143,4 +143,5 @@ def test_every_preset_runs_at_scale_smoke(path: Path, tmp_path: Path, monkeypatc
     small = ["hydra.mode=RUN", "scale=smoke", "dataset.source=synthetic", "engine.threads=1", f"hydra.run.dir={tmp_path / 'run'}"]
     ended = vflbench.run([*jobs[0], *([] if preset in jobs[0] else [preset]), *small])
     planned = ended.manifest["config"]["epochs"] or 2  # a preset of one epoch is one here too
-    assert (ended.summary["status"], ended.summary["rounds"]) == ("completed", min(2, planned))
+    if ended.summary["status"] != "target_reached" or ended.manifest["config"]["target"] is None:
+        assert (ended.summary["status"], ended.summary["rounds"]) == ("completed", min(2, planned))
