@@ -60,7 +60,7 @@ def test_workers_and_batches_have_an_interior_optimum(folder: Path) -> None:
         words = (f"algorithm.workers={workers}", "algorithm.passive_workers=null", f"algorithm.batch_size={size}", "epochs=1")
         return float(run(folder, "algorithm=pubsub_vfl", *words).summary["virtual_seconds"]) * (1 + size / 128)
 
-    few, middle, many = (seconds(workers, 64) for workers in (2, 16, 50))
+    few, middle, many = (seconds(workers, 64) for workers in (2, 32, 50))
     assert middle < few and middle < many
     small, medium, large = (seconds(8, size) for size in (16, 128, 512))
     assert medium < small and medium < large
