@@ -2,8 +2,9 @@
 
 Each preset runs as `vflbench experiment=<preset>` in outputs/measure/<preset> (what is completed there is kept, so an interrupted call
 goes on), and its seeds are averaged into vflbench/papers/<preset>.csv: one row per setting, mean and standard deviation of the test
-metric at the round that validation chose, bytes, communication time, and when the validation metric first reached the target:
-an accuracy of 80 %, an RMSE of least squares on the join plus 0.003, or a relative gap of 1e-6 to the optimum.
+metric at the round that validation chose, bytes, communication time, and when the validation metric first reached the target: the
+preset's own, or an accuracy of 80 %, an RMSE of least squares on the join plus 0.003, a relative gap of 1e-6 to the optimum.
+Of split learning also the running time, how much of it cores were busy and workers waited, and what an attack recovered.
 Where rounds are epochs, or parts of one, <preset>_epochs.csv has the mean and the standard deviation of the test metric after each, and
 outputs/measure/<preset>/epochs.png its picture.
 A preset with other values keeps them under another name: `tablepuppet/fig5:tablepuppet/fig5_100k -- dataset.variant=100k`.
@@ -69,8 +70,10 @@ def least_squares(dataset: str, seed: int) -> dict[str, tuple[float, float]]:
 
 
 def target(run: Any) -> float:
-    """What the validation metric is to reach; one value for all methods, so that times can be compared."""
-    name = run.summary["metric"]["name"]
+    """What the validation metric is to reach; one value for all methods, so that times can be compared. NaN: there is none."""
+    name, own = run.summary["metric"]["name"], run.manifest["config"]["target"]
+    if own is not None or "utilisation" in run.summary:
+        return float("nan") if own is None else own
     if name == "accuracy":
         return 0.80
     if name == "suboptimality":
@@ -78,6 +81,24 @@ def target(run: Any) -> float:
     if name == "rmse":
         return least_squares(json.dumps(run.manifest["config"]["dataset"], sort_keys=True), run.summary["seed"])["val"][0] + 0.003
     return float("nan")
+
+
+SPLIT_LEARNING = ("epochs", "running_seconds", "utilisation", "waiting_seconds", "epsilon", "success_rate", "floor", "r2")
+
+
+def split_learning(summary: dict[str, Any]) -> dict[str, float]:
+    """What is measured of split learning alone; nothing of other methods."""
+    if "utilisation" not in summary:
+        return {}
+    found = {
+        "epochs": summary["epochs"],
+        "running_seconds": summary["virtual_seconds"],
+        "utilisation": summary["utilisation"],
+        "waiting_seconds": summary["waiting_seconds"],
+    }
+    if summary["privacy"]["epsilon"] is not None:
+        found["epsilon"] = summary["privacy"]["epsilon"]
+    return found | {key: summary["attack"][key] for key in ("success_rate", "floor", "r2") if key in summary.get("attack", {})}
 
 
 def table(folder: Path) -> Any:
@@ -98,7 +119,7 @@ def table(folder: Path) -> Any:
         values = flat(run.manifest["config"])
         rows.append(
             {
-                **{key: values[key] for key in keys},
+                **{key: str(values[key]) if isinstance(values[key], list) else values[key] for key in keys},
                 "dataset": summary["dataset"],
                 "data_source": summary["data_source"],
                 "seed": summary["seed"],
@@ -112,10 +133,12 @@ def table(folder: Path) -> Any:
                 "megabytes_to_target": reached["bytes"].iloc[0] / 1e6 if len(reached) else float("nan"),
                 "seconds_to_target": reached["communication_seconds"].iloc[0] if len(reached) else float("nan"),
                 "wall_seconds": summary["wall_seconds"],
+                **split_learning(summary),
             }
         )
     frame = pd.DataFrame(rows)
-    groups = frame.groupby([*keys, "dataset", "data_source", "rounds"], sort=True)
+    further = {f"{key}_{name}": (key, how) for key in frame if key in SPLIT_LEARNING for name, how in (("mean", "mean"), ("sd", "std"))}
+    groups = frame.groupby([*keys, "dataset", "data_source", "rounds"], sort=True, dropna=False)
     result = groups.agg(
         updates=("updates", "max"),
         seeds=("seed", "count"),
@@ -130,6 +153,7 @@ def table(folder: Path) -> Any:
         megabytes_to_target=("megabytes_to_target", "mean"),
         seconds_to_target=("seconds_to_target", "mean"),
         wall_seconds=("wall_seconds", "mean"),
+        **further,
     )
     return result.reset_index()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,14 +10,15 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vflbench import __version__
-from vflbench.types import ConfigError, EngineConfig, NetworkConfig, VflbenchError, closest
+from vflbench.types import ConfigError, EngineConfig, NetworkConfig, Problem, VflbenchError, closest
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -507,6 +509,7 @@ vflbench: which federated method reaches your accuracy with the least communicat
   vflbench algorithm=glasu resume=true                             go on where a run was stopped
 
 Other commands
+  vflbench figures glasu/table3 scale=small  a paper's figure: its runs, picture, numbers beside the paper's, claims; or all
   vflbench list                              algorithms, with the data sets, privacy, models and attacks that fit them
   vflbench data status                       which data sets are there, real or as synthetic twins
   vflbench data get NAME [NAME ...]          download data sets
@@ -531,7 +534,7 @@ def help_text() -> str:
     conf = config_dir()
     width = max(80, min(shutil.get_terminal_size().columns, 140))
     lines = [EXAMPLES, "Groups (group=option)"]
-    for group in sorted(path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "tuned")):
+    for group in sorted(path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "tuned", "figure")):
         names = " ".join(sorted(path.relative_to(group).with_suffix("").as_posix() for path in group.rglob("*.yaml")))
         lines += textwrap.wrap(names, width, initial_indent=f"  {group.name:12} ", subsequent_indent=" " * 15, break_on_hyphens=False)
     lines += ["", "Keys (key=value), with their defaults; an option's own keys are group.key, e.g. algorithm.lr=0.01"]
@@ -610,4 +613,85 @@ def data_command(args: list[str]) -> int:
     )
 
 
-VERBS: dict[str, Callable[[list[str]], int]] = {"list": list_command, "data": data_command}
+def _train_job(words: list[str], folder: str) -> str:
+    """Train one of a figure's runs, in whatever process this is; why it failed, or nothing."""
+    from vflbench import config
+
+    try:
+        run([*words, "hydra.mode=RUN", config.quoted("hydra.run.dir", folder), "resume=true"])
+    except ConfigError as impossible:
+        return _one_line(impossible)
+    except VflbenchError as error:
+        return str(error)
+    return ""
+
+
+def _reprice_job(run: Run, words: list[str], folder: Path) -> Run:
+    raise VflbenchError("not yet")
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
+    """Says which of a figure's runs are done and how long the rest will take: a bar on a terminal, else a line each."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    began = time.monotonic()
+    terminal = sys.stderr.isatty() and not os.environ.get("CI")
+    with Progress(console=Console(stderr=True), disable=not terminal) as bar:
+        task = bar.add_task("runs", total=total)
+
+        def tell(done: int, of: int, job: Any) -> None:
+            bar.update(task, description=job.label, completed=done, total=of)
+            left = (time.monotonic() - began) / done * (of - done)
+            if not terminal:
+                complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; about {left / 60:.0f} min left")
+
+        yield tell
+
+
+def figures_command(args: list[str]) -> int:
+    """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures, from runs found or trained."""
+    from vflbench.papers import definition, figures, jobs, page
+
+    own = {"scale": "small", "jobs": "1", "out": str(RUNS / "figures")}
+    names, overrides = [text for text in args if "=" not in text], []
+    for text in args:
+        key, equals, value = text.partition("=")
+        if equals and key in own:
+            own[key] = value
+        elif equals:
+            overrides.append(text)
+    problems = []
+    if own["scale"] not in definition.SCALES:
+        allowed = f"must be one of {', '.join(definition.SCALES)}"
+        problems.append(Problem("scale", own["scale"], allowed, closest(own["scale"], definition.SCALES)))
+    if not own["jobs"].isdecimal() or not int(own["jobs"]):
+        problems.append(Problem("jobs", own["jobs"], "must be a number of processes, at least 1"))
+    if problems:
+        raise ConfigError(problems)
+    if not names:
+        raise VflbenchError(
+            "usage: vflbench figures NAME ... [scale=smoke|small|full] [jobs=N] [key=value ...]; "
+            f"NAME is all, a paper or one of: {', '.join(definition.names())}"
+        )
+    chosen = [definition.load(name) for name in definition.choose(names)]
+    folder = Path(own["out"])
+    needed = [jobs.wanted(figure, own["scale"], overrides) for figure in chosen]
+    shared: dict[str, jobs.Job] = {}  # one run may serve several figures
+    needed = [[shared.setdefault(job.identity, job) for job in own_jobs] for own_jobs in needed]
+    with _progress(len(shared)) as tell:
+        jobs.carry_out(list(shared.values()), folder / "runs", [RUNS], _train_job, _reprice_job, int(own["jobs"]), tell)
+    failed = 0
+    for figure, own_jobs in zip(chosen, needed, strict=True):
+        made = figures.make(figure, own_jobs, own["scale"], folder / figure.name, args)
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in made.verdicts.items()) or "no claims"
+        say(f"{figure.name}: {verdicts}: {_shown(made.folder / 'page.html')}")
+        for failure in made.failures:
+            complain(f"{figure.name}: not in it: {failure}")
+        failed += bool(made.failures)
+    say(f"index: {_shown(page.write_index(folder))}")
+    return 1 if failed else 0
+
+
+VERBS: dict[str, Callable[[list[str]], int]] = {"list": list_command, "data": data_command, "figures": figures_command}

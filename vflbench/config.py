@@ -333,7 +333,7 @@ def _values(override: Override) -> list[Any]:
 def _groups(loader: ConfigLoader) -> frozenset[str]:
     from hydra.core.object_type import ObjectType
 
-    return frozenset(loader.get_group_options("", results_filter=ObjectType.GROUP)) - {"hydra", "tuned"}
+    return frozenset(loader.get_group_options("", results_filter=ObjectType.GROUP)) - {"hydra", "tuned", "figure"}
 
 
 def options(loader: ConfigLoader, group: str) -> list[str]:
@@ -483,6 +483,12 @@ def to_config(values: Mapping[str, Any]) -> RunConfig:
     if problems or config is None:
         raise ConfigError(problems)
     return config
+
+
+def convert(kind: Any, values: Mapping[str, Any]) -> tuple[Any, list[Problem]]:
+    """`values` as the dataclass `kind`, and what is wrong with them: where anything is, the first means nothing."""
+    problems: list[Problem] = []
+    return _convert_dataclass(kind, values, "", problems), problems
 
 
 def _convert_run(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[RunConfig | None, list[Problem]]:

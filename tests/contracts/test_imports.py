@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "results": set(),
     "plots": {"results"},
     "runner": {"algorithms", "attacks", "results", "registry"} | PIECES,
-    "papers": {"runner", "algorithms", "attacks", "results", "plots", "registry"} | PIECES,
+    "papers": {"config", "runner", "algorithms", "attacks", "results", "plots", "registry"} | PIECES,
     "config": {"registry"} | PIECES,
 }
 ALLOWED["cli"] = {"papers", "config", *ALLOWED["papers"]}

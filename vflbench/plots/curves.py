@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Column of the curve -> what the axis says.
 X_LABELS = {
     "communication_seconds": "communication time (s)",
-    "virtual_seconds": "virtual time (s)",
+    "virtual_seconds": "running time (virtual s)",
     "bytes": "bytes sent",
     "round": "round",
     "epoch": "epoch",
@@ -75,8 +75,8 @@ def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None) -> None:
 
 def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | None, x: str) -> Figure:
     metric, look = Metric(summary["metric"]["name"], summary["metric"]["goal"]), style.look(summary["algorithm"])
-    figure, (axes,) = _figure(1)
-    note, x = None, _timeless(x, [curve])
+    figure, (axes,) = new_figure(1)
+    note, x = None, _timeless(x, [curve], [summary["compute_clock"]])
     if len(curve) and x != "round" and not curve[x].any():
         note, x = "no communication: drawn against rounds", "round"
     shown = points(curve, x, metric.name)
@@ -166,9 +166,6 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     ------
     VflbenchError : a run cannot be read or the picture not be written.
     """
-    import matplotlib as mpl
-    import pandas as pd
-
     drawn = [run for run in runs if run.status in _ENDED_WELL and len(run.curve)]
     left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)
     panels: dict[tuple[str, str, str, str], list[Run]] = defaultdict(list)
@@ -176,21 +173,52 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     for run in drawn:
         dataset = style.dataset_label(run.summary["dataset"], run.summary["data_variant"])
         panels[dataset, networks[run.folder], run.summary["data_source"], run.summary["metric"]["name"]].append(run)
-    lines = [_lines(inside) for inside in panels.values()]
-    looks = _looks(lines)
+    titled: dict[str, Mapping[str, list[Run]]] = {}
+    for (dataset, network, source, metric), inside in panels.items():
+        title = " · ".join(filter(None, [dataset, network, "real data" if source == "real" else None]))
+        titled[title if title not in titled else f"{title} · {metric}"] = _lines(inside)
+    text = "left out: " + ", ".join(f"{count} {status}" for status, count in left_out.items()) if left_out else ""
+    return draw_panels(titled, folder, x, name, note=text)
+
+
+def draw_panels(
+    panels: Mapping[str, Mapping[str, list[Run]]],
+    folder: Path,
+    x: str = "communication_seconds",
+    name: str = "curve",
+    log: Sequence[str] = (),
+    at_most: float | None = None,
+    note: str = "",
+) -> pd.DataFrame:
+    """Write one picture, `name`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a line differ in their
+    seeds alone.
+
+    Parameters
+    ----------
+    log : axes that are logarithmic, of "x" and "y".
+    at_most : where the x-axis ends, in its unit.
+    note : what a reader must not overlook, above the picture.
+
+    Returns and raises what `draw_runs` does.
+    """
+    import matplotlib as mpl
+    import pandas as pd
+
+    looks = _looks(list(panels.values()))
     tables = []
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
-        figure, places = _figure(len(panels))
-        for axes, (dataset, network, source, metric), inside in zip(places, panels, lines, strict=False):
-            title = " · ".join(filter(None, [dataset, network, "real data" if source == "real" else None]))
+        figure, places = new_figure(len(panels))
+        for axes, (title, lines) in zip(places, panels.items(), strict=False):
+            summaries = [run.summary for group in lines.values() for run in group]
+            source = next((kind for kind in ("synthetic", "partial") if any(s["data_source"] == kind for s in summaries)), "real")
             alarm = _alarm({"data_source": source, "status": "completed"})
             axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
             axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
-            tables.append(_panel(axes, inside, looks, x, metric).assign(panel=title))
-        _legend(figure)
-        if left_out:
-            text = "left out: " + ", ".join(f"{count} {status}" for status, count in left_out.items())
-            figure.suptitle(text, fontsize=9, color=style.ALARM, x=0.99, ha="right")
+            tables.append(_panel(axes, lines, looks, x, summaries[0]["metric"]["name"]).assign(panel=title))
+            _scale(axes, tables[-1], log, at_most)
+        legend_below(figure)
+        if note:
+            figure.suptitle(note, fontsize=9, color=style.ALARM, x=0.99, ha="right")
         save(figure, folder / name)
     columns = ["panel", "line", "x", "mean", "sd", "n"]
     table = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
@@ -198,12 +226,27 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     return table
 
 
+def _scale(axes: Axes, drawn: pd.DataFrame, log: Sequence[str], at_most: float | None) -> None:
+    """Logarithmic axes, and where x ends."""
+    import numpy as np
+
+    if "y" in log:
+        axes.set_yscale("log")
+    if "x" in log and (drawn["x"] > 0).any():
+        axes.set_xscale("log")
+        shown = np.concatenate([np.asarray(line.get_xdata(), dtype=float) for line in axes.lines])
+        axes.set_xlim(left=0.8 * shown[shown > 0].min())
+    if at_most is not None:
+        axes.set_xlim(right=at_most)
+
+
 def _panel(axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mapping[str, Any]], x: str, metric: str) -> pd.DataFrame:
     """Draw the lines of one panel; the drawn points."""
     import numpy as np
     import pandas as pd
 
-    x = _timeless(x, [run.curve for group in lines.values() for run in group])
+    every = [run for group in lines.values() for run in group]
+    x = _timeless(x, [run.curve for run in every], {run.summary["compute_clock"] for run in every})
     curves = {label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()}
     decades = metric == TRAINING_METRIC  # then means and deviations are those of log10: the mean is geometric, the deviation in decades
     largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
@@ -245,7 +288,7 @@ def _looks(panels: Sequence[Mapping[str, list[Run]]]) -> dict[str, dict[str, Any
     return looks
 
 
-def _legend(figure: Figure) -> None:
+def legend_below(figure: Figure) -> None:
     """One legend for all panels, below them: inside it would sooner or later cover somebody's curve."""
     entries = {text: handle for axes in figure.axes for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}
     if not entries:
@@ -313,7 +356,7 @@ def _tells(key: str, config: Mapping[str, Any], peers: Sequence[Mapping[str, Any
 # --- figures ------------------------------------------------------------------------------------------------------------
 
 
-def _figure(panels: int) -> tuple[Figure, list[Axes]]:
+def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
     """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of up to three."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -325,8 +368,12 @@ def _figure(panels: int) -> tuple[Figure, list[Axes]]:
     return figure, [figure.add_subplot(rows, columns, place + 1) for place in range(max(1, panels))]
 
 
-def _timeless(x: str, curves: Sequence[pd.DataFrame]) -> str:
-    """`x`, or the weighted cost in place of a communication time that is 0 in all `curves` though bytes were sent."""
+def _timeless(x: str, curves: Sequence[pd.DataFrame], clocks: Iterable[str]) -> str:
+    """`x`; in place of the communication time the running time where computing is modelled too, whose overlap with communication is
+    what such methods are about, and the weighted cost where it is 0 in all `curves` though bytes were sent.
+    """
+    if x == "communication_seconds" and "modelled" in clocks:
+        return "virtual_seconds"
     free = x == "communication_seconds" and not any(curve[x].any() for curve in curves)
     return "cost" if free and any(curve["bytes"].any() for curve in curves) else x
 

@@ -12,6 +12,8 @@ LINES = ("-", "--", "-.", ":")
 ALARM = "#C00000"  # what must not be overlooked: data that are not real, a run that went wrong
 QUIET = "#666666"
 
+PAPERS = {"tablepuppet": "TablePuppet", "glasu": "GLASU", "mtcd": "MTCD", "leasgd": "LEASGD", "pubsub_vfl": "PubSub-VFL"}
+
 # One line per paper: its system first, then its baselines. New ones go last in their line, so that no colour moves.
 FAMILIES: tuple[dict[str, str], ...] = (
     {

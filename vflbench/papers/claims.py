@@ -1,0 +1,236 @@
+"""What a paper says of its figure, checked against what was measured.
+
+    claims:
+      - claim: PubSub-VFL is the fastest          what the paper says
+        paper: "Fig. 3: 7x"                       where, and its number
+        check: order                              how it is checked, below
+        column: seconds_to_target
+        ...
+
+Checks compare means over seeds, in every combination of the keys `each` by itself; `where` leaves other settings out.
+
+- `order`: `of`, settings as {key: value}, is in falling (`falling: true`) or rising order of the column; equal counts as in order
+- `ratio`, `difference`: of the first of `of` to the second, at least `at_least`, at most `at_most`
+- `value`: each of `of` (all, if it is empty), at least, at most
+- `trend`: along the numbers of the key `along`, the column never falls (rises with `falling: true`) by more than `slack`
+- `interior`: along `along` the largest (`falling: true`: the smallest) value is at neither end
+- `near`: every number of the paper of this column, within `at_most`
+- `untestable`: `why`
+
+A column that says when a target was reached is infinite where not all seeds reached it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vflbench.types import Problem, closest
+
+Row = dict[str, Any]  # a setting of the table: key -> value, column -> mean over seeds, <column>_sd -> its spread
+Verdict = Literal["holds", "does not hold", "not testable"]
+CHECKS = ("order", "ratio", "difference", "value", "trend", "interior", "near", "untestable")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim, and how it is checked."""
+
+    claim: str
+    check: str
+    paper: str = ""
+    column: str = "selected"
+    of: list[dict[str, Any]] = field(default_factory=list)
+    each: list[str] = field(default_factory=list)
+    where: dict[str, Any] = field(default_factory=dict)
+    along: str = ""
+    falling: bool = False
+    slack: float = 0.0
+    at_least: float = -math.inf
+    at_most: float = math.inf
+    why: str = ""
+
+    def problems(self, keys: Sequence[str], columns: Iterable[str]) -> list[Problem]:
+        """What is wrong with it, for a figure's keys and the table's columns."""
+        found = []
+        if self.check not in CHECKS:
+            found.append(Problem("check", self.check, f"must be one of {', '.join(CHECKS)}", closest(self.check, CHECKS)))
+        if self.column not in columns:
+            found.append(Problem("column", self.column, f"must be one of {', '.join(columns)}", closest(self.column, columns)))
+        used = [*self.each, *self.where, *(key for chosen in self.of for key in chosen), *([self.along] if self.along else [])]
+        found += [Problem("key", key, f"must be one of `keys`: {', '.join(keys)}", closest(key, keys)) for key in used if key not in keys]
+        if self.check in ("ratio", "difference") and len(self.of) != 2:
+            found.append(Problem("of", self.of, "must be two settings"))
+        if self.check == "order" and len(self.of) < 2:
+            found.append(Problem("of", self.of, "must be two settings or more"))
+        if self.check in ("trend", "interior") and not self.along:
+            found.append(Problem("along", self.along, "must be a key"))
+        if self.check in ("ratio", "difference", "value") and math.isinf(self.at_least) and math.isinf(self.at_most):
+            found.append(Problem("at_least", None, "or at_most must be given"))
+        if self.check == "near" and math.isinf(self.at_most):
+            found.append(Problem("at_most", None, "must be given"))
+        if self.check == "untestable" and not self.why:
+            found.append(Problem("why", self.why, "must say why"))
+        return found
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim's verdict and the numbers behind it."""
+
+    claim: Claim
+    verdict: Verdict
+    why: str
+
+
+def judge(claim: Claim, table: Sequence[Row], numbers: Sequence[dict[str, Any]], excuse: str = "") -> Judged:
+    """The verdict on `claim`.
+
+    Parameters
+    ----------
+    table : a row per setting.
+    numbers : the paper's own of this column: keys, mean.
+    excuse : why nothing can be said of any claim (data that are not real, runs of two rounds); empty: nothing speaks against it.
+    """
+    if claim.check == "untestable":
+        return Judged(claim, "not testable", claim.why)
+    if excuse:
+        return Judged(claim, "not testable", excuse)
+    chosen = select(table, claim.where)
+    verdicts, reasons = [], []
+    for names, rows in grouped(chosen, claim.each):
+        holds, reason = _CHECKS[claim.check](claim, rows, [n for n in numbers if _fits(n, names)])
+        verdicts.append(holds)
+        reasons.append(f"{', '.join(str(value) for value in names.values())}: {reason}" if names else reason)
+    known = [holds for holds in verdicts if holds is not None]
+    why = "; ".join(reasons)
+    if False in known:
+        return Judged(claim, "does not hold", why)
+    if not known or len(known) < len(verdicts):
+        return Judged(claim, "not testable", why or "no run of it is there")
+    return Judged(claim, "holds", why)
+
+
+def select(table: Sequence[Row], where: dict[str, Any]) -> list[Row]:
+    """The rows whose keys have the values of `where`; a list means any of them."""
+    allowed = {key: [str(value) for value in (wanted if isinstance(wanted, list) else [wanted])] for key, wanted in where.items()}
+    return [row for row in table if all(str(row[key]) in values for key, values in allowed.items())]
+
+
+def grouped(table: Sequence[Row], keys: Sequence[str]) -> list[tuple[Row, list[Row]]]:
+    """The rows by their values of `keys`: (key -> value, rows), in the order in which these come."""
+    found: dict[tuple[str, ...], tuple[Row, list[Row]]] = {}
+    for row in table:
+        names = {key: row[key] for key in keys}
+        found.setdefault(tuple(map(str, names.values())), (names, []))[1].append(row)
+    return list(found.values())
+
+
+def _fits(number: dict[str, Any], names: dict[str, Any]) -> bool:
+    return all(str(number[key]) == str(value) for key, value in names.items() if key in number)
+
+
+def _told(row: Row, column: str) -> str:
+    value, sd = row[column], row.get(f"{column}_sd", math.nan)
+    if math.isinf(value):
+        return "never"
+    return f"{value:.4g}" + (f" ± {sd:.2g}" if sd == sd else "")
+
+
+def _settings(claim: Claim, rows: Sequence[Row]) -> list[tuple[str, Row]] | None:
+    """Name and row of each setting of `of`; None where one is not there, or is not one row."""
+    found = []
+    for wanted in claim.of:
+        inside = select(rows, wanted)
+        if len(inside) != 1 or math.isnan(inside[0][claim.column]):
+            return None
+        found.append((" ".join(str(value) for value in wanted.values()), inside[0]))
+    return found
+
+
+Found = tuple[bool | None, str]  # whether it holds, None where that cannot be said; and the numbers
+
+
+def _order(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
+    found = _settings(claim, rows)
+    if found is None:
+        return None, "not all of its runs are there"
+    values = [row[claim.column] for _, row in found]
+    told = ", ".join(f"{name} {_told(row, claim.column)}" for name, row in found)
+    return values == sorted(values, reverse=claim.falling), told
+
+
+def _pair(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
+    found = _settings(claim, rows)
+    if found is None:
+        return None, "not all of its runs are there"
+    (first, a), (second, b) = found
+    left, right = a[claim.column], b[claim.column]
+    told = f"{first} {_told(a, claim.column)}, {second} {_told(b, claim.column)}"
+    if (math.isinf(left) and math.isinf(right)) or (claim.check == "ratio" and right == 0):
+        return None, told
+    value = left / right if claim.check == "ratio" else left - right
+    return claim.at_least <= value <= claim.at_most, f"{told}: {claim.check} {value:.3g}"
+
+
+def _value(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
+    if claim.of:
+        found = _settings(claim, rows) or []
+        if not found:
+            return None, "not all of its runs are there"
+    else:
+        found = [("", row) for row in rows if not math.isnan(row[claim.column])]
+        if not found:
+            return None, "no run of it is there"
+    inside = [claim.at_least <= row[claim.column] <= claim.at_most for _, row in found]
+    shown = found if len(found) <= 6 else [min(found, key=lambda f: f[1][claim.column]), max(found, key=lambda f: f[1][claim.column])]
+    told = (" to " if len(found) > 6 else ", ").join(f"{name} {_told(row, claim.column)}".strip() for name, row in shown)
+    return all(inside), told
+
+
+def _along(claim: Claim, rows: Sequence[Row]) -> list[tuple[float, Row]]:
+    """(value of `along`, row), by that value; the rows that have a number."""
+    found = [(float(row[claim.along]), row) for row in rows if not math.isnan(row[claim.column])]
+    return sorted(found, key=lambda item: item[0])
+
+
+def _trend(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
+    found = _along(claim, rows)
+    if len(found) < 2:
+        return None, "not all of its runs are there"
+    sign = -1 if claim.falling else 1
+    values = [sign * row[claim.column] for _, row in found]
+    told = ", ".join(f"{at:g}: {_told(row, claim.column)}" for at, row in found)
+    return all(b >= a - claim.slack for a, b in itertools.pairwise(values)), told
+
+
+def _interior(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
+    found = _along(claim, rows)
+    if len(found) < 3:
+        return None, "not all of its runs are there"
+    sign = -1 if claim.falling else 1
+    values = [sign * row[claim.column] for _, row in found]
+    told = ", ".join(f"{at:g}: {_told(row, claim.column)}" for at, row in found)
+    return max(values) not in (values[0], values[-1]), told
+
+
+def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]]) -> Found:
+    gaps, lacking = [], 0
+    for number in numbers:
+        inside = select(rows, {key: value for key, value in number.items() if key not in ("mean", "sd")})
+        if len(inside) != 1 or math.isnan(inside[0][claim.column]):
+            lacking += 1
+            continue
+        gaps.append(abs(inside[0][claim.column] - number["mean"]))
+    if not gaps:
+        return None, "no run of it is there"
+    told = f"{sum(gap <= claim.at_most for gap in gaps)} of {len(gaps)} numbers within {claim.at_most:g}, the farthest {max(gaps):.3g} off"
+    return max(gaps) <= claim.at_most, told + (f"; {lacking} have no run" if lacking else "")
+
+
+_CHECKS: dict[str, Any] = {
+    **{"order": _order, "ratio": _pair, "difference": _pair, "value": _value, "trend": _trend, "interior": _interior, "near": _near}
+}

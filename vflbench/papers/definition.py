@@ -1,0 +1,191 @@
+"""What a figure is: `conf/figure/<paper>/<id>.yaml`, checked as a whole before any work.
+
+title: ...                      what the picture answers, in one line
+source: Table 3                 where in the paper
+runs:                           whose runs it needs
+  - experiment: glasu/table3    a preset; its sweep says which
+    overrides: [seed=0,1]       on top of it, always; `smoke`, `small` and `full` on top of it at that scale
+keys: [dataset.name, ...]       configuration keys that tell settings apart: a row of the table each; all else but the seed is shared
+target: {accuracy: 0.8}         by metric: what the validation metric is to reach, where the preset has no target
+pictures:                       one under the other
+  - kind: values                a column of the table against a key; or `curves`: the test metric against a column of the curves
+    x: algorithm.local_steps    `values`: a key; `curves`: a column of curve.csv
+    y: selected                 `values`: a column of the table (measured.COLUMNS)
+    panels: [dataset.name]      a panel per combination of these keys
+    lines: [algorithm.name]     a line per combination of these
+    log: [x]                    axes that are logarithmic
+    where: {key: value}         only settings with these values; a list means any of them
+numbers:                        the paper's own, drawn as hollow markers
+  - provenance: ...             where they are from
+    column: selected
+    unit: 0.01                  of a number below, in the table's
+    where: {}                   keys that all of them share
+    by: [dataset.name, ...]     keys of the levels of `values`
+    values: {cora: {1: 81.0, 2: [81.2, 0.4]}}     a value, or value and standard deviation
+claims:                         what the paper says (claims.py has the checks)
+scaled: ...                     what is smaller than in the paper
+tuning: ...                     what was tuned, on what, with how much for whom
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vflbench.config import config_dir, convert
+from vflbench.papers.claims import Claim
+from vflbench.types import ConfigError, Problem, closest
+
+SCALES = ("smoke", "small", "full")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The sweep of a preset, and what is changed in it."""
+
+    experiment: str
+    overrides: list[str] = field(default_factory=list)
+    smoke: list[str] = field(default_factory=list)
+    small: list[str] = field(default_factory=list)
+    full: list[str] = field(default_factory=list)
+
+    def words(self, scale: str) -> list[str]:
+        return [f"experiment={self.experiment}", *self.overrides, *getattr(self, scale)]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of a figure."""
+
+    kind: str
+    x: str
+    y: str = "selected"
+    panels: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=lambda: ["algorithm.name"])
+    log: list[str] = field(default_factory=list)
+    where: dict[str, Any] = field(default_factory=dict)
+    title: str = ""
+    at_most: float | None = None  # of x: the paper's axis ends there
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers of the paper."""
+
+    provenance: str
+    column: str
+    by: list[str]
+    values: dict[Any, Any]
+    unit: float = 1.0
+    where: dict[str, Any] = field(default_factory=dict)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each number as {key: value, ..., "mean": number, "sd": number or None}, in the table's unit."""
+        yield from self._rows(self.values, self.by, dict(self.where))
+
+    def _rows(self, values: Any, by: list[str], found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if by:
+            for value, inside in values.items():
+                yield from self._rows(inside, by[1:], {**found, by[0]: value})
+            return
+        mean, sd = values if isinstance(values, list) else (values, None)
+        yield {**found, "mean": mean * self.unit, "sd": None if sd is None else sd * self.unit}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A figure."""
+
+    title: str
+    source: str
+    runs: list[Runs]
+    keys: list[str]
+    pictures: list[Picture]
+    target: dict[str, Any] = field(default_factory=dict)
+    numbers: list[Numbers] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    scaled: str = ""
+    tuning: str = ""
+    networks: list[str] = field(default_factory=list)  # the same runs on these networks as well, re-priced where that is exact
+    name: str = ""  # paper/id: where the file is
+
+
+def names() -> list[str]:
+    """Every figure, as paper/id."""
+    from vflbench.results.reader import natural
+
+    folder = config_dir() / "figure"
+    return sorted((path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")), key=natural)
+
+
+def choose(words: list[str]) -> list[str]:
+    """The figures that paper/id, a paper or `all` mean.
+
+    Raises
+    ------
+    ConfigError : a word means none.
+    """
+    known = names()
+    papers = list(dict.fromkeys(name.partition("/")[0] for name in known))
+    problems, found = [], []
+    for word in words:
+        chosen = [name for name in known if word in ("all", name, name.partition("/")[0])]
+        if not chosen:
+            allowed = f"no such figure; there are: all, {', '.join([*papers, *known])}"
+            problems.append(Problem("figures", word, allowed, closest(word, [*papers, *known, "all"])))
+        found += chosen
+    if problems:
+        raise ConfigError(problems)
+    return list(dict.fromkeys(found))
+
+
+def load(name: str) -> Definition:
+    """The figure paper/id.
+
+    Raises
+    ------
+    ConfigError : every unknown key, missing key and mistyped value of its file.
+    """
+    import yaml
+
+    path = config_dir() / "figure" / f"{name}.yaml"
+    values: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    definition, problems = convert(Definition, {**values, "name": name})
+    problems = list(problems)
+    if not problems:
+        problems = check(definition)
+    if problems:
+        raise ConfigError([Problem(f"figure/{name}: {p.key}", p.value, p.allowed, p.closest) for p in problems])
+    result: Definition = definition
+    return result
+
+
+def check(definition: Definition) -> list[Problem]:
+    """What is wrong across keys."""
+    from vflbench.papers.measured import COLUMNS
+    from vflbench.results.folder import curve_columns
+
+    problems = []
+    for place, picture in enumerate(definition.pictures):
+        where = f"pictures[{place}]"
+        if picture.kind not in ("values", "curves"):
+            problems.append(Problem(f"{where}.kind", picture.kind, "must be values or curves"))
+            continue
+        allowed = definition.keys if picture.kind == "values" else list(curve_columns("")[:-2])
+        if picture.x not in allowed:
+            problems.append(Problem(f"{where}.x", picture.x, f"must be one of {', '.join(allowed)}", closest(picture.x, allowed)))
+        if picture.y not in COLUMNS:
+            problems.append(Problem(f"{where}.y", picture.y, f"must be one of {', '.join(COLUMNS)}", closest(picture.y, COLUMNS)))
+        for key in [*picture.panels, *picture.lines, *picture.where]:
+            if key not in definition.keys:
+                problems.append(Problem(where, key, f"must be one of `keys`: {', '.join(definition.keys)}"))
+    for place, numbers in enumerate(definition.numbers):
+        if numbers.column not in COLUMNS:
+            problems.append(Problem(f"numbers[{place}].column", numbers.column, f"must be one of {', '.join(COLUMNS)}"))
+        for key in [*numbers.by, *numbers.where]:
+            if key not in definition.keys:
+                problems.append(Problem(f"numbers[{place}]", key, f"must be one of `keys`: {', '.join(definition.keys)}"))
+    for place, claim in enumerate(definition.claims):
+        problems += [Problem(f"claims[{place}].{p.key}", p.value, p.allowed, p.closest) for p in claim.problems(definition.keys, COLUMNS)]
+    return problems

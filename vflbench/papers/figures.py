@@ -1,0 +1,105 @@
+"""`vflbench figures`: the runs that a figure needs, found or trained; its pictures, table, verdicts and page."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vflbench.papers import claims, measured, page
+from vflbench.papers.definition import Definition, Picture
+from vflbench.papers.jobs import Job
+from vflbench.plots import curves, values
+from vflbench.results.folder import atomic_write
+
+if TYPE_CHECKING:
+    from vflbench.results.reader import Run
+
+
+@dataclass(frozen=True)
+class Made:
+    """A figure that was drawn."""
+
+    folder: Path
+    verdicts: Counter[str]
+    failures: list[str]
+
+
+def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, command: Sequence[str]) -> Made:
+    """Draw a figure of the runs that its jobs have, and write its page into `folder`.
+
+    Raises
+    ------
+    VflbenchError : a run cannot be read, or a file not be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = [job.run for job in jobs if job.run is not None]
+    failures = list(dict.fromkeys(f"{job.label}: {job.failure}" for job in jobs if job.failure))
+    table = measured.table(runs, definition.keys, definition.target)
+    atomic_write(folder / "table.csv", csv(table))
+    names = []
+    for place, picture in enumerate(definition.pictures, start=1):
+        names.append("figure" if len(definition.pictures) == 1 else f"figure_{place}")
+        draw(definition, picture, runs, table, folder / names[-1])
+    sources = Counter(run.summary["data_source"] for run in runs)
+    excuse = excused(scale, sources)
+    judged = []
+    for claim in definition.claims:
+        theirs = [row for numbers in definition.numbers if numbers.column == claim.column for row in numbers.rows()]
+        judged.append(claims.judge(claim, table, theirs, excuse))
+    trained, reused = sum(job.fresh for job in jobs if job.run), sum(not job.fresh for job in jobs if job.run)
+    facts: dict[str, Any] = {
+        "scale": scale,
+        "data": ", ".join(f"{kind} ({count} runs)" for kind, count in sources.items()) or "none",
+        "warning": "Made-up data: this says nothing about the real data set." if set(sources) - {"real"} else "",
+        "command": shlex.join(["vflbench", "figures", *command]),
+        "runs": f"{len(runs)} runs: {trained} made now, {reused} found",
+        "failures": failures,
+        "wall_seconds": sum(run.summary["wall_seconds"] for run in runs),
+    }
+    page.write(folder, definition, table, judged, names, facts)
+    return Made(folder, Counter(found.verdict for found in judged), failures)
+
+
+def csv(table: Sequence[claims.Row]) -> str:
+    """The table as CSV, without columns that nothing was measured of."""
+    import pandas as pd
+
+    text: str = pd.DataFrame(table).dropna(axis=1, how="all").to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    return text
+
+
+def excused(scale: str, sources: Counter[str]) -> str:
+    """Why no claim can be judged; empty: nothing speaks against it."""
+    if not sources:
+        return "there is no run"
+    if scale == "smoke":
+        return "scale=smoke: two rounds of one seed"
+    made_up = [kind for kind in sources if kind != "real"]
+    return f"{' and '.join(made_up)} data" if made_up else ""
+
+
+def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: Sequence[claims.Row], stem: Path) -> None:
+    """One picture with its points."""
+    if picture.kind == "values":
+        theirs = [row for numbers in definition.numbers if numbers.column == picture.y for row in numbers.rows()]
+        chosen = claims.select(table, picture.where)
+        label = measured.COLUMNS[picture.y] if picture.y not in ("selected", "final") else _metric(runs)
+        values.draw_values(chosen, theirs, stem, picture.x, picture.y, label, picture.panels, picture.lines, picture.log)
+        return
+    panels: dict[str, dict[str, list[Run]]] = {}
+    for run in runs:
+        own = measured.setting(run, definition.keys)
+        wanted = {key: [str(v) for v in (value if isinstance(value, list) else [value])] for key, value in picture.where.items()}
+        if not len(run.curve) or any(str(own[key]) not in allowed for key, allowed in wanted.items()):
+            continue
+        title = " · ".join(values.named(key, own[key]) for key in picture.panels)
+        panels.setdefault(title, {}).setdefault(values.line_label(own, picture.lines), []).append(run)
+    curves.draw_panels(panels, stem.parent, picture.x, stem.name, picture.log, picture.at_most)
+
+
+def _metric(runs: Sequence[Run]) -> str:
+    return " or ".join(sorted({f"test {run.summary['metric']['name']}" for run in runs}))

@@ -1,0 +1,173 @@
+"""Which runs figures need, which of them are there, and training the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vflbench import config, registry
+from vflbench.papers.definition import Definition
+from vflbench.results import reader
+from vflbench.results.identity import config_hash
+from vflbench.types import VflbenchError
+
+DONE = ("completed", "target_reached", "budget", "diverged")
+SMOKE_AXES = ("algorithm",)  # of a sweep, kept whole at scale=smoke; of every other key the first value is enough
+
+
+@dataclass
+class Job:
+    """One run that is needed, by its configuration."""
+
+    words: list[str]  # Hydra's overrides
+    identity: str  # hash of the configuration
+    values: dict[str, Any]  # the configuration, as plain data
+    run: reader.Run | None = None  # where it is there
+    failure: str = ""  # why it is not
+    fresh: bool = field(default=False)  # trained now
+
+    @property
+    def label(self) -> str:
+        """What a reader tells runs by."""
+        names = [self.values[group]["name"] for group in ("algorithm", "dataset", "network")]
+        return " ".join([*names, f"seed={self.values['seed']}"])
+
+
+def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) -> list[Job]:
+    """The runs that a figure needs.
+
+    Parameters
+    ----------
+    scale : smoke (two rounds, one seed, one value of every swept key but the algorithm), small or full.
+    overrides : the user's, on top of the figure's. Unless they say dataset.source, a data set that exists is not to be made up, but at
+        scale=smoke.
+
+    Raises
+    ------
+    ConfigError : every problem of the overrides.
+    """
+    jobs: dict[str, Job] = {}
+    insist = scale != "smoke" and not any(text.startswith("dataset.source=") for text in overrides)
+    for runs in definition.runs:
+        for network in definition.networks or [""]:
+            words = [*runs.words(scale), *([f"network={network}"] if network else []), *overrides]
+            words += ["scale=smoke"] if scale == "smoke" else []
+            with config.session(words) as hydra:
+                plan = config.plan(hydra, words, multirun=True)
+                lists = plan.jobs or [words]
+                if scale == "smoke":
+                    lists = _first_values(lists, plan.swept)
+                for job in lists:
+                    values = config.plain(config.compose(hydra, job))
+                    if insist and _exists(values["dataset"]):
+                        job, values["dataset"]["source"] = [*job, "dataset.source=real"], "real"
+                    found = Job(job, config_hash(values), values)
+                    jobs.setdefault(found.identity, found)
+    return list(jobs.values())
+
+
+def _exists(dataset: dict[str, Any]) -> bool:
+    """Whether there is a real one of a data set that would be made up where its files are not found."""
+    return dataset.get("source") == "auto" and "real" in registry.datasets()[dataset["name"]].sources
+
+
+def _first_values(jobs: list[list[str]], swept: Iterable[str]) -> list[list[str]]:
+    """The jobs in which every swept key but SMOKE_AXES has its first value."""
+    narrow = tuple(f"{key}=" for key in swept if key not in SMOKE_AXES)
+    first = {word for word in jobs[0] if word.startswith(narrow)} if narrow else set()
+    return [job for job in jobs if all(word in first for word in job if narrow and word.startswith(narrow))]
+
+
+def index(roots: Iterable[Path]) -> dict[str, reader.Run]:
+    """Configuration hash -> an ended run below `roots`; one whose files cannot be read is passed over."""
+    found: dict[str, reader.Run] = {}
+    for root in roots:
+        for run in reader.find(root) if root.is_dir() else []:
+            try:
+                if run.status in DONE:
+                    found.setdefault(run.manifest["config_hash"], run)
+            except (VflbenchError, KeyError):
+                continue
+    return found
+
+
+def shape(job: Job) -> str:
+    """What a job trains: its configuration without the network, which only prices what is sent. Methods whose course depends on time
+    have their network in it.
+    """
+    if registry.algorithms()[job.values["algorithm"]["name"]].time_dependent or job.values.get("max_virtual_seconds"):
+        return job.identity
+    return config_hash({key: value for key, value in job.values.items() if key not in ("network", "accounting")})
+
+
+Train = Callable[[list[str], str], str]  # (overrides, folder) -> why it failed, or nothing; called in other processes
+Reprice = Callable[[reader.Run, list[str], Path], reader.Run]
+
+
+def carry_out(
+    jobs: Sequence[Job],
+    folder: Path,
+    roots: Sequence[Path],
+    train: Train,
+    reprice: Reprice,
+    workers: int,
+    tell: Callable[[int, int, Job], None],
+) -> None:
+    """Find or train every job's run, each in `folder`/<hash>; a run that differs from another in its network alone is re-priced.
+
+    Parameters
+    ----------
+    roots : folders with runs that may be reused.
+    workers : processes that train side by side.
+    tell : called with (done, of how many, job) after each that was not there.
+    """
+    there = index([folder, *roots])
+    for job in jobs:
+        job.run = there.get(job.identity)
+    missing = [job for job in jobs if job.run is None]
+    leaders: dict[str, Job] = {shape(job): job for job in jobs if job.run is not None}
+    training = []
+    for job in missing:
+        if leaders.setdefault(shape(job), job) is job:
+            training.append(job)
+    done = 0
+    for job, failure in _trained(training, folder, train, workers):
+        job.failure, job.fresh = failure, True
+        job.run = None if failure else reader.load(folder / job.identity)
+        tell(done := done + 1, len(missing), job)
+    for job in missing:
+        leader = leaders[shape(job)]
+        if leader is job:
+            continue
+        if leader.run is None:
+            job.failure = leader.failure
+        else:
+            try:
+                job.run = reprice(leader.run, job.words, folder / job.identity)
+            except VflbenchError as refused:  # then it is trained after all
+                job.failure = train(job.words, str(folder / job.identity)) or ""
+                job.run = None if job.failure else reader.load(folder / job.identity)
+                job.failure = f"{job.failure} (re-pricing: {refused})" if job.failure else ""
+        tell(done := done + 1, len(missing), job)
+
+
+def _trained(jobs: Sequence[Job], folder: Path, train: Train, workers: int) -> Iterable[tuple[Job, str]]:
+    """Each job with why it failed, as they end."""
+    if workers == 1 or len(jobs) < 2:
+        for job in jobs:
+            yield job, train(job.words, str(folder / job.identity))
+        return
+    import joblib
+
+    def one(place: int) -> Any:
+        return joblib.delayed(_placed)(train, place, jobs[place].words, str(folder / jobs[place].identity))
+
+    # The longest first would be better, but nobody knows which these are.
+    for place, failure in joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(one(place) for place in range(len(jobs))):
+        yield jobs[place], failure
+
+
+def _placed(train: Train, place: int, words: list[str], folder: str) -> tuple[int, str]:
+    return place, train(words, folder)

@@ -1,0 +1,172 @@
+"""What a figure's runs came to: a row per setting, averaged over seeds."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vflbench.results.folder import splits
+from vflbench.results.identity import flat
+from vflbench.types import VflbenchError
+
+if TYPE_CHECKING:
+    from vflbench.results.reader import Run
+
+LEAST_SQUARES = "least_squares+"  # a target: the RMSE of least squares on the join, plus the number that follows
+
+# Column -> what it is, with its unit. `<column>_sd` beside each is the sample standard deviation over seeds.
+COLUMNS = {
+    "selected": "test metric at the round that validation chose; without validation, at the end",
+    "final": "test metric at the end",
+    "updates": "updates of the model",
+    "epochs": "epochs",
+    "megabytes": "sent, MB",
+    "messages": "messages",
+    "vectors": "vectors sent",
+    "cost": "weighted cost: bytes, client-server ones times the network's ratio",
+    "communication_seconds": "communication time, s",
+    "seconds_per_epoch": "communication time of an epoch, s",
+    "running_seconds": "running time, virtual s",
+    "utilisation": "share of the cores' time that they computed",
+    "waiting_seconds": "seconds of an epoch in which a worker waited",
+    "epsilon": "epsilon at the end",
+    "success_rate": "share of entries that the attack recovered",
+    "floor": "the same of the best constant guess",
+    "r2": "R squared of what the attack recovered",
+    "seconds_to_target": "communication time until the validation metric reached the target, s",
+    "running_seconds_to_target": "running time until then, virtual s",
+    "megabytes_to_target": "sent until then, MB",
+    "cost_to_target": "weighted cost until then",
+    "updates_to_target": "updates until then",
+    "vectors_to_target": "vectors sent until then",
+    "epsilon_to_target": "epsilon then",
+    "gap": "relative gap to the optimum at the end",
+    "wall_seconds": "time that a run took here, s",
+}
+_TO_TARGET = {
+    **{"seconds_to_target": ("communication_seconds", 1.0), "running_seconds_to_target": ("virtual_seconds", 1.0)},
+    **{"megabytes_to_target": ("bytes", 1e-6), "cost_to_target": ("cost", 1.0), "updates_to_target": ("iterations", 1.0)},
+    **{"vectors_to_target": ("vectors", 1.0), "epsilon_to_target": ("epsilon", 1.0)},
+}
+COUNTED = ("completed", "target_reached", "budget", "diverged")
+
+
+def table(runs: Sequence[Run], keys: Sequence[str], targets: Mapping[str, float | str]) -> list[dict[str, Any]]:
+    """A row per setting: `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and COLUMNS with their spread.
+
+    Parameters
+    ----------
+    runs : ended ones; those of another status are left out.
+    keys : dotted configuration keys that tell settings apart.
+    targets : metric -> what the validation metric is to reach, where a run's configuration has no target.
+
+    What was not measured is NaN; a target that not all seeds reached is infinite.
+
+    Raises
+    ------
+    VflbenchError : two runs of one setting have the same seed: the figure's keys leave out what tells them apart.
+    """
+    groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.status in COUNTED:
+            values = setting(run, keys)
+            groups[tuple(str(values[key]) for key in keys)].append(run)
+    rows = []
+    for own in groups.values():
+        seeds = [run.summary["seed"] for run in own]
+        if len(set(seeds)) < len(seeds):
+            folders = " and ".join(str(run.folder) for run in own if seeds.count(run.summary["seed"]) > 1)
+            raise VflbenchError(f"{folders} differ in more than {', '.join(keys)}: the figure's `keys` must tell them apart")
+        found = [numbers(run, targets) for run in own]
+        sources = {run.summary["data_source"] for run in own}
+        source = next((kind for kind in ("synthetic", "partial", "real") if kind in sources), None)
+        row: dict[str, Any] = {**setting(own[0], keys), "metric": own[0].summary["metric"]["name"], "data_source": source}
+        row |= {"seeds": len(own), "diverged": sum(run.status == "diverged" for run in own)}
+        row["reached"] = sum(math.isfinite(one["seconds_to_target"]) for one in found)
+        for column in COLUMNS:
+            row[column], row[f"{column}_sd"] = moments([one[column] for one in found if not math.isnan(one[column])])
+        rows.append(row)
+    return rows
+
+
+def moments(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and sample standard deviation: NaN of nothing; infinite, without a spread, where any is."""
+    if not values or math.inf in values:
+        return (math.inf if values else math.nan), math.nan
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan
+
+
+def setting(run: Run, keys: Sequence[str]) -> dict[str, Any]:
+    """The run's values of `keys`; lists as text; a key that its options do not have is `-`."""
+    values = flat(run.manifest["config"])
+    return {key: str(values[key]) if isinstance(values.get(key), list) else values.get(key, "-") for key in keys}
+
+
+def numbers(run: Run, targets: Mapping[str, float | str]) -> dict[str, float]:
+    """COLUMNS of one run; NaN where it has none."""
+    summary, curve = run.summary, run.curve
+    metric, sign = summary["metric"]["name"], 1 if summary["metric"]["goal"] == "max" else -1
+    found: dict[str, Any] = dict.fromkeys(COLUMNS, math.nan)
+    selected = summary["metric"]["final"] if summary["metric"]["selected"] is None else summary["metric"]["selected"]
+    found |= {"selected": selected, "final": summary["metric"]["final"], "epochs": summary["epochs"]}
+    found |= {"updates": curve["iterations"].iloc[-1] if len(curve) else math.nan, "megabytes": summary["bytes"]["total"] / 1e6}
+    found |= {key: summary[key] for key in ("messages", "vectors", "cost", "communication_seconds", "wall_seconds")}
+    found |= {"running_seconds": summary["virtual_seconds"], "epsilon": summary["privacy"]["epsilon"]}
+    found |= {key: summary.get(key) for key in ("utilisation", "waiting_seconds")}
+    found |= {key: summary["attack"].get(key) for key in ("success_rate", "floor", "r2") if "attack" in summary}
+    if summary["epochs"]:
+        found["seconds_per_epoch"] = summary["communication_seconds"] / summary["epochs"]
+    if f"train_{metric}" in curve and len(curve):
+        found["gap"] = curve[f"train_{metric}"].iloc[-1]
+    goal = target(run, targets)
+    if goal is not None:
+        judged = f"{splits(metric)[0]}_{metric}"
+        reached = curve[sign * curve[judged] >= sign * goal]
+        for column, (source, unit) in _TO_TARGET.items():
+            found[column] = reached[source].iloc[0] * unit if len(reached) else math.inf
+    return {key: math.nan if value is None else float(value) for key, value in found.items()}
+
+
+def target(run: Run, targets: Mapping[str, float | str]) -> float | None:
+    """What the run's validation metric is to reach: its own configuration's, else the figure's; None: there is none."""
+    config = run.manifest["config"]
+    if config.get("target") is not None:
+        return float(config["target"])
+    value = targets.get(run.summary["metric"]["name"])
+    if isinstance(value, str):
+        best = least_squares(json.dumps(config["dataset"], sort_keys=True), run.summary["seed"], config.get("data_root"))
+        return best + float(value.removeprefix(LEAST_SQUARES))
+    return value
+
+
+@functools.lru_cache
+def least_squares(dataset: str, seed: int, root: str | None) -> float:
+    """RMSE on the validation rows of least squares on the join of the training rows: what a linear model can reach.
+
+    `dataset` is that part of a manifest's configuration, as JSON.
+    """
+    import numpy as np
+
+    from vflbench import registry
+    from vflbench.data import sources
+
+    values = json.loads(dataset)
+    module = registry.load_dataset(values["name"])
+    task = module.load(module.Config(**values), "aligned", 1, seed, sources.data_root(root))
+
+    def joined(blocks: Any, start: int = 0, end: int | None = None) -> Any:
+        parts = [block[start:end] for block in blocks]
+        return np.concatenate([*parts, np.ones((len(parts[0]), 1))], axis=1).astype(np.float64)
+
+    gram, right, size = 0.0, 0.0, 200_000  # in pieces: a join of millions of rows in float64 is large
+    for start in range(0, len(task.labels), size):
+        x = joined(task.features, start, start + size)
+        gram, right = gram + x.T @ x, right + x.T @ task.labels[start : start + size]
+    best = np.linalg.lstsq(gram, right, rcond=None)[0]
+    errors = joined(task.held_out_features["val"]) @ best - task.held_out_labels["val"]
+    return float(np.sqrt(np.mean(np.square(errors))))

@@ -1,0 +1,176 @@
+"""A figure's page, in Markdown and HTML: the picture, the paper's numbers beside ours, every claim with its verdict; and the index."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vflbench.papers.claims import Judged, Row, select
+from vflbench.papers.definition import Definition, Numbers
+from vflbench.papers.measured import COLUMNS
+from vflbench.plots.style import PAPERS
+from vflbench.results.folder import atomic_write, write_json
+
+STYLE = """\
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; color: #222; }
+img { max-width: 100%; }
+table { border-collapse: collapse; margin: 1em 0; font-size: 13px; }
+td, th { border-bottom: 1px solid #ddd; padding: 3px 10px; text-align: left; vertical-align: top; }
+th { border-bottom: 2px solid #888; }
+.holds { color: #00694b; font-weight: 600; } .not { color: #c00000; font-weight: 600; } .open { color: #666; }
+figure { display: inline-block; width: 31%; margin: 1%; vertical-align: top; } figcaption { font-size: 13px; }
+code { background: #f4f4f4; padding: 1px 4px; } pre { background: #f4f4f4; padding: 8px; overflow-x: auto; }
+"""
+CLASSES = {"holds": "holds", "does not hold": "not", "not testable": "open"}
+
+
+def write(
+    folder: Path, definition: Definition, table: Sequence[Row], judged: Sequence[Judged], pictures: Sequence[str], facts: Mapping[str, Any]
+) -> None:
+    """`page.md`, `page.html` and, for the index, `result.json`.
+
+    Parameters
+    ----------
+    table : the measured settings (measured.table).
+    pictures : file stems, in order.
+    facts : scale, command, data, runs, failures, wall_seconds, versions: how it was made.
+    """
+    text = markdown(definition, table, judged, pictures, facts)
+    atomic_write(folder / "page.md", text)
+    atomic_write(folder / "page.html", page(heading(definition), to_html(text)))
+    claims = [{"claim": j.claim.claim, "paper": j.claim.paper, "verdict": j.verdict, "why": j.why} for j in judged]
+    about = {"name": definition.name, "heading": heading(definition), "title": definition.title, "picture": f"{pictures[0]}.png"}
+    write_json(folder / "result.json", {**about, "claims": claims, **facts})
+
+
+def heading(definition: Definition) -> str:
+    """`GLASU, Table 3`."""
+    return f"{PAPERS[definition.name.partition('/')[0]]}, {definition.source}"
+
+
+def markdown(
+    definition: Definition, table: Sequence[Row], judged: Sequence[Judged], pictures: Sequence[str], facts: Mapping[str, Any]
+) -> str:
+    """The page as Markdown."""
+    parts = [f"# {heading(definition)}: {definition.title}"]
+    if facts["warning"]:
+        parts.append(f"**{facts['warning']}**")
+    parts += [f"![{definition.title}]({name}.png)" for name in pictures]
+    about = [f"Scale: {facts['scale']}. Data: {facts['data']}."]
+    about += [f"Scaled down from the paper: {definition.scaled}"] if definition.scaled else []
+    about += [f"Tuning: {definition.tuning}"] if definition.tuning else []
+    parts.append("\n".join(f"- {line}" for line in about))
+    if judged:
+        rows = [[j.claim.claim, j.claim.paper or "-", f"**{j.verdict}**", j.why] for j in judged]
+        parts += ["## What the paper claims", _rows(["claim", "the paper", "verdict", "because"], rows)]
+    beside = [row for numbers in definition.numbers for row in _beside(numbers, table)]
+    if beside:
+        parts += ["## The paper's numbers beside ours", _rows(["setting", "what", "the paper", "ours", "seeds"], beside)]
+        parts.append("The paper's numbers: " + "; ".join(dict.fromkeys(numbers.provenance for numbers in definition.numbers)) + ".")
+    if table:
+        parts += ["## Measured", _measured(definition, table)]
+        told = [f"- {column}: {COLUMNS[column]}" for column in COLUMNS if column in _shown(definition, table)]
+        parts += ["Means over seeds, ± one sample standard deviation.", "\n".join(told)]
+    made = [f"    {facts['command']}", "", f"{facts['runs']}; {facts['wall_seconds'] / 60:.1f} minutes of training in all."]
+    parts += ["## How it was made", "\n".join(made)]
+    if facts["failures"]:
+        parts += ["Runs that are not in it:", "\n".join(f"- {line}" for line in facts["failures"])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _beside(numbers: Numbers, table: Sequence[Row]) -> list[list[str]]:
+    rows = []
+    for number in numbers.rows():
+        keys = {key: value for key, value in number.items() if key not in ("mean", "sd")}
+        own = select(table, keys)
+        ours, seeds = "not run", ""
+        if len(own) == 1:
+            ours, seeds = _told(own[0][numbers.column], own[0][f"{numbers.column}_sd"]), str(own[0]["seeds"])
+        elif len(own) > 1:
+            ours = "several settings"
+        setting = ", ".join(str(value) for value in keys.values())
+        rows.append([setting, numbers.column, _told(number["mean"], math.nan if number["sd"] is None else number["sd"]), ours, seeds])
+    return rows
+
+
+def _told(mean: float, sd: float) -> str:
+    if math.isinf(mean):
+        return "not reached"
+    return ("-" if math.isnan(mean) else f"{mean:.4g}") + (f" ± {sd:.2g}" if sd == sd else "")
+
+
+def _shown(definition: Definition, table: Sequence[Row]) -> list[str]:
+    """The columns that the figure is about; all others are in table.csv."""
+    about = {picture.y for picture in definition.pictures} | {numbers.column for numbers in definition.numbers}
+    about |= {claim.column for claim in definition.claims} | {"selected", "megabytes", "communication_seconds"}
+    return [column for column in COLUMNS if column in about and any(row[column] == row[column] for row in table)]
+
+
+def _measured(definition: Definition, table: Sequence[Row]) -> str:
+    shown = _shown(definition, table)
+    rows = []
+    for row in table:
+        rows.append([str(row[key]) for key in definition.keys] + [str(row["seeds"])])
+        rows[-1] += [_told(row[column], row[f"{column}_sd"]) for column in shown]
+    return _rows([*(key.removesuffix(".name") for key in definition.keys), "seeds", *shown], rows)
+
+
+def _rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)
+
+
+def to_html(text: str) -> str:
+    """Markdown as HTML; verdicts in colour."""
+    from markdown_it import MarkdownIt
+
+    found: str = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    for verdict, name in CLASSES.items():
+        found = found.replace(f"<strong>{verdict}</strong>", f'<span class="{name}">{verdict}</span>')
+    return found
+
+
+def page(title: str, body: str) -> str:
+    """A whole HTML document."""
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>{body}</body></html>\n'
+
+
+def write_index(folder: Path) -> Path:
+    """`index.html` of all figures below `folder`: their pictures, and a table of every claim with its verdict."""
+    from vflbench.results.reader import natural
+
+    results = [
+        (path.parent, json.loads(path.read_text(encoding="utf-8")))
+        for path in sorted(folder.glob("*/*/result.json"), key=lambda path: natural(str(path)))
+    ]
+    counts = {verdict: sum(claim["verdict"] == verdict for _, result in results for claim in result["claims"]) for verdict in CLASSES}
+    body = [f"<h1>{len(results)} figures, {sum(counts.values())} claims</h1>"]
+    body.append(
+        "<p>" + ", ".join(f'<span class="{CLASSES[verdict]}">{count} {verdict}</span>' for verdict, count in counts.items()) + "</p>"
+    )
+    for place, result in results:
+        link = place.relative_to(folder).as_posix()
+        note = f"{result['scale']}, {result['data']}"
+        title, name = html.escape(result["title"]), html.escape(result["heading"])
+        picture = f'<img src="{link}/{result["picture"]}" alt="{title}" loading="lazy">'
+        caption = f"<figcaption><b>{name}</b>: {title} ({html.escape(note)})</figcaption>"
+        body.append(f'<figure><a href="{link}/page.html">{picture}</a>{caption}</figure>')
+    heads = "".join(f"<th>{head}</th>" for head in ("figure", "claim", "the paper", "verdict", "because"))
+    body.append(f"<h2>Every claim</h2><table><tr>{heads}</tr>")
+    for place, result in results:
+        link = place.relative_to(folder).as_posix()
+        for claim in result["claims"]:
+            verdict = f'<td class="{CLASSES[claim["verdict"]]}">{claim["verdict"]}</td>'
+            cells = [f"<td>{html.escape(claim[key])}</td>" for key in ("claim", "paper")]
+            name = f'<td><a href="{link}/page.html">{html.escape(result["heading"])}</a></td>'
+            body.append(f"<tr>{name}{''.join(cells)}{verdict}<td>{html.escape(claim['why'])}</td></tr>")
+    body.append("</table>")
+    path = folder / "index.html"
+    atomic_write(path, page("The papers' figures", "\n".join(body)))
+    return path

@@ -1,0 +1,159 @@
+"""A column of a figure's table against one of its keys, the paper's own numbers beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vflbench.plots import style
+from vflbench.plots.curves import legend_below, new_figure, save
+from vflbench.results.folder import atomic_write
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+def draw_values(
+    table: Sequence[Mapping[str, Any]],
+    numbers: Sequence[Mapping[str, Any]],
+    stem: Path,
+    x: str,
+    y: str,
+    label: str,
+    panels: Sequence[str],
+    lines: Sequence[str],
+    log: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Write one picture, `stem`.png, .svg and .csv: means over seeds with a bar of one standard deviation, the paper's as hollow markers.
+
+    Parameters
+    ----------
+    table : a row per setting, with the columns x, `panels`, `lines`, y, `<y>_sd`, seeds, data_source.
+    numbers : the paper's: keys of the table, mean, sd.
+    label : what y is.
+    panels, lines : keys; a panel, or a line, per combination of their values.
+    log : axes that are logarithmic, of "x" and "y".
+
+    Returns
+    -------
+    DataFrame of what is drawn: panel, line, x, mean, sd, n, paper, paper_sd.
+    """
+    import matplotlib as mpl
+    import pandas as pd
+
+    grouped: dict[str, list[Mapping[str, Any]]] = {}
+    for row in table:
+        if not math.isnan(row[y]):
+            grouped.setdefault(line_label(row, panels), []).append(row)
+    looks = _looks(table, lines)
+    drawn: list[dict[str, Any]] = []
+    with mpl.rc_context(style.RC):  # type: ignore[arg-type]
+        figure, places = new_figure(max(len(grouped), 1))
+        for axes, (title, rows) in zip(places, grouped.items(), strict=False):
+            own = {key: rows[0][key] for key in panels}
+            alarm = {"synthetic": "SYNTHETIC DATA", "partial": "PARTLY SYNTHETIC DATA"}
+            warnings = {alarm[row["data_source"]] for row in rows if row["data_source"] in alarm}
+            axes.set_title(title, loc="left", fontsize=11, pad=22 if warnings else 8)
+            axes.text(0, 1.02, " · ".join(warnings), transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
+            fitting = [n for n in numbers if all(str(n[key]) == str(value) for key, value in own.items() if key in n)]
+            drawn += [{"panel": title, **point} for point in _panel(axes, rows, fitting, x, y, lines, looks, log)]
+            axes.set_ylabel(label)
+            axes.set_xlabel("" if x.endswith(".name") or x == "algorithm" else x.removeprefix("algorithm."))
+        legend_below(figure)
+        save(figure, stem)
+    columns = ["panel", "line", "x", "mean", "sd", "n", "paper", "paper_sd"]
+    found = pd.DataFrame(drawn, columns=columns)
+    atomic_write(stem.with_name(f"{stem.name}.csv"), found.to_csv(index=False, lineterminator="\n"))
+    return found
+
+
+def named(key: str, value: Any) -> str:
+    """A setting as a reader knows it."""
+    if key == "algorithm.name":
+        return style.look(str(value)).label
+    if key == "dataset.name":
+        return style.dataset_label(str(value))
+    if key.endswith(".name"):
+        return str(value)
+    return f"{key.rpartition('.')[2]} {value}"
+
+
+def line_label(row: Mapping[str, Any], lines: Sequence[str]) -> str:
+    """The name of the line that a setting is on."""
+    return " · ".join(named(key, row[key]) for key in lines)
+
+
+def _looks(table: Sequence[Mapping[str, Any]], lines: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Each line's colour, marker and dashes: an algorithm's own, told apart by dashes; colours by place where one algorithm is all."""
+    algorithms: dict[str, str] = {}
+    for row in table:
+        algorithms.setdefault(line_label(row, lines), str(row.get("algorithm.name", "")))
+    alone, seen, looks = len(set(algorithms.values())) == 1, dict.fromkeys(algorithms.values(), 0), {}
+    for place, (label, algorithm) in enumerate(algorithms.items()):
+        look, dashes = style.look(algorithm), style.LINES[seen[algorithm] % len(style.LINES)]
+        seen[algorithm] += 1
+        if alone and len(algorithms) > 1:
+            own = style.PALETTE[place % len(style.PALETTE)], style.MARKERS[place % len(style.MARKERS)], "-"
+        else:
+            own = look.color, look.marker, dashes
+        looks[label] = dict(zip(("color", "marker", "linestyle"), own, strict=True))
+    return looks
+
+
+def _panel(
+    axes: Axes,
+    rows: Sequence[Mapping[str, Any]],
+    numbers: Sequence[Mapping[str, Any]],
+    x: str,
+    y: str,
+    lines: Sequence[str],
+    looks: Mapping[str, Mapping[str, Any]],
+    log: Sequence[str],
+) -> list[dict[str, Any]]:
+    """Draw the lines of one panel; the points."""
+    values = list(dict.fromkeys(row[x] for row in rows))
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values)
+    if not numeric:
+        axes.set_xticks(range(len(values)), [named(x, value) if x.endswith(".name") else str(value) for value in values])
+        if sum(len(str(value)) for value in values) > 40:
+            axes.tick_params(axis="x", rotation=20)
+        axes.grid(axis="x", visible=False)
+    labels = list(dict.fromkeys(line_label(row, lines) for row in rows))
+    if "y" in log:
+        axes.set_yscale("log")
+    if numeric and "x" in log:
+        axes.set_xscale("log")
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.minorticks_off()
+    drawn = []
+    for place, label in enumerate(labels):
+        shift = 0.0 if numeric else (place - (len(labels) - 1) / 2) * min(0.8 / len(labels), 0.16)
+        own = [row for row in rows if line_label(row, lines) == label]
+        own = sorted(own, key=lambda row: row[x]) if numeric else own
+        look = dict(looks[label])
+        if not numeric:
+            look["linestyle"] = "none"
+        points = [(row[x] if numeric else values.index(row[x]) + shift, row) for row in own]
+        reached = [(at, row) for at, row in points if math.isfinite(row[y])]
+        if reached:
+            heights = [row[y] for _, row in reached]
+            spreads = [row[f"{y}_sd"] if math.isfinite(row[f"{y}_sd"]) else 0.0 for _, row in reached]
+            axes.errorbar([at for at, _ in reached], heights, spreads, **look, capsize=3, label=label)
+        if lost := [at for at, row in points if math.isinf(row[y])]:
+            look = {**look, "marker": "x", "linestyle": "none", "clip_on": False}
+            axes.plot(lost, [1.0] * len(lost), transform=axes.get_xaxis_transform(), **look, label=f"{label}: never reached")
+        theirs = []
+        for at, row in points:
+            same = [n for n in numbers if all(str(n[key]) == str(row[key]) for key in n if key not in ("mean", "sd") and key in row)]
+            paper = same[0] if same else {"mean": math.nan, "sd": None}
+            drawn.append({"line": label, "x": row[x], "mean": row[y], "sd": row[f"{y}_sd"], "n": row["seeds"]})
+            drawn[-1] |= {"paper": paper["mean"], "paper_sd": paper["sd"]}
+            if same:
+                theirs.append((at, paper["mean"]))
+        if theirs:
+            style_of = {"color": look["color"], "marker": looks[label]["marker"], "linestyle": "none"}
+            axes.plot(*zip(*theirs, strict=True), **style_of, fillstyle="none", markersize=8, label=f"{label}, paper")
+    return drawn
