@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vflbench.config import UNBOUNDED
 from vflbench.results.folder import splits
 from vflbench.results.identity import flat
 from vflbench.types import VflbenchError
@@ -37,6 +38,7 @@ COLUMNS = {
     "epsilon": "epsilon at the end",
     "success_rate": "share of entries that the attack recovered",
     "floor": "the same of the best constant guess",
+    "advantage": "entries that the attack recovered beyond the best constant guess, share",
     "r2": "R squared of what the attack recovered",
     "seconds_to_target": "communication time until the validation metric reached the target, s",
     "running_seconds_to_target": "running time until then, virtual s",
@@ -104,6 +106,7 @@ def moments(values: Sequence[float]) -> tuple[float, float]:
 def setting(run: Run, keys: Sequence[str]) -> dict[str, Any]:
     """The run's values of `keys`; lists as text; a key that its options do not have is `-`."""
     values = flat(run.manifest["config"])
+    values |= {key: math.inf for key in UNBOUNDED if values.get(key, "-") is None}  # JSON has no infinity
     return {key: str(values[key]) if isinstance(values.get(key), list) else values.get(key, "-") for key in keys}
 
 
@@ -119,6 +122,8 @@ def numbers(run: Run, targets: Mapping[str, float | str]) -> dict[str, float]:
     found |= {"running_seconds": summary["virtual_seconds"], "epsilon": summary["privacy"]["epsilon"]}
     found |= {key: summary.get(key) for key in ("utilisation", "waiting_seconds")}
     found |= {key: summary["attack"].get(key) for key in ("success_rate", "floor", "r2") if "attack" in summary}
+    if None not in (found["success_rate"], found["floor"]):
+        found["advantage"] = found["success_rate"] - found["floor"]
     if summary["epochs"]:
         found["seconds_per_epoch"] = summary["communication_seconds"] / summary["epochs"]
     if f"train_{metric}" in curve and len(curve):

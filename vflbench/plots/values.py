@@ -130,18 +130,18 @@ def _panel(
         axes.minorticks_off()
     drawn = []
     for place, label in enumerate(labels):
-        shift = 0.0 if numeric else (place - (len(labels) - 1) / 2) * min(0.8 / len(labels), 0.16)
+        shift = 0.0 if x in lines else (place - (len(labels) - 1) / 2) * min(0.8 / len(labels), 0.16)
         own = [row for row in rows if line_label(row, lines) == label]
         own = sorted(own, key=lambda row: row[x]) if numeric else own
         look = dict(looks[label])
         if not numeric:
             look["linestyle"] = "none"
-        points = [(row[x] if numeric else values.index(row[x]) + shift, row) for row in own]
+        points = [(_beside(row[x], shift, values, "x" in log) if numeric else values.index(row[x]) + shift, row) for row in own]
         reached = [(at, row) for at, row in points if math.isfinite(row[y])]
         if reached:
             heights = [row[y] for _, row in reached]
             spreads = [row[f"{y}_sd"] if math.isfinite(row[f"{y}_sd"]) else 0.0 for _, row in reached]
-            axes.errorbar([at for at, _ in reached], heights, spreads, **look, capsize=3, label=label)
+            axes.errorbar([at for at, _ in reached], heights, spreads, **look, capsize=3, label="_" if x in lines else label)
         if lost := [at for at, row in points if math.isinf(row[y])]:
             look = {**look, "marker": "x", "linestyle": "none", "clip_on": False}
             axes.plot(lost, [1.0] * len(lost), transform=axes.get_xaxis_transform(), **look, label=f"{label}: never reached")
@@ -155,5 +155,14 @@ def _panel(
                 theirs.append((at, paper["mean"]))
         if theirs:
             style_of = {"color": look["color"], "marker": looks[label]["marker"], "linestyle": "none"}
-            axes.plot(*zip(*theirs, strict=True), **style_of, fillstyle="none", markersize=8, label=f"{label}, paper")
+            axes.plot(*zip(*theirs, strict=True), **style_of, fillstyle="none", markersize=8, label="_")
+            paper_look = {"color": style.QUIET, "marker": "o", "linestyle": "none", "fillstyle": "none", "markersize": 8}
+            axes.plot([], [], **paper_look, label="hollow: the paper's")
     return drawn
+
+
+def _beside(x: float, shift: float, values: Sequence[float], log: bool) -> float:
+    """A little to the left or right of x, so that a line that lies on another is seen."""
+    reach = max(values) - min(values)
+    near: float = x * 1.05**shift if log else x + 0.02 * reach * shift
+    return near
