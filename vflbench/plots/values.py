@@ -156,7 +156,7 @@ def _panel(
         if theirs:
             style_of = {"color": look["color"], "marker": looks[label]["marker"], "linestyle": "none"}
             axes.plot(*zip(*theirs, strict=True), **style_of, fillstyle="none", markersize=8, label="_")
-            paper_look = {"color": style.QUIET, "marker": "o", "linestyle": "none", "fillstyle": "none", "markersize": 8}
+            paper_look: dict[str, Any] = {"color": style.QUIET, "marker": "o", "linestyle": "none", "fillstyle": "none", "markersize": 8}
             axes.plot([], [], **paper_look, label="hollow: the paper's")
     return drawn
 
