@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import shared_data
 from vflbench import cli, registry
 from vflbench.papers import claims, definition, figures, jobs, measured, page
 from vflbench.papers.claims import Claim, judge
@@ -275,8 +274,8 @@ def test_a_figure_from_the_command_line_is_drawn_again_without_training(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.realdata
-def test_all_figures_at_scale_smoke(tmp_path, monkeypatch):
-    monkeypatch.setenv("VFLBENCH_DATA", str(shared_data()))
+def test_all_figures_at_scale_smoke(shared_data, tmp_path, monkeypatch):
+    monkeypatch.setenv("VFLBENCH_DATA", str(shared_data))
     monkeypatch.chdir(tmp_path)
     assert cli.command(["figures", "all", "scale=smoke", "jobs=2"]) == 0
     drawn = {path.parent.relative_to(tmp_path / "outputs/figures").as_posix() for path in tmp_path.glob("outputs/figures/*/*/page.html")}
