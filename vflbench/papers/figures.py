@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vflbench import registry
 from vflbench.papers import claims, measured, page
 from vflbench.papers.definition import Definition, Picture
 from vflbench.papers.jobs import Job
@@ -45,7 +46,7 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
         names.append("figure" if len(definition.pictures) == 1 else f"figure_{place}")
         draw(definition, picture, runs, table, folder / names[-1])
     sources = Counter(run.summary["data_source"] for run in runs)
-    excuse = excused(scale, sources)
+    excuse = excused(scale, runs)
     judged = []
     for claim in definition.claims:
         theirs = [row for numbers in definition.numbers if numbers.column == claim.column for row in numbers.rows()]
@@ -54,7 +55,7 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     facts: dict[str, Any] = {
         "scale": scale,
         "data": ", ".join(f"{kind} ({count} runs)" for kind, count in sources.items()) or "none",
-        "warning": "Made-up data: this says nothing about the real data set." if set(sources) - {"real"} else "",
+        "warning": "Made-up data: this says nothing about the real data set." if set(sources) - {"real"} and excuse else "",
         "command": shlex.join(["vflbench", "figures", *command]),
         "runs": f"{len(runs)} runs: {trained} made now, {reused} found",
         "failures": failures,
@@ -72,14 +73,15 @@ def csv(table: Sequence[claims.Row]) -> str:
     return text
 
 
-def excused(scale: str, sources: Counter[str]) -> str:
-    """Why no claim can be judged; empty: nothing speaks against it."""
-    if not sources:
+def excused(scale: str, runs: Sequence[Run]) -> str:
+    """Why no claim can be judged; empty: nothing speaks against it. A data set that is always made up is what the paper had, too."""
+    if not runs:
         return "there is no run"
     if scale == "smoke":
         return "scale=smoke: two rounds of one seed"
-    made_up = [kind for kind in sources if kind != "real"]
-    return f"{' and '.join(made_up)} data" if made_up else ""
+    known = registry.datasets()
+    twins = [run for run in runs if run.summary["data_source"] != "real" and "real" in known[run.summary["dataset"]].sources]
+    return " and ".join(sorted({f"{run.summary['data_source']} {run.summary['dataset']}" for run in twins}))
 
 
 def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: Sequence[claims.Row], stem: Path) -> None:
