@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -87,7 +88,7 @@ class _Replay:
         self.heap: list[tuple[float, int, int, int, float]] = []  # (arrival, source, message, reader, when the last byte has left)
         self.last_arrival: float | None = None  # at a shared bandwidth
         self.waiting: dict[int, int] = {}  # message -> the party that waits for it
-        self.ready = list(range(len(roles)))
+        self.ready = deque(range(len(roles)))  # first come, first served: whoever gathers finds several messages at once
         self.ends: dict[int, float] = {}
         self.clocks = [0.0] * len(roles)  # of parties that are through
 
@@ -121,7 +122,7 @@ class _Replay:
         through, ready = 0, self.ready
         while ready or self._serve():
             while ready:
-                through += next(parties[ready.pop()], True)
+                through += next(parties[ready.popleft()], True)
         if through < len(parties):
             at, reader = next(iter(self.waiting.items()))
             source = self.names[self.links[self.link[at]].src]
