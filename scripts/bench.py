@@ -1,4 +1,4 @@
-"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [reprice] [start]`: rates or ratios, one torch thread.
+"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [reprice] [start]`; one torch thread.
 
 engine  messages of 100 bytes a second through me.send and me.recv, links and ledger on, with 3 and with 1,000 parties
 glasu   a GLASU round on Cora against the bare tensor arithmetic of the same round: the same batches, no parties, no messages
@@ -760,7 +760,8 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     manifest |= {"parties": {name: dataclasses.asdict(party) for name, party in parties.items()}}
     files.write_json(folder / "manifest.json", manifest)
     summary = files.summarise(
-        status="completed", algorithm="glasu", dataset="digits_graph", source=DataSource("synthetic"), seed=0, metric=Metric("accuracy", "max"),
+        status="completed", algorithm="glasu", dataset="digits_graph", source=DataSource("synthetic"), metric=Metric("accuracy", "max"),
+        seed=0,
         rows=curve, rounds=rounds, wall_seconds=0.0, compute_clock="modelled", timing="causal", accounting="strict", device="cpu",
         **costs.summary(rounds, ends[-1]),
     )  # fmt: skip

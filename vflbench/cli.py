@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -236,6 +237,8 @@ def _job(
         if total is not None and not cfg.overwrite and (kept := _ended(folder)):
             say(f"{label}: {kept}, kept")
             return Outcome(0, folder)
+        if total is not None and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
+            values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
         run_config = config.to_config(values)
         if problems := config.check(run_config):
             raise ConfigError(problems)
@@ -258,7 +261,10 @@ def _job(
         raise
     except Exception as bug:
         _write_unrun(folder, "failed", f"{type(bug).__name__}: {bug}", values, cfg)
-        raise
+        if total is None:
+            raise
+        complain(traceback.format_exc())  # a bug is shown whole, and the sweep goes on
+        error = VflbenchError(f"{type(bug).__name__}: {bug}")
     else:
         if not quiet:
             say(f"{label}: {result_line(summary)}" if label else report(summary, folder))
@@ -338,9 +344,9 @@ def _admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
     if status is None or cfg.overwrite or _is_nothing(folder, status):
         return
     same = identity == config_hash(config.plain(cfg))
-    if cfg.resume and not same:
+    if (cfg.resume or sweep) and not same:
         raise VflbenchError(f"{folder} holds a run of another configuration ({_difference(folder, cfg)}): choose another folder")
-    if cfg.resume and (sweep or status not in ENDED):
+    if sweep or (cfg.resume and status not in ENDED):  # a repeated sweep keeps what has ended and continues the rest
         return
     if status in ENDED:
         raise VflbenchError(f"{folder} holds a run that has ended ({status}): choose another folder, or replace it with overwrite=true")

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from tests.contracts.test_algorithms import CASES, run
-from vflbench import cli, registry
+from vflbench import registry
 from vflbench.results.reader import Run, load
+from vflbench.runner.reprice import Profile, reprice
 
 INFOS = registry.algorithms()
 INDEPENDENT = [(name, layout) for name, layout in CASES if not INFOS[name].time_dependent]
@@ -32,9 +33,14 @@ def case(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     yield request.param
 
 
-def repriced(source: Run, out: Path, *profile: str) -> Run:
-    assert cli.command(["reprice", str(source.folder), *profile, "--out", str(out)]) == 0
-    return load(next(path.parent for path in out.rglob("summary.json")))
+def repriced(source: Run, out: Path, like: Run) -> Run:
+    """`source` under the network and accounting of `like`."""
+    config = like.manifest["config"]
+    profile = Profile({"network": config["network"]["name"], "accounting": config["accounting"]}, config["network"])
+    refused: list[str] = []
+    (result,) = reprice([str(source.folder)], [profile], out, command="", refused=refused.append) or [None]
+    assert result is not None and not refused, refused
+    return load(result.folder)
 
 
 def assert_equal(made: Run, fresh: Run) -> None:
@@ -59,8 +65,8 @@ def test_there_and_back(case: tuple[str, str], tmp_path: Path) -> None:
     computing = [*SHORT, "engine.compute_clock=modelled", "compute.seconds_per_unit=1e-3"]
     plain = run(tmp_path / "plain", algorithm, layout, *computing)
     shared = run(tmp_path / "shared", algorithm, layout, *computing, *other)
-    assert_equal(repriced(plain, tmp_path / "a", *other), shared)
-    assert_equal(repriced(shared, tmp_path / "b", "network=us_uk", "accounting=strict"), plain)
+    assert_equal(repriced(plain, tmp_path / "a", shared), shared)
+    assert_equal(repriced(shared, tmp_path / "b", plain), plain)
     if len(plain.ledger):
         assert plain.summary["virtual_seconds"] != shared.summary["virtual_seconds"]
 
@@ -80,6 +86,6 @@ def test_every_profile(case: tuple[str, str], tmp_path: Path) -> None:
     for number, profile in enumerate(profiles):
         fresh = run(tmp_path / f"fresh{number}", algorithm, layout, *SHORT, *profile)
         for name, source in (("plain", plain), ("round", exchanges)):
-            assert_equal(repriced(source, tmp_path / f"{name}{number}", *profile), fresh)
-    assert_equal(repriced(plain, tmp_path / "exchanges", *ROUND), exchanges)
-    assert_equal(repriced(exchanges, tmp_path / "messages", "network=us_uk"), plain)
+            assert_equal(repriced(source, tmp_path / f"{name}{number}", fresh), fresh)
+    assert_equal(repriced(plain, tmp_path / "exchanges", exchanges), exchanges)
+    assert_equal(repriced(exchanges, tmp_path / "messages", plain), plain)

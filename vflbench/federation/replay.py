@@ -8,7 +8,6 @@ message costs it a tenth.
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vflbench.federation import links as L
-from vflbench.federation.ledger import COLUMN, COMPUTE, RECV, SEND, TRACE_COLUMN, sort_ledger
+from vflbench.federation.ledger import COLUMN, COMPUTE, MARK, RECV, SEND, TRACE_COLUMN, sort_ledger
 from vflbench.types import NetworkConfig, VflbenchError
 
 
@@ -51,7 +50,14 @@ def retime(
     ------
     VflbenchError : trace and ledger are not of one run.
     """
-    return _Replay(sort_ledger(ledger), traces, roles, network, computing).run()
+    return _Replay(_sorted(ledger), traces, roles, network, computing).run()
+
+
+def _sorted(ledger: np.ndarray) -> np.ndarray:
+    """By (src, dst, seq), as a finished run's ledger is already."""
+    src, dst, seq = (np.diff(ledger[:, COLUMN[key]]) for key in ("src", "dst", "seq"))
+    done = (src > 0) | ((src == 0) & ((dst > 0) | ((dst == 0) & (seq > 0))))
+    return ledger if done.all() else sort_ledger(ledger)
 
 
 class _Replay:
@@ -63,21 +69,21 @@ class _Replay:
         self.rows, self.network, self.computing = rows, network, computing
         self.names, self.servers = list(roles), {index for index, role in enumerate(roles.values()) if role == "server"}
         src, dst = (rows[:, COLUMN[end]].astype(np.int64) for end in ("src", "dst"))
-        pairs, self.first, link = np.unique(src * len(roles) + dst, return_index=True, return_inverse=True)
-        self.steps = self._steps(traces, pairs)
+        pair = src * len(roles) + dst
+        self.first = np.flatnonzero(np.diff(pair, prepend=-1))  # where a pair's messages begin
         kinds = rows[:, COLUMN["kind"]].astype(np.int64)
         ends = [(int(src[at]), int(dst[at]), L.LINK_KINDS[kinds[at]]) for at in self.first]
-        pair = [f"{self.names[a]}->{self.names[b]}" for a, b, _ in ends]
-        self.links = [L.Link(a, b, kind, L.link_config(network, kind, name)) for (a, b, kind), name in zip(ends, pair, strict=True)]
+        named = [f"{self.names[a]}->{self.names[b]}" for a, b, _ in ends]
+        self.links = [L.Link(a, b, kind, L.link_config(network, kind, name)) for (a, b, kind), name in zip(ends, named, strict=True)]
         self.busy = [0.0] * len(ends)
+        self.latency = [link.latency for link in self.links]
         # Lists, by message: an element of an array takes several times as long to reach.
+        link = np.repeat(np.arange(len(ends)), np.diff(self.first, append=len(rows)))
         self.link: list[int] = link.tolist()
-        self.nbytes: list[int] = rows[:, COLUMN["bytes"]].astype(np.int64).tolist()
-        rate, latency = (np.array([getattr(one, key) for one in self.links], dtype=np.float64)[link] for key in ("rate", "latency"))
-        self.service: list[float] = (rows[:, COLUMN["bytes"]] * rate).tolist()
-        self.latency: list[float] = latency.tolist()
+        self.service: list[float] = (rows[:, COLUMN["bytes"]] * np.array([one.rate for one in self.links], dtype=np.float64)[link]).tolist()
         self.sent: list[float | None] = [None] * len(rows)
         self.delivered: list[float | None] = [None] * len(rows)
+        self.steps, self.others = self._steps(traces, pair[self.first])
         # Messages whose delivery is not their own link's alone to decide.
         plain = network.timing == "causal" and network.server_bandwidth_gbps is None
         self.joint: list[bool] | None = None if plain else (kinds == L.LINK_KINDS.index(L.CLIENT_SERVER)).tolist()
@@ -92,30 +98,36 @@ class _Replay:
         self.ends: dict[int, float] = {}
         self.clocks = [0.0] * len(roles)  # of parties that are through
 
-    def _steps(self, traces: Mapping[str, np.ndarray], pairs: np.ndarray) -> list[Iterator[tuple[int, int, float]]]:
-        """Per party (kind, row of the message, value); rows of a pair's messages follow each other, numbered from 0."""
-        width = TRACE_COLUMN["value"] + 1
-        events = np.concatenate([np.asarray(traces[name])[:, :width] for name in self.names])
-        bounds = np.cumsum([0, *(len(traces[name]) for name in self.names)])
-        party = np.repeat(np.arange(len(self.names)), np.diff(bounds))
+    def _steps(self, traces: Mapping[str, np.ndarray], pairs: np.ndarray) -> tuple[list[list[int]], list[tuple[float, int]]]:
+        """Per party what it did, as whole numbers: at, a message's row, is sent; -1 - at is read; others + the number of messages are
+        indices into (seconds computed, round ended). Rows of a pair's messages follow each other, numbered from 0."""
+        width, count = TRACE_COLUMN["value"] + 1, len(self.names)
+        kept = [np.asarray(traces[name])[:, :width] for name in self.names]
+        if not self.computing:
+            kept = [rows[rows[:, TRACE_COLUMN["kind"]] != COMPUTE] for rows in kept]
+        events, sizes = np.concatenate(kept), [len(rows) for rows in kept]
+        party = np.repeat(np.arange(count), sizes)
         kind, value = events[:, TRACE_COLUMN["kind"]], events[:, TRACE_COLUMN["value"]]
         peer, seq = (events[:, TRACE_COLUMN[key]].astype(np.int64) for key in ("peer", "seq"))
-        at = np.full(len(events), -1)
-        last = np.append(self.first, len(self.rows))
-        for which, pair in ((SEND, party * len(self.names) + peer), (RECV, peer * len(self.names) + party)):
+        steps = np.empty(len(events), np.int64)
+        bounds = np.append(self.first, len(self.rows))
+        for which, pair in ((SEND, party * count + peer), (RECV, peer * count + party)):
             chosen = np.flatnonzero(kind == which)
             place = np.searchsorted(pairs, pair[chosen])
             known = np.append(pairs, -1)[place] == pair[chosen]
-            found = last[place] + seq[chosen]
-            known &= found < np.append(last, len(self.rows))[place + 1]
+            at = bounds[place] + seq[chosen]
+            known &= at < np.append(bounds, 0)[place + 1]
             if not known.all():
                 wrong = int(chosen[np.flatnonzero(~known)[0]])
-                ends = [self.names[int(party[wrong])], self.names[int(peer[wrong])]]
-                source, reader = ends if which == SEND else reversed(ends)
+                one, other = self.names[int(party[wrong])], self.names[int(peer[wrong])]
+                source, reader = (one, other) if which == SEND else (other, one)
                 raise VflbenchError(f"the trace has message {seq[wrong]} from {source} to {reader}, the ledger has none")
-            at[chosen] = found
-        lists = kind.astype(np.int8).tolist(), at.tolist(), value.tolist()
-        return [zip(*(column[a:b] for column in lists), strict=True) for a, b in itertools.pairwise(bounds)]
+            steps[chosen] = at if which == SEND else -1 - at
+        rest = np.flatnonzero((kind == COMPUTE) | (kind == MARK))
+        steps[rest] = len(self.rows) + np.arange(len(rest))
+        ends = kind[rest] == MARK
+        others = list(zip(np.where(ends, 0.0, value[rest]).tolist(), np.where(ends, value[rest], 0).astype(int).tolist(), strict=True))
+        return [part.tolist() for part in np.split(steps, np.cumsum(sizes)[:-1])], others
 
     def run(self) -> Retimed:
         parties = [self._party(index, steps) for index, steps in enumerate(self.steps)]
@@ -134,27 +146,14 @@ class _Replay:
             rows[:, COLUMN[key]] = np.array(times, dtype=np.float64)
         return Retimed(self.ends, rows, closed)
 
-    def _party(self, index: int, steps: Iterator[tuple[int, int, float]]) -> Iterator[bool]:
+    def _party(self, index: int, steps: list[int]) -> Iterator[bool]:
         """One party's events; yields False where it must wait."""
         now, ends, waiting, ready = 0.0, self.ends, self.waiting, self.ready
         sent, delivered, service, link_of = self.sent, self.delivered, self.service, self.link
-        joint, computing = self.joint, self.computing
-        busy, latency = self.busy, self.latency
-        for kind, at, value in steps:
-            if kind == SEND:
-                sent[at] = now
-                if joint is None or not joint[at]:
-                    link = link_of[at]
-                    start = busy[link]
-                    if now > start:
-                        start = now
-                    busy[link] = end = start + service[at]
-                    delivered[at] = end + latency[at]
-                else:
-                    delivered[at] = self._send(at, now)
-                if at in waiting:
-                    ready.append(waiting.pop(at))
-            elif kind == RECV:
+        joint, others, busy, latency, messages = self.joint, self.others, self.busy, self.latency, len(self.rows)
+        for step in steps:
+            if step < 0:
+                at = -1 - step
                 time = delivered[at]
                 while time is None:
                     if sent[at] is not None and self.network.timing == "round":
@@ -165,12 +164,23 @@ class _Replay:
                         time = delivered[at]
                 if time > now:
                     now = time
-            elif kind == COMPUTE:
-                if computing:
-                    now += value
+            elif step < messages:
+                sent[step] = now
+                if joint is None or not joint[step]:
+                    link = link_of[step]
+                    start = busy[link]
+                    if now > start:
+                        start = now
+                    busy[link] = end = start + service[step]
+                    delivered[step] = end + latency[link]
+                else:
+                    delivered[step] = self._send(step, now)
+                if step in waiting:
+                    ready.append(waiting.pop(step))
             else:
-                round = int(value)
-                if now >= ends.get(round, 0.0):
+                seconds, round = others[step - messages]
+                now += seconds
+                if round and now >= ends.get(round, 0.0):
                     ends[round] = now
         self.clocks[index] = now
 
@@ -178,7 +188,7 @@ class _Replay:
 
     def _send(self, at: int, now: float) -> float | None:
         """Delivery time of a message between a client and a server; None where it is decided later."""
-        link, nbytes, network = self.links[self.link[at]], self.nbytes[at], self.network
+        link, nbytes, network = self.links[self.link[at]], int(self.rows[at, COLUMN["bytes"]]), self.network
         serves = link.src in self.servers
         if network.timing == "round":
             return self.media[link.src].scatter(now, nbytes, link) if serves else None
@@ -198,7 +208,7 @@ class _Replay:
         link = self.links[self.link[at]]
         sent = self.sent[at]
         assert sent is not None
-        time = self.media[link.dst].gather(sent, self.nbytes[at], link, self.network.latencies)
+        time = self.media[link.dst].gather(sent, int(self.rows[at, COLUMN["bytes"]]), link, self.network.latencies)
         self.delivered[at] = time
         return time
 
@@ -208,7 +218,7 @@ class _Replay:
             return False
         arrival, src, at, dst, left = heapq.heappop(self.heap)
         self.last_arrival = arrival
-        served = self.ingress[dst].serve(arrival, src, at, self.nbytes[at], 0)
+        served = self.ingress[dst].serve(arrival, src, at, int(self.rows[at, COLUMN["bytes"]]), 0)
         self.delivered[at] = max(left + self.links[self.link[at]].latency, served)
         if at in self.waiting:
             self.ready.append(self.waiting.pop(at))

@@ -232,8 +232,10 @@ class Finished:
         columns = ["link" if field == "kind" else field for field in LEDGER_FIELDS]
         if lacking := set(columns) - set(ledger.columns):
             raise VflbenchError(f"ledger.parquet is malformed: it lacks {', '.join(sorted(lacking))}")
-        parts = [_codes(ledger[c], known[c], "ledger.parquet") if c in known else ledger[c].to_numpy() for c in columns]
-        return np.stack(parts, axis=1).astype(np.float64)
+        rows = np.empty((len(ledger), len(columns)))
+        for at, column in enumerate(columns):
+            rows[:, at] = _codes(ledger[column], known[column], "ledger.parquet") if column in known else ledger[column].to_numpy()
+        return rows
 
     @cached_property
     def curve(self) -> list[dict[str, Any]]:
