@@ -195,7 +195,8 @@ def test_runs_are_found_trained_once_or_repriced(tmp_path, make_run):
         make_run(Path(folder).relative_to(tmp_path))
         return ""
 
-    def reprice(run, words, folder):
+    def reprice(run, values, folder):
+        assert values["network"]["name"] == "us_us"
         repriced.append(folder)
         return run
 
