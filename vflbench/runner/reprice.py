@@ -108,8 +108,8 @@ def reprice(
         try:
             finished = Finished(run)
             finished.check()
-        except VflbenchError as reason:
-            refused(_naming(run.folder, str(reason)))
+        except VflbenchError as error:
+            refused(_naming(run.folder, str(error)))
             continue
         for profile in profiles:
             place = out / f"{name}_{profile.label(finished.config['network']['name'])}"
