@@ -12,12 +12,14 @@ Checks compare means over seeds, in every combination of the keys `each` by itse
 - `order`: `of`, settings as {key: value}, is in falling (`falling: true`) or rising order of the column; equal counts as in order
 - `ratio`, `difference`: of the first of `of` to the second, at least `at_least`, at most `at_most`
 - `value`: each of `of` (all, if it is empty), at least, at most
+- `best`: the smallest (`falling: true`: the largest) value is that of one of `of`, all settings of which are compared with all others
 - `trend`: along the numbers of the key `along`, the column never falls (rises with `falling: true`) by more than `slack`
 - `interior`: along `along` the largest (`falling: true`: the smallest) value is at neither end
-- `near`: every number of the paper of this column, within `at_most`
+- `near`: every number of the paper of this column, within `at_most` (`relative: true`: times that number)
 - `untestable`: `why`
 
 A column that says when a target was reached is infinite where not all seeds reached it.
+Made-up data say nothing, unless the claim has `made_up: true`: the paper's are made up too, or it is about what depends on sizes alone.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from vflbench.types import Problem, closest
 
 Row = dict[str, Any]  # a setting of the table: key -> value, column -> mean over seeds, <column>_sd -> its spread
 Verdict = Literal["holds", "does not hold", "not testable"]
-CHECKS = ("order", "ratio", "difference", "value", "trend", "interior", "near", "untestable")
+CHECKS = ("order", "ratio", "difference", "value", "best", "trend", "interior", "near", "untestable")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Claim:
     slack: float = 0.0
     at_least: float = -math.inf
     at_most: float = math.inf
+    relative: bool = False
+    made_up: bool = False
     why: str = ""
 
     def problems(self, keys: Sequence[str], columns: Iterable[str]) -> list[Problem]:
@@ -64,6 +68,8 @@ class Claim:
         found += [Problem("key", key, f"must be one of `keys`: {', '.join(keys)}", closest(key, keys)) for key in used if key not in keys]
         if self.check in ("ratio", "difference") and len(self.of) != 2:
             found.append(Problem("of", self.of, "must be two settings"))
+        if self.check == "best" and not self.of:
+            found.append(Problem("of", self.of, "must be a setting or more"))
         if self.check == "order" and len(self.of) < 2:
             found.append(Problem("of", self.of, "must be two settings or more"))
         if self.check in ("trend", "interior") and not self.along:
@@ -93,13 +99,17 @@ def judge(claim: Claim, table: Sequence[Row], numbers: Sequence[dict[str, Any]],
     ----------
     table : a row per setting.
     numbers : the paper's own of this column: keys, mean.
-    excuse : why nothing can be said of any claim (data that are not real, runs of two rounds); empty: nothing speaks against it.
+    excuse : why nothing can be said of any claim (runs of two rounds); empty: nothing speaks against it.
     """
     if claim.check == "untestable":
         return Judged(claim, "not testable", claim.why)
     if excuse:
         return Judged(claim, "not testable", excuse)
     chosen = select(table, claim.where)
+    sources = [kind for kind in ("synthetic", "partial") if any(row.get("data_source") == kind for row in chosen)]
+    if sources and not claim.made_up:
+        return Judged(claim, "not testable", f"{' and '.join(sources)} data")
+    numbers = [n for n in numbers if select([n], {key: value for key, value in claim.where.items() if key in n})]
     verdicts, reasons = [], []
     for names, rows in grouped(chosen, claim.each):
         holds, reason = _CHECKS[claim.check](claim, rows, [n for n in numbers if _fits(n, names)])
@@ -191,6 +201,17 @@ def _value(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
     return all(inside), told
 
 
+def _best(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
+    known = [row for row in rows if not math.isnan(row[claim.column])]
+    named = [row for row in known if any(select([row], wanted) for wanted in claim.of)]
+    others = [row for row in known if not any(row is own for own in named)]
+    if not named or not others:
+        return None, "not all of its runs are there"
+    sign = -1 if claim.falling else 1
+    own, other = (min(group, key=lambda row: sign * row[claim.column]) for group in (named, others))
+    return sign * own[claim.column] < sign * other[claim.column], f"{_told(own, claim.column)} against {_told(other, claim.column)}"
+
+
 def _along(claim: Claim, rows: Sequence[Row]) -> list[tuple[float, Row]]:
     """(value of `along`, row), by that value; the rows that have a number."""
     found = [(float(row[claim.along]), row) for row in rows if not math.isnan(row[claim.column])]
@@ -224,13 +245,16 @@ def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]]) 
         if len(inside) != 1 or math.isnan(inside[0][claim.column]):
             lacking += 1
             continue
-        gaps.append(abs(inside[0][claim.column] - number["mean"]))
+        gaps.append(abs(inside[0][claim.column] - number["mean"]) / (abs(number["mean"]) if claim.relative else 1.0))
     if not gaps:
         return None, "no run of it is there"
-    told = f"{sum(gap <= claim.at_most for gap in gaps)} of {len(gaps)} numbers within {claim.at_most:g}, the farthest {max(gaps):.3g} off"
+    near, last = sum(gap <= claim.at_most for gap in gaps), max(gaps)
+    within, farthest = (f"{value:.3g}" + (" times the number" if claim.relative else "") for value in (claim.at_most, last))
+    told = f"{near} of {len(gaps)} numbers within {within}, the farthest {farthest} off"
     return max(gaps) <= claim.at_most, told + (f"; {lacking} have no run" if lacking else "")
 
 
 _CHECKS: dict[str, Any] = {
-    **{"order": _order, "ratio": _pair, "difference": _pair, "value": _value, "trend": _trend, "interior": _interior, "near": _near}
+    **{"order": _order, "ratio": _pair, "difference": _pair, "value": _value, "best": _best, "trend": _trend, "interior": _interior},
+    **{"near": _near},
 }

@@ -13,6 +13,7 @@ from vflbench.papers import claims, measured, page
 from vflbench.papers.definition import Definition, Picture
 from vflbench.papers.jobs import Job
 from vflbench.plots import curves, values
+from vflbench.plots.style import dataset_label
 from vflbench.results.folder import atomic_write
 
 if TYPE_CHECKING:
@@ -38,14 +39,14 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     folder.mkdir(parents=True, exist_ok=True)
     runs = [job.run for job in jobs if job.run is not None]
     failures = list(dict.fromkeys(f"{job.label}: {job.failure}" for job in jobs if job.failure))
-    table = measured.table(runs, definition.keys, definition.target)
+    table = measured.table(runs, definition.keys, definition.target, definition.columns)
     atomic_write(folder / "table.csv", csv(table))
     names = []
     for place, picture in enumerate(definition.pictures, start=1):
         names.append("figure" if len(definition.pictures) == 1 else f"figure_{place}")
         draw(definition, picture, runs, table, folder / names[-1])
-    sources = Counter(run.summary["data_source"] for run in runs)
-    excuse = excused(scale, sources)
+    sources = Counter((run.summary["data_source"], dataset_label(run.summary["dataset"], run.summary["data_variant"])) for run in runs)
+    excuse = "scale=smoke: two rounds of one seed" if scale == "smoke" else ""
     judged = []
     for claim in definition.claims:
         theirs = [row for numbers in definition.numbers if numbers.column == claim.column for row in numbers.rows()]
@@ -53,8 +54,8 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     trained, reused = sum(job.fresh for job in jobs if job.run), sum(not job.fresh for job in jobs if job.run)
     facts: dict[str, Any] = {
         "scale": scale,
-        "data": ", ".join(f"{kind} ({count} runs)" for kind, count in sources.items()) or "none",
-        "warning": "Made-up data: this says nothing about the real data set." if set(sources) - {"real"} else "",
+        "data": ", ".join(f"{dataset}: {kind} ({count} runs)" for (kind, dataset), count in sources.items()) or "none",
+        "warning": _warning({kind for kind, _ in sources}),
         "command": shlex.join(["vflbench", "figures", *command]),
         "runs": f"{len(runs)} runs: {trained} made now, {reused} found",
         "failures": failures,
@@ -62,6 +63,13 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     }
     page.write(folder, definition, table, judged, names, facts)
     return Made(folder, Counter(found.verdict for found in judged), failures)
+
+
+def _warning(sources: set[str]) -> str:
+    """What a reader must not overlook."""
+    if not sources - {"real"}:
+        return ""
+    return f"{'Some data are made up' if 'real' in sources else 'Made-up data'}: they say nothing about the real data set."
 
 
 def csv(table: Sequence[claims.Row]) -> str:
@@ -72,33 +80,32 @@ def csv(table: Sequence[claims.Row]) -> str:
     return text
 
 
-def excused(scale: str, sources: Counter[str]) -> str:
-    """Why no claim can be judged; empty: nothing speaks against it."""
-    if not sources:
-        return "there is no run"
-    if scale == "smoke":
-        return "scale=smoke: two rounds of one seed"
-    made_up = [kind for kind in sources if kind != "real"]
-    return f"{' and '.join(made_up)} data" if made_up else ""
-
-
 def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: Sequence[claims.Row], stem: Path) -> None:
     """One picture with its points."""
     if picture.kind == "values":
         theirs = [row for numbers in definition.numbers if numbers.column == picture.y for row in numbers.rows()]
         chosen = claims.select(table, picture.where)
-        label = measured.COLUMNS[picture.y] if picture.y not in ("selected", "final") else _metric(runs)
-        values.draw_values(chosen, theirs, stem, picture.x, picture.y, label, picture.panels, picture.lines, picture.log)
+        label = measured.columns([picture.y])[picture.y] if picture.y not in ("selected", "final") else _metric(runs)
+        values.draw_values(chosen, theirs, stem, picture.x, picture.y, label, picture.panels, picture.lines, picture.log, definition.names)
         return
     panels: dict[str, dict[str, list[Run]]] = {}
+    beside: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for row in claims.select(table, picture.where):
+        title, line = values.line_label(row, picture.panels, definition.names), values.line_label(row, picture.lines, definition.names)
+        for numbers in definition.numbers:
+            place = measured.at(numbers.column)
+            if place is None or place[0] != picture.x:
+                continue
+            own_numbers = [n for n in numbers.rows() if all(str(row[key]) == str(n[key]) for key in n if key not in ("mean", "sd"))]
+            beside.setdefault(title, {}).setdefault(line, []).extend((place[1], n["mean"]) for n in own_numbers)
     for run in runs:
         own = measured.setting(run, definition.keys)
         wanted = {key: [str(v) for v in (value if isinstance(value, list) else [value])] for key, value in picture.where.items()}
         if not len(run.curve) or any(str(own[key]) not in allowed for key, allowed in wanted.items()):
             continue
-        title = " · ".join(values.named(key, own[key]) for key in picture.panels)
-        panels.setdefault(title, {}).setdefault(values.line_label(own, picture.lines), []).append(run)
-    curves.draw_panels(panels, stem.parent, picture.x, stem.name, picture.log, picture.at_most)
+        title = values.line_label(own, picture.panels, definition.names)
+        panels.setdefault(title, {}).setdefault(values.line_label(own, picture.lines, definition.names), []).append(run)
+    curves.draw_panels(panels, stem.parent, picture.x, stem.name, picture.log, picture.at_most, paired=picture.paired, theirs=beside)
 
 
 def _metric(runs: Sequence[Run]) -> str:

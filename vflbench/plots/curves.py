@@ -189,6 +189,8 @@ def draw_panels(
     log: Sequence[str] = (),
     at_most: float | None = None,
     note: str = "",
+    paired: bool = False,
+    theirs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] | None = None,
 ) -> pd.DataFrame:
     """Write one picture, `name`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a line differ in their
     seeds alone.
@@ -198,6 +200,9 @@ def draw_panels(
     log : axes that are logarithmic, of "x" and "y".
     at_most : where the x-axis ends, in its unit.
     note : what a reader must not overlook, above the picture.
+    paired : take out of the bands what all lines of a seed share: by how much its last scores, averaged over lines, differ from the other
+        seeds'. Means stay what they are. Only where every line of a panel has the same seeds.
+    theirs : the paper's points: title -> label -> (x, score), hollow markers.
 
     Returns and raises what `draw_runs` does.
     """
@@ -214,7 +219,11 @@ def draw_panels(
             alarm = _alarm({"data_source": source, "status": "completed"})
             axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
             axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
-            tables.append(_panel(axes, lines, looks, x, summaries[0]["metric"]["name"]).assign(panel=title))
+            tables.append(_panel(axes, lines, looks, x, summaries[0]["metric"]["name"], paired).assign(panel=title))
+            for label, found in (theirs or {}).get(title, {}).items():
+                if found and label in lines:
+                    hollow = {"color": looks[label]["color"], "marker": looks[label]["marker"], "linestyle": "none", "fillstyle": "none"}
+                    axes.plot(*zip(*found, strict=True), **hollow, markersize=7, label=f"{label}, paper")
             _scale(axes, tables[-1], log, at_most)
         legend_below(figure)
         if note:
@@ -240,7 +249,9 @@ def _scale(axes: Axes, drawn: pd.DataFrame, log: Sequence[str], at_most: float |
         axes.set_xlim(right=at_most)
 
 
-def _panel(axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mapping[str, Any]], x: str, metric: str) -> pd.DataFrame:
+def _panel(
+    axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mapping[str, Any]], x: str, metric: str, paired: bool = False
+) -> pd.DataFrame:
     """Draw the lines of one panel; the drawn points."""
     import numpy as np
     import pandas as pd
@@ -248,6 +259,14 @@ def _panel(axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mappi
     every = [run for group in lines.values() for run in group]
     x = _timeless(x, [run.curve for run in every], {run.summary["compute_clock"] for run in every})
     curves = {label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()}
+    levels = _levels(lines) if paired else {}
+    for label, group in lines.items():
+        shifts = [levels.get(run.summary["seed"], 0.0) for run in group]
+        curves[label] = [curve.assign(test=curve["test"] - shift) for curve, shift in zip(curves[label], shifts, strict=True)]
+    if levels:
+        axes.text(
+            0.99, 0.98, "bands: differences on the same split", transform=axes.transAxes, ha="right", va="top", color=style.QUIET, size=8
+        )
     decades = metric == TRAINING_METRIC  # then means and deviations are those of log10: the mean is geometric, the deviation in decades
     largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
     scale = _label_x(axes, x, largest)
@@ -270,6 +289,21 @@ def _panel(axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mappi
         axes.fill_between(line["x"] / scale, low, high, color=look["color"], alpha=0.15, linewidth=0)
     axes.set_xlim(left=0)
     return pd.concat(tables, ignore_index=True)
+
+
+def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
+    """Seed -> by how much its last scores, averaged over lines, lie above the mean of all seeds; nothing where lines differ in seeds."""
+    import numpy as np
+
+    seeds = [sorted(run.summary["seed"] for run in group) for group in lines.values()]
+    if any(own != seeds[0] for own in seeds) or len(seeds[0]) < 2:
+        return {}
+    last: dict[int, list[float]] = defaultdict(list)
+    for group in lines.values():
+        for run in group:
+            last[run.summary["seed"]].append(run.summary["metric"]["final"])
+    means = {seed: float(np.mean(values)) for seed, values in last.items()}
+    return {seed: mean - float(np.mean(list(means.values()))) for seed, mean in means.items()}
 
 
 def _looks(panels: Sequence[Mapping[str, list[Run]]]) -> dict[str, dict[str, Any]]:
