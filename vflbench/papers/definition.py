@@ -6,11 +6,13 @@ runs:                           whose runs it needs
   - experiment: glasu/table3    a preset; its sweep says which
     overrides: [seed=0,1]       on top of it, always; `smoke`, `small` and `full` on top of it at that scale
 keys: [dataset.name, ...]       configuration keys that tell settings apart: a row of the table each; all else but the seed is shared
-target: {accuracy: 0.8}         by metric (and data set): what the validation metric is to reach, where the preset has no target
+target: {accuracy: 0.8}         by metric (and data set): what the validation metric is to reach, else what the preset says; or train_loss: what
+                                the training loss is to reach
 pictures:                       one under the other
   - kind: values                a column of the table against a key; or `curves`: the test metric against a column of the curves
     x: algorithm.local_steps    `values`: a key; `curves`: a column of curve.csv
     y: selected                 `values`: a column of the table (measured.COLUMNS, or at_epoch_8: the test metric at epoch 8)
+                                `curves`: train_loss, in place of the test metric
     panels: [dataset.name]      a panel per combination of these keys
     lines: [algorithm.name]     a line per combination of these
     log: [x]                    axes that are logarithmic
