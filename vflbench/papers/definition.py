@@ -6,8 +6,8 @@ runs:                           whose runs it needs
   - experiment: glasu/table3    a preset; its sweep says which
     overrides: [seed=0,1]       on top of it, always; `smoke`, `small` and `full` on top of it at that scale
 keys: [dataset.name, ...]       configuration keys that tell settings apart: a row of the table each; all else but the seed is shared
-target: {accuracy: 0.8}         by metric (and data set): what the validation metric is to reach, else what the preset says; or train_loss: what
-                                the training loss is to reach
+target: {accuracy: 0.8}         by metric (and data set): what the validation metric is to reach, else what the preset says;
+                                or train_loss: what the training loss is to reach
 pictures:                       one under the other
   - kind: values                a column of the table against a key; or `curves`: the test metric against a column of the curves
     x: algorithm.local_steps    `values`: a key; `curves`: a column of curve.csv

@@ -78,8 +78,8 @@ def table(runs: Sequence[Run], keys: Sequence[str], targets: Mapping[str, Target
     ----------
     runs : ended ones; those of another status are left out.
     keys : dotted configuration keys that tell settings apart.
-    targets : metric -> what the validation metric is to reach (or data set -> that), or train_loss -> what that is to reach; else a run's own
-        target counts.
+    targets : metric -> what the validation metric is to reach (or data set -> that), or train_loss -> what that is to reach; else a run's
+        own target counts.
     wanted : columns beyond COLUMNS (columns()).
 
     What was not measured is NaN; a target that not all seeds reached is infinite.
