@@ -18,7 +18,7 @@ pictures:                       one under the other
     log: [x]                    axes that are logarithmic
     where: {key: value}         only settings with these values; a list means any of them
     paired: true                `curves`: bands without what all lines of a seed share, as where a seed's split is hard for every method
-names: {key: {value: text}}     what pictures call a value of a key
+names: {key: {value: text}}     what pictures call a value of a key; `axis`: and an axis along it
 numbers:                        the paper's own, drawn as hollow markers
   - provenance: ...             where they are from
     column: selected

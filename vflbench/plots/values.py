@@ -65,7 +65,8 @@ def draw_values(
             fitting = [n for n in numbers if all(str(n[key]) == str(value) for key, value in own.items() if key in n)]
             drawn += [{"panel": title, **point} for point in _panel(axes, rows, fitting, x, y, lines, looks, log, names)]
             axes.set_ylabel(label)
-            axes.set_xlabel("" if x.endswith(".name") or x == "algorithm" else x.removeprefix("algorithm."))
+            axis = "" if x.endswith(".name") or x == "algorithm" else x.removeprefix("algorithm.")
+            axes.set_xlabel((names or {}).get(x, {}).get("axis", axis))
         legend_below(figure)
         save(figure, stem)
     columns = ["panel", "line", "x", "mean", "sd", "n", "paper", "paper_sd"]
