@@ -10,14 +10,17 @@
 Checks compare means over seeds, in every combination of the keys `each` by itself; `where` leaves other settings out.
 
 - `order`: `of`, settings as {key: value}, is in falling (`falling: true`) or rising order of the column; equal counts as in order
-- `ratio`, `difference`: of the first of `of` to the second, at least `at_least`, at most `at_most`
+- `ratio`, `difference`: of the first of `of` to the second, at least `at_least`, at most `at_most`; a difference may be of two differences,
+  of the first two settings and of the last two
 - `value`: each of `of` (all, if it is empty), at least, at most
+- `best`: the smallest (`falling: true`: the largest) value is that of one of `of`, all settings of which are compared with all others
 - `trend`: along the numbers of the key `along`, the column never falls (rises with `falling: true`) by more than `slack`
 - `interior`: along `along` the largest (`falling: true`: the smallest) value is at neither end
-- `near`: every number of the paper of this column, within `at_most`
+- `near`: every number of the paper of this column, within `at_most` (`relative: true`: times that number)
 - `untestable`: `why`
 
 A column that says when a target was reached is infinite where not all seeds reached it.
+Made-up data say nothing, unless the claim has `made_up: true`: the paper's are made up too, or it is about what depends on sizes alone.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from vflbench.types import Problem, closest
 
 Row = dict[str, Any]  # a setting of the table: key -> value, column -> mean over seeds, <column>_sd -> its spread
 Verdict = Literal["holds", "does not hold", "not testable"]
-CHECKS = ("order", "ratio", "difference", "value", "trend", "interior", "near", "untestable")
+CHECKS = ("order", "ratio", "difference", "value", "best", "trend", "interior", "near", "untestable")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Claim:
     slack: float = 0.0
     at_least: float = -math.inf
     at_most: float = math.inf
+    relative: bool = False
+    made_up: bool = False
     why: str = ""
 
     def problems(self, keys: Sequence[str], columns: Iterable[str]) -> list[Problem]:
@@ -62,8 +67,10 @@ class Claim:
             found.append(Problem("column", self.column, f"must be one of {', '.join(columns)}", closest(self.column, columns)))
         used = [*self.each, *self.where, *(key for chosen in self.of for key in chosen), *([self.along] if self.along else [])]
         found += [Problem("key", key, f"must be one of `keys`: {', '.join(keys)}", closest(key, keys)) for key in used if key not in keys]
-        if self.check in ("ratio", "difference") and len(self.of) != 2:
-            found.append(Problem("of", self.of, "must be two settings"))
+        if self.check in ("ratio", "difference") and len(self.of) not in ((2, 4) if self.check == "difference" else (2,)):
+            found.append(Problem("of", self.of, "must be two settings" + (" or four" if self.check == "difference" else "")))
+        if self.check == "best" and not self.of:
+            found.append(Problem("of", self.of, "must be a setting or more"))
         if self.check == "order" and len(self.of) < 2:
             found.append(Problem("of", self.of, "must be two settings or more"))
         if self.check in ("trend", "interior") and not self.along:
@@ -93,13 +100,17 @@ def judge(claim: Claim, table: Sequence[Row], numbers: Sequence[dict[str, Any]],
     ----------
     table : a row per setting.
     numbers : the paper's own of this column: keys, mean.
-    excuse : why nothing can be said of any claim (data that are not real, runs of two rounds); empty: nothing speaks against it.
+    excuse : why nothing can be said of any claim (runs of two rounds); empty: nothing speaks against it.
     """
     if claim.check == "untestable":
         return Judged(claim, "not testable", claim.why)
     if excuse:
         return Judged(claim, "not testable", excuse)
     chosen = select(table, claim.where)
+    sources = [kind for kind in ("synthetic", "partial") if any(row.get("data_source") == kind for row in chosen)]
+    if sources and not claim.made_up:
+        return Judged(claim, "not testable", f"{' and '.join(sources)} data")
+    numbers = [n for n in numbers if select([n], {key: value for key, value in claim.where.items() if key in n})]
     verdicts, reasons = [], []
     for names, rows in grouped(chosen, claim.each):
         holds, reason = _CHECKS[claim.check](claim, rows, [n for n in numbers if _fits(n, names)])
@@ -167,10 +178,11 @@ def _pair(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
     found = _settings(claim, rows)
     if found is None:
         return None, "not all of its runs are there"
-    (first, a), (second, b) = found
-    left, right = a[claim.column], b[claim.column]
-    told = f"{first} {_told(a, claim.column)}, {second} {_told(b, claim.column)}"
-    if (math.isinf(left) and math.isinf(right)) or (claim.check == "ratio" and right == 0):
+    told = ", ".join(f"{name} {_told(row, claim.column)}" for name, row in found)
+    left, right = (row[claim.column] for _, row in found[:2])
+    if len(found) == 4:
+        left, right = left - right, found[2][1][claim.column] - found[3][1][claim.column]
+    if (math.isinf(left) and math.isinf(right)) or math.isnan(left) or math.isnan(right) or (claim.check == "ratio" and right == 0):
         return None, told
     value = left / right if claim.check == "ratio" else left - right
     return claim.at_least <= value <= claim.at_most, f"{told}: {claim.check} {value:.3g}"
@@ -189,6 +201,20 @@ def _value(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
     shown = found if len(found) <= 6 else [min(found, key=lambda f: f[1][claim.column]), max(found, key=lambda f: f[1][claim.column])]
     told = (" to " if len(found) > 6 else ", ").join(f"{name} {_told(row, claim.column)}".strip() for name, row in shown)
     return all(inside), told
+
+
+def _best(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
+    known = [row for row in rows if not math.isnan(row[claim.column])]
+    named = [row for row in known if any(select([row], wanted) for wanted in claim.of)]
+    others = [row for row in known if not any(row is own for own in named)]
+    if not named or not others:
+        return None, "not all of its runs are there"
+    sign = -1 if claim.falling else 1
+    own, other = (min(group, key=lambda row: sign * row[claim.column]) for group in (named, others))
+    told = f"{_told(own, claim.column)} against {_told(other, claim.column)}"
+    if math.isinf(own[claim.column]) and math.isinf(other[claim.column]):
+        return None, told
+    return sign * own[claim.column] < sign * other[claim.column], told
 
 
 def _along(claim: Claim, rows: Sequence[Row]) -> list[tuple[float, Row]]:
@@ -224,13 +250,16 @@ def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]]) 
         if len(inside) != 1 or math.isnan(inside[0][claim.column]):
             lacking += 1
             continue
-        gaps.append(abs(inside[0][claim.column] - number["mean"]))
+        gaps.append(abs(inside[0][claim.column] - number["mean"]) / (abs(number["mean"]) if claim.relative else 1.0))
     if not gaps:
         return None, "no run of it is there"
-    told = f"{sum(gap <= claim.at_most for gap in gaps)} of {len(gaps)} numbers within {claim.at_most:g}, the farthest {max(gaps):.3g} off"
+    near, last = sum(gap <= claim.at_most for gap in gaps), max(gaps)
+    within, farthest = (f"{value:.3g}" + (" times the number" if claim.relative else "") for value in (claim.at_most, last))
+    told = f"{near} of {len(gaps)} numbers within {within}, the farthest {farthest} off"
     return max(gaps) <= claim.at_most, told + (f"; {lacking} have no run" if lacking else "")
 
 
 _CHECKS: dict[str, Any] = {
-    **{"order": _order, "ratio": _pair, "difference": _pair, "value": _value, "trend": _trend, "interior": _interior, "near": _near}
+    **{"order": _order, "ratio": _pair, "difference": _pair, "value": _value, "best": _best},
+    **{"trend": _trend, "interior": _interior, "near": _near},
 }

@@ -6,21 +6,26 @@ runs:                           whose runs it needs
   - experiment: glasu/table3    a preset; its sweep says which
     overrides: [seed=0,1]       on top of it, always; `smoke`, `small` and `full` on top of it at that scale
 keys: [dataset.name, ...]       configuration keys that tell settings apart: a row of the table each; all else but the seed is shared
-target: {accuracy: 0.8}         by metric: what the validation metric is to reach, where the preset has no target
+target: {accuracy: 0.8}         by metric (and data set): what the validation metric is to reach, else what the preset says;
+                                or train_loss: what the training loss is to reach
 pictures:                       one under the other
   - kind: values                a column of the table against a key; or `curves`: the test metric against a column of the curves
     x: algorithm.local_steps    `values`: a key; `curves`: a column of curve.csv
-    y: selected                 `values`: a column of the table (measured.COLUMNS)
+    y: selected                 `values`: a column of the table (measured.COLUMNS, or at_epoch_8: the test metric at epoch 8)
+                                `curves`: train_loss, in place of the test metric
     panels: [dataset.name]      a panel per combination of these keys
     lines: [algorithm.name]     a line per combination of these
     log: [x]                    axes that are logarithmic
     where: {key: value}         only settings with these values; a list means any of them
+    paired: true                `curves`: bands without what all lines of a seed share, as where a seed's split is hard for every method
+names: {key: {value: text}}     what pictures call a value of a key; `axis`: and an axis along it
 numbers:                        the paper's own, drawn as hollow markers
   - provenance: ...             where they are from
     column: selected
     unit: 0.01                  of a number below, in the table's
     where: {}                   keys that all of them share
     by: [dataset.name, ...]     keys of the levels of `values`
+    along: epoch                in place of `column`: points of a curve; x is the last level of `values`
     values: {cora: {1: 81.0, 2: [81.2, 0.4]}}     a value, or value and standard deviation
 claims:                         what the paper says (claims.py has the checks)
 scaled: ...                     what is smaller than in the paper
@@ -30,7 +35,7 @@ tuning: ...                     what was tuned, on what, with how much for whom
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vflbench.config import config_dir, convert
@@ -67,6 +72,7 @@ class Picture:
     where: dict[str, Any] = field(default_factory=dict)
     title: str = ""
     at_most: float | None = None  # of x: the paper's axis ends there
+    paired: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,15 +80,24 @@ class Numbers:
     """Numbers of the paper."""
 
     provenance: str
-    column: str
     by: list[str]
     values: dict[Any, Any]
+    column: str = ""
+    along: str = ""
     unit: float = 1.0
     where: dict[str, Any] = field(default_factory=dict)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Each number as {key: value, ..., "mean": number, "sd": number or None}, in the table's unit."""
         yield from self._rows(self.values, self.by, dict(self.where))
+
+    def parts(self) -> list[Numbers]:
+        """A column at a time: those of a curve's points, at_epoch_1, at_epoch_2, ..., each by themselves."""
+        if not self.along:
+            return [self]
+        points: dict[float, dict[Any, Any]] = {}
+        _turn(self.values, len(self.by), [], points)
+        return [replace(self, column=f"at_{self.along}_{x:g}", along="", values=points[x]) for x in sorted(points)]
 
     def _rows(self, values: Any, by: list[str], found: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if by:
@@ -91,6 +106,18 @@ class Numbers:
             return
         mean, sd = values if isinstance(values, list) else (values, None)
         yield {**found, "mean": mean * self.unit, "sd": None if sd is None else sd * self.unit}
+
+
+def _turn(values: Mapping[Any, Any], levels: int, path: list[Any], points: dict[float, dict[Any, Any]]) -> None:
+    """Put the last level of `values` first, in `points`."""
+    for value, inside in values.items():
+        if levels:
+            _turn(inside, levels - 1, [*path, value], points)
+            continue
+        own = points.setdefault(float(value), {})
+        for name in path[:-1]:
+            own = own.setdefault(name, {})
+        own[path[-1]] = inside
 
 
 @dataclass(frozen=True)
@@ -107,8 +134,15 @@ class Definition:
     claims: list[Claim] = field(default_factory=list)
     scaled: str = ""
     tuning: str = ""
+    names: dict[str, dict[str, str]] = field(default_factory=dict)
     networks: list[str] = field(default_factory=list)  # the same runs on these networks as well, re-priced where that is exact
     name: str = ""  # paper/id: where the file is
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the table that it uses."""
+        used = [*(numbers.column for numbers in self.numbers), *(claim.column for claim in self.claims)]
+        return list(dict.fromkeys([*(picture.y for picture in self.pictures), *used]))
 
 
 def names() -> list[str]:
@@ -154,6 +188,7 @@ def load(name: str) -> Definition:
     definition, problems = convert(Definition, {**values, "name": name})
     problems = list(problems)
     if not problems:
+        definition = replace(definition, numbers=[part for numbers in definition.numbers for part in numbers.parts()])
         problems = check(definition)
     if problems:
         raise ConfigError([Problem(f"figure/{name}: {p.key}", p.value, p.allowed, p.closest) for p in problems])
@@ -163,10 +198,10 @@ def load(name: str) -> Definition:
 
 def check(definition: Definition) -> list[Problem]:
     """What is wrong across keys."""
-    from vflbench.papers.measured import COLUMNS
+    from vflbench.papers.measured import columns
     from vflbench.results.folder import curve_columns
 
-    problems = []
+    known, problems = columns(definition.columns), []
     for place, picture in enumerate(definition.pictures):
         where = f"pictures[{place}]"
         if picture.kind not in ("values", "curves"):
@@ -175,17 +210,17 @@ def check(definition: Definition) -> list[Problem]:
         allowed = definition.keys if picture.kind == "values" else list(curve_columns("")[:-2])
         if picture.x not in allowed:
             problems.append(Problem(f"{where}.x", picture.x, f"must be one of {', '.join(allowed)}", closest(picture.x, allowed)))
-        if picture.y not in COLUMNS:
-            problems.append(Problem(f"{where}.y", picture.y, f"must be one of {', '.join(COLUMNS)}", closest(picture.y, COLUMNS)))
+        if picture.y not in known:
+            problems.append(Problem(f"{where}.y", picture.y, f"must be one of {', '.join(known)}", closest(picture.y, known)))
         for key in [*picture.panels, *picture.lines, *picture.where]:
             if key not in definition.keys:
                 problems.append(Problem(where, key, f"must be one of `keys`: {', '.join(definition.keys)}"))
     for place, numbers in enumerate(definition.numbers):
-        if numbers.column not in COLUMNS:
-            problems.append(Problem(f"numbers[{place}].column", numbers.column, f"must be one of {', '.join(COLUMNS)}"))
+        if numbers.column not in known:
+            problems.append(Problem(f"numbers[{place}].column", numbers.column, f"must be one of {', '.join(known)}"))
         for key in [*numbers.by, *numbers.where]:
             if key not in definition.keys:
                 problems.append(Problem(f"numbers[{place}]", key, f"must be one of `keys`: {', '.join(definition.keys)}"))
     for place, claim in enumerate(definition.claims):
-        problems += [Problem(f"claims[{place}].{p.key}", p.value, p.allowed, p.closest) for p in claim.problems(definition.keys, COLUMNS)]
+        problems += [Problem(f"claims[{place}].{p.key}", p.value, p.allowed, p.closest) for p in claim.problems(definition.keys, known)]
     return problems

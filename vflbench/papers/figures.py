@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from vflbench.papers import claims, measured, page
 from vflbench.papers.definition import Definition, Picture
 from vflbench.papers.jobs import Job
 from vflbench.plots import curves, values
+from vflbench.plots.style import dataset_label
 from vflbench.results.folder import atomic_write
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     folder.mkdir(parents=True, exist_ok=True)
     runs = [job.run for job in jobs if job.run is not None]
     failures = list(dict.fromkeys(f"{job.label}: {job.failure}" for job in jobs if job.failure))
-    table = measured.table(runs, definition.keys, definition.target)
+    table = measured.table(runs, definition.keys, definition.target, definition.columns)
     atomic_write(folder / "table.csv", csv(table))
     names = []
     for place, picture in enumerate(definition.pictures, start=1):
         names.append("figure" if len(definition.pictures) == 1 else f"figure_{place}")
         draw(definition, picture, runs, table, folder / names[-1])
-    sources = Counter(run.summary["data_source"] for run in runs)
-    excuse = excused(scale, runs)
+    sources = Counter((run.summary["data_source"], dataset_label(run.summary["dataset"], run.summary["data_variant"])) for run in runs)
+    excuse = "scale=smoke: two rounds of one seed" if scale == "smoke" else ""
     judged = []
     for claim in definition.claims:
         theirs = [row for numbers in definition.numbers if numbers.column == claim.column for row in numbers.rows()]
@@ -54,8 +55,8 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     trained, reused = sum(job.fresh for job in jobs if job.run), sum(not job.fresh for job in jobs if job.run)
     facts: dict[str, Any] = {
         "scale": scale,
-        "data": ", ".join(f"{kind} ({count} runs)" for kind, count in sources.items()) or "none",
-        "warning": "Made-up data: this says nothing about the real data set." if set(sources) - {"real"} and excuse else "",
+        "data": ", ".join(f"{dataset}: {kind} ({count} runs)" for (kind, dataset), count in sources.items()) or "none",
+        "warning": _warning({run.summary["data_source"] for run in runs if "real" in registry.datasets()[run.summary["dataset"]].sources}),
         "command": shlex.join(["vflbench", "figures", *command]),
         "runs": f"{len(runs)} runs: {trained} made now, {reused} found",
         "failures": failures,
@@ -63,6 +64,13 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     }
     page.write(folder, definition, table, judged, names, facts)
     return Made(folder, Counter(found.verdict for found in judged), failures)
+
+
+def _warning(sources: set[str]) -> str:
+    """What a reader must not overlook, of data sets that can be real: one that is always made up is so in the paper too."""
+    if not sources - {"real"}:
+        return ""
+    return f"{'Some data are made up' if 'real' in sources else 'Made-up data'}: they say nothing about the real data set."
 
 
 def csv(table: Sequence[claims.Row]) -> str:
@@ -73,34 +81,51 @@ def csv(table: Sequence[claims.Row]) -> str:
     return text
 
 
-def excused(scale: str, runs: Sequence[Run]) -> str:
-    """Why no claim can be judged; empty: nothing speaks against it. A data set that is always made up is what the paper had, too."""
-    if not runs:
-        return "there is no run"
-    if scale == "smoke":
-        return "scale=smoke: two rounds of one seed"
-    known = registry.datasets()
-    twins = [run for run in runs if run.summary["data_source"] != "real" and "real" in known[run.summary["dataset"]].sources]
-    return " and ".join(sorted({f"{run.summary['data_source']} {run.summary['dataset']}" for run in twins}))
-
-
 def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: Sequence[claims.Row], stem: Path) -> None:
     """One picture with its points."""
+    telling = _telling(table, picture, definition)
     if picture.kind == "values":
         theirs = [row for numbers in definition.numbers if numbers.column == picture.y for row in numbers.rows()]
-        chosen = claims.select(table, picture.where)
-        label = measured.COLUMNS[picture.y] if picture.y not in ("selected", "final") else _metric(runs)
-        values.draw_values(chosen, theirs, stem, picture.x, picture.y, label, picture.panels, picture.lines, picture.log)
+        chosen = [telling(row) for row in claims.select(table, picture.where)]
+        label = measured.columns([picture.y])[picture.y] if picture.y not in ("selected", "final") else _metric(runs)
+        values.draw_values(chosen, theirs, stem, picture.x, picture.y, label, picture.panels, picture.lines, picture.log, definition.names)
         return
     panels: dict[str, dict[str, list[Run]]] = {}
+    beside: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for row in claims.select(table, picture.where):
+        title = values.line_label(row, picture.panels, definition.names)
+        line = values.line_label(telling(row), picture.lines, definition.names)
+        for numbers in definition.numbers:
+            place = measured.at(numbers.column)
+            if place is None or place[0] != picture.x:
+                continue
+            own_numbers = [n for n in numbers.rows() if all(str(row[key]) == str(n[key]) for key in n if key not in ("mean", "sd"))]
+            beside.setdefault(title, {}).setdefault(line, []).extend((place[1], n["mean"]) for n in own_numbers)
+    diverged = 0
     for run in runs:
         own = measured.setting(run, definition.keys)
         wanted = {key: [str(v) for v in (value if isinstance(value, list) else [value])] for key, value in picture.where.items()}
         if not len(run.curve) or any(str(own[key]) not in allowed for key, allowed in wanted.items()):
             continue
-        title = " · ".join(values.named(key, own[key]) for key in picture.panels)
-        panels.setdefault(title, {}).setdefault(values.line_label(own, picture.lines), []).append(run)
-    curves.draw_panels(panels, stem.parent, picture.x, stem.name, picture.log, picture.at_most)
+        if run.status == "diverged":
+            diverged += 1
+            continue
+        title = values.line_label(own, picture.panels, definition.names)
+        panels.setdefault(title, {}).setdefault(values.line_label(telling(own), picture.lines, definition.names), []).append(run)
+    note, metric = f"left out: {diverged} diverged" if diverged else "", "loss" if picture.y == "train_loss" else ""
+    curves.draw_panels(panels, stem.parent, picture.x, stem.name, picture.log, picture.at_most, note, picture.paired, beside, metric)
+
+
+def _telling(table: Sequence[claims.Row], picture: Picture, definition: Definition) -> Callable[[claims.Row], claims.Row]:
+    """A setting, in which a key of the picture's lines is `-` that has one value in all of its algorithm's: a line is not named by it."""
+    rows = claims.select(table, picture.where)
+    counted = {key for numbers in definition.numbers if numbers.column == picture.y for key in (*numbers.by, *numbers.where)}
+    silent: set[tuple[str, str]] = set()
+    algorithms = claims.grouped(rows, ["algorithm.name"]) if "algorithm.name" in picture.lines else []
+    for names, own in algorithms if len(algorithms) > 1 else []:
+        keys = [key for key in picture.lines if key not in ("algorithm.name", picture.x, *picture.panels, *counted)]
+        silent |= {(names["algorithm.name"], key) for key in keys if len({str(row[key]) for row in own}) == 1}
+    return lambda row: {key: "-" if (row.get("algorithm.name"), key) in silent else value for key, value in row.items()}
 
 
 def _metric(runs: Sequence[Run]) -> str:

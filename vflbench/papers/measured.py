@@ -5,19 +5,22 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vflbench.config import UNBOUNDED
-from vflbench.results.folder import splits
+from vflbench.results.folder import curve_columns, splits
 from vflbench.results.identity import flat
 from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:
     from vflbench.results.reader import Run
 
+TRAIN_LOSS = "train_loss"  # a target that is not the metric's
+Target = float | str | Mapping[str, float | str]
 LEAST_SQUARES = "least_squares+"  # a target: the RMSE of least squares on the join, plus the number that follows
 
 # Column -> what it is, with its unit. `<column>_sd` beside each is the sample standard deviation over seeds.
@@ -40,14 +43,15 @@ COLUMNS = {
     "floor": "the same of the best constant guess",
     "advantage": "entries that the attack recovered beyond the best constant guess, share",
     "r2": "R squared of what the attack recovered",
-    "seconds_to_target": "communication time until the validation metric reached the target, s",
-    "running_seconds_to_target": "running time until then, virtual s",
-    "megabytes_to_target": "sent until then, MB",
-    "cost_to_target": "weighted cost until then",
-    "updates_to_target": "updates until then",
-    "vectors_to_target": "vectors sent until then",
-    "epsilon_to_target": "epsilon then",
+    "seconds_to_target": "communication time until the target, s",
+    "running_seconds_to_target": "running time until the target, virtual s",
+    "megabytes_to_target": "sent until the target, MB",
+    "cost_to_target": "weighted cost until the target",
+    "updates_to_target": "iterations until the target",
+    "vectors_to_target": "vectors sent until the target",
+    "epsilon_to_target": "epsilon at the target",
     "gap": "relative gap to the optimum at the end",
+    "train_loss": "training loss at the end",
     "wall_seconds": "time that a run took here, s",
 }
 _TO_TARGET = {
@@ -58,14 +62,27 @@ _TO_TARGET = {
 COUNTED = ("completed", "target_reached", "budget", "diverged")
 
 
-def table(runs: Sequence[Run], keys: Sequence[str], targets: Mapping[str, float | str]) -> list[dict[str, Any]]:
-    """A row per setting: `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and COLUMNS with their spread.
+def columns(wanted: Iterable[str] = ()) -> dict[str, str]:
+    """Column -> what it is: COLUMNS, and those of `wanted` that mean the test metric at a place of the curve, as at_epoch_8."""
+    return {**COLUMNS, **{column: f"test metric at {place[0]} {place[1]:g}" for column in wanted if (place := at(column))}}
+
+
+def at(column: str) -> tuple[str, float] | None:
+    """(epoch, 8.0) of at_epoch_8; None: it is no such column."""
+    found = re.fullmatch(r"at_([a-z_]+)_(\d+(?:\.\d+)?)", column)
+    return (found[1], float(found[2])) if found and found[1] in curve_columns("") else None
+
+
+def table(runs: Sequence[Run], keys: Sequence[str], targets: Mapping[str, Target], wanted: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """A row per setting: `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and columns with their spread.
 
     Parameters
     ----------
     runs : ended ones; those of another status are left out.
     keys : dotted configuration keys that tell settings apart.
-    targets : metric -> what the validation metric is to reach, where a run's configuration has no target.
+    targets : metric -> what the validation metric is to reach (or data set -> that), or train_loss -> what that is to reach; else a run's
+        own target counts.
+    wanted : columns beyond COLUMNS (columns()).
 
     What was not measured is NaN; a target that not all seeds reached is infinite.
 
@@ -73,6 +90,7 @@ def table(runs: Sequence[Run], keys: Sequence[str], targets: Mapping[str, float 
     ------
     VflbenchError : two runs of one setting have the same seed: the figure's keys leave out what tells them apart.
     """
+    shown = columns(wanted)
     groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in runs:
         if run.status in COUNTED:
@@ -84,13 +102,13 @@ def table(runs: Sequence[Run], keys: Sequence[str], targets: Mapping[str, float 
         if len(set(seeds)) < len(seeds):
             folders = " and ".join(str(run.folder) for run in own if seeds.count(run.summary["seed"]) > 1)
             raise VflbenchError(f"{folders} differ in more than {', '.join(keys)}: the figure's `keys` must tell them apart")
-        found = [numbers(run, targets) for run in own]
+        found = [numbers(run, targets, shown) for run in own]
         sources = {run.summary["data_source"] for run in own}
         source = next((kind for kind in ("synthetic", "partial", "real") if kind in sources), None)
         row: dict[str, Any] = {**setting(own[0], keys), "metric": own[0].summary["metric"]["name"], "data_source": source}
         row |= {"seeds": len(own), "diverged": sum(run.status == "diverged" for run in own)}
         row["reached"] = sum(math.isfinite(one["seconds_to_target"]) for one in found)
-        for column in COLUMNS:
+        for column in shown:
             row[column], row[f"{column}_sd"] = moments([one[column] for one in found if not math.isnan(one[column])])
         rows.append(row)
     return rows
@@ -110,11 +128,11 @@ def setting(run: Run, keys: Sequence[str]) -> dict[str, Any]:
     return {key: str(values[key]) if isinstance(values.get(key), list) else values.get(key, "-") for key in keys}
 
 
-def numbers(run: Run, targets: Mapping[str, float | str]) -> dict[str, float]:
-    """COLUMNS of one run; NaN where it has none."""
+def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLUMNS) -> dict[str, float]:
+    """The columns `shown` of one run; NaN where it has none."""
     summary, curve = run.summary, run.curve
     metric, sign = summary["metric"]["name"], 1 if summary["metric"]["goal"] == "max" else -1
-    found: dict[str, Any] = dict.fromkeys(COLUMNS, math.nan)
+    found: dict[str, Any] = dict.fromkeys(shown, math.nan)
     selected = summary["metric"]["final"] if summary["metric"]["selected"] is None else summary["metric"]["selected"]
     found |= {"selected": selected, "final": summary["metric"]["final"], "epochs": summary["epochs"]}
     found |= {"updates": curve["iterations"].iloc[-1] if len(curve) else math.nan, "megabytes": summary["bytes"]["total"] / 1e6}
@@ -128,25 +146,35 @@ def numbers(run: Run, targets: Mapping[str, float | str]) -> dict[str, float]:
         found["seconds_per_epoch"] = summary["communication_seconds"] / summary["epochs"]
     if f"train_{metric}" in curve and len(curve):
         found["gap"] = curve[f"train_{metric}"].iloc[-1]
+    if len(curve):
+        found["train_loss"] = curve["train_loss"].iloc[-1]
+    for column in found:
+        if place := at(column):
+            passed = curve[curve[place[0]].astype("float64") >= place[1] - 1e-9]
+            found[column] = passed[f"{splits(metric)[-1]}_{metric}"].iloc[0] if len(passed) else math.nan
     goal = target(run, targets)
     if goal is not None:
         judged = f"{splits(metric)[0]}_{metric}"
+        if TRAIN_LOSS in targets:
+            judged, sign = TRAIN_LOSS, -1
         reached = curve[sign * curve[judged] >= sign * goal]
         for column, (source, unit) in _TO_TARGET.items():
             found[column] = reached[source].iloc[0] * unit if len(reached) else math.inf
     return {key: math.nan if value is None else float(value) for key, value in found.items()}
 
 
-def target(run: Run, targets: Mapping[str, float | str]) -> float | None:
-    """What the run's validation metric is to reach: its own configuration's, else the figure's; None: there is none."""
+def target(run: Run, targets: Mapping[str, Target]) -> float | None:
+    """What the run's validation metric is to reach: the figure's target, else its own configuration's; None: there is none."""
     config = run.manifest["config"]
-    if config.get("target") is not None:
-        return float(config["target"])
-    value = targets.get(run.summary["metric"]["name"])
+    value = targets.get(TRAIN_LOSS, targets.get(run.summary["metric"]["name"]))
+    if isinstance(value, Mapping):
+        value = value.get(config["dataset"]["name"])
+    if value is None:
+        value = config.get("target")
     if isinstance(value, str):
         best = least_squares(json.dumps(config["dataset"], sort_keys=True), run.summary["seed"], config.get("data_root"))
         return best + float(value.removeprefix(LEAST_SQUARES))
-    return value
+    return None if value is None else float(value)
 
 
 @functools.lru_cache

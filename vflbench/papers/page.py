@@ -11,7 +11,7 @@ from typing import Any
 
 from vflbench.papers.claims import Judged, Row, select
 from vflbench.papers.definition import Definition, Numbers
-from vflbench.papers.measured import COLUMNS
+from vflbench.papers.measured import columns
 from vflbench.plots.style import PAPERS
 from vflbench.results.folder import atomic_write, write_json
 
@@ -61,6 +61,7 @@ def markdown(
         parts.append(f"**{facts['warning']}**")
     parts += [f"![{definition.title}]({name}.png)" for name in pictures]
     about = [f"Scale: {facts['scale']}. Data: {facts['data']}."]
+    about += [f"Target: {', '.join(f'{name} {value}' for name, value in definition.target.items())}."] if definition.target else []
     about += [f"Scaled down from the paper: {definition.scaled}"] if definition.scaled else []
     about += [f"Tuning: {definition.tuning}"] if definition.tuning else []
     parts.append("\n".join(f"- {line}" for line in about))
@@ -73,7 +74,7 @@ def markdown(
         parts.append("The paper's numbers: " + "; ".join(dict.fromkeys(numbers.provenance for numbers in definition.numbers)) + ".")
     if table:
         parts += ["## Measured", _measured(definition, table)]
-        told = [f"- {column}: {COLUMNS[column]}" for column in COLUMNS if column in _shown(definition, table)]
+        told = [f"- {column}: {what}" for column, what in columns(definition.columns).items() if column in _shown(definition, table)]
         parts += ["Means over seeds, ± one sample standard deviation.", "\n".join(told)]
     made = [f"    {facts['command']}", "", f"{facts['runs']}; {facts['wall_seconds'] / 60:.1f} minutes of training in all."]
     parts += ["## How it was made", "\n".join(made)]
@@ -105,9 +106,8 @@ def _told(mean: float, sd: float) -> str:
 
 def _shown(definition: Definition, table: Sequence[Row]) -> list[str]:
     """The columns that the figure is about; all others are in table.csv."""
-    about = {picture.y for picture in definition.pictures} | {numbers.column for numbers in definition.numbers}
-    about |= {claim.column for claim in definition.claims} | {"selected", "megabytes", "communication_seconds"}
-    return [column for column in COLUMNS if column in about and any(row[column] == row[column] for row in table)]
+    about = {*definition.columns, "selected", "megabytes", "communication_seconds"}
+    return [column for column in columns(definition.columns) if column in about and any(row[column] == row[column] for row in table)]
 
 
 def _measured(definition: Definition, table: Sequence[Row]) -> str:

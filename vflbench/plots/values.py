@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
+
 
 def draw_values(
     table: Sequence[Mapping[str, Any]],
@@ -26,6 +28,7 @@ def draw_values(
     panels: Sequence[str],
     lines: Sequence[str],
     log: Sequence[str] = (),
+    names: Names | None = None,
 ) -> pd.DataFrame:
     """Write one picture, `stem`.png, .svg and .csv: means over seeds with a bar of one standard deviation, the paper's as hollow markers.
 
@@ -36,6 +39,7 @@ def draw_values(
     label : what y is.
     panels, lines : keys; a panel, or a line, per combination of their values.
     log : axes that are logarithmic, of "x" and "y".
+    names : key -> value -> what to call it.
 
     Returns
     -------
@@ -47,8 +51,8 @@ def draw_values(
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in table:
         if not math.isnan(row[y]):
-            grouped.setdefault(line_label(row, panels), []).append(row)
-    looks = _looks(table, lines)
+            grouped.setdefault(line_label(row, panels, names), []).append(row)
+    looks = _looks(table, lines, names)
     drawn: list[dict[str, Any]] = []
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
         figure, places = new_figure(max(len(grouped), 1))
@@ -59,9 +63,10 @@ def draw_values(
             axes.set_title(title, loc="left", fontsize=11, pad=22 if warnings else 8)
             axes.text(0, 1.02, " · ".join(warnings), transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
             fitting = [n for n in numbers if all(str(n[key]) == str(value) for key, value in own.items() if key in n)]
-            drawn += [{"panel": title, **point} for point in _panel(axes, rows, fitting, x, y, lines, looks, log)]
+            drawn += [{"panel": title, **point} for point in _panel(axes, rows, fitting, x, y, lines, looks, log, names)]
             axes.set_ylabel(label)
-            axes.set_xlabel("" if x.endswith(".name") or x == "algorithm" else x.removeprefix("algorithm."))
+            axis = "" if x.endswith(".name") or x == "algorithm" else x.removeprefix("algorithm.")
+            axes.set_xlabel((names or {}).get(x, {}).get("axis", axis))
         legend_below(figure)
         save(figure, stem)
     columns = ["panel", "line", "x", "mean", "sd", "n", "paper", "paper_sd"]
@@ -70,8 +75,12 @@ def draw_values(
     return found
 
 
-def named(key: str, value: Any) -> str:
-    """A setting as a reader knows it."""
+def named(key: str, value: Any, names: Names | None = None) -> str:
+    """A setting as a reader knows it; nothing where an algorithm has no such key."""
+    if (text := (names or {}).get(key, {}).get(str(value))) is not None:
+        return text
+    if value == "-":
+        return ""
     if key == "algorithm.name":
         return style.look(str(value)).label
     if key == "dataset.name":
@@ -81,16 +90,16 @@ def named(key: str, value: Any) -> str:
     return f"{key.rpartition('.')[2]} {value}"
 
 
-def line_label(row: Mapping[str, Any], lines: Sequence[str]) -> str:
+def line_label(row: Mapping[str, Any], lines: Sequence[str], names: Names | None = None) -> str:
     """The name of the line that a setting is on."""
-    return " · ".join(named(key, row[key]) for key in lines)
+    return " · ".join(filter(None, (named(key, row[key], names) for key in lines)))
 
 
-def _looks(table: Sequence[Mapping[str, Any]], lines: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _looks(table: Sequence[Mapping[str, Any]], lines: Sequence[str], names: Names | None) -> dict[str, dict[str, Any]]:
     """Each line's colour, marker and dashes: an algorithm's own, told apart by dashes; colours by place where one algorithm is all."""
     algorithms: dict[str, str] = {}
     for row in table:
-        algorithms.setdefault(line_label(row, lines), str(row.get("algorithm.name", "")))
+        algorithms.setdefault(line_label(row, lines, names), str(row.get("algorithm.name", "")))
     alone, seen, looks = len(set(algorithms.values())) == 1, dict.fromkeys(algorithms.values(), 0), {}
     for place, (label, algorithm) in enumerate(algorithms.items()):
         look, dashes = style.look(algorithm), style.LINES[seen[algorithm] % len(style.LINES)]
@@ -103,6 +112,11 @@ def _looks(table: Sequence[Mapping[str, Any]], lines: Sequence[str]) -> dict[str
     return looks
 
 
+def _tick(key: str, value: Any, names: Names | None) -> str:
+    """What stands at a place of the x-axis, which itself says what the key is."""
+    return named(key, value, names) if key.endswith(".name") or str(value) in (names or {}).get(key, {}) else str(value)
+
+
 def _panel(
     axes: Axes,
     rows: Sequence[Mapping[str, Any]],
@@ -112,16 +126,17 @@ def _panel(
     lines: Sequence[str],
     looks: Mapping[str, Mapping[str, Any]],
     log: Sequence[str],
+    names: Names | None,
 ) -> list[dict[str, Any]]:
     """Draw the lines of one panel; the points."""
     values = list(dict.fromkeys(row[x] for row in rows))
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values)
     if not numeric:
-        axes.set_xticks(range(len(values)), [named(x, value) if x.endswith(".name") else str(value) for value in values])
-        if sum(len(str(value)) for value in values) > 40:
+        axes.set_xticks(range(len(values)), texts := [_tick(x, value, names) for value in values])
+        if sum(map(len, texts)) > 40:
             axes.tick_params(axis="x", rotation=20)
         axes.grid(axis="x", visible=False)
-    labels = list(dict.fromkeys(line_label(row, lines) for row in rows))
+    labels = list(dict.fromkeys(line_label(row, lines, names) for row in rows))
     if "y" in log:
         axes.set_yscale("log")
     if numeric and "x" in log:
@@ -131,10 +146,11 @@ def _panel(
     drawn = []
     for place, label in enumerate(labels):
         shift = 0.0 if x in lines else (place - (len(labels) - 1) / 2) * min(0.8 / len(labels), 0.16)
-        own = [row for row in rows if line_label(row, lines) == label]
+        own = [row for row in rows if line_label(row, lines, names) == label]
         own = sorted(own, key=lambda row: row[x]) if numeric else own
         look = dict(looks[label])
-        if not numeric:
+        if not numeric:  # what dashes tell apart on a line, halves of markers do
+            look["fillstyle"] = "full" if look["linestyle"] == "-" else {"--": "left", "-.": "top"}.get(look["linestyle"], "bottom")
             look["linestyle"] = "none"
         points = [(_beside(row[x], shift, values, "x" in log) if numeric else values.index(row[x]) + shift, row) for row in own]
         reached = [(at, row) for at, row in points if math.isfinite(row[y])]
