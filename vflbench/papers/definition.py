@@ -139,8 +139,8 @@ class Definition:
     @property
     def columns(self) -> list[str]:
         """The columns of the table that it uses."""
-        used = [part.column for part in (*self.numbers, *self.claims)]
-        return list(dict.fromkeys([*(picture.y for picture in self.pictures), *used]))
+        pictures, numbers = [picture.y for picture in self.pictures], [part.column for part in self.numbers]
+        return list(dict.fromkeys([*pictures, *numbers, *(claim.column for claim in self.claims)]))
 
 
 def names() -> list[str]:

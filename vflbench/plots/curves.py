@@ -260,8 +260,8 @@ def _panel(
     x = _timeless(x, [run.curve for run in every], {run.summary["compute_clock"] for run in every})
     curves = {label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()}
     levels = _levels(lines) if paired else {}
-    for label, group in lines.items():
-        shifts = [levels.get(run.summary["seed"], 0.0) for run in group]
+    for label, own in lines.items():
+        shifts = [levels.get(run.summary["seed"], 0.0) for run in own]
         curves[label] = [curve.assign(test=curve["test"] - shift) for curve, shift in zip(curves[label], shifts, strict=True)]
     if levels:
         axes.text(
