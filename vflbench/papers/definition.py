@@ -7,6 +7,7 @@ runs:                           whose runs it needs
     overrides: [seed=0,1]       on top of it, always; `smoke`, `small` and `full` on top of it at that scale
 keys: [dataset.name, ...]       configuration keys that tell settings apart: a row of the table each; all else but the seed is shared
 target: {accuracy: 0.8}         by metric (and data set): what the validation metric is to reach, where the preset has no target
+against: {privacy.name: none}   what the column `excess` compares a run with: that of the same seed and setting, but for these keys
 pictures:                       one under the other
   - kind: values                a column of the table against a key; or `curves`: the test metric against a column of the curves
     x: algorithm.local_steps    `values`: a key; `curves`: a column of curve.csv
@@ -14,6 +15,7 @@ pictures:                       one under the other
     panels: [dataset.name]      a panel per combination of these keys
     lines: [algorithm.name]     a line per combination of these
     log: [x]                    axes that are logarithmic
+    title: ...                  above it on the page
     where: {key: value}         only settings with these values; a list means any of them
     paired: true                `curves`: bands without what all lines of a seed share, as where a seed's split is hard for every method
 names: {key: {value: text}}     what pictures call a value of a key
@@ -132,6 +134,7 @@ class Definition:
     claims: list[Claim] = field(default_factory=list)
     scaled: str = ""
     tuning: str = ""
+    against: dict[str, Any] = field(default_factory=dict)
     names: dict[str, dict[str, str]] = field(default_factory=dict)
     networks: list[str] = field(default_factory=list)  # the same runs on these networks as well, re-priced where that is exact
     name: str = ""  # paper/id: where the file is
@@ -200,6 +203,9 @@ def check(definition: Definition) -> list[Problem]:
     from vflbench.results.folder import curve_columns
 
     known, problems = columns(definition.columns), []
+    for key in (*definition.against, *definition.names):
+        if key not in definition.keys:
+            problems.append(Problem("against or names", key, f"must be one of `keys`: {', '.join(definition.keys)}"))
     for place, picture in enumerate(definition.pictures):
         where = f"pictures[{place}]"
         if picture.kind not in ("values", "curves"):
