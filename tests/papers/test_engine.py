@@ -85,3 +85,21 @@ def test_a_target_by_data_set() -> None:
     assert measured.target(run, {"rmse": {"cora": 0.45, "pubmed": 0.1}}) == 0.45
     assert measured.target(run, {"rmse": {"pubmed": 0.1}}) is None
     assert math.isclose(measured.target(run, {"rmse": 0.3}) or 0, 0.3)
+
+
+def test_excess_is_over_the_run_of_the_same_seed() -> None:
+    def run(privacy: str, seed: int, score: float) -> Any:
+        ended: Any = Ended(seed, [2.0, score])
+        ended.status = "completed"
+        ended.manifest = {"config": {"target": None, "privacy": {"name": privacy}}}
+        counts = dict.fromkeys(("messages", "vectors", "cost", "communication_seconds", "wall_seconds", "virtual_seconds", "epochs"), 1)
+        ended.summary |= {**counts, "bytes": {"total": 1}, "privacy": {"epsilon": None}, "data_source": "real"}
+        ended.curve["iterations"] = 1
+        return ended
+
+    runs = [run("none", 0, 1.0), run("none", 1, 2.0), run("dp_sgd", 1, 2.3), run("dp_sgd", 0, 1.1), run("label_dp", 5, 1.0)]
+    rows = {row["privacy.name"]: row for row in measured.table(runs, ["privacy.name"], {}, (), {"privacy.name": "none"})}
+    assert rows["none"]["excess"] == 0
+    assert rows["dp_sgd"]["excess"] == pytest.approx(0.2)
+    assert rows["dp_sgd"]["excess_sd"] == pytest.approx(0.2 / math.sqrt(2))
+    assert math.isnan(rows["label_dp"]["excess"]), "there is no run of its seed to compare with"

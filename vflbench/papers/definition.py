@@ -8,6 +8,7 @@ runs:                           whose runs it needs
 keys: [dataset.name, ...]       configuration keys that tell settings apart: a row of the table each; all else but the seed is shared
 target: {accuracy: 0.8}         by metric (and data set): what the validation metric is to reach, else what the preset says;
                                 or train_loss: what the training loss is to reach
+against: {privacy.name: none}   what the column `excess` compares a run with: that of the same seed and setting, but for these keys
 pictures:                       one under the other
   - kind: values                a column of the table against a key; or `curves`: the test metric against a column of the curves
     x: algorithm.local_steps    `values`: a key; `curves`: a column of curve.csv
@@ -16,6 +17,7 @@ pictures:                       one under the other
     panels: [dataset.name]      a panel per combination of these keys
     lines: [algorithm.name]     a line per combination of these
     log: [x]                    axes that are logarithmic
+    title: ...                  above it on the page
     where: {key: value}         only settings with these values; a list means any of them
     paired: true                `curves`: bands without what all lines of a seed share, as where a seed's split is hard for every method
 names: {key: {value: text}}     what pictures call a value of a key; `axis`: and an axis along it
@@ -134,6 +136,7 @@ class Definition:
     claims: list[Claim] = field(default_factory=list)
     scaled: str = ""
     tuning: str = ""
+    against: dict[str, Any] = field(default_factory=dict)
     names: dict[str, dict[str, str]] = field(default_factory=dict)
     networks: list[str] = field(default_factory=list)  # the same runs on these networks as well, re-priced where that is exact
     name: str = ""  # paper/id: where the file is
@@ -141,8 +144,8 @@ class Definition:
     @property
     def columns(self) -> list[str]:
         """The columns of the table that it uses."""
-        used = [*(numbers.column for numbers in self.numbers), *(claim.column for claim in self.claims)]
-        return list(dict.fromkeys([*(picture.y for picture in self.pictures), *used]))
+        pictures, numbers = [picture.y for picture in self.pictures], [part.column for part in self.numbers]
+        return list(dict.fromkeys([*pictures, *numbers, *(claim.column for claim in self.claims)]))
 
 
 def names() -> list[str]:
@@ -202,6 +205,9 @@ def check(definition: Definition) -> list[Problem]:
     from vflbench.results.folder import curve_columns
 
     known, problems = columns(definition.columns), []
+    for key in (*definition.against, *definition.names):
+        if key not in definition.keys:
+            problems.append(Problem("against or names", key, f"must be one of `keys`: {', '.join(definition.keys)}"))
     for place, picture in enumerate(definition.pictures):
         where = f"pictures[{place}]"
         if picture.kind not in ("values", "curves"):

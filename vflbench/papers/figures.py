@@ -40,7 +40,7 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     folder.mkdir(parents=True, exist_ok=True)
     runs = [job.run for job in jobs if job.run is not None]
     failures = list(dict.fromkeys(f"{job.label}: {job.failure}" for job in jobs if job.failure))
-    table = measured.table(runs, definition.keys, definition.target, definition.columns)
+    table = measured.table(runs, definition.keys, definition.target, definition.columns, definition.against)
     atomic_write(folder / "table.csv", csv(table))
     names = []
     for place, picture in enumerate(definition.pictures, start=1):

@@ -27,6 +27,7 @@ LEAST_SQUARES = "least_squares+"  # a target: the RMSE of least squares on the j
 COLUMNS = {
     "selected": "test metric at the round that validation chose; without validation, at the end",
     "final": "test metric at the end",
+    "excess": "test metric at the end, minus that of the run of the same seed that it is compared with",
     "updates": "updates of the model",
     "epochs": "epochs",
     "megabytes": "sent, MB",
@@ -73,7 +74,13 @@ def at(column: str) -> tuple[str, float] | None:
     return (found[1], float(found[2])) if found and found[1] in curve_columns("") else None
 
 
-def table(runs: Sequence[Run], keys: Sequence[str], targets: Mapping[str, Target], wanted: Iterable[str] = ()) -> list[dict[str, Any]]:
+def table(
+    runs: Sequence[Run],
+    keys: Sequence[str],
+    targets: Mapping[str, Target],
+    wanted: Iterable[str] = (),
+    against: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
     """A row per setting: `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and columns with their spread.
 
     Parameters
@@ -83,6 +90,7 @@ def table(runs: Sequence[Run], keys: Sequence[str], targets: Mapping[str, Target
     targets : metric -> what the validation metric is to reach (or data set -> that), or train_loss -> what that is to reach; else a run's
         own target counts.
     wanted : columns beyond COLUMNS (columns()).
+    against : what the column excess compares with: the run of the same seed and setting, but for these keys.
 
     What was not measured is NaN; a target that not all seeds reached is infinite.
 
@@ -96,13 +104,20 @@ def table(runs: Sequence[Run], keys: Sequence[str], targets: Mapping[str, Target
         if run.status in COUNTED:
             values = setting(run, keys)
             groups[tuple(str(values[key]) for key in keys)].append(run)
-    rows = []
-    for own in groups.values():
+    rows, measures = [], {}
+    for name, own in groups.items():
+        for run in own:
+            measures[*name, run.summary["seed"]] = numbers(run, targets, shown)
+    for name, own in groups.items():
         seeds = [run.summary["seed"] for run in own]
         if len(set(seeds)) < len(seeds):
             folders = " and ".join(str(run.folder) for run in own if seeds.count(run.summary["seed"]) > 1)
             raise VflbenchError(f"{folders} differ in more than {', '.join(keys)}: the figure's `keys` must tell them apart")
-        found = [numbers(run, targets, shown) for run in own]
+        found = [measures[*name, seed] for seed in seeds]
+        other = [str(against.get(key, value)) for key, value in zip(keys, name, strict=True)] if against else []
+        for seed, one in zip(seeds, found, strict=True):
+            if (*other, seed) in measures:
+                one["excess"] = one["final"] - measures[*other, seed]["final"]
         sources = {run.summary["data_source"] for run in own}
         source = next((kind for kind in ("synthetic", "partial", "real") if kind in sources), None)
         row: dict[str, Any] = {**setting(own[0], keys), "metric": own[0].summary["metric"]["name"], "data_source": source}

@@ -59,7 +59,9 @@ def markdown(
     parts = [f"# {heading(definition)}: {definition.title}"]
     if facts["warning"]:
         parts.append(f"**{facts['warning']}**")
-    parts += [f"![{definition.title}]({name}.png)" for name in pictures]
+    for picture, name in zip(definition.pictures, pictures, strict=True):
+        parts += [f"### {picture.title}"] if picture.title else []
+        parts.append(f"![{picture.title or definition.title}]({name}.png)")
     about = [f"Scale: {facts['scale']}. Data: {facts['data']}."]
     about += [f"Target: {', '.join(f'{name} {value}' for name, value in definition.target.items())}."] if definition.target else []
     about += [f"Scaled down from the paper: {definition.scaled}"] if definition.scaled else []

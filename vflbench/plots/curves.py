@@ -17,6 +17,7 @@ from vflbench.types import TRAINING_METRIC, Metric
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 # Column of the curve -> what the axis says.
@@ -245,8 +246,10 @@ def _scale(axes: Axes, drawn: pd.DataFrame, log: Sequence[str], at_most: float |
 
     if "y" in log:
         axes.set_yscale("log")
+        plain(axes.yaxis)
     if "x" in log and (drawn["x"] > 0).any():
         axes.set_xscale("log")
+        plain(axes.xaxis)
         shown = np.concatenate([np.asarray(line.get_xdata(), dtype=float) for line in axes.lines])
         axes.set_xlim(left=0.8 * shown[shown > 0].min())
     if at_most is not None:
@@ -264,8 +267,8 @@ def _panel(
     x = _timeless(x, [run.curve for run in every], {run.summary["compute_clock"] for run in every})
     curves = {label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()}
     levels = _levels(lines) if paired else {}
-    for label, group in lines.items():
-        shifts = [levels.get(run.summary["seed"], 0.0) for run in group]
+    for label, own in lines.items():
+        shifts = [levels.get(run.summary["seed"], 0.0) for run in own]
         curves[label] = [curve.assign(test=curve["test"] - shift) for curve, shift in zip(curves[label], shifts, strict=True)]
     if levels:
         axes.text(
@@ -275,8 +278,8 @@ def _panel(
     largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
     scale = _label_x(axes, x, largest)
     _label_y(axes, metric, f"{splits(metric)[-1]} ")
-    tables = []
-    for label, shown in curves.items():
+    tables, step = [], min(len(curves), 3)  # where lines lie on each other their markers take turns
+    for place, (label, shown) in enumerate(curves.items()):
         look, silent = looks[label], x != "round" and not any(curve["x"].any() for curve in shown)
         shown = [_chosen(run, metric) for run in lines[label]] if silent else shown
         line = _average([curve.assign(test=np.log10(curve["test"])) for curve in shown] if decades else shown)
@@ -289,10 +292,16 @@ def _panel(
             text += " (no communication)"
             axes.axhline(line["mean"].iloc[0], color=look["color"], linestyle=":", label=text)
             continue
-        axes.plot(line["x"] / scale, line["mean"], **look, markevery=max(1, len(line) // 10), label=text)
+        axes.plot(line["x"] / scale, line["mean"], **look, markevery=_turns(len(line), place, step), label=text)
         axes.fill_between(line["x"] / scale, low, high, color=look["color"], alpha=0.15, linewidth=0)
     axes.set_xlim(left=0)
     return pd.concat(tables, ignore_index=True)
+
+
+def _turns(points: int, place: int, step: int) -> tuple[int, int]:
+    """First marker and every how many points another, of the line at `place`."""
+    every = max(1, points // 10)
+    return (place % step * every, step * every) if points > 2 * step else (0, every)
 
 
 def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
@@ -300,7 +309,7 @@ def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
     import numpy as np
 
     seeds = [sorted(run.summary["seed"] for run in group) for group in lines.values()]
-    if any(own != seeds[0] for own in seeds) or len(seeds[0]) < 2:
+    if len(lines) < 2 or len(seeds[0]) < 2 or any(own != seeds[0] for own in seeds):
         return {}
     last: dict[int, list[float]] = defaultdict(list)
     for group in lines.values():
@@ -324,6 +333,14 @@ def _looks(panels: Sequence[Mapping[str, list[Run]]]) -> dict[str, dict[str, Any
         own = {"color": style.PALETTE[place % len(style.PALETTE)], "marker": style.MARKERS[place % len(style.MARKERS)], "linestyle": "-"}
         looks[label] = own if alone else {"color": look.color, "marker": look.marker, "linestyle": dashes}
     return looks
+
+
+def plain(axis: Axis) -> None:
+    """Numbers as they are along a logarithmic axis; between powers of ten too where it has few of them."""
+    from matplotlib.ticker import LogFormatter
+
+    axis.set_major_formatter(LogFormatter(minor_thresholds=(1.5, 0.6)))
+    axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.6)))
 
 
 def legend_below(figure: Figure) -> None:

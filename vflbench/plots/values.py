@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vflbench.plots import style
-from vflbench.plots.curves import legend_below, new_figure, save
+from vflbench.plots.curves import legend_below, new_figure, plain, save
 from vflbench.results.folder import atomic_write
 
 if TYPE_CHECKING:
@@ -135,10 +135,12 @@ def _panel(
         axes.set_xticks(range(len(values)), texts := [_tick(x, value, names) for value in values])
         if sum(map(len, texts)) > 40:
             axes.tick_params(axis="x", rotation=20)
+        axes.set_xlim(-0.5, len(values) - 0.5)
         axes.grid(axis="x", visible=False)
     labels = list(dict.fromkeys(line_label(row, lines, names) for row in rows))
     if "y" in log:
         axes.set_yscale("log")
+        plain(axes.yaxis)
     if numeric and "x" in log:
         axes.set_xscale("log")
         axes.set_xticks(values, [f"{value:g}" for value in values])
