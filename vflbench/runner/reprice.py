@@ -125,13 +125,13 @@ def reprice(
         try:
             results.append(Result(source, place, label, kept=finished.write(profile, place, command, overwrite, draw)))
         except VflbenchError as error:
-            reason = "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else str(error)
-            refused(_naming(source, reason))
+            told = "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else str(error)
+            refused(_naming(source, told))
     return results
 
 
 def _naming(folder: Path, reason: str) -> str:
-    return reason if str(folder) in reason else f"{folder}: {reason}"
+    return reason if reason.startswith(f"{folder}{os.sep}") else f"{folder}: {reason}"
 
 
 def _named(words: Sequence[str]) -> list[tuple[str, Run]]:
@@ -193,9 +193,7 @@ class Finished:
             why = "which message comes first decides what its parties do next, so another network makes another run"
             raise VflbenchError(f"{name} depends on time: {why}. Train it under that network")
         if "parties" not in self.manifest and "utilisation" in self.summary:
-            raise VflbenchError(
-                "an older vflbench made it, whose manifest.json lacks `parties`: its utilisation cannot be known. Train it again"
-            )
+            raise VflbenchError(f"{OLDER} `parties`, without which its utilisation cannot be known. Train it again")
 
     @cached_property
     def parties(self) -> dict[str, Standing]:
@@ -323,9 +321,7 @@ class Finished:
         for entry, needed in (("payload", accounting != "strict"), ("parties", network.timing == "round" or network.server_bandwidth_gbps)):
             if needed and entry not in self.manifest:
                 what = f"accounting={accounting}" if entry == "payload" else "timing=round and a shared server bandwidth"
-                raise VflbenchError(
-                    f"an older vflbench made it, whose manifest.json lacks `{entry}`, which {what} must know. Train it again"
-                )
+                raise VflbenchError(f"{OLDER} `{entry}`, which {what} must know. Train it again")
         if network.links:
             from vflbench.federation import topology  # imports torch
 
