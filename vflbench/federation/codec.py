@@ -48,7 +48,7 @@ class Fp16:
         beyond = half.isinf() & values.isfinite()
         if bool(beyond.any()):
             if not self.warned:
-                log.warning("codec=fp16: numbers as large as %.4g are sent as 65504, the largest that it has", float(values.abs().max()))
+                log.warning("codec=fp16: a number of size %.4g is sent as 65504, the largest that it has", float(values[beyond].abs().max()))
                 self.warned = True
             half = torch.where(beyond, half.sign() * LARGEST_HALF, half)
         return (half,)
@@ -62,7 +62,7 @@ class Int8:
 
     A value is off by less than one scale, and right in the mean (QSGD: Alistarh et al. 2017, arXiv 1610.02132, section 3.1, with the
     largest value as the norm). One scale per array and not per row: predictions and residuals are (n, 1), of which a scale per row
-    would be larger than the rows. An array with infinity or NaN in it arrives as NaN.
+    would be larger than the rows. An array with infinity, NaN or a float64 beyond 127 float32s in it arrives as NaN.
     """
 
     def encode(self, values: Tensor, rng: np.random.Generator) -> tuple[Tensor, ...]:
