@@ -57,9 +57,7 @@ def charged(algorithm: str, layout: str, codec: str) -> np.ndarray:
     return rows[:, [COLUMN["tag"], COLUMN["bytes"]]]
 
 
-@pytest.mark.parametrize(
-    "codec", [pytest.param(codec, marks=[] if codec == "int8" else [pytest.mark.slow]) for codec in CODECS]
-)
+@pytest.mark.parametrize("codec", [pytest.param(codec, marks=[] if codec == "int8" else [pytest.mark.slow]) for codec in CODECS])
 @pytest.mark.parametrize(("algorithm", "layout"), TAKING)
 def test_every_algorithm_that_takes_codecs_sends_less(algorithm: str, layout: str, codec: str) -> None:
     if codec == "topk+" and not INFOS[algorithm].remembered:
@@ -75,11 +73,10 @@ def test_every_algorithm_that_takes_codecs_sends_less(algorithm: str, layout: st
 @pytest.mark.parametrize("algorithm", [name for name, info in INFOS.items() if info.exact])
 def test_every_other_algorithm_says_why_it_takes_none(algorithm: str) -> None:
     layout = next(layout for name, layout in CASES if name == algorithm)
-    for codec in ("fp16", "int8", "topk"):
-        with pytest.raises(ConfigError) as refused:
-            vflbench.run([*overrides(algorithm, layout), *words(codec)])
-        assert [problem.key for problem in refused.value.problems] == ["codec"]
-        assert f"codec={codec}: {algorithm} takes none: {INFOS[algorithm].exact}." in str(refused.value)
+    with pytest.raises(ConfigError) as refused:
+        vflbench.run([*overrides(algorithm, layout), "codec=int8"])
+    assert [problem.key for problem in refused.value.problems] == ["codec"]
+    assert f"codec=int8: {algorithm} takes none: {INFOS[algorithm].exact}." in str(refused.value)
 
 
 def test_those_that_send_nothing_take_none_and_those_that_remember_take_some() -> None:
@@ -94,10 +91,18 @@ REFUSED = {
     ("codec=topk", "codec.fraction=-0.5"): "codec.fraction=-0.5: must be greater than 0",
     ("codec=topk", "codec.fraction=2"): "codec.fraction=2.0: must be at most 1",
     ("codec=topk", "codec.fraction=few"): "codec.fraction=few: must be a number",
-    ("codec=topk", "codec.fractoin=0.1"): "codec.fractoin=0.1: unknown key; codec=topk has: fraction, feedback. Did you mean 'codec.fraction'?",
+    (
+        "codec=topk",
+        "codec.fractoin=0.1",
+    ): "codec.fractoin=0.1: unknown key; codec=topk has: fraction, feedback. Did you mean 'codec.fraction'?",
     ("codec=int8", "codec.fraction=0.1"): "codec.fraction=0.1: codec=int8 has no such key; topk has it",
     ("codec=topk", "codec.feedback=true"): "codec.feedback=true: messages of glasu are about other rows every time",
-    ("algorithm=rfl_admm_v", "dataset=star_schema", "accounting=tablepuppet", "codec=fp16"): "codec=fp16: accounting=tablepuppet charges every",
+    (
+        "algorithm=rfl_admm_v",
+        "dataset=star_schema",
+        "accounting=tablepuppet",
+        "codec=fp16",
+    ): "codec=fp16: accounting=tablepuppet charges every",
     ("algorithm=mtcd", *CONVEX, "algorithm.batch_size=8", "codec=topk", "codec.feedback=true"): "every batch has other rows",
 }
 

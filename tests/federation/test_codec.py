@@ -42,7 +42,9 @@ def through(codec: Any, values: Any, rng: Any = None) -> torch.Tensor:
 def samples(dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
     """Arrays of many sizes and magnitudes."""
     rng = RNG(7)
-    return [torch.from_numpy(rng.standard_t(2, size=n) * 10.0 ** rng.integers(-6, 4)).to(dtype) for n in (1, 2, 7, 100, 1000) for _ in range(4)]
+    return [
+        torch.from_numpy(rng.standard_t(2, size=n) * 10.0 ** rng.integers(-6, 4)).to(dtype) for n in (1, 2, 7, 100, 1000) for _ in range(4)
+    ]
 
 
 # --- fp16 -----------------------------------------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ def star(codec: CodecConfig | None, seen: dict[str, Any], **options: Any) -> Sim
 
     async def server(me: Party, data: Any, public: Any, config: Any) -> None:
         seen["before"] = await me.recv("far", "labels")
-        async for t in me.rounds():
+        async for _ in me.rounds():
             seen["near"] = await me.recv("near", "x")
             seen["far"] = await me.recv("far", "x")
             seen["ids"] = await me.recv("far", "ids")
@@ -280,7 +282,8 @@ def star(codec: CodecConfig | None, seen: dict[str, Any], **options: Any) -> Sim
 
 
 @pytest.mark.parametrize(
-    ("config", "nbytes"), [(None, 160), (CodecConfig("none"), 160), (CodecConfig("fp16"), 80), (CodecConfig("int8"), 44), (CodecConfig("topk", 0.3), 96)]
+    ("config", "nbytes"),
+    [(None, 160), (CodecConfig("none"), 160), (CodecConfig("fp16"), 80), (CodecConfig("int8"), 44), (CodecConfig("topk", 0.3), 96)],
 )
 def test_the_ledger_charges_what_is_sent_and_the_receiver_sees_what_arrives(config: CodecConfig | None, nbytes: int) -> None:
     seen: dict[str, Any] = {}

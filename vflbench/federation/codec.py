@@ -48,7 +48,9 @@ class Fp16:
         beyond = half.isinf() & values.isfinite()
         if bool(beyond.any()):
             if not self.warned:
-                log.warning("codec=fp16: a number of size %.4g is sent as 65504, the largest that it has", float(values[beyond].abs().max()))
+                log.warning(
+                    "codec=fp16: a number of size %.4g is sent as 65504, the largest that it has", float(values[beyond].abs().max())
+                )
                 self.warned = True
             half = torch.where(beyond, half.sign() * LARGEST_HALF, half)
         return (half,)
