@@ -564,6 +564,7 @@ def list_command(args: list[str]) -> int:
     for name, info in registry.algorithms().items():
         fitting = " ".join(n for n, other in data.items() if registry.fit(info, other))
         fits = {"data": fitting, "privacy": " ".join(info.privacy), "models": " ".join(info.models), "attacks": " ".join(info.attacks)}
+        fits["codecs"] = f"none ({info.exact})" if info.exact else "none fp16 int8 topk" + " (feedback)" * bool(info.remembered)
         rows.append((name, info.summary, *(f"{what} {names or '-'}" for what, names in fits.items())))
     width = max(80, min(shutil.get_terminal_size().columns, 160))
     for name, summary, *facts in rows:

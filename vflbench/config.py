@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vflbench import registry
-from vflbench.types import ConfigError, NetworkConfig, Problem, RunConfig, VflbenchError, closest, division
+from vflbench.types import AlgorithmInfo, ConfigError, NetworkConfig, Problem, RunConfig, VflbenchError, closest, division
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -48,9 +48,10 @@ AT_LEAST: dict[str, float] = {
     "privacy.max_retries": 0,
     **{f"algorithm.{key}": 1 for key in ("parties", "parts", "workers", "local_steps", "layers", "batch_size")},
 }
-AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024}
+AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024, "codec.fraction": 1}
 ABOVE_ZERO = (
     frozenset(("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.ratio", "algorithm.lr", "attack.tolerance"))
+    | {"codec.fraction"}
     | {f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")}
     | {"compute.core_cap", "compute.penalty_batch"}
 )
@@ -692,7 +693,7 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("epochs", config.epochs, given))
     if not any(problem.key == "topology" for problem in problems):
         problems += topology.check(config.topology)
-    problems += delays.check(config.compute)
+    problems += delays.check(config.compute) + _codec_problems(config, info)
     if config.privacy.name != "none" and not any(problem.key == "privacy" for problem in problems):
         from vflbench.privacy import mechanisms  # imports torch
 
@@ -702,4 +703,22 @@ def check(config: RunConfig) -> list[Problem]:
     # An algorithm's own rules read the model's keys.
     if hasattr(module := registry.load_algorithm(info.name), "check") and not any(problem.key == "model" for problem in problems):
         problems += module.check(config)
+    return problems
+
+
+def _codec_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
+    """Whether the algorithm works with compressed messages, and whether those are charged for what they are."""
+    codec = config.codec
+    if codec.name == "none":
+        return []
+    if info.exact:
+        return [Problem("codec", codec.name, f"{info.name} takes none: {info.exact}")]
+    problems = []
+    if config.accounting != "strict":
+        allowed = f"accounting={config.accounting} charges every number by a rule of its own, which knows no codec: use accounting=strict"
+        problems.append(Problem("codec", codec.name, allowed))
+    if codec.feedback and not info.remembered:
+        having = ", ".join(name for name, other in registry.algorithms().items() if other.remembered)
+        allowed = f"messages of {info.name} are about other rows every time, so there is nothing to remember; these have: {having}"
+        problems.append(Problem("codec.feedback", "true", allowed))
     return problems

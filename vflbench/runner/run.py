@@ -22,6 +22,7 @@ from vflbench.data import sources
 from vflbench.data.tasks import AlignedTask, GraphTask, ShardedTask, Task
 from vflbench.federation import clock, topology
 from vflbench.federation.accounting import Payload
+from vflbench.federation.codec import Codec, Encoder
 from vflbench.federation.delays import Delays
 from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.links import LINK_KINDS, LOCAL
@@ -155,7 +156,8 @@ class Federation:
             "network": config.network, "connected": self.topology.connected, "neighbours": self.topology.neighbours,
             "rounds": self.rounds, "eval_every": self.eval_every, "seed": config.seed, "device": self.device,
             "clock": clock.ComputeClock(self.clock_mode, config.compute), "batch_compute": config.engine.batch_compute,
-            "window": config.engine.window, "privacy": kwargs["privacy"] if "privacy" in kwargs else self.mechanisms(),
+            "window": config.engine.window, "codec": config.codec, "remembered": self.info.remembered,
+            "privacy": kwargs["privacy"] if "privacy" in kwargs else self.mechanisms(),
         }  # fmt: skip
         if observer is not None:
             arguments |= {"on_report": observer.on_report, "on_round": observer.on_round}
@@ -255,7 +257,7 @@ def run(
             stops = observer.on_round(round, engine)
             if writer is not None:  # before the round's cut
                 for name, rows in watch.questions.items():
-                    answer = _answer(engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"))
+                    answer = _answer(engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"), engine.codec)
                     writer.add(transcript.Message(round, name, watch.party, transcript.ANSWER, (answer,)))
                 writer.write(round)
             row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
@@ -342,7 +344,9 @@ def _write(
 
     secrets = {name: engine.parties[name].privacy for name in federation.hubs}
     spent = {name: secret.spent() for name, secret in secrets.items() if secret is not None}
-    extra = {} if config.attack.name == "none" else {"attack": _attack(federation, folder)}
+    extra: dict[str, Any] = {"codec": config.codec.name}
+    if config.attack.name != "none":
+        extra["attack"] = _attack(federation, folder)
     if observer.models is not None:
         extra["averaged_model"] = observer.models.summary()
     extra |= costs.use(federation.cores, engine.boundary_clock, engine.finished_round)
@@ -365,8 +369,8 @@ def _attack(federation: Federation, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _answer(party: Party, inputs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """What `party` would publish of `inputs` now, by its own mechanism, with noise of its own; counted by nobody."""
+def _answer(party: Party, inputs: np.ndarray, rng: np.random.Generator, codec: Codec | None) -> np.ndarray:
+    """What would arrive if `party` published of `inputs` now, by its own mechanism, with noise of its own; counted by nobody."""
     model = party.state.model
     like = next(model.parameters())
     with torch.no_grad():
@@ -374,6 +378,8 @@ def _answer(party: Party, inputs: np.ndarray, rng: np.random.Generator) -> np.nd
         if party.privacy is not None:
             generator = torch.Generator(device=like.device).manual_seed(int(rng.integers(2**62)))
             rows = party.privacy.noised(rows, generator)
+    if codec is not None:
+        rows = Encoder(codec, rng).encode(rows).value
     return np.asarray(rows.cpu())
 
 
