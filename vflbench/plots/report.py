@@ -162,7 +162,8 @@ def to_markdown(report: Report) -> str:
         lines += _markdown(HEADS, [cells(row) for row in rows])
         lines += ["", "Selected settings", ""]
         lines += _markdown(
-            ("group", "setting", "validation", "test", "command"), [list(choice_cells(choice).values()) for choice in panel.choices]
+            ("group", "selected setting", "validation", "test", "run it again", "why"),
+            [list(choice_cells(choice).values()) for choice in panel.choices],
         )
         lines.append("")
     if report.notes:
@@ -201,15 +202,15 @@ def choice_cells(choice: selection.Choice) -> dict[str, str]:
     group, _, rest = choice.group.partition(" · ")
     named = " · ".join(filter(None, [style.look(group).label, rest]))
     if choice.setting is None:
-        return {"group": named, "setting": f"none: {choice.why}", "validation": "–", "test": "–", "command": ""}
+        return {"group": named, "setting": "none", "validation": "–", "test": "–", "command": "", "why": choice.why}
     tuned = {key: value for key, value in choice.setting.differs.items() if selection.searched(key)}
-    words = " · ".join(f"{key.removeprefix('algorithm.').removesuffix('.name')}={value}" for key, value in tuned.items())
     return {
         "group": named,
-        "setting": words or "the only one",
+        "setting": selection.in_words(tuned) or "the only one",
         "validation": _score(*_moments(choice.validation), choice.setting.metric),
         "test": _score(*_moments(choice.setting.scores("selected")), choice.setting.metric),
         "command": choice.command or "",
+        "why": choice.why,
     }
 
 
@@ -248,7 +249,7 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
         autoescape=True, loader=jinja2.FileSystemLoader(PAGE), trim_blocks=True, undefined=jinja2.StrictUndefined
     )
     return environment.get_template("report.html").render(
-        heading=f"{_listed(list(algorithms))} on {_listed(list(datasets))}",
+        heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on {_listed(list(datasets))}",
         subheading=f"{_count(runs, 'run')}, {_count(len(settings), 'setting')}. Made by vflbench report; this file needs nothing else.",
         css=(PAGE / "report.css").read_text(encoding="utf-8"),
         js=(PAGE / "report.js").read_text(encoding="utf-8"),
@@ -275,16 +276,15 @@ def _panel(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     thinned = (
         f"Curves of more than {most} evaluations (the longest has {longest}) are thinned: a target may be reached up to a gap earlier."
     )
-    metric = panel.settings[0].metric
     return {
         "place": report.panels.index(panel),
         "alarm": panel.alarm,
         "target_why": f"{panel.target:g}: {panel.target_why}"
         if panel.target is not None
         else f"of which there is none ({panel.target_why})",
-        "scored": "training" if metric == TRAINING_METRIC else "test",
+        "selects": any(choice.setting for choice in panel.choices),
         "thinned": thinned if longest > most else "",
-        "choices": [{**choice_cells(choice), "why": choice.why} for choice in panel.choices],
+        "choices": [choice_cells(choice) for choice in panel.choices],
         "names": [" · ".join(filter(None, [style.look(s.algorithm).label, s.words])) for s in panel.settings],
         "differing": {
             key: ["" if key not in setting.config else value for value, setting in zip(row, panel.settings, strict=True)]

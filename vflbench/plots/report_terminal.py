@@ -30,7 +30,7 @@ def show(report: Report, console: Console | None = None) -> None:
         runs = panel.runs
         if len(runs) > 1:
             choices = [[*choice_cells(choice).values()] for choice in panel.choices]
-            _print(console, ("group", "selected setting", "validation", "test", "run it again"), choices, right=(2, 3))
+            _print(console, ("group", "selected setting", "validation", "test", "run it again", "why"), choices, right=(2, 3))
         if len(runs) == len(report.panels) == 1:
             _curve(console, runs[0])
             _traffic(console, report.traffic[runs[0].folder])

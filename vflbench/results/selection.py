@@ -127,7 +127,7 @@ class Setting:
     @property
     def words(self) -> str:
         """`differs` in a line."""
-        return " · ".join(f"{key.removeprefix('algorithm.').removesuffix('.name')}={value}" for key, value in self.differs.items())
+        return in_words(self.differs)
 
     @property
     def seeds(self) -> list[int]:
@@ -137,6 +137,11 @@ class Setting:
         """`final`, `selected` or `selected_validation` of every run that has it."""
         values = (run.summary["metric"][which] for run in self.runs)
         return np.array([value for value in values if value is not None and math.isfinite(value)], dtype=float)
+
+
+def in_words(values: Mapping[str, Any]) -> str:
+    """Keys and values in a line."""
+    return " · ".join(f"{key.removeprefix('algorithm.').removesuffix('.name')}={value}" for key, value in values.items())
 
 
 def settings(runs: Sequence[Run]) -> list[Setting]:
@@ -228,8 +233,10 @@ def target(found: Sequence[Setting]) -> tuple[float | None, str]:
     if not best:
         return None, "no validation split: a target would be judged on test data"
     goal = found[0].runs[0].summary["metric"]["goal"]
-    value = float(np.quantile(best, 0.25 if goal == "max" else 0.75, method="lower" if goal == "max" else "higher"))
-    return _rounded(value, down=goal == "max"), "three quarters of the settings reach it in every seed, on validation"
+    value = float(sorted(best, reverse=goal == "min")[len(best) // 4])
+    who = "three quarters of the settings reach" if len(best) > 1 else "it reaches"
+    what = "in training" if found[0].metric == TRAINING_METRIC else "on validation"
+    return _rounded(value, down=goal == "max"), f"what {who} {what}, in every seed"
 
 
 def _rounded(value: float, down: bool) -> float:
@@ -237,7 +244,7 @@ def _rounded(value: float, down: bool) -> float:
     if value == 0 or not math.isfinite(value):
         return value
     step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
-    return float(f"{(math.floor if down else math.ceil)(value / step) * step:.2g}")
+    return float(f"{(math.floor if down else math.ceil)(round(value / step, 6)) * step:.2g}")
 
 
 # --- selection ----------------------------------------------------------------------------------------------------------
@@ -277,7 +284,7 @@ def searched(key: str) -> bool:
 def _choice(group: list[Setting]) -> Choice:
     first = group[0].runs[0].summary
     shared = {key: value for key, value in group[0].differs.items() if not searched(key)}
-    name = " · ".join([group[0].algorithm, *(f"{key.removesuffix('.name')}={value}" for key, value in shared.items())])
+    name = " · ".join(filter(None, [group[0].algorithm, in_words(shared)]))
     nothing = np.array([])
     scored = [s for s in group if len(s.scores("selected_validation")) == len(s.runs)]
     if not scored:
@@ -318,7 +325,7 @@ def _config_dir(run: Run) -> str | None:
         words = shlex.split(command or "")
     except ValueError:
         return None
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         if word == "--config-dir":
             return following
         if word.startswith("--config-dir="):

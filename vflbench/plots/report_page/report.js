@@ -129,7 +129,7 @@ function digits(value, count = 3) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e6 || size < 1e-3) return value.toExponential(count - 1).replace("e+", "e");
+  if (size >= 1e6 || size < 1e-3) return Number(value.toPrecision(count)).toExponential().replace("e+", "e");
   return size >= 10 ** count ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(count)));
 }
 
@@ -169,7 +169,8 @@ function drawAnswer(rows) {
   const seeds = first.goal.of > 1 ? `, mean of ${first.goal.of} seeds` : "";
   box.append(`Least ${AXES[state.axis].name} to ${goal}: `, element("strong", {}, title(first.line)), `, ${shown(first.goal.value, state.axis)}${seeds}.`);
   if (second) {
-    const times = first.goal.value > 0 ? ` (${digits(second.goal.value / first.goal.value, 2)} times as much)` : "";
+    const ratio = second.goal.value / first.goal.value;
+    const times = ratio >= 1.05 ? ` (${digits(ratio, 2)} times as much)` : "";
     box.append(` Next: ${title(second.line)}, ${shown(second.goal.value, state.axis)}${times}.`);
   }
 }
@@ -215,7 +216,7 @@ function cell(column, row) {
 }
 
 function drawTable(rows) {
-  const columns = COLUMNS.filter((column) => column.key !== "epsilon" || panel().axes.includes("epsilon"));
+  const columns = COLUMNS.filter(({ key }) => !["epsilon", "selected"].includes(key) || panel().lines.some((line) => line[key] !== null));
   const head = element("tr");
   for (const column of columns) {
     const sorted = (state.sort && state.sort.key === column.key) || (!state.sort && column.key === "rank");
@@ -389,26 +390,26 @@ function drawTraffic() {
   for (const tag of [...(tags.length > 1 ? [null] : []), ...tags]) {
     const inside = rows.filter((row) => tag === null || row[0] === tag);
     const paid = inside.filter((row) => row[3] !== "local");
-    const ends = parties.filter((_, i) => inside.some((row) => row[1] === i || row[2] === i)); // parties by their place
-    const places = ends.map((name) => parties.indexOf(name));
+    const sources = parties.map((_, i) => i).filter((i) => inside.some((row) => row[1] === i));
+    const readers = parties.map((_, i) => i).filter((i) => inside.some((row) => row[2] === i));
     const sum = (src, dst) => inside.filter((row) => row[1] === src && row[2] === dst).reduce(([n, b], row) => [n + row[4], b + row[5]], [0, 0]);
-    const most = Math.max(...places.flatMap((src) => places.map((dst) => sum(src, dst)[1])), 1);
+    const most = Math.max(...sources.flatMap((src) => readers.map((dst) => sum(src, dst)[1])), 1);
     const free = paid.length < inside.length ? `, and inside organisations, free, ${shown(inside.filter((row) => row[3] === "local").reduce((b, row) => b + row[5], 0), "bytes")}` : "";
     const count = paid.reduce((n, row) => n + row[4], 0);
     const figure = element("figure"), table = element("table", { class: "matrix" }), head = element("tr");
     figure.append(element("figcaption", {}, `${tag ?? "all tags"}: ${count.toLocaleString("en")} messages, ${shown(paid.reduce((b, row) => b + row[5], 0), "bytes")}${free}`));
-    head.append(element("th", {}, "from ↓ to →"), ...ends.map((name) => element("th", { scope: "col" }, name)));
+    head.append(element("th", {}, "from ↓ to →"), ...readers.map((dst) => element("th", { scope: "col" }, parties[dst])));
     table.append(head);
-    places.forEach((src, i) => {
+    for (const src of sources) {
       const tr = element("tr");
-      tr.append(element("th", { scope: "row" }, ends[i]));
-      for (const dst of places) {
+      tr.append(element("th", { scope: "row" }, parties[src]));
+      for (const dst of readers) {
         const [n, b] = sum(src, dst);
         const td = element("td", n ? { title: `${n.toLocaleString("en")} messages`, style: `background:rgba(0,114,178,${(0.06 + (0.5 * b) / most).toFixed(3)})` } : {}, n ? shown(b, "bytes") : "");
         tr.append(td);
       }
       table.append(tr);
-    });
+    }
     figure.append(table);
     box.append(figure);
   }
