@@ -129,17 +129,21 @@ def latest(a: Chains, b: Chains) -> Chains:
     return tuple(kept)
 
 
+# What an event of the trace does to a clock.
+MARK, SCATTER, TO_SERVER, TO_CLIENT, GATHER, TAKE = range(6)
+
+
 @dataclass
 class _Party:
     """A party at its place in the trace; `free`, `scattered` and `gathering` are a server's medium."""
 
-    events: list[tuple[str, int, int, float]]  # kind, peer, seq, value
+    events: list[tuple[int, int, int]]  # what, which message (MARK: which round), its receiver
     place: int = 0
     now: Chains = START
     free: Chains = START
     scattered: Chains = START
     gathering: bool = False
-    busy: dict[int, Chains] = field(default_factory=lambda: defaultdict(lambda: START))  # by receiver: links between clients
+    busy: dict[int, Chains] = field(default_factory=dict)  # by receiver: links between clients
 
 
 def chains(ledger: pd.DataFrame, trace: pd.DataFrame, latencies: int) -> dict[int, Chains]:
@@ -150,68 +154,89 @@ def chains(ledger: pd.DataFrame, trace: pd.DataFrame, latencies: int) -> dict[in
     ledger, trace : a run's, under whatever network and timing it ran.
     latencies : of an exchange, 1 or 2 (network.latencies).
     """
-    owner, of = _codes(trace["party"])
-    names = list(dict.fromkeys(owner[i] for i in of.tolist()))  # in the run's order, servers first
-    index = {name: i for i, name in enumerate(names)}
-    src, dst = (_coded(ledger[end], index) for end in ("src", "dst"))
-    order = np.lexsort((ledger["seq"].to_numpy(), dst, src))
-    src, dst = src[order], dst[order]
-    count = len(names)
-    first = np.searchsorted(src * count + dst, np.arange(count**2 + 1)).tolist()  # where a pair's messages begin; numbered from 0
-    kinds, kind_of = _codes(ledger["link"])
-    links, nbytes = [kinds[i] for i in kind_of[order].tolist()], ledger["bytes"].to_numpy()[order].tolist()
-    by_server = np.array([link == CLIENT_SERVER for link in links], dtype=bool)
-    servers = _servers(src[by_server], dst[by_server])
-    parties = _parties(trace, index)
-    arrived: list[Chains | None] = [None] * len(links)  # to a server: when it was sent
+    parties, nbytes = _parties(ledger, trace)
+    arrived: list[Chains | None] = [None] * len(nbytes)  # to a server: when it was sent
     waiting: dict[int, int] = {}  # message -> the party that waits for it
     ends: dict[int, list[Chains]] = defaultdict(list)
-    ready = list(range(count))
+    ready = list(range(len(parties)))
     while ready:
         me = ready.pop()
         party = parties[me]
-        while party.place < len(party.events):
-            kind, peer, seq, value = party.events[party.place]
-            if kind == "send":
-                at = first[me * count + peer] + seq
-                if at >= first[me * count + peer + 1]:
-                    break  # of a round that not all have finished
-                if links[at] == CLIENT_SERVER and me in servers:
-                    party.gathering = False
-                    party.free = after(latest(party.free, party.now), 0, nbytes[at])
-                    arrived[at] = party.scattered = after(party.free, 1, 0)
-                elif links[at] == CLIENT_CLIENT:
-                    party.busy[peer] = after(latest(party.busy[peer], party.now), 0, nbytes[at])
-                    arrived[at] = after(party.busy[peer], 1, 0)
-                else:
-                    arrived[at] = party.now
-                if at in waiting:
-                    ready.append(waiting.pop(at))
-            elif kind == "recv":
-                at = first[peer * count + me] + seq
-                if at >= first[peer * count + me + 1]:
-                    break
+        events, place, now = party.events, party.place, party.now
+        while place < len(events):
+            what, at, peer = events[place]
+            if what >= GATHER:
                 delivered = arrived[at]
                 if delivered is None:
                     waiting[at] = me
                     break
-                if links[at] == CLIENT_SERVER and peer not in servers:
+                if what == GATHER:
                     if not party.gathering:
                         party.gathering, party.free = True, latest(party.free, party.scattered)
                     party.free = after(latest(party.free, delivered), 0, nbytes[at])
                     delivered = after(party.free, latencies - 1, 0)
-                party.now = latest(party.now, delivered)
-            elif kind == "mark":
-                ends[int(value)].append(party.now)
-            party.place += 1
+                now = latest(now, delivered)
+            elif what == MARK:
+                ends[at].append(now)
+            else:
+                if what == SCATTER:
+                    party.gathering = False
+                    party.free = after(latest(party.free, now), 0, nbytes[at])
+                    arrived[at] = party.scattered = after(party.free, 1, 0)
+                elif what == TO_CLIENT:
+                    busy = party.busy[peer] = after(latest(party.busy.get(peer, START), now), 0, nbytes[at])
+                    arrived[at] = after(busy, 1, 0)
+                else:  # to a server, which decides; or inside an organisation
+                    arrived[at] = now
+                if at in waiting:
+                    ready.append(waiting.pop(at))
+            place += 1
+        party.place, party.now = place, now
     found: dict[int, Chains] = {}
     end = START
     for round in sorted(ends):
-        if len(ends[round]) == count:
+        if len(ends[round]) == len(parties):
             for now in ends[round]:
                 end = latest(end, now)
             found[round] = end
     return found
+
+
+def _parties(ledger: pd.DataFrame, trace: pd.DataFrame) -> tuple[list[_Party], list[int]]:
+    """Every party with its events, and the bytes of every message, which the events name by number."""
+    owner, of = _codes(trace["party"])
+    names = list(dict.fromkeys(owner[i] for i in of[np.sort(np.unique(of, return_index=True)[1])].tolist()))  # servers first
+    index, count = {name: i for i, name in enumerate(names)}, len(names)
+    src, dst = (_coded(ledger[end], index) for end in ("src", "dst"))
+    order = np.lexsort((ledger["seq"].to_numpy(), dst, src))
+    src, dst = src[order], dst[order]
+    first = np.searchsorted(src * count + dst, np.arange(count**2 + 1))  # where a pair's messages begin; they are numbered from 0
+    link = _coded(ledger["link"], {CLIENT_SERVER: 0, CLIENT_CLIENT: 1})[order]  # -1: inside an organisation
+    servers = _servers(src[link == 0], dst[link == 0])
+    from_server = np.isin(src, list(servers))
+
+    kind = _coded(trace["kind"], {"send": 0, "recv": 1, "mark": 2})
+    me, peer = _coded(trace["party"], index), _coded(trace["peer"], index)
+    seq, value = trace["seq"].to_numpy(), trace["value"].to_numpy()
+    pair = np.where(kind == 0, me * count + peer, peer * count + me)
+    pair = np.where((kind < 2) & (kind >= 0), pair, 0)
+    at = first[pair] + seq
+    unknown = (kind >= 0) & (kind < 2) & (at >= first[pair + 1])  # of a round that not all have finished: there its party stops
+    known = np.where((kind >= 0) & (kind < 2) & ~unknown, at, -1)
+    of_link, served = np.append(link, -1)[known], np.append(from_server, False)[known]
+    what = np.select(
+        [kind == 2, (kind == 0) & (of_link == 0) & served, (kind == 0) & (of_link == 1), kind == 0, (kind == 1) & (of_link == 0) & ~served],
+        [MARK, SCATTER, TO_CLIENT, TO_SERVER, GATHER],
+        TAKE,
+    )
+    at = np.where(kind == 2, value, at).astype(np.int64)
+    parties = []
+    for number in range(count):
+        mine = np.flatnonzero((me == number) & (kind >= 0))
+        stops = np.flatnonzero(unknown[mine])
+        mine = mine[: stops[0]] if len(stops) else mine
+        parties.append(_Party(list(zip(what[mine].tolist(), at[mine].tolist(), peer[mine].tolist(), strict=True))))
+    return parties, ledger["bytes"].to_numpy()[order].tolist()
 
 
 def _codes(column: pd.Series) -> tuple[list[str], np.ndarray]:
@@ -224,15 +249,6 @@ def _coded(column: pd.Series, index: dict[str, int]) -> np.ndarray:
     """The column's names by their place in `index`, -1 for none, (n,)."""
     names, codes = _codes(column)
     return np.array([*(index.get(name, -1) for name in names), -1])[codes]
-
-
-def _parties(trace: pd.DataFrame, index: dict[str, int]) -> list[_Party]:
-    kinds, kind = _codes(trace["kind"])
-    columns = ([kinds[i] for i in kind.tolist()], _coded(trace["peer"], index).tolist(), trace["seq"].tolist(), trace["value"].tolist())
-    parties = [_Party([]) for _ in index]
-    for me, event in zip(_coded(trace["party"], index).tolist(), zip(*columns, strict=True), strict=True):
-        parties[me].events.append(event)
-    return parties
 
 
 def _servers(src: np.ndarray, dst: np.ndarray) -> set[int]:
