@@ -1,4 +1,6 @@
-"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [reprice] [start]`; one torch thread.
+"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [reprice] [report] [start]`.
+
+Rates or ratios, one torch thread.
 
 engine  messages of 100 bytes a second through me.send and me.recv, links and ledger on, with 3 and with 1,000 parties
 glasu   a GLASU round on Cora against the bare tensor arithmetic of the same round: the same batches, no parties, no messages
@@ -11,6 +13,7 @@ leasgd  workers in one call against a loop over them, a D-PSGD iteration against
 pubsub  an epoch of PubSub-VFL on 700,000 rows of 500 columns against the bare arithmetic of its batches, and publish/subscribe operations a
         second through hubs and workers that compute nothing
 reprice  CPU seconds of `vflbench reprice` for a run of 1,000,000 messages: the whole command, and without start and pictures
+report  seconds of `vflbench report` over 200 runs, trained ones copied with other seeds; megabytes of a page of 50
 start   CPU seconds of `vflbench --help` and `vflbench list`
 """
 
@@ -793,6 +796,56 @@ def reprice() -> None:
         say("  the whole command, with start and pictures", f"{statistics.median(whole):.2f}")
 
 
+# --- report -----------------------------------------------------------------------------------------------------------
+
+
+def copies(runs: list[Path], count: int, into: Path) -> None:
+    """`count` run folders, those of `runs` in turn, each with a seed of its own, without the files that a report does not read."""
+    import json
+    import shutil
+
+    for number in range(count):
+        source, folder = runs[number % len(runs)], into / str(number)
+        folder.mkdir(parents=True)
+        for name in ("curve.csv", "ledger.parquet", "trace.parquet"):
+            shutil.copy(source / name, folder / name)
+        manifest, summary = (json.loads((source / name).read_text()) for name in ("manifest.json", "summary.json"))
+        manifest["config"]["seed"] = summary["seed"] = number
+        for name, values in (("manifest.json", manifest), ("summary.json", summary)):
+            (folder / name).write_text(json.dumps(values))
+
+
+def report() -> None:
+    import tempfile
+
+    import vflbench
+    from vflbench.results import reader
+
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
+        small = ["dataset=ridge", "dataset.samples=200", "dataset.features=100", "topology=path", "rounds=100", "eval_every=1"]
+        kinds = {"svfl": 5, "stcd": 5, "mtcd": 5}
+        for name, parties in kinds.items():
+            vflbench.run([f"algorithm={name}", *small, f"algorithm.parties={parties}", f"hydra.run.dir={root / 'trained' / name}"])
+        trained = [root / "trained" / name for name in kinds]
+        for count in (200, 50):
+            copies(trained, count, root / str(count))
+            page = root / f"{count}.html"
+            code = "from vflbench.cli import main; main()"
+            before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            command = [sys.executable, "-c", code, "report", str(root / str(count)), "--out", str(page)]
+            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=environment)
+            seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            size = page.stat().st_size / 1e6
+            limit = " (under 10)" if count == 200 else ""
+            say(f"report: s, {count} runs of 100 evaluations{limit}", f"{seconds:.1f}   ({used:.1f} s of CPU)")
+            say(f"  MB of the page{' (under 3)' if count == 50 else ''}", f"{size:.2f}")
+        messages = statistics.mean(len(reader.load(folder).ledger) for folder in trained)
+        say("  messages a run, on average", f"{messages:,.0f}")
+
+
 # --- start ------------------------------------------------------------------------------------------------------------
 
 
@@ -810,7 +863,7 @@ def start() -> None:
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "engine": engine, "glasu": glasu, "tablepuppet": tablepuppet, "mtcd": mtcd, "leasgd": leasgd, "pubsub": pubsub,
-    "reprice": reprice, "start": start,
+    "reprice": reprice, "report": report, "start": start,
 }  # fmt: skip
 
 

@@ -521,6 +521,8 @@ Other commands
   vflbench data status                       which data sets are there, real or as synthetic twins
   vflbench data get NAME [NAME ...]          download data sets
   vflbench data profile features=50,450      time split learning on this machine, for compute=measured
+  vflbench report RUN [RUN ...] --out FILE   runs side by side as one HTML file, with sliders for the network; a RUN may be a sweep
+  vflbench show RUN                          the same in the terminal
 """
 FLAGS = """\
 Flags
@@ -759,9 +761,83 @@ def reprice_command(args: list[str]) -> int:
     return 1 if refused else 0
 
 
+def report_command(args: list[str]) -> int:
+    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE]`: runs side by side, on one page."""
+    from argparse import ArgumentParser
+
+    from vflbench.plots import report as page
+    from vflbench.results.folder import atomic_write
+
+    parser = ArgumentParser(prog="vflbench report", description="Runs side by side, as one HTML file that needs nothing else.")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
+    parser.add_argument("--out", default="report.html", metavar="FILE", help="the page (default: report.html)")
+    parser.add_argument("--csv", metavar="FILE", help="its table, with all digits")
+    parser.add_argument("--markdown", metavar="FILE", help="its tables, to paste")
+    flags = parser.parse_args(args)
+    found = page.read(flags.runs, _time_dependent())
+    for note in found.notes:
+        complain(note)
+    atomic_write(Path(flags.out), page.to_html(found, _networks()))
+    if flags.csv:
+        atomic_write(Path(flags.csv), page.to_csv(found))
+    if flags.markdown:
+        atomic_write(Path(flags.markdown), page.to_markdown(found))
+    for panel in found.panels:
+        for choice in panel.choices:
+            text = page.choice_cells(choice)
+            say(
+                f"{panel.title}: {text['group']}: selected {text['setting']}, {text['why']}"
+                + (f"; again: {text['command']}" if text["command"] else "")
+            )
+    for label in dict.fromkeys(panel.alarm for panel in found.panels if panel.alarm):
+        say(label)
+    say(f"report: {_shown(Path(flags.out))}")
+    return 0
+
+
+def show_command(args: list[str]) -> int:
+    """`vflbench show RUN...`: the same in the terminal."""
+    from argparse import ArgumentParser
+
+    from vflbench.plots import report as page
+    from vflbench.plots.report_terminal import show
+
+    parser = ArgumentParser(prog="vflbench show", description="Runs in the terminal; `vflbench report` makes a page of them.")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
+    found = page.read(parser.parse_args(args).runs, _time_dependent())
+    for note in found.notes:
+        complain(note)
+    show(found)
+    return 0
+
+
+def _time_dependent() -> dict[str, bool]:
+    """Of each algorithm, whether what it does depends on virtual time."""
+    from vflbench import registry
+
+    return {name: info.time_dependent for name, info in registry.algorithms().items()}
+
+
+def _networks() -> dict[str, tuple[float, float | None]]:
+    """The network profiles whose links are alike: latency in ms and bandwidth in Gbit/s; ideal ones have no times to look at."""
+    import yaml
+
+    from vflbench.config import config_dir
+
+    found = {}
+    for path in sorted((config_dir() / "network").glob("*.yaml")):
+        profile = yaml.safe_load(path.read_text(encoding="utf-8"))
+        link = profile["client_server"]
+        if link == profile["client_client"] and link["latency_ms"] > 0:
+            found[profile["name"]] = link["latency_ms"], link["bandwidth_gbps"]
+    return found
+
+
 VERBS: dict[str, Callable[[list[str]], int]] = {
     "list": list_command,
     "data": data_command,
     "figures": figures_command,
     "reprice": reprice_command,
+    "report": report_command,
+    "show": show_command,
 }

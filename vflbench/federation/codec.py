@@ -113,7 +113,9 @@ def make(config: CodecConfig) -> Codec | None:
     """The codec of a configuration; None where payloads cross as they are."""
     if config.name == "none":
         return None
-    return {"fp16": Fp16, "int8": Int8}[config.name]() if config.name != "topk" else TopK(config.fraction)
+    if config.name == "topk":
+        return TopK(config.fraction)
+    return Fp16() if config.name == "fp16" else Int8()
 
 
 class Encoder:
