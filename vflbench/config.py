@@ -160,6 +160,32 @@ def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> Dict
     return cfg
 
 
+def configurations(hydra: Hydra, jobs: Sequence[Sequence[str]], swept: Iterable[str]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Each of a sweep's jobs with its configuration as plain data.
+
+    Composing takes a third of a second, so jobs that differ in values alone, not in options, share what is composed; their values are set
+    in a copy, as Hydra itself does it.
+    """
+    import copy
+
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from omegaconf import OmegaConf, open_dict
+
+    groups, parser = _groups(hydra.config_loader), OverridesParser.create(config_loader=hydra.config_loader)
+    values = tuple(f"{key}=" for key in swept if key not in groups)
+    composed: dict[tuple[str, ...], DictConfig] = {}
+    for job in jobs:
+        own = [word for word in job if values and word.startswith(values)]
+        shared = tuple(word for word in job if word not in own)
+        if shared not in composed:
+            composed[shared] = compose(hydra, shared)
+        cfg = copy.deepcopy(composed[shared])
+        with open_dict(cfg):
+            for override in parser.parse_overrides(own):
+                OmegaConf.update(cfg, override.key_or_group, override.value())
+        yield list(job), plain(cfg)
+
+
 def plain(cfg: DictConfig) -> dict[str, Any]:
     """A composed configuration as dicts and lists, interpolations resolved, without `hydra`."""
     from omegaconf import OmegaConf

@@ -59,8 +59,7 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
                 lists = plan.jobs or [words]
                 if scale == "smoke":
                     lists = _first_values(lists, plan.swept)
-                for job in lists:
-                    values = config.plain(config.compose(hydra, job))
+                for job, values in config.configurations(hydra, lists, plan.swept):
                     if insist and _exists(values["dataset"]):
                         job, values["dataset"]["source"] = [*job, "dataset.source=real"], "real"
                     found = Job(job, config_hash(values), values)
