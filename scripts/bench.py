@@ -782,7 +782,7 @@ def reprice() -> None:
         command = [str(Path(sys.executable).parent / "vflbench"), "reprice", "large", "network=us_us", "overwrite=true"]
         whole, own = [], []
         profile = Profile({"network": "us_us"}, {"name": "us_us", **{k: {"latency_ms": 67.0} for k in ("client_server", "client_client")}})
-        for _ in range(5):
+        for _ in range(3):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True, cwd=name)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
