@@ -823,7 +823,7 @@ def report() -> None:
 
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
-        small = ["dataset=ridge", "dataset.samples=200", "dataset.features=100", "topology=path", "rounds=100", "eval_every=1"]
+        small = ["dataset=ridge", "dataset.samples=200", "dataset.features=100", "topology=path", "rounds=50", "eval_every=1"]
         kinds = {"svfl": 5, "stcd": 5, "mtcd": 5}
         for name, parties in kinds.items():
             vflbench.run([f"algorithm={name}", *small, f"algorithm.parties={parties}", f"hydra.run.dir={root / 'trained' / name}"])
@@ -840,7 +840,7 @@ def report() -> None:
             used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             size = page.stat().st_size / 1e6
             limit = " (under 10)" if count == 200 else ""
-            say(f"report: s, {count} runs of 100 evaluations{limit}", f"{seconds:.1f}   ({used:.1f} s of CPU)")
+            say(f"report: s, {count} runs of 50 evaluations{limit}", f"{seconds:.1f}   ({used:.1f} s of CPU)")
             say(f"  MB of the page{' (under 3)' if count == 50 else ''}", f"{size:.2f}")
         messages = statistics.mean(len(reader.load(folder).ledger) for folder in trained)
         say("  messages a run, on average", f"{messages:,.0f}")

@@ -116,6 +116,11 @@ def latest(a: Chains, b: Chains) -> Chains:
             return a
         if lb >= la and nb >= na:
             return b
+    elif len(a) == len(b):  # mostly one is the other with something more
+        if all(la >= lb and na >= nb for (la, na), (lb, nb) in zip(a, b, strict=True)):
+            return a
+        if all(lb >= la and nb >= na for (la, na), (lb, nb) in zip(a, b, strict=True)):
+            return b
     kept: list[tuple[int, int]] = []
     for x, y in sorted({*a, *b}, reverse=True):
         if kept and y <= kept[-1][1]:
@@ -127,6 +132,17 @@ def latest(a: Chains, b: Chains) -> Chains:
             kept.pop()  # below the line between its neighbours
         kept.append((x, y))
     return tuple(kept)
+
+
+def queued(a: Chains, b: Chains, nbytes: int) -> Chains:
+    """When so many bytes have left that leave after both `a` and `b`."""
+    if len(a) == len(b) == 1:  # as `latest` and `after` would, in one call: it is made for every message
+        ((la, na),), ((lb, nb),) = a, b
+        if la >= lb and na >= nb:
+            return ((la, na + nbytes),)
+        if lb >= la and nb >= na:
+            return ((lb, nb + nbytes),)
+    return after(latest(a, b), 0, nbytes)
 
 
 # What an event of the trace does to a clock.
@@ -173,7 +189,7 @@ def chains(ledger: pd.DataFrame, trace: pd.DataFrame, latencies: int) -> dict[in
                 if what == GATHER:
                     if not party.gathering:
                         party.gathering, party.free = True, latest(party.free, party.scattered)
-                    party.free = after(latest(party.free, delivered), 0, nbytes[at])
+                    party.free = queued(party.free, delivered, nbytes[at])
                     delivered = after(party.free, latencies - 1, 0)
                 now = latest(now, delivered)
             elif what == MARK:
@@ -181,10 +197,10 @@ def chains(ledger: pd.DataFrame, trace: pd.DataFrame, latencies: int) -> dict[in
             else:
                 if what == SCATTER:
                     party.gathering = False
-                    party.free = after(latest(party.free, now), 0, nbytes[at])
+                    party.free = queued(party.free, now, nbytes[at])
                     arrived[at] = party.scattered = after(party.free, 1, 0)
                 elif what == TO_CLIENT:
-                    busy = party.busy[peer] = after(latest(party.busy.get(peer, START), now), 0, nbytes[at])
+                    busy = party.busy[peer] = queued(party.busy.get(peer, START), now, nbytes[at])
                     arrived[at] = after(busy, 1, 0)
                 else:  # to a server, which decides; or inside an organisation
                     arrived[at] = now
@@ -241,8 +257,10 @@ def _parties(ledger: pd.DataFrame, trace: pd.DataFrame) -> tuple[list[_Party], l
 
 def _codes(column: pd.Series) -> tuple[list[str], np.ndarray]:
     """A text column as its names and a code for each row, (n,)."""
-    column = column.astype("category")
-    return column.cat.categories.astype(str).tolist(), column.cat.codes.to_numpy().astype(np.int64)
+    import pandas as pd
+
+    column = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
+    return [str(name) for name in column.cat.categories], column.cat.codes.to_numpy().astype(np.int64)
 
 
 def _coded(column: pd.Series, index: dict[str, int]) -> np.ndarray:
