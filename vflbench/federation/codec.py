@@ -111,9 +111,8 @@ class TopK:
 
 def make(config: CodecConfig) -> Codec | None:
     """The codec of a configuration; None where payloads cross as they are."""
-    if config.name == "none":
-        return None
-    return {"fp16": Fp16, "int8": Int8}[config.name]() if config.name != "topk" else TopK(config.fraction)
+    codecs: dict[str, Codec | None] = {"none": None, "fp16": Fp16(), "int8": Int8(), "topk": TopK(config.fraction)}
+    return codecs[config.name]
 
 
 class Encoder:
