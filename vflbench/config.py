@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 CHOICES: dict[str, tuple[str, ...]] = {
     "accounting": ("strict", "tablepuppet"),
     "scale": ("full", "small", "smoke"),
+    "codec.name": ("none", "fp16", "int8", "topk"),
     "dataset.source": ("auto", "real", "synthetic"),
     "network.timing": ("causal", "round"),
     "engine.compute_clock": ("auto", "none", "modelled", "measured"),

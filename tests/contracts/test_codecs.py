@@ -86,6 +86,7 @@ def test_those_that_send_nothing_take_none_and_those_that_remember_take_some() -
 
 
 REFUSED = {
+    ("codec.name=zip",): "codec.name=zip: must be one of none, fp16, int8, topk",
     ("codec=int9",): "codec=int9: unknown codec; there are: fp16, int8, none, topk. Did you mean 'int8'?",
     ("codec=topk", "codec.fraction=0"): "codec.fraction=0.0: must be greater than 0",
     ("codec=topk", "codec.fraction=-0.5"): "codec.fraction=-0.5: must be greater than 0",

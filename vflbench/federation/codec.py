@@ -111,11 +111,8 @@ class TopK:
 
 def make(config: CodecConfig) -> Codec | None:
     """The codec of a configuration; None where payloads cross as they are."""
-    if config.name == "none":
-        return None
-    if config.name == "topk":
-        return TopK(config.fraction)
-    return Fp16() if config.name == "fp16" else Int8()
+    codecs: dict[str, Codec | None] = {"none": None, "fp16": Fp16(), "int8": Int8(), "topk": TopK(config.fraction)}
+    return codecs[config.name]
 
 
 class Encoder:
