@@ -88,6 +88,7 @@ X, Y = {"a": "x"}, {"a": "y"}
         ({"check": "trend", "along": "q", "where": {"a": "x", "q": [1, 2]}}, "holds"),
         ({"check": "trend", "along": "q", "where": {"a": "x"}}, "does not hold"),
         ({"check": "trend", "along": "q", "where": {"a": "x"}, "slack": 0.25 + 1e-12}, "holds"),
+        ({"check": "value", "where": {"q": 4.0}, "at_most": 0.6}, "holds"),  # 4.0 is 4
         ({"check": "near", "at_most": 0.02}, "holds"),
         ({"check": "near", "at_most": 0.005}, "does not hold"),
         ({"check": "untestable", "why": "no clock"}, "not testable"),

@@ -31,6 +31,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from vflbench.results.identity import said
 from vflbench.types import Problem, closest
 
 Row = dict[str, Any]  # a setting of the table: key -> value, column -> mean over seeds, <column>_sd -> its spread
@@ -127,8 +128,8 @@ def judge(claim: Claim, table: Sequence[Row], numbers: Sequence[dict[str, Any]],
 
 def select(table: Sequence[Row], where: dict[str, Any]) -> list[Row]:
     """The rows whose keys have the values of `where`; a list means any of them."""
-    allowed = {key: [str(value) for value in (wanted if isinstance(wanted, list) else [wanted])] for key, wanted in where.items()}
-    return [row for row in table if all(str(row[key]) in values for key, values in allowed.items())]
+    allowed = {key: [said(value) for value in (wanted if isinstance(wanted, list) else [wanted])] for key, wanted in where.items()}
+    return [row for row in table if all(said(row[key]) in values for key, values in allowed.items())]
 
 
 def grouped(table: Sequence[Row], keys: Sequence[str]) -> list[tuple[Row, list[Row]]]:
@@ -136,12 +137,12 @@ def grouped(table: Sequence[Row], keys: Sequence[str]) -> list[tuple[Row, list[R
     found: dict[tuple[str, ...], tuple[Row, list[Row]]] = {}
     for row in table:
         names = {key: row[key] for key in keys}
-        found.setdefault(tuple(map(str, names.values())), (names, []))[1].append(row)
+        found.setdefault(tuple(map(said, names.values())), (names, []))[1].append(row)
     return list(found.values())
 
 
 def _fits(number: dict[str, Any], names: dict[str, Any]) -> bool:
-    return all(str(number[key]) == str(value) for key, value in names.items() if key in number)
+    return all(said(number[key]) == said(value) for key, value in names.items() if key in number)
 
 
 def _told(row: Row, column: str) -> str:

@@ -16,6 +16,7 @@ from vflbench.papers.jobs import Job
 from vflbench.plots import curves, values
 from vflbench.plots.style import dataset_label
 from vflbench.results.folder import atomic_write
+from vflbench.results.identity import said
 
 if TYPE_CHECKING:
     from vflbench.results.reader import Run
@@ -99,13 +100,13 @@ def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: S
             place = measured.at(numbers.column)
             if place is None or place[0] != picture.x:
                 continue
-            own_numbers = [n for n in numbers.rows() if all(str(row[key]) == str(n[key]) for key in n if key not in ("mean", "sd"))]
+            own_numbers = [n for n in numbers.rows() if all(said(row[key]) == said(n[key]) for key in n if key not in ("mean", "sd"))]
             beside.setdefault(title, {}).setdefault(line, []).extend((place[1], n["mean"]) for n in own_numbers)
     diverged = 0
     for run in runs:
         own = measured.setting(run, definition.keys)
-        wanted = {key: [str(v) for v in (value if isinstance(value, list) else [value])] for key, value in picture.where.items()}
-        if not len(run.curve) or any(str(own[key]) not in allowed for key, allowed in wanted.items()):
+        wanted = {key: [said(v) for v in (value if isinstance(value, list) else [value])] for key, value in picture.where.items()}
+        if not len(run.curve) or any(said(own[key]) not in allowed for key, allowed in wanted.items()):
             continue
         if run.status == "diverged":
             diverged += 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from vflbench.plots import style
 from vflbench.plots.curves import legend_below, new_figure, plain, save
 from vflbench.results.folder import atomic_write
+from vflbench.results.identity import said
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +63,7 @@ def draw_values(
             warnings = {alarm[row["data_source"]] for row in rows if row["data_source"] in alarm}
             axes.set_title(title, loc="left", fontsize=11, pad=22 if warnings else 8)
             axes.text(0, 1.02, " · ".join(warnings), transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
-            fitting = [n for n in numbers if all(str(n[key]) == str(value) for key, value in own.items() if key in n)]
+            fitting = [n for n in numbers if all(said(n[key]) == said(value) for key, value in own.items() if key in n)]
             drawn += [{"panel": title, **point} for point in _panel(axes, rows, fitting, x, y, lines, looks, log, names)]
             axes.set_ylabel(label)
             axis = "" if x.endswith(".name") or x == "algorithm" else x.removeprefix("algorithm.")
@@ -165,7 +166,7 @@ def _panel(
             axes.plot(lost, [1.0] * len(lost), transform=axes.get_xaxis_transform(), **look, label=f"{label}: never reached")
         theirs = []
         for at, row in points:
-            same = [n for n in numbers if all(str(n[key]) == str(row[key]) for key in n if key not in ("mean", "sd") and key in row)]
+            same = [n for n in numbers if all(said(n[key]) == said(row[key]) for key in n if key not in ("mean", "sd") and key in row)]
             paper = same[0] if same else {"mean": math.nan, "sd": None}
             drawn.append({"line": label, "x": row[x], "mean": row[y], "sd": row[f"{y}_sd"], "n": row["seeds"]})
             drawn[-1] |= {"paper": paper["mean"], "paper_sd": paper["sd"]}

@@ -26,6 +26,11 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def said(value: Any) -> str:
+    """A configuration's value as text, by which values are compared: 10 and 10.0 are the same."""
+    return f"{value:.12g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
 def config_hash(config: Mapping[str, Any]) -> str:
     """First 16 hex digits of the SHA-256 of the configuration's canonical JSON; independent of the order of keys."""
     text = json.dumps(plain(identifying(config)), sort_keys=True, separators=(",", ":"), allow_nan=False)
