@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import logging
@@ -245,12 +246,57 @@ def test_a_sweep_goes_on_after_failed_and_impossible_jobs(vfl: Callable[..., int
     assert "[2/4] toy toy_graph seed=101: failed: nodes.csv line 3" in err and "1 of 4 jobs failed" in err
     assert out.splitlines()[-1] == "sweep folder: s" and Path("s/curve.png").exists()
     before = Path("s/0/summary.json").stat().st_mtime_ns
-    assert vfl(*sweep) == 1 and "s/0 holds a run that has ended" in capsys.readouterr().err.replace(os.sep, "/")
-    assert vfl(*sweep, "resume=true") == 1
-    assert "[1/4] toy toy_graph seed=0: completed, kept" in capsys.readouterr().out
-    assert Path("s/0/summary.json").stat().st_mtime_ns == before
-    assert vfl("-m", *TOY, "seed=1,2", "hydra.sweep.dir=s", "resume=true") == 1
-    assert "another configuration" in capsys.readouterr().err
+    for more in ((), ("resume=true",)):
+        assert vfl(*sweep, *more) == 1
+        assert "[1/4] toy toy_graph seed=0: completed, kept" in capsys.readouterr().out
+        assert Path("s/0/summary.json").stat().st_mtime_ns == before
+        assert vfl("-m", *TOY, "seed=1,2", "hydra.sweep.dir=s", *more) == 1
+        assert "s/0 holds a run of another configuration (seed=0 there, 1 here)" in capsys.readouterr().err.replace(os.sep, "/")
+    assert vfl("-m", *TOY, "seed=1,2", "hydra.sweep.dir=s", "overwrite=true") == 0
+    assert [summary(f"s/{n}")["seed"] for n in range(2)] == [1, 2]
+
+
+def test_a_repeated_sweep_does_what_is_left(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    """Killed in its second job: the first is kept, the second continued, the third done; more values at the end are new jobs."""
+    sweep = ("-m", *TOY, "hydra.sweep.dir=s")
+    with pytest.raises(SystemExit):
+        vfl(*sweep, f"seed=0,{KILLED},1")
+    assert not Path("s/1/summary.json").exists() and not Path("s/2").exists()
+    before = Path("s/0/summary.json").stat().st_mtime_ns
+    assert vfl(*sweep, f"seed=0,{KILLED},1,2") == 0
+    out = capsys.readouterr().out
+    assert "seed=0: completed, kept" in out and out.count("kept") == 1 and Path("s/0/summary.json").stat().st_mtime_ns == before
+    assert [summary(f"s/{n}")["seed"] for n in range(4)] == [0, KILLED, 1, 2]
+    table = out[out.index("\njob ") :].splitlines()
+    assert [line.split()[:3] for line in table[2:6]] == [[str(n), str(s), "completed"] for n, s in enumerate((0, KILLED, 1, 2))]
+
+
+def test_a_bug_in_one_job_leaves_a_status_and_the_others_go_on(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl("-m", *TOY, f"seed=0,{BUG},1", "hydra.sweep.dir=s") == 1
+    out, err = capsys.readouterr()
+    assert [summary(f"s/{n}")["status"] for n in range(3)] == ["completed", "failed", "completed"]
+    assert "RuntimeError: a bug" in summary("s/1")["reason"]
+    assert "1 of 3 jobs failed" in err and "sweep folder: s" in out and err.count("Traceback") == 1, "a bug is shown, once"
+
+
+@pytest.mark.parametrize(
+    ("swept", "key", "expected"),
+    [
+        (["seed=0,1,2"], "seed", [0, 1, 2]),
+        (["seed=range(0,5)"], "seed", [0, 1, 2, 3, 4]),
+        (["seed=range(1,6,2)", "algorithm.parties=2,3"], "seed", [1, 1, 3, 3, 5, 5]),
+        (["algorithm.lr=0.1,0.01", "seed=3,4"], "algorithm.lr", [0.1, 0.1, 0.01, 0.01]),
+        (["algorithm.fanout=[1,2],[3]"], "algorithm.fanout", [[1, 2], [3]]),
+        (["network=glob(us_*)"], "network.name", ["us_uk", "us_us"]),
+        (["network=glob(*,exclude=[us_*,o*,i*])"], "network.name", ["cost_ratio", "lan"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) and isinstance(value[0], str) and "=" in value[0] else "",
+)
+def test_what_can_be_swept(vfl: Callable[..., int], swept: list[str], key: str, expected: list[Any]) -> None:
+    assert vfl("-m", *TOY, *swept, "hydra.sweep.dir=s") == 0
+    manifests = [json.loads(Path("s", str(n), "manifest.json").read_text()) for n in range(len(expected))]
+    found = [functools.reduce(lambda values, part: values[part], key.split("."), m["config"]) for m in manifests]
+    assert found == expected and not Path("s", str(len(expected))).exists()
 
 
 def test_a_sweep_of_impossible_jobs_alone_is_no_failure(vfl: Callable[..., int]) -> None:

@@ -11,6 +11,7 @@ import shutil
 import sys
 import textwrap
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -238,6 +239,8 @@ def _job(
         if total is not None and not cfg.overwrite and (kept := _ended(folder)):
             say(f"{label}: {kept}, kept")
             return Outcome(0, folder)
+        if total is not None and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
+            values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
         run_config = config.to_config(values)
         if problems := config.check(run_config):
             raise ConfigError(problems)
@@ -260,7 +263,10 @@ def _job(
         raise
     except Exception as bug:
         _write_unrun(folder, "failed", f"{type(bug).__name__}: {bug}", values, cfg)
-        raise
+        if total is None:
+            raise
+        complain(traceback.format_exc())  # a bug is shown whole, and the sweep goes on
+        error = VflbenchError(f"{type(bug).__name__}: {bug}")
     else:
         if not quiet:
             say(f"{label}: {result_line(summary)}" if label else report(summary, folder))
@@ -340,9 +346,9 @@ def _admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
     if status is None or cfg.overwrite or _is_nothing(folder, status):
         return
     same = identity == config_hash(config.plain(cfg))
-    if cfg.resume and not same:
+    if (cfg.resume or sweep) and not same:
         raise VflbenchError(f"{folder} holds a run of another configuration ({_difference(folder, cfg)}): choose another folder")
-    if cfg.resume and (sweep or status not in ENDED):
+    if sweep or (cfg.resume and status not in ENDED):  # a repeated sweep keeps what has ended and continues the rest
         return
     if status in ENDED:
         raise VflbenchError(f"{folder} holds a run that has ended ({status}): choose another folder, or replace it with overwrite=true")
@@ -511,9 +517,12 @@ vflbench: which federated method reaches your accuracy with the least communicat
 Other commands
   vflbench figures glasu/table3 scale=small  a paper's figure: its runs, picture, numbers beside the paper's, claims; or all
   vflbench list                              algorithms, with the data sets, privacy, models and attacks that fit them
+  vflbench reprice RUN network=us_us,lan     finished runs on other networks, in seconds, without training
   vflbench data status                       which data sets are there, real or as synthetic twins
   vflbench data get NAME [NAME ...]          download data sets
   vflbench data profile features=50,450      time split learning on this machine, for compute=measured
+  vflbench report RUN [RUN ...] --out FILE   runs side by side as one HTML file, with sliders for the network; a RUN may be a sweep
+  vflbench show RUN                          the same in the terminal
 """
 FLAGS = """\
 Flags
@@ -557,6 +566,7 @@ def list_command(args: list[str]) -> int:
     for name, info in registry.algorithms().items():
         fitting = " ".join(n for n, other in data.items() if registry.fit(info, other))
         fits = {"data": fitting, "privacy": " ".join(info.privacy), "models": " ".join(info.models), "attacks": " ".join(info.attacks)}
+        fits["codecs"] = f"none ({info.exact})" if info.exact else "none fp16 int8 topk" + " (feedback)" * bool(info.remembered)
         rows.append((name, info.summary, *(f"{what} {names or '-'}" for what, names in fits.items())))
     width = max(80, min(shutil.get_terminal_size().columns, 160))
     for name, summary, *facts in rows:
@@ -626,8 +636,17 @@ def _train_job(words: list[str], folder: str) -> str:
     return ""
 
 
-def _reprice_job(run: Run, words: list[str], folder: Path) -> Run:
-    raise VflbenchError("not yet")
+def _reprice_job(run: Run, values: dict[str, Any], folder: Path) -> Run:
+    """A figure's run from one that differs in its network and accounting alone; raises VflbenchError where that is not exact."""
+    from vflbench.plots.curves import draw_run
+    from vflbench.results import reader
+    from vflbench.runner import reprice
+
+    finished = reprice.Finished(run)
+    finished.check()
+    profile = reprice.Profile({"network": values["network"]["name"], "accounting": values["accounting"]}, values["network"])
+    finished.write(profile, folder, "vflbench figures", overwrite=False, draw=draw_run)
+    return reader.load(folder)
 
 
 @contextlib.contextmanager
@@ -694,4 +713,131 @@ def figures_command(args: list[str]) -> int:
     return 1 if failed else 0
 
 
-VERBS: dict[str, Callable[[list[str]], int]] = {"list": list_command, "data": data_command, "figures": figures_command}
+def reprice_command(args: list[str]) -> int:
+    """`vflbench reprice RUN [RUN ...] network=... [network.key=...] [accounting=...] [overwrite=true] [--out DIR]`."""
+    from argparse import ArgumentParser
+
+    usage = "vflbench reprice RUN [RUN ...] network=NAME[,NAME] [network.key=value] [accounting=...] [overwrite=true] [--out DIR]"
+    parser = ArgumentParser(prog="vflbench reprice", usage=usage, description="Finished runs under another network, without training.")
+    parser.add_argument("words", nargs="*", help="folders of runs or of sweeps, and what to price them by")
+    parser.add_argument("--out", type=Path, default=RUNS / "reprice", help="where the results go (outputs/reprice)")
+    parser.add_argument("--config-dir", help="a folder with networks of your own")
+    flags = parser.parse_intermixed_args(args)
+    runs = [word for word in flags.words if "=" not in word or Path(word).is_dir()]
+    overrides = [word for word in flags.words if word not in runs]
+    overwrite = [word for word in overrides if word.startswith("overwrite=")]
+    if wrong := [word for word in overwrite if word not in ("overwrite=true", "overwrite=false")]:
+        raise VflbenchError(f"{wrong[0]}: overwrite is true or false")
+    overrides = [word for word in overrides if word not in overwrite]
+    if not runs:
+        raise VflbenchError(f"no run is named. usage: {usage}")
+
+    from vflbench import config
+
+    with config.session(overrides, flags.config_dir) as hydra:
+        found = config.profiles(hydra, overrides)
+
+    from vflbench.plots.curves import draw_run
+    from vflbench.results import reader, sweep
+    from vflbench.runner import reprice
+
+    refused: list[str] = []
+
+    def refuse(reason: str) -> None:
+        refused.append(reason)
+        complain(f"not re-priced: {reason}")
+
+    profiles = [reprice.Profile(typed, network) for typed, network in found]
+    how: dict[str, Any] = {"command": shlex.join(["vflbench", "reprice", *args]), "overwrite": overwrite[-1:] == ["overwrite=true"]}
+    done = reprice.reprice(runs, profiles, flags.out, draw=draw_run, refused=refuse, **how)
+    if len(done) == 1:
+        summary = reader.load(done[0].folder).summary
+        kept = "it was there already, kept" if done[0].kept else f"{done[0].source} under {done[0].profile}"
+        say("\n".join([result_line(summary), kept, f"run folder: {_shown(done[0].folder)}"]))
+    elif done:
+        rows = [["run", "priced by", "status", "metric", "selected", "final", "sent", "communication", "folder"]]
+        rows += [[str(r.source), r.profile, *sweep.results(reader.load(r.folder)), f"{r.folder}{' (kept)' * r.kept}"] for r in done]
+        say(sweep.align(rows))
+    return 1 if refused else 0
+
+
+def report_command(args: list[str]) -> int:
+    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE]`: runs side by side, on one page."""
+    from argparse import ArgumentParser
+
+    from vflbench.plots import report as page
+    from vflbench.results.folder import atomic_write
+
+    parser = ArgumentParser(prog="vflbench report", description="Runs side by side, as one HTML file that needs nothing else.")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
+    parser.add_argument("--out", default="report.html", metavar="FILE", help="the page (default: report.html)")
+    parser.add_argument("--csv", metavar="FILE", help="its table, with all digits")
+    parser.add_argument("--markdown", metavar="FILE", help="its tables, to paste")
+    flags = parser.parse_args(args)
+    found = page.read(flags.runs, _time_dependent())
+    for note in found.notes:
+        complain(note)
+    atomic_write(Path(flags.out), page.to_html(found, _networks()))
+    if flags.csv:
+        atomic_write(Path(flags.csv), page.to_csv(found))
+    if flags.markdown:
+        atomic_write(Path(flags.markdown), page.to_markdown(found))
+    for panel in found.panels:
+        for choice in panel.choices:
+            text = page.choice_cells(choice)
+            say(
+                f"{panel.title}: {text['group']}: selected {text['setting']}, {text['why']}"
+                + (f"; again: {text['command']}" if text["command"] else "")
+            )
+    for label in dict.fromkeys(panel.alarm for panel in found.panels if panel.alarm):
+        say(label)
+    say(f"report: {_shown(Path(flags.out))}")
+    return 0
+
+
+def show_command(args: list[str]) -> int:
+    """`vflbench show RUN...`: the same in the terminal."""
+    from argparse import ArgumentParser
+
+    from vflbench.plots import report as page
+    from vflbench.plots.report_terminal import show
+
+    parser = ArgumentParser(prog="vflbench show", description="Runs in the terminal; `vflbench report` makes a page of them.")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
+    found = page.read(parser.parse_args(args).runs, _time_dependent())
+    for note in found.notes:
+        complain(note)
+    show(found)
+    return 0
+
+
+def _time_dependent() -> dict[str, bool]:
+    """Of each algorithm, whether what it does depends on virtual time."""
+    from vflbench import registry
+
+    return {name: info.time_dependent for name, info in registry.algorithms().items()}
+
+
+def _networks() -> dict[str, tuple[float, float | None]]:
+    """The network profiles whose links are alike: latency in ms and bandwidth in Gbit/s; ideal ones have no times to look at."""
+    import yaml
+
+    from vflbench.config import config_dir
+
+    found = {}
+    for path in sorted((config_dir() / "network").glob("*.yaml")):
+        profile = yaml.safe_load(path.read_text(encoding="utf-8"))
+        link = profile["client_server"]
+        if link == profile["client_client"] and link["latency_ms"] > 0:
+            found[profile["name"]] = link["latency_ms"], link["bandwidth_gbps"]
+    return found
+
+
+VERBS: dict[str, Callable[[list[str]], int]] = {
+    "list": list_command,
+    "data": data_command,
+    "figures": figures_command,
+    "reprice": reprice_command,
+    "report": report_command,
+    "show": show_command,
+}

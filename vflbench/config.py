@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import operator
 import re
 import types
 import typing
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vflbench import registry
-from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, closest, division
+from vflbench.types import AlgorithmInfo, ConfigError, NetworkConfig, Problem, RunConfig, VflbenchError, closest, division
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -47,9 +48,10 @@ AT_LEAST: dict[str, float] = {
     "privacy.max_retries": 0,
     **{f"algorithm.{key}": 1 for key in ("parties", "parts", "workers", "local_steps", "layers", "batch_size")},
 }
-AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024}
+AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024, "codec.fraction": 1}
 ABOVE_ZERO = (
     frozenset(("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.ratio", "algorithm.lr", "attack.tolerance"))
+    | {"codec.fraction"}
     | {f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")}
     | {"compute.core_cap", "compute.penalty_batch"}
 )
@@ -389,6 +391,50 @@ def _combinations(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -
         yield compose(hydra, [*fixed, *chosen], sweep=True)
 
 
+def profiles(hydra: Hydra, overrides: Sequence[str]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """What finished runs are to be priced by: for every combination of the values typed, those (key -> value), and the `network` composed.
+
+    `overrides` are of `network`, `network.<key>` and `accounting` alone; the network is None where no option of it is typed.
+
+    Raises
+    ------
+    ConfigError : all problems.
+    """
+    problems: list[Problem] = []
+    loader = hydra.config_loader
+    groups, kinds = _groups(loader), {"network": NetworkConfig, "accounting": str}
+    typed = _merge([], _parse(overrides, loader, problems))
+    for override in typed:
+        key = override.key_or_group
+        if key.split(".")[0] not in kinds:
+            allowed = "re-pricing changes network, its keys, and accounting; with another value of this it would be another run: train it"
+            problems.append(Problem(key, _line(override).partition("=")[2], allowed, closest(key, kinds)))
+            continue
+        problems += _sweep_problems(override, True) or _option_problems(override, groups, loader)
+    if not typed and not problems:
+        problems.append(Problem("network", "(missing)", "name what to price by: network=us_us, network.timing=round, accounting=..."))
+    if not any(problem.key == "network" for problem in problems):
+        known = [o for o in typed if o.key_or_group.split(".")[0] in kinds]
+        for composed in _combinations(hydra, known, groups):
+            values = plain(composed)
+            for override in known:
+                if override.key_or_group not in groups:
+                    problems += [p for p in _value_problems(override, values, kinds, groups) if p not in problems]
+            found: list[Problem] = []
+            _convert_dataclass(NetworkConfig, values["network"], "network.", found)
+            problems += [p for p in found if p not in problems]
+    if problems:
+        raise ConfigError(problems)
+    return [_profile(plain(compose(hydra, job, sweep=True)), job) for job in _jobs(typed)]
+
+
+def _profile(values: dict[str, Any], job: list[str]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    keys = [text.partition("=")[0].lstrip("+") for text in job]
+    found = {key: functools.reduce(operator.getitem, key.split("."), values) for key in keys if key != "network"}
+    named = dict(text.split("=", 1) for text in job).get("network")
+    return ({} if named is None else {"network": named}) | found, None if named is None else values["network"]
+
+
 # --- types ------------------------------------------------------------------------------------------------------------------
 
 
@@ -647,7 +693,7 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("epochs", config.epochs, given))
     if not any(problem.key == "topology" for problem in problems):
         problems += topology.check(config.topology)
-    problems += delays.check(config.compute)
+    problems += delays.check(config.compute) + _codec_problems(config, info)
     if config.privacy.name != "none" and not any(problem.key == "privacy" for problem in problems):
         from vflbench.privacy import mechanisms  # imports torch
 
@@ -657,4 +703,22 @@ def check(config: RunConfig) -> list[Problem]:
     # An algorithm's own rules read the model's keys.
     if hasattr(module := registry.load_algorithm(info.name), "check") and not any(problem.key == "model" for problem in problems):
         problems += module.check(config)
+    return problems
+
+
+def _codec_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
+    """Whether the algorithm works with compressed messages, and whether those are charged for what they are."""
+    codec = config.codec
+    if codec.name == "none":
+        return []
+    if info.exact:
+        return [Problem("codec", codec.name, f"{info.name} takes none: {info.exact}")]
+    problems = []
+    if config.accounting != "strict":
+        allowed = f"accounting={config.accounting} charges every number by a rule of its own, which knows no codec: use accounting=strict"
+        problems.append(Problem("codec", codec.name, allowed))
+    if codec.feedback and not info.remembered:
+        having = ", ".join(name for name, other in registry.algorithms().items() if other.remembered)
+        allowed = f"messages of {info.name} are about other rows every time, so there is nothing to remember; these have: {having}"
+        problems.append(Problem("codec.feedback", "true", allowed))
     return problems

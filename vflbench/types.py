@@ -112,6 +112,13 @@ class AttackConfig:
 
 
 @dataclass
+class CodecConfig:
+    name: str = "none"
+    fraction: float = 0.1  # topk: share of an array's entries that are sent
+    feedback: bool = False  # topk: send the largest entries of the difference to what has arrived before
+
+
+@dataclass
 class EngineConfig:
     name: str = "simulated"
     compute_clock: str = "auto"  # auto | none | modelled | measured
@@ -175,6 +182,7 @@ class RunConfig:
     data_root: str | None = None
     scale: str = "full"
     attack: AttackConfig = field(default_factory=AttackConfig)
+    codec: CodecConfig = field(default_factory=CodecConfig)
 
 
 def division(algorithm: Any) -> int:
@@ -200,6 +208,8 @@ class AlgorithmInfo:
     accounting: tuple[str, ...] = ("strict",)  # rules by which its ledger may be priced
     epochs: bool = False  # a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
     time_dependent: bool = False  # control flow depends on virtual time: no replay, engine equality not claimed
+    exact: str = ""  # why it takes no codec: what it is would break if not the very numbers arrived; empty: it takes any
+    remembered: tuple[str, ...] = ()  # tags whose messages are about the same entries every time: what codec.feedback may remember
     modelled: bool = False  # running times are what is compared: computing takes time unless engine.compute_clock says otherwise
 
 

@@ -13,7 +13,17 @@ import yaml
 
 import vflbench
 from vflbench import config, registry
-from vflbench.types import AttackConfig, ComputeConfig, ConfigError, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+from vflbench.types import (
+    AttackConfig,
+    CodecConfig,
+    ComputeConfig,
+    ConfigError,
+    EngineConfig,
+    NetworkConfig,
+    PrivacyConfig,
+    RunConfig,
+    TopologyConfig,
+)
 
 CONF = config.config_dir()
 FIXED = {
@@ -23,8 +33,9 @@ FIXED = {
     "topology": TopologyConfig,
     "privacy": PrivacyConfig,
     "attack": AttackConfig,
+    "codec": CodecConfig,
 }
-PARTIAL = {"topology", "privacy", "model", "attack"}  # an option lists the keys that it uses
+PARTIAL = {"topology", "privacy", "model", "attack", "codec"}  # an option lists the keys that it uses
 OPTIONS = sorted(path for group in (*FIXED, "dataset", "algorithm", "model") for path in (CONF / group).glob("*.yaml"))
 PRESETS = sorted((CONF / "experiment").rglob("*.yaml"))
 TUNED = sorted((CONF / "tuned").rglob("*.yaml"))
@@ -99,7 +110,7 @@ def runs() -> Iterator[tuple[str, ...]]:
         algorithm = next((n for n, info in registry.algorithms().items() if registry.fit(info, data)), None)
         if algorithm is not None:  # an algorithm for its layout may come later
             yield (f"algorithm={algorithm}", f"dataset={name}")
-    for group in ("network", "engine", "compute", "topology", "privacy", "attack"):
+    for group in ("network", "engine", "compute", "topology", "privacy", "attack", "codec"):
         yield from ((f"{group}={path.stem}",) for path in sorted((CONF / group).glob("*.yaml")))
     for name, info in registry.algorithms().items():
         yield from ((f"algorithm={name}", f"model={model}") for model in info.models)

@@ -7,44 +7,8 @@ import pandas as pd
 import pytest
 
 from vflbench.plots import curves
-from vflbench.results import folder, identity, reader
+from vflbench.results import reader
 from vflbench.types import DataSource, Metric, VflbenchError
-
-
-@pytest.fixture
-def make_run(tmp_path):
-    """Writes a run whose test metric at round t is `level(t)`, at `pace` seconds and 1 MB a round."""
-
-    def make(name, *, algorithm="glasu", seed=0, level=lambda t: t / 50, pace=2.0, sent=1_000_000, rounds=(10, 20, 30), **changes):
-        path = tmp_path / name
-        folder.prepare(path)
-        metric = changes.pop("metric", Metric("accuracy", "max"))
-        config = {"algorithm": {"name": algorithm, **changes.pop("options", {})}, "dataset": {"name": "cora"}, "seed": seed}
-        config["network"] = changes.pop("network", {"name": "us_uk", "latency": 136})
-        keys = [f"{split}_{metric.name}" for split in folder.splits(metric.name)]
-        sums = [{"round": t, "bytes": sent * t, "cost": sent * t, "communication_seconds": pace * t} for t in rounds]
-        curve = [{**row, **dict.fromkeys(keys, level(row["round"]))} for row in sums]
-        total = sent * rounds[-1] if rounds else 0
-        summary = folder.summarise(
-            **{
-                "status": "completed",
-                "algorithm": algorithm,
-                "dataset": "cora",
-                "source": DataSource("real"),
-                "seed": seed,
-                "metric": metric,
-            }
-            | {"rows": curve, "rounds": len(rounds), "bytes_by_tag": {"x": total}, "bytes_by_link": {"client_server": total}, "messages": 1}
-            | {"vectors": 1, "cost": 1.0, "communication_seconds": 1.0, "compute_seconds": 0.0, "virtual_seconds": 1.0, "wall_seconds": 1.0}
-            | {"compute_clock": "none", "timing": "causal", "accounting": "strict", "device": "cpu"}
-            | changes
-        )
-        folder.write_curve(path / "curve.csv", curve, metric.name)
-        folder.write_json(path / "manifest.json", {"config": config, "config_hash": identity.config_hash(config)})
-        folder.write_json(path / "summary.json", summary)
-        return reader.load(path)
-
-    return make
 
 
 def words(path):

@@ -8,7 +8,7 @@ from vflbench.types import DataSource, Metric
 def make_run(tmp_path):
     """Writes a small run folder below tmp_path."""
 
-    def make(name, algorithm="glasu", seed=0, status="completed", overrides=None, validation=True):
+    def make(name, algorithm="glasu", seed=0, status="completed", overrides=None, validation=True, options=None, scale=1.0, **root):
         path = tmp_path / name
         folder.prepare(path)
         curve = [
@@ -16,14 +16,19 @@ def make_run(tmp_path):
                 "round": t,
                 "bytes": t * 1000,
                 "communication_seconds": 0.5 * t,
-                "val_accuracy": t / 100 if validation else None,
+                "val_accuracy": scale * t / 100 if validation else None,
                 "test_accuracy": t / 90,
             }
             for t in (10, 20, 30)
         ]
         folder.write_curve(path / "curve.csv", curve, "accuracy")
-        config = {"algorithm": {"name": algorithm}, "dataset": {"name": "cora"}, "network": {"name": "us_uk"}, "privacy": {"name": "none"}}
-        config["seed"] = seed
+        config = {
+            "algorithm": {"name": algorithm, **(options or {})},
+            "dataset": {"name": "cora"},
+            "network": {"name": "us_uk"},
+            "privacy": {"name": "none"},
+        }
+        config |= {"seed": seed, **root}
         folder.write_json(path / "manifest.json", {"schema": 1, "config": config, "config_hash": identity.config_hash(config)})
         summary = folder.summarise(
             **{"status": status, "algorithm": algorithm, "dataset": "cora", "source": DataSource("real"), "seed": seed},

@@ -148,10 +148,10 @@ def test_a_trace_replays_to_the_same_times_and_under_another_network_to_a_fresh_
         kinds = [TRACE_KINDS.index(kind) for kind in own["kind"]]
         peers = [names.index(peer) if isinstance(peer, str) else -1 for peer in own["peer"]]
         traces[name] = np.stack([kinds, peers, own["seq"], own["value"], np.zeros(len(own))], axis=1).astype(float)
-    specs = {name: PartySpec(lambda: None, role="server" if name == "server" else "client") for name in names}  # type: ignore[arg-type,return-value]
+    roles = {name: "server" if name == "server" else "client" for name in names}
     for finished, latency, bandwidth in ((us_uk, 136.0, 0.42), (us_us, 67.0, 1.15)):
         link = LinkConfig(latency, bandwidth)
-        ends = replay.retime(rows, traces, specs, NetworkConfig("x", link, link))
+        ends = replay.retime(rows, traces, roles, NetworkConfig("x", link, link)).ends
         assert [ends[r] for r in finished.curve["round"]] == list(finished.curve["virtual_seconds"])
 
 

@@ -27,6 +27,7 @@ ALGORITHM = AlgorithmInfo(
     models=("mlp3", "cnn3", "logistic"),
     topologies=("complete",),
     epochs=True,
+    exact="its workers stay equal only where all of them add up the very same pieces, and a sender keeps its own unrounded",
 )
 
 

@@ -31,6 +31,7 @@ ALGORITHM = AlgorithmInfo(
     epochs=True,
     modelled=True,
     time_dependent=True,
+    # any codec: rounded embeddings and gradients are stale ones with noise
 )
 
 ACTIVE = "active"

@@ -29,6 +29,7 @@ ALGORITHM = AlgorithmInfo(
     epochs=True,
     modelled=True,
     time_dependent=True,
+    # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
 )
 
 ACTIVE = "active"

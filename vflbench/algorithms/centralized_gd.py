@@ -29,6 +29,7 @@ ALGORITHM = AlgorithmInfo(
     paper="baseline",
     layouts=("aligned",),
     models=("auto", "split_mlp", "mvcnn", "resnet"),
+    exact="it sends nothing",
 )
 
 

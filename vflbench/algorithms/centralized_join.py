@@ -27,6 +27,7 @@ ALGORITHM = AlgorithmInfo(
     models=("linear", "mlp"),
     accounting=("strict", "tablepuppet"),
     epochs=True,
+    exact="it sends nothing",
 )
 
 

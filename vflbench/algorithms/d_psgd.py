@@ -39,6 +39,8 @@ ALGORITHM = AlgorithmInfo(
     models=("mlp3", "cnn3", "logistic"),
     topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
     epochs=True,
+    # any codec: an average of rounded models is one with noise
+    remembered=("model",),
 )
 
 

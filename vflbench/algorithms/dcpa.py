@@ -37,6 +37,7 @@ ALGORITHM = AlgorithmInfo(
     paper="after Alghunaim, Lyu, Yan, Sayed 2021, IEEE TSP 69",
     layouts=("aligned",),
     topologies=("path", "star", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+    exact="it adds up what its neighbours send for ever: errors of rounding are never forgotten, and grow without bound",
 )
 
 

@@ -30,6 +30,8 @@ ALGORITHM = AlgorithmInfo(
     privacy=("none", "dp_sgd"),
     models=("mlp3", "cnn3", "logistic"),
     epochs=True,
+    # any codec: a pull towards a rounded model is one with noise
+    remembered=("model", "centre"),
 )
 
 

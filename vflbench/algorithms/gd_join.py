@@ -28,6 +28,8 @@ ALGORITHM = AlgorithmInfo(
     models=("linear", "mlp"),
     accounting=("strict", "tablepuppet"),
     epochs=True,
+    # any codec: rounded predictions make a noisy gradient
+    remembered=("prediction", "residual"),
 )
 
 

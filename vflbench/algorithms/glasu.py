@@ -55,6 +55,7 @@ ALGORITHM = AlgorithmInfo(
     layouts=("graph",),
     privacy=("none", "gaussian_embedding"),
     models=("gcnii", "gcn", "gat", "residual_gcn"),
+    # any codec: rounded aggregates are stale ones with noise; sampled nodes differ every time, so nothing is remembered
 )
 
 

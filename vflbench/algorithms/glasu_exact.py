@@ -31,6 +31,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 2.1",
     layouts=("graph",),
     models=("gcnii", "gcn", "gat", "residual_gcn"),
+    exact="it stands for exact gradients, which are those of the very numbers that were sent",
 )
 
 

@@ -53,6 +53,8 @@ ALGORITHM = AlgorithmInfo(
     models=("mlp3", "cnn3", "logistic"),
     topologies=("complete",),
     epochs=True,
+    # any codec: a pull towards a rounded model is one with noise
+    remembered=("model",),
 )
 
 

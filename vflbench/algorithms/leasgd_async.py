@@ -40,6 +40,8 @@ ALGORITHM = AlgorithmInfo(
     topologies=("complete",),
     epochs=True,
     time_dependent=True,
+    # any codec: a pull towards a rounded model is one with noise
+    remembered=("model",),
 )
 
 SLACK = 1.25  # private steps that noise is calibrated for, over those expected

@@ -22,6 +22,7 @@ ALGORITHM = AlgorithmInfo(
     privacy=("none", "dp_sgd"),
     models=("mlp3", "cnn3", "logistic"),
     epochs=True,
+    exact="it sends nothing",
 )
 
 

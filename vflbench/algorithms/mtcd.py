@@ -50,6 +50,8 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     models=("auto", "split_mlp", "mvcnn", "resnet"),
     topologies=("path", "star", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+    # any codec: the server rebuilds the token every round, so errors do not pile up
+    remembered=("representation", "token"),
 )
 
 

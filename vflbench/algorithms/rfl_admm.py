@@ -44,6 +44,8 @@ ALGORITHM = AlgorithmInfo(
     models=("linear", "mlp"),
     accounting=("strict", "tablepuppet"),
     epochs=True,
+    # any codec: multipliers are the server's and, inside a round, start anew; the rest is inexact updates
+    remembered=("prediction", "residual", "parameters", "consensus"),
 )
 
 

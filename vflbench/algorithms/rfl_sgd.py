@@ -35,6 +35,8 @@ ALGORITHM = AlgorithmInfo(
     models=("linear", "mlp"),
     accounting=("strict", "tablepuppet"),
     epochs=True,
+    # any codec: rounded predictions make noisy gradients; of batches' rows nothing is remembered
+    remembered=("gradient", "step"),
 )
 
 

@@ -27,6 +27,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
     layouts=("graph",),
     models=("gcnii", "gcn", "gat", "residual_gcn"),
+    exact="it sends nothing",
 )
 
 

@@ -34,6 +34,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
     layouts=("aligned",),
     topologies=("path", "star", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+    exact="the token is the only copy of the sum of predictions: what every hop rounds off stays in it",
 )
 
 

@@ -34,6 +34,8 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     models=("auto", "split_mlp", "mvcnn", "resnet"),
     topologies=("star", "path", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+    # any codec: the token is rebuilt every round, so errors do not pile up
+    remembered=("representation", "token"),
 )
 
 

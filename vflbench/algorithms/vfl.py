@@ -25,6 +25,7 @@ ALGORITHM = AlgorithmInfo(
     models=("mlp10", "residual_mlp"),
     epochs=True,
     modelled=True,
+    # any codec: a rounded embedding or gradient is one with noise
 )
 
 ACTIVE = "active"

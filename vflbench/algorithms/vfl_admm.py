@@ -37,6 +37,8 @@ ALGORITHM = AlgorithmInfo(
     models=("linear", "mlp"),
     accounting=("strict", "tablepuppet"),
     epochs=True,
+    # any codec: the multipliers stay at the server; rounded residuals make inexact updates
+    remembered=("prediction", "residual"),
 )
 
 

@@ -31,6 +31,7 @@ ALGORITHM = AlgorithmInfo(
     models=("mlp10", "residual_mlp"),
     epochs=True,
     modelled=True,
+    # any codec: a rounded embedding or gradient is one with noise; replicas stay inside an organisation
 )
 
 ACTIVE = "active"

@@ -33,6 +33,7 @@ ALGORITHM = AlgorithmInfo(
     models=("linear", "mlp"),
     accounting=("strict", "tablepuppet"),
     epochs=True,
+    # any codec: rounded predictions make noisy gradients; batches are of other rows, so nothing is remembered
 )
 
 

@@ -72,13 +72,14 @@ class Guarded:
 
 
 class Sized:
-    """A payload of which only the size is known: what a replay sends."""
+    """A payload whose size is known: `value` is what arrives. A replay sends nothing else, a codec fewer bytes than `value` has."""
 
-    __slots__ = ("nbytes", "vectors")
+    __slots__ = ("nbytes", "value", "vectors")
 
-    def __init__(self, nbytes: int, vectors: int) -> None:
+    def __init__(self, nbytes: int, vectors: int, value: Any = None) -> None:
         self.nbytes = nbytes
         self.vectors = vectors
+        self.value = value
 
 
 def copy_payload(payload: Any) -> tuple[Any, int, int]:
@@ -124,7 +125,7 @@ def copy_payload(payload: Any) -> tuple[Any, int, int]:
         items = {key: copy_payload(value) for key, value in payload.items()}
         return {k: v[0] for k, v in items.items()}, sum(v[1] for v in items.values()), sum(v[2] for v in items.values())
     if isinstance(payload, Sized):
-        return payload, payload.nbytes, payload.vectors
+        return payload.value, payload.nbytes, payload.vectors
     raise FederationError(f"a payload cannot hold {type(payload).__name__}: arrays, numbers, text and containers of those can cross")
 
 

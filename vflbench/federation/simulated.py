@@ -21,12 +21,13 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from vflbench.federation import codec as codecs
 from vflbench.federation import links as L
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.ledger import COMPUTE, MARK, RECV, SEND, TRACE_FIELDS, Ledger, as_rows, ledger_row, trace_row
-from vflbench.federation.party import RUNNING, Guarded, Party, PartySpec, copy_payload
+from vflbench.federation.party import RUNNING, Guarded, Party, PartySpec, Sized, copy_payload
 from vflbench.federation.snapshot import Cut, freeze, optimised, thaw
-from vflbench.types import ComputeConfig, FederationError, NetworkConfig, closest
+from vflbench.types import CodecConfig, ComputeConfig, FederationError, NetworkConfig, closest
 
 INGRESS_EVENT, ANY_EVENT, TIMEOUT_EVENT = 0, 1, 2
 
@@ -477,6 +478,43 @@ class SimulatedParty(Party):
             self._torch_generators.setdefault(key, torch.Generator(device=self.device)).set_state(state)
 
 
+class EncodingParty(SimulatedParty):
+    """`me` of a run with a codec. A class of its own: without a codec it costs nothing."""
+
+    def __init__(self, engine: SimulatedEngine, name: str, index: int, spec: PartySpec) -> None:
+        super().__init__(engine, name, index, spec)
+        assert engine.codec is not None
+        self.encoder = codecs.Encoder(engine.codec, self.rng("codec"), engine.remembered)
+
+    def encodes(self, dst: str) -> bool:
+        """Whether what is sent to `dst` now goes through the codec."""
+        return self.round > 0 and not self.in_evaluation and (self.links.get(dst) or self.open(dst)).kind != L.LOCAL
+
+    def send(self, dst: str, payload: Any, tag: str = "message") -> Any:
+        return super().send(dst, self.encoder.encode(payload, dst, tag) if self.encodes(dst) else payload, tag)
+
+    def send_many(self, dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:
+        """Encoded once, so that all receive the same; where receivers are remembered, for each of them."""
+        if tag in self.encoder.remembered:
+            return super().send_many(dsts, payload, tag)
+        encoded: Sized | None = None
+        for dst in dsts:
+            if not self.encodes(dst):
+                super().send(dst, payload, tag)
+                continue
+            encoded = encoded or self.encoder.encode(payload)
+            super().send(dst, Sized(encoded.nbytes, encoded.vectors, copy_payload(encoded.value)[0]), tag)
+        return NOTHING
+
+    def capture(self, cut: Cut) -> None:
+        super().capture(cut)
+        cut.parties[self.name]["codec"] = freeze(self.encoder.memory)
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        super().restore(saved)
+        self.encoder.memory = thaw(saved["codec"])
+
+
 def as_ledger_row(message: Message, delivered: float) -> bytes:
     _, _, seq, round, link, code, nbytes, vectors, sent = message
     return ledger_row(round, link.src, link.dst, link.kind_code, code, nbytes, vectors, sent, delivered, seq)
@@ -509,6 +547,8 @@ class SimulatedEngine:
     checkpoint_every, on_cut : a cut every so many rounds; called with the complete `Cut`, after `on_round`.
     resume_from : a cut to continue from.
     on_read : called with (source, reader, tag, reader's round, payload) for every message that is read.
+    codec : what compresses payloads; None: nothing does.
+    remembered : tags whose messages are about the same entries every time: what codec.feedback remembers.
     """
 
     def __init__(
@@ -534,6 +574,8 @@ class SimulatedEngine:
         resume_from: Cut | None = None,
         privacy: Mapping[str, Any] | None = None,
         on_read: Callable[[str, str, str, int, Any], None] | None = None,
+        codec: CodecConfig | None = None,
+        remembered: Sequence[str] = (),
     ) -> None:
         self.network = network or NetworkConfig("ideal")
         self.timing = self.network.timing
@@ -552,6 +594,8 @@ class SimulatedEngine:
         self.on_cut = on_cut
         self.resume_from = resume_from
         self.fresh = resume_from is None
+        self.codec = codecs.make(codec) if codec is not None else None
+        self.remembered = remembered if codec is not None and codec.feedback else ()
 
         self.ledger = Ledger()
         self.tags = self.ledger.tags
@@ -569,8 +613,9 @@ class SimulatedEngine:
         self._events = 0
 
         self.parties: dict[str, SimulatedParty] = {}
+        kind = SimulatedParty if self.codec is None else EncodingParty
         for index, (name, spec) in enumerate(specs.items()):
-            self.parties[name] = SimulatedParty(self, name, index, spec)
+            self.parties[name] = kind(self, name, index, spec)
         self.order = list(self.parties.values())
         servers = tuple(p.name for p in self.order if p.role == "server")
         clients = tuple(p.name for p in self.order if p.role != "server")

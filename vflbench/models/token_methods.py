@@ -195,6 +195,9 @@ def check(config: RunConfig) -> list[Problem]:
             problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
     if getattr(cfg, "halve_every", None) is not None and not cfg.halve_every > 0:
         problems.append(Problem("algorithm.halve_every", cfg.halve_every, "must be greater than 0, or null"))
+    if config.codec.feedback and getattr(cfg, "batch_size", None) is not None:
+        allowed = "every batch has other rows, so there is nothing to remember: use false, or algorithm.batch_size=null"
+        problems.append(Problem("codec.feedback", "true", allowed))
     if config.model is not None and config.model.name in split_network.MODEL_NAMES:
         problems += split_network.check(config.model)
     elif config.model is not None:

@@ -10,7 +10,8 @@
 Checks compare means over seeds, in every combination of the keys `each` by itself; `where` leaves other settings out.
 
 - `order`: `of`, settings as {key: value}, is in falling (`falling: true`) or rising order of the column; equal counts as in order
-- `ratio`, `difference`: of the first of `of` to the second, at least `at_least`, at most `at_most`
+- `ratio`, `difference`: of the first of `of` to the second, at least `at_least`, at most `at_most`; a difference may be of two differences,
+  of the first two settings and of the last two
 - `value`: each of `of` (all, if it is empty), at least, at most
 - `best`: the smallest (`falling: true`: the largest) value is that of one of `of`, all settings of which are compared with all others
 - `trend`: along the numbers of the key `along`, the column never falls (rises with `falling: true`) by more than `slack`
@@ -66,8 +67,8 @@ class Claim:
             found.append(Problem("column", self.column, f"must be one of {', '.join(columns)}", closest(self.column, columns)))
         used = [*self.each, *self.where, *(key for chosen in self.of for key in chosen), *([self.along] if self.along else [])]
         found += [Problem("key", key, f"must be one of `keys`: {', '.join(keys)}", closest(key, keys)) for key in used if key not in keys]
-        if self.check in ("ratio", "difference") and len(self.of) != 2:
-            found.append(Problem("of", self.of, "must be two settings"))
+        if self.check in ("ratio", "difference") and len(self.of) not in ((2, 4) if self.check == "difference" else (2,)):
+            found.append(Problem("of", self.of, "must be two settings" + (" or four" if self.check == "difference" else "")))
         if self.check == "best" and not self.of:
             found.append(Problem("of", self.of, "must be a setting or more"))
         if self.check == "order" and len(self.of) < 2:
@@ -177,10 +178,11 @@ def _pair(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
     found = _settings(claim, rows)
     if found is None:
         return None, "not all of its runs are there"
-    (first, a), (second, b) = found
-    left, right = a[claim.column], b[claim.column]
-    told = f"{first} {_told(a, claim.column)}, {second} {_told(b, claim.column)}"
-    if (math.isinf(left) and math.isinf(right)) or (claim.check == "ratio" and right == 0):
+    told = ", ".join(f"{name} {_told(row, claim.column)}" for name, row in found)
+    left, right = (row[claim.column] for _, row in found[:2])
+    if len(found) == 4:
+        left, right = left - right, found[2][1][claim.column] - found[3][1][claim.column]
+    if (math.isinf(left) and math.isinf(right)) or math.isnan(left) or math.isnan(right) or (claim.check == "ratio" and right == 0):
         return None, told
     value = left / right if claim.check == "ratio" else left - right
     return claim.at_least <= value <= claim.at_most, f"{told}: {claim.check} {value:.3g}"
@@ -209,7 +211,10 @@ def _best(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
         return None, "not all of its runs are there"
     sign = -1 if claim.falling else 1
     own, other = (min(group, key=lambda row: sign * row[claim.column]) for group in (named, others))
-    return sign * own[claim.column] < sign * other[claim.column], f"{_told(own, claim.column)} against {_told(other, claim.column)}"
+    told = f"{_told(own, claim.column)} against {_told(other, claim.column)}"
+    if math.isinf(own[claim.column]) and math.isinf(other[claim.column]):
+        return None, told
+    return sign * own[claim.column] < sign * other[claim.column], told
 
 
 def _along(claim: Claim, rows: Sequence[Row]) -> list[tuple[float, Row]]:
@@ -255,6 +260,6 @@ def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]]) 
 
 
 _CHECKS: dict[str, Any] = {
-    **{"order": _order, "ratio": _pair, "difference": _pair, "value": _value, "best": _best, "trend": _trend, "interior": _interior},
-    **{"near": _near},
+    **{"order": _order, "ratio": _pair, "difference": _pair, "value": _value, "best": _best},
+    **{"trend": _trend, "interior": _interior, "near": _near},
 }

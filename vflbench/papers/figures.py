@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vflbench import registry
 from vflbench.papers import claims, measured, page
 from vflbench.papers.definition import Definition, Picture
 from vflbench.papers.jobs import Job
@@ -55,7 +56,7 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     facts: dict[str, Any] = {
         "scale": scale,
         "data": ", ".join(f"{dataset}: {kind} ({count} runs)" for (kind, dataset), count in sources.items()) or "none",
-        "warning": _warning({kind for kind, _ in sources}),
+        "warning": _warning({run.summary["data_source"] for run in runs if "real" in registry.datasets()[run.summary["dataset"]].sources}),
         "command": shlex.join(["vflbench", "figures", *command]),
         "runs": f"{len(runs)} runs: {trained} made now, {reused} found",
         "failures": failures,
@@ -66,7 +67,7 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
 
 
 def _warning(sources: set[str]) -> str:
-    """What a reader must not overlook."""
+    """What a reader must not overlook, of data sets that can be real: one that is always made up is so in the paper too."""
     if not sources - {"real"}:
         return ""
     return f"{'Some data are made up' if 'real' in sources else 'Made-up data'}: they say nothing about the real data set."
@@ -82,9 +83,10 @@ def csv(table: Sequence[claims.Row]) -> str:
 
 def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: Sequence[claims.Row], stem: Path) -> None:
     """One picture with its points."""
+    telling = _telling(table, picture, definition)
     if picture.kind == "values":
         theirs = [row for numbers in definition.numbers if numbers.column == picture.y for row in numbers.rows()]
-        chosen = claims.select(table, picture.where)
+        chosen = [telling(row) for row in claims.select(table, picture.where)]
         levels = claims.select(chosen, picture.levels) if picture.levels else []
         chosen = [row for row in chosen if row not in levels]
         label = measured.columns([picture.y])[picture.y] if picture.y not in ("selected", "final") else _metric(runs)
@@ -95,21 +97,39 @@ def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: S
     panels: dict[str, dict[str, list[Run]]] = {}
     beside: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in claims.select(table, picture.where):
-        title, line = values.line_label(row, picture.panels, definition.names), values.line_label(row, picture.lines, definition.names)
+        title = values.line_label(row, picture.panels, definition.names)
+        line = values.line_label(telling(row), picture.lines, definition.names)
         for numbers in definition.numbers:
             place = measured.at(numbers.column)
             if place is None or place[0] != picture.x:
                 continue
             own_numbers = [n for n in numbers.rows() if all(str(row[key]) == str(n[key]) for key in n if key not in ("mean", "sd"))]
             beside.setdefault(title, {}).setdefault(line, []).extend((place[1], n["mean"]) for n in own_numbers)
+    diverged = 0
     for run in runs:
         own = measured.setting(run, definition.keys)
         wanted = {key: [str(v) for v in (value if isinstance(value, list) else [value])] for key, value in picture.where.items()}
         if not len(run.curve) or any(str(own[key]) not in allowed for key, allowed in wanted.items()):
             continue
+        if run.status == "diverged":
+            diverged += 1
+            continue
         title = values.line_label(own, picture.panels, definition.names)
-        panels.setdefault(title, {}).setdefault(values.line_label(own, picture.lines, definition.names), []).append(run)
-    curves.draw_panels(panels, stem.parent, picture.x, stem.name, picture.log, picture.at_most, paired=picture.paired, theirs=beside)
+        panels.setdefault(title, {}).setdefault(values.line_label(telling(own), picture.lines, definition.names), []).append(run)
+    note, metric = f"left out: {diverged} diverged" if diverged else "", "loss" if picture.y == "train_loss" else ""
+    curves.draw_panels(panels, stem.parent, picture.x, stem.name, picture.log, picture.at_most, note, picture.paired, beside, metric)
+
+
+def _telling(table: Sequence[claims.Row], picture: Picture, definition: Definition) -> Callable[[claims.Row], claims.Row]:
+    """A setting, in which a key of the picture's lines is `-` that has one value in all of its algorithm's: a line is not named by it."""
+    rows = claims.select(table, picture.where)
+    counted = {key for numbers in definition.numbers if numbers.column == picture.y for key in (*numbers.by, *numbers.where)}
+    silent: set[tuple[str, str]] = set()
+    algorithms = claims.grouped(rows, ["algorithm.name"]) if "algorithm.name" in picture.lines else []
+    for names, own in algorithms if len(algorithms) > 1 else []:
+        keys = [key for key in picture.lines if key not in ("algorithm.name", picture.x, *picture.panels, *counted)]
+        silent |= {(names["algorithm.name"], key) for key in keys if len({str(row[key]) for row in own}) == 1}
+    return lambda row: {key: "-" if (row.get("algorithm.name"), key) in silent else value for key, value in row.items()}
 
 
 def _metric(runs: Sequence[Run]) -> str:

@@ -103,7 +103,7 @@ def shape(job: Job) -> str:
 
 
 Train = Callable[[list[str], str], str]  # (overrides, folder) -> why it failed, or nothing; called in other processes
-Reprice = Callable[[reader.Run, list[str], Path], reader.Run]
+Reprice = Callable[[reader.Run, dict[str, Any], Path], reader.Run]  # (run, configuration, folder); VflbenchError: not exactly
 
 
 def carry_out(
@@ -145,7 +145,7 @@ def carry_out(
             job.failure = leader.failure
         else:
             try:
-                job.run = reprice(leader.run, job.words, folder / job.identity)
+                job.run = reprice(leader.run, job.values, folder / job.identity)
             except VflbenchError as refused:  # then it is trained after all
                 job.failure = train(job.words, str(folder / job.identity)) or ""
                 job.run = None if job.failure else reader.load(folder / job.identity)

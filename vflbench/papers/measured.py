@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vflbench.config import UNBOUNDED
 from vflbench.results.folder import curve_columns, splits
 from vflbench.results.identity import flat
 from vflbench.types import VflbenchError
@@ -18,6 +19,7 @@ from vflbench.types import VflbenchError
 if TYPE_CHECKING:
     from vflbench.results.reader import Run
 
+TRAIN_LOSS = "train_loss"  # a target that is not the metric's
 Target = float | str | Mapping[str, float | str]
 LEAST_SQUARES = "least_squares+"  # a target: the RMSE of least squares on the join, plus the number that follows
 
@@ -40,15 +42,17 @@ COLUMNS = {
     "epsilon": "epsilon at the end",
     "success_rate": "share of entries that the attack recovered",
     "floor": "the same of the best constant guess",
+    "advantage": "entries that the attack recovered beyond the best constant guess, share",
     "r2": "R squared of what the attack recovered",
-    "seconds_to_target": "communication time until the validation metric reached the target, s",
-    "running_seconds_to_target": "running time until then, virtual s",
-    "megabytes_to_target": "sent until then, MB",
-    "cost_to_target": "weighted cost until then",
-    "updates_to_target": "updates until then",
-    "vectors_to_target": "vectors sent until then",
-    "epsilon_to_target": "epsilon then",
+    "seconds_to_target": "communication time until the target, s",
+    "running_seconds_to_target": "running time until the target, virtual s",
+    "megabytes_to_target": "sent until the target, MB",
+    "cost_to_target": "weighted cost until the target",
+    "updates_to_target": "iterations until the target",
+    "vectors_to_target": "vectors sent until the target",
+    "epsilon_to_target": "epsilon at the target",
     "gap": "relative gap to the optimum at the end",
+    "train_loss": "training loss at the end",
     "wall_seconds": "time that a run took here, s",
 }
 _TO_TARGET = {
@@ -83,7 +87,8 @@ def table(
     ----------
     runs : ended ones; those of another status are left out.
     keys : dotted configuration keys that tell settings apart.
-    targets : metric -> what the validation metric is to reach (or data set -> that), where a run's configuration has no target.
+    targets : metric -> what the validation metric is to reach (or data set -> that), or train_loss -> what that is to reach; else a run's
+        own target counts.
     wanted : columns beyond COLUMNS (columns()).
     against : what the column excess compares with: the run of the same seed and setting, but for these keys.
 
@@ -134,6 +139,7 @@ def moments(values: Sequence[float]) -> tuple[float, float]:
 def setting(run: Run, keys: Sequence[str]) -> dict[str, Any]:
     """The run's values of `keys`; lists as text; a key that its options do not have is `-`."""
     values = flat(run.manifest["config"])
+    values |= {key: math.inf for key in UNBOUNDED if values.get(key, "-") is None}  # JSON has no infinity
     return {key: str(values[key]) if isinstance(values.get(key), list) else values.get(key, "-") for key in keys}
 
 
@@ -149,10 +155,14 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
     found |= {"running_seconds": summary["virtual_seconds"], "epsilon": summary["privacy"]["epsilon"]}
     found |= {key: summary.get(key) for key in ("utilisation", "waiting_seconds")}
     found |= {key: summary["attack"].get(key) for key in ("success_rate", "floor", "r2") if "attack" in summary}
+    if None not in (found["success_rate"], found["floor"]):
+        found["advantage"] = found["success_rate"] - found["floor"]
     if summary["epochs"]:
         found["seconds_per_epoch"] = summary["communication_seconds"] / summary["epochs"]
     if f"train_{metric}" in curve and len(curve):
         found["gap"] = curve[f"train_{metric}"].iloc[-1]
+    if len(curve):
+        found["train_loss"] = curve["train_loss"].iloc[-1]
     for column in found:
         if place := at(column):
             passed = curve[curve[place[0]].astype("float64") >= place[1] - 1e-9]
@@ -160,6 +170,8 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
     goal = target(run, targets)
     if goal is not None:
         judged = f"{splits(metric)[0]}_{metric}"
+        if TRAIN_LOSS in targets:
+            judged, sign = TRAIN_LOSS, -1
         reached = curve[sign * curve[judged] >= sign * goal]
         for column, (source, unit) in _TO_TARGET.items():
             found[column] = reached[source].iloc[0] * unit if len(reached) else math.inf
@@ -167,17 +179,17 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
 
 
 def target(run: Run, targets: Mapping[str, Target]) -> float | None:
-    """What the run's validation metric is to reach: its own configuration's, else the figure's; None: there is none."""
+    """What the run's validation metric is to reach: the figure's target, else its own configuration's; None: there is none."""
     config = run.manifest["config"]
-    if config.get("target") is not None:
-        return float(config["target"])
-    value = targets.get(run.summary["metric"]["name"])
+    value = targets.get(TRAIN_LOSS, targets.get(run.summary["metric"]["name"]))
     if isinstance(value, Mapping):
         value = value.get(config["dataset"]["name"])
+    if value is None:
+        value = config.get("target")
     if isinstance(value, str):
         best = least_squares(json.dumps(config["dataset"], sort_keys=True), run.summary["seed"], config.get("data_root"))
         return best + float(value.removeprefix(LEAST_SQUARES))
-    return value
+    return None if value is None else float(value)
 
 
 @functools.lru_cache

@@ -63,6 +63,7 @@ def markdown(
         parts += [f"### {picture.title}"] if picture.title else []
         parts.append(f"![{picture.title or definition.title}]({name}.png)")
     about = [f"Scale: {facts['scale']}. Data: {facts['data']}."]
+    about += [f"Target: {', '.join(f'{name} {value}' for name, value in definition.target.items())}."] if definition.target else []
     about += [f"Scaled down from the paper: {definition.scaled}"] if definition.scaled else []
     about += [f"Tuning: {definition.tuning}"] if definition.tuning else []
     parts.append("\n".join(f"- {line}" for line in about))

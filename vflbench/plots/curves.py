@@ -33,6 +33,8 @@ X_LABELS = {
     "iterations": "iterations",
     "epsilon": "epsilon",
 }
+# Taken on training samples, and falling by orders of magnitude: what the axis says.
+_TRAINED = {TRAINING_METRIC: "relative gap to the optimum", "loss": "training loss"}
 _PICTURES = {"curve": "communication_seconds", "bytes": "bytes", "rounds": "round"}
 _ENDED_WELL = ("completed", "target_reached", "budget")
 
@@ -42,7 +44,7 @@ def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
 
     A metric of the training samples stands in the column test, and only where it is above 0: its axis is logarithmic.
     """
-    if metric == TRAINING_METRIC:
+    if metric in _TRAINED:
         score = curve[f"train_{metric}"].astype("float64")
         curve = curve.copy()
         curve[f"val_{metric}"], curve[f"test_{metric}"] = float("nan"), score.where(score > 0)
@@ -192,6 +194,7 @@ def draw_panels(
     note: str = "",
     paired: bool = False,
     theirs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] | None = None,
+    metric: str = "",
 ) -> pd.DataFrame:
     """Write one picture, `name`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a line differ in their
     seeds alone.
@@ -203,6 +206,7 @@ def draw_panels(
     note : what a reader must not overlook, above the picture.
     paired : take out of the bands what all lines of a seed share: by how much its last scores, averaged over lines, differ from the other
         seeds'. Means stay what they are. Only where every line of a panel has the same seeds.
+    metric : what is drawn; `loss`: the training loss; empty: what the runs are judged by.
     theirs : the paper's points: title -> label -> (x, score), hollow markers.
 
     Returns and raises what `draw_runs` does.
@@ -220,7 +224,7 @@ def draw_panels(
             alarm = _alarm({"data_source": source, "status": "completed"})
             axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
             axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
-            tables.append(_panel(axes, lines, looks, x, summaries[0]["metric"]["name"], paired).assign(panel=title))
+            tables.append(_panel(axes, lines, looks, x, metric or summaries[0]["metric"]["name"], paired).assign(panel=title))
             for label, found in (theirs or {}).get(title, {}).items():
                 if found and label in lines:
                     hollow = {"color": looks[label]["color"], "marker": looks[label]["marker"], "linestyle": "none", "fillstyle": "none"}
@@ -270,20 +274,20 @@ def _panel(
         axes.text(
             0.99, 0.98, "bands: differences on the same split", transform=axes.transAxes, ha="right", va="top", color=style.QUIET, size=8
         )
-    decades = metric == TRAINING_METRIC  # then means and deviations are those of log10: the mean is geometric, the deviation in decades
+    decades = metric in _TRAINED  # then means and deviations are those of log10: the mean is geometric, the deviation in decades
     largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
     scale = _label_x(axes, x, largest)
     _label_y(axes, metric, f"{splits(metric)[-1]} ")
     tables, step = [], min(len(curves), 3)  # where lines lie on each other their markers take turns
-    for place, (label, group) in enumerate(curves.items()):
-        look, silent = looks[label], x != "round" and not any(curve["x"].any() for curve in group)
-        group = [_chosen(run) for run in lines[label]] if silent else group
-        line = _average([curve.assign(test=np.log10(curve["test"])) for curve in group] if decades else group)
+    for place, (label, shown) in enumerate(curves.items()):
+        look, silent = looks[label], x != "round" and not any(curve["x"].any() for curve in shown)
+        shown = [_chosen(run, metric) for run in lines[label]] if silent else shown
+        line = _average([curve.assign(test=np.log10(curve["test"])) for curve in shown] if decades else shown)
         low, high = line["mean"] - line["sd"], line["mean"] + line["sd"]
         if decades:
             line["mean"], low, high = 10 ** line["mean"], 10**low, 10**high
         tables.append(line.assign(line=label))
-        text = f"{label}, n={len(group)}"
+        text = f"{label}, n={len(shown)}"
         if silent:
             text += " (no communication)"
             axes.axhline(line["mean"].iloc[0], color=look["color"], linestyle=":", label=text)
@@ -354,12 +358,14 @@ def legend_below(figure: Figure) -> None:
     figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns)
 
 
-def _chosen(run: Run) -> pd.DataFrame:
+def _chosen(run: Run, metric: str) -> pd.DataFrame:
     """One point at x = 0: the run's selected value, without validation its final one."""
     import pandas as pd
 
-    metric = run.summary["metric"]
-    value = metric["final"] if metric["selected"] is None else metric["selected"]
+    scores = run.summary["metric"]
+    value = scores["final"] if scores["selected"] is None else scores["selected"]
+    if metric in _TRAINED:
+        value = run.curve[f"train_{metric}"].iloc[-1]
     return pd.DataFrame({"x": [0.0], "test": [float("nan") if value is None else value]})
 
 
@@ -412,11 +418,11 @@ def _tells(key: str, config: Mapping[str, Any], peers: Sequence[Mapping[str, Any
 
 
 def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
-    """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of up to three."""
+    """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of up to three; four are a square."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = max(1, min(3, panels))
+    columns = 2 if panels == 4 else max(1, min(3, panels))
     rows = max(1, -(-panels // columns))
     figure = Figure(figsize=(style.SIZE[0] * columns, style.SIZE[1] * rows), layout="constrained")
     FigureCanvasAgg(figure)
@@ -441,9 +447,9 @@ def _label_x(axes: Axes, x: str, largest: float) -> float:
 
 
 def _label_y(axes: Axes, metric: str, prefix: str = "") -> None:
-    """Name the y-axis; logarithmic for a gap that falls by orders of magnitude."""
-    axes.set_ylabel(prefix + metric)
-    if metric == TRAINING_METRIC:
+    """Name the y-axis; logarithmic for what falls by orders of magnitude."""
+    axes.set_ylabel(_TRAINED.get(metric, prefix + metric))
+    if metric in _TRAINED:
         axes.set_yscale("log")
 
 

@@ -74,7 +74,8 @@ def draw_values(
                     axes.axhspan(row[y] - sd, row[y] + sd, color=color, alpha=0.12, linewidth=0) if math.isfinite(sd) else None
                     drawn.append({"panel": title, "line": line_label(row, lines, names), "mean": row[y], "sd": sd, "n": row["seeds"]})
             axes.set_ylabel(textwrap.fill(label, 42))
-            axes.set_xlabel("" if x.endswith(".name") or x == "algorithm" else x.rpartition(".")[2].replace("_", " "))
+            axis = "" if x.endswith(".name") or x == "algorithm" else x.rpartition(".")[2].replace("_", " ")
+            axes.set_xlabel((names or {}).get(x, {}).get("axis", axis))
             if y == "excess":
                 axes.axhline(0, color=style.QUIET, linewidth=0.8)
         legend_below(figure)
@@ -160,19 +161,19 @@ def _panel(
         axes.set_xticks(values, [f"{value:g}" for value in values])
     drawn = []
     for place, label in enumerate(labels):
-        shift = 0.0 if numeric else (place - (len(labels) - 1) / 2) * min(0.8 / len(labels), 0.16)
+        shift = 0.0 if x in lines else (place - (len(labels) - 1) / 2) * min(0.8 / len(labels), 0.16)
         own = [row for row in rows if line_label(row, lines, names) == label]
         own = sorted(own, key=lambda row: row[x]) if numeric else own
         look = dict(looks[label])
         if not numeric:  # what dashes tell apart on a line, halves of markers do
             look["fillstyle"] = "full" if look["linestyle"] == "-" else {"--": "left", "-.": "top"}.get(look["linestyle"], "bottom")
             look["linestyle"] = "none"
-        points = [(row[x] if numeric else values.index(row[x]) + shift, row) for row in own]
+        points = [(_beside(row[x], shift, values, "x" in log) if numeric else values.index(row[x]) + shift, row) for row in own]
         reached = [(at, row) for at, row in points if math.isfinite(row[y])]
         if reached:
             heights = [row[y] for _, row in reached]
             spreads = [row[f"{y}_sd"] if math.isfinite(row[f"{y}_sd"]) else 0.0 for _, row in reached]
-            axes.errorbar([at for at, _ in reached], heights, spreads, **look, capsize=3, label=label)
+            axes.errorbar([at for at, _ in reached], heights, spreads, **look, capsize=3, label="_" if x in lines else label)
         if lost := [at for at, row in points if math.isinf(row[y])]:
             look = {**look, "marker": "x", "linestyle": "none", "clip_on": False}
             axes.plot(lost, [1.0] * len(lost), transform=axes.get_xaxis_transform(), **look, label=f"{label}: not all seeds reached it")
@@ -186,5 +187,14 @@ def _panel(
                 theirs.append((at, paper["mean"]))
         if theirs:
             style_of = {"color": look["color"], "marker": looks[label]["marker"], "linestyle": "none"}
-            axes.plot(*zip(*theirs, strict=True), **style_of, fillstyle="none", markersize=8, label=f"{label}, paper")
+            axes.plot(*zip(*theirs, strict=True), **style_of, fillstyle="none", markersize=8, label="_")
+            paper_look: dict[str, Any] = {"color": style.QUIET, "marker": "o", "linestyle": "none", "fillstyle": "none", "markersize": 8}
+            axes.plot([], [], **paper_look, label="hollow: the paper's")
     return drawn
+
+
+def _beside(x: float, shift: float, values: Sequence[float], log: bool) -> float:
+    """A little to the left or right of x, so that a line that lies on another is seen."""
+    reach = max(values) - min(values)
+    near: float = x * 1.05**shift if log else x + 0.02 * reach * shift
+    return near

@@ -22,8 +22,8 @@ def table(folder: str | Path) -> str:
     rows = [["job", *keys, "status", "metric", "selected", "final", "sent", "communication", "folder"]]
     for run, words in zip(runs, overrides, strict=True):
         given = dict(word.split("=", 1) for word in words if "=" in word)
-        rows.append([run.folder.name, *(given.get(key, "") for key in keys), *_results(run), str(run.folder)])
-    return _align(rows) if runs else ""
+        rows.append([run.folder.name, *(given.get(key, "") for key in keys), *results(run), str(run.folder)])
+    return align(rows) if runs else ""
 
 
 def jobs(folder: str | Path) -> list[Run]:
@@ -44,7 +44,7 @@ def _overrides(run: Run) -> list[str]:
     return [str(word) for word in words] if isinstance(words, list) else []
 
 
-def _results(run: Run) -> list[str]:
+def results(run: Run) -> list[str]:
     """Status, metric, selected, final, bytes and communication seconds as text."""
     try:
         status = run.status
@@ -58,7 +58,8 @@ def _results(run: Run) -> list[str]:
         return ["unreadable", "", "", "", "", ""]
 
 
-def _align(rows: list[list[str]]) -> str:
+def align(rows: list[list[str]]) -> str:
+    """Rows of text as columns, the first row being their names."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     numbers = ("selected", "final", "sent", "communication")
     places = [f"{'>' if name in numbers else '<'}{width}" for name, width in zip(rows[0], widths, strict=True)]

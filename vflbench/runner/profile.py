@@ -292,5 +292,5 @@ def told(values: Mapping[str, Any]) -> str:
     lines.append(f"latency per batch {values['batch_latency']:.3g} s, parameter server {values['server_seconds']:.3g} s per worker")
     lines.append(f"a second thread speeds up {values['core_cap']:.3g} times")
     if (values["load"] or 0.0) > 0.5:
-        lines.append(f"this machine was busy with other work (load {values['load']:.2g}): profile again when it is not")
+        lines.append(f"this machine was busy in the minute before (load {values['load']:.2g}): if that was other work, profile again")
     return "\n".join(lines)

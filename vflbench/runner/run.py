@@ -8,7 +8,6 @@ import json
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -22,12 +21,12 @@ from vflbench.attacks import embedding_inversion, label_inference, prediction_re
 from vflbench.data import sources
 from vflbench.data.tasks import AlignedTask, GraphTask, ShardedTask, Task
 from vflbench.federation import clock, topology
-from vflbench.federation.accounting import RULES, Payload, Totals
+from vflbench.federation.accounting import Payload
+from vflbench.federation.codec import Codec, Encoder
 from vflbench.federation.delays import Delays
-from vflbench.federation.ledger import COLUMN, COMPUTE, TRACE_COLUMN, sort_ledger
+from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.links import LINK_KINDS, LOCAL
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.federation.replay import idle_seconds, retime
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.federation.snapshot import Cut
 from vflbench.privacy import mechanisms
@@ -36,11 +35,12 @@ from vflbench.results.identity import config_hash
 from vflbench.results.units import human_bytes
 from vflbench.runner import provenance
 from vflbench.runner.checkpoint import Checkpoints
+from vflbench.runner.costs import Costs, Standing, link_problems
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.seeding import stream
-from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, closest, division
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, division
 
 ATTACKS: dict[str, Any] = {
     module.__name__.rpartition(".")[2]: module for module in (prediction_recovery, embedding_inversion, label_inference)
@@ -90,7 +90,7 @@ class Federation:
         servers = [name for name, spec in self.specs.items() if spec.role == "server"]
         clients = [name for name in self.specs if name not in servers]
         self.topology = topology.build(config.topology, servers, clients, config.seed)
-        if problems := self._link_problems():
+        if problems := link_problems(config.network, self.specs, self.topology.connected):
             raise ConfigError(problems)
 
     def _label_problems(self) -> list[Problem]:
@@ -105,19 +105,6 @@ class Federation:
         """What of the task the attack cannot be tried on."""
         check = getattr(ATTACKS.get(self.config.attack.name), "check_task", None)
         return check(self.task, self.config) if check is not None else []
-
-    def _link_problems(self) -> list[Problem]:
-        """Links of their own (network.links) that no message can pass."""
-        problems = []
-        for pair, link in self.config.network.links.items():
-            ends = pair.split("->")
-            if len(ends) != 2 or not all(end in self.specs for end in ends):
-                edges = [f"{a}->{b}" for a in self.specs for b in self.specs if a != b and self.topology.connected(a, b)]
-                allowed = f"must name two parties as in {edges[0]}" if edges else "there are no links between parties"
-                problems.append(Problem(f"network.links.{pair}", f"{link.latency_ms} ms", allowed, closest(pair, edges)))
-            elif not self.topology.connected(*ends):
-                problems.append(Problem(f"network.links.{pair}", f"{link.latency_ms} ms", "the topology has no edge between the two"))
-        return problems
 
     def _load(self) -> Task:
         layout = registry.fit(self.info, registry.datasets()[self.config.dataset.name])
@@ -138,6 +125,22 @@ class Federation:
         return {name: mechanisms.make(self.config.privacy, bound, self.layout, batch, samples) for name in clients}
 
     @property
+    def standing(self) -> dict[str, Standing]:
+        """Where the parties stand."""
+        return {name: Standing(spec.role, spec.organisation, spec.cores) for name, spec in self.specs.items()}
+
+    @property
+    def cores(self) -> float:
+        """Of all parties together, by the delay model."""
+        return Delays(self.config.compute).total_cores(division(self.config.algorithm))
+
+    @property
+    def payload(self) -> dict[str, int]:
+        """What an accounting must know of predictions: the bytes of one number, and how many there are in one."""
+        dtype = getattr(self.config.model, "dtype", "float32")
+        return {"value_bytes": np.dtype(dtype).itemsize, "outputs": getattr(self.task.public, "outputs", 1)}
+
+    @property
     def hubs(self) -> list[str]:
         """The parties that speak for an organisation, in their order; the others are its workers."""
         return [name for name, spec in self.specs.items() if spec.organisation in (None, name)]
@@ -153,7 +156,8 @@ class Federation:
             "network": config.network, "connected": self.topology.connected, "neighbours": self.topology.neighbours,
             "rounds": self.rounds, "eval_every": self.eval_every, "seed": config.seed, "device": self.device,
             "clock": clock.ComputeClock(self.clock_mode, config.compute), "batch_compute": config.engine.batch_compute,
-            "window": config.engine.window, "privacy": kwargs["privacy"] if "privacy" in kwargs else self.mechanisms(),
+            "window": config.engine.window, "codec": config.codec, "remembered": self.info.remembered,
+            "privacy": kwargs["privacy"] if "privacy" in kwargs else self.mechanisms(),
         }  # fmt: skip
         if observer is not None:
             arguments |= {"on_report": observer.on_report, "on_round": observer.on_round}
@@ -227,6 +231,7 @@ def run(
         "schema": files.SCHEMA, "config": plain, "config_hash": config_hash(plain), "choices": choices,
         **provenance.collect(command, torch.get_num_threads(), federation.device),
         "data": dataclasses.asdict(federation.task.source), "rounds": federation.rounds, "compute_clock": federation.clock_mode,
+        "parties": federation.standing, "cores": federation.cores, "payload": federation.payload,  # for `vflbench reprice`
     }  # fmt: skip
     checkpoints = Checkpoints(folder / "checkpoint")
     saved = checkpoints.load() if config.resume else None
@@ -252,7 +257,7 @@ def run(
             stops = observer.on_round(round, engine)
             if writer is not None:  # before the round's cut
                 for name, rows in watch.questions.items():
-                    answer = _answer(engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"))
+                    answer = _answer(engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"), engine.codec)
                     writer.add(transcript.Message(round, name, watch.party, transcript.ANSWER, (answer,)))
                 writer.write(round)
             row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
@@ -325,12 +330,9 @@ def _write(
     config, metric = federation.config, federation.task.metric
     ledger, traces = recorder.collect(engine)
     names, tags = list(engine.parties), list(engine.ledger.tags)
-    dtype = getattr(config.model, "dtype", "float32")
-    payload = Payload(tags, np.dtype(dtype).itemsize, getattr(federation.task.public, "outputs", 1))
-    rule = RULES[config.accounting](payload)
-    totals = Totals(rule, ledger, config.network.ratio)
-    charged = rule.seconds(ledger, config.network)
-    rows = _complete(federation, observer, totals, charged, ledger, traces)
+    payload = Payload(tags, **federation.payload)
+    costs = Costs(ledger, traces, federation.standing, config.network, config.accounting, payload, federation.info.time_dependent)
+    rows = costs.curve(observer.rows)
     columns = {("link" if key == "kind" else key): ledger[:, at] for key, at in COLUMN.items()}
     files.ledger_parquet(folder / "ledger.parquet", columns, names, tags, LINK_KINDS)
     party = np.repeat(np.arange(len(names)), [len(traces[name]) for name in names])
@@ -340,41 +342,22 @@ def _write(
     files.write_curve(folder / "curve.csv", rows, metric.name)
     _save_models(engine, folder)
 
-    total = totals.until(engine.finished_round)
-    communication, compute = _times(federation, charged, ledger, traces, [engine.finished_round], [engine.boundary_clock])[0]
     secrets = {name: engine.parties[name].privacy for name in federation.hubs}
     spent = {name: secret.spent() for name, secret in secrets.items() if secret is not None}
-    extra = {} if config.attack.name == "none" else {"attack": _attack(federation, folder)}
+    extra: dict[str, Any] = {"codec": config.codec.name}
+    if config.attack.name != "none":
+        extra["attack"] = _attack(federation, folder)
     if observer.models is not None:
         extra["averaged_model"] = observer.models.summary()
-    if any(spec.cores is not None for spec in federation.specs.values()):
-        extra |= _use(federation, traces, engine.boundary_clock, engine.finished_round)
+    extra |= costs.use(federation.cores, engine.boundary_clock, engine.finished_round)
     source = federation.task.source
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name, source=source,
         seed=config.seed, metric=metric, rows=rows, rounds=engine.finished_round, epochs=rows[-1].get("epoch") if rows else None,
-        bytes_by_tag={tags[code]: count for code, count in sorted(totals.by_tag.items())},
-        bytes_by_link=totals.by_link, messages=int(total[1]), vectors=int(total[2]), cost=float(total[3]),
-        communication_seconds=communication, compute_seconds=compute, virtual_seconds=communication + compute, wall_seconds=wall_seconds,
+        **costs.summary(engine.finished_round, engine.boundary_clock), wall_seconds=wall_seconds,
         compute_clock=federation.clock_mode, timing=config.network.timing, accounting=config.accounting, device=federation.device,
         privacy=mechanisms.together(spent), extra={**federation.facts, **extra, **observer.extra},
     )  # fmt: skip
-
-
-def _use(federation: Federation, traces: dict[str, np.ndarray], seconds: float, rounds: int) -> dict[str, Any]:
-    """How well the cores were used: `utilisation`, core-seconds of computing over all that there were, 0 to 1; and `waiting_seconds`,
-    in which a worker did nothing, per epoch, the mean over workers (parties that are not the first of several in an organisation)."""
-    busy, waiting = 0.0, []
-    size = Counter(spec.organisation for spec in federation.specs.values())
-    for name, spec in federation.specs.items():
-        rows = traces[name][traces[name][:, TRACE_COLUMN["kind"]] == COMPUTE]
-        cores = rows[rows[:, TRACE_COLUMN["seq"]] == 0, TRACE_COLUMN["value"]].sum()
-        busy += (spec.cores or 0.0) * cores
-        if spec.organisation is None or size[spec.organisation] == 1 or name != spec.organisation:
-            waiting.append(seconds - rows[:, TRACE_COLUMN["value"]].sum())
-    total = Delays(federation.config.compute).total_cores(division(federation.config.algorithm))
-    utilisation = float(busy / (total * seconds)) if seconds > 0 else None
-    return {"utilisation": utilisation, "waiting_seconds": float(np.mean(waiting) / max(rounds, 1))}
 
 
 def _attack(federation: Federation, folder: Path) -> dict[str, Any]:
@@ -386,8 +369,8 @@ def _attack(federation: Federation, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _answer(party: Party, inputs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """What `party` would publish of `inputs` now, by its own mechanism, with noise of its own; counted by nobody."""
+def _answer(party: Party, inputs: np.ndarray, rng: np.random.Generator, codec: Codec | None) -> np.ndarray:
+    """What would arrive if `party` published of `inputs` now, by its own mechanism, with noise of its own; counted by nobody."""
     model = party.state.model
     like = next(model.parameters())
     with torch.no_grad():
@@ -395,55 +378,9 @@ def _answer(party: Party, inputs: np.ndarray, rng: np.random.Generator) -> np.nd
         if party.privacy is not None:
             generator = torch.Generator(device=like.device).manual_seed(int(rng.integers(2**62)))
             rows = party.privacy.noised(rows, generator)
+    if codec is not None:
+        rows = Encoder(codec, rng).encode(rows).value
     return np.asarray(rows.cpu())
-
-
-def _complete(
-    federation: Federation,
-    observer: Observer,
-    totals: Totals,
-    charged: dict[int, float] | None,
-    ledger: np.ndarray,
-    traces: dict[str, np.ndarray],
-) -> list[dict[str, Any]]:
-    """The curve's rows with the columns that are sums over ledger and trace."""
-    rounds, virtual = [row["round"] for row in observer.rows], [row["virtual_seconds"] for row in observer.rows]
-    rows = []
-    for row, (seconds, compute) in zip(observer.rows, _times(federation, charged, ledger, traces, rounds, virtual), strict=True):
-        nbytes, messages, vectors, cost = totals.until(row["round"])
-        sums = {"bytes": round(nbytes), "messages": int(messages), "vectors": int(vectors), "cost": float(cost)}
-        times = {"virtual_seconds": seconds + compute, "communication_seconds": seconds, "compute_seconds": compute}
-        rows.append({**row, **times, **sums})
-    return rows
-
-
-def _times(
-    federation: Federation,
-    charged: dict[int, float] | None,
-    ledger: np.ndarray,
-    traces: dict[str, np.ndarray],
-    rounds: list[int],
-    virtual: list[float],
-) -> list[tuple[float, float]]:
-    """(communication, compute) seconds up to the end of each of `rounds`; an accounting that charges its own times replaces the first."""
-    communication = _communication(federation, ledger, traces, rounds, virtual)
-    compute = [end - seconds for end, seconds in zip(virtual, communication, strict=True)]
-    if charged is not None:
-        communication = [sum(seconds for at, seconds in charged.items() if at <= round) for round in rounds]
-    return list(zip(communication, compute, strict=True))
-
-
-def _communication(
-    federation: Federation, ledger: np.ndarray, traces: dict[str, np.ndarray], rounds: list[int], virtual: list[float]
-) -> list[float]:
-    """Seconds of communication up to the end of each of `rounds`, whose virtual time is given (design section 4)."""
-    if not any((trace[:, 0] == COMPUTE).any() for trace in traces.values()):
-        return virtual
-    if federation.info.time_dependent:
-        return idle_seconds(traces, virtual)
-    ends = retime(ledger, traces, federation.specs, federation.config.network, computing=False)
-    latest = np.maximum.accumulate([0.0, *(ends[r] for r in sorted(ends))])
-    return [float(latest[np.searchsorted(sorted(ends), round, side="right")]) for round in rounds]
 
 
 def _save_models(engine: SimulatedEngine, folder: Path) -> None:

@@ -1,0 +1,290 @@
+"""`vflbench figures`: definitions that are whole, verdicts that can go either way, runs that are found, trained or shared."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from vflbench import cli, registry
+from vflbench.papers import claims, definition, figures, jobs, measured, page
+from vflbench.papers.claims import Claim, judge
+from vflbench.papers.definition import Definition, Numbers, Picture, Runs
+from vflbench.types import ConfigError, VflbenchError
+
+FIGURES = definition.names()
+# What the mission promises (issue 7, 6.1c).
+PROMISED = {
+    **{"tablepuppet": "fig5 fig6 fig7 fig8", "glasu": "table2 fig3 table3 table4 clients"},
+    **{"mtcd": "fig2 fig3 fig4 fig5 fig6 fig7 fig8 fig9", "leasgd": "fig2 table1"},
+    "pubsub_vfl": "table1 table2 table3 table4 table7 table9 table10 fig3 fig4 fig5 fig8",
+}
+
+
+def test_every_promised_figure_is_there():
+    assert {f"{paper}/{name}" for paper, names in PROMISED.items() for name in names.split()} <= set(FIGURES)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_definition_is_valid_and_says_what_a_reader_needs(name):
+    found = definition.load(name)
+    assert found.claims and found.scaled and found.tuning and found.pictures
+    text = (definition.config_dir() / "figure" / f"{name}.yaml").read_text(encoding="utf-8")
+    assert text.startswith(f"# vflbench figures {name}\n")
+    smoke = jobs.wanted(found, "smoke")
+    assert smoke and all(job.values["scale"] == "smoke" for job in smoke)
+    names = {job.values["algorithm"]["name"] for job in smoke}
+    assert names <= set(registry.algorithms())
+
+
+def test_a_wrong_definition_is_refused_with_all_its_problems(tmp_path, monkeypatch):
+    (tmp_path / "figure" / "x").mkdir(parents=True)
+    (tmp_path / "figure" / "x" / "y.yaml").write_text(
+        "title: t\nsource: s\nruns: [{experiment: a/b}]\nkeys: [seed]\npictures: [{kind: values, x: sed, y: selcted}]\n"
+        "claims: [{claim: c, check: ordr}]\nnumbers: [{provenance: p, column: selected, by: [k], values: {1: 2}}]\n"
+    )
+    monkeypatch.setattr(definition, "config_dir", lambda: tmp_path)
+    with pytest.raises(ConfigError) as refused:
+        definition.load("x/y")
+    text = str(refused.value)
+    assert "sed" in text and "selcted" in text and "'selected'" in text and "'order'" in text and "numbers[0]" in text
+    with pytest.raises(ConfigError, match="Did you mean 'x/y'"):
+        definition.choose(["x/z"])
+
+
+# --- claims -------------------------------------------------------------------------------------------------------------------
+
+
+def row(value, sd=0.01, **keys):
+    return {**keys, "selected": value, "selected_sd": sd, "seeds": 3, "metric": "accuracy", "data_source": "real"}
+
+
+TABLE = [
+    row(0.8, a="x", q=1),
+    row(0.7, a="y", q=1),
+    row(0.85, a="x", q=2),
+    row(0.9, a="y", q=2),
+    row(0.6, a="x", q=4),
+    row(0.5, a="y", q=4),
+]
+X, Y = {"a": "x"}, {"a": "y"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        ({"check": "order", "of": [Y, X], "where": {"q": 1}}, "holds"),
+        ({"check": "order", "of": [X, Y], "where": {"q": 1}}, "does not hold"),
+        ({"check": "order", "of": [X, Y], "falling": True, "where": {"q": 1}}, "holds"),
+        ({"check": "order", "of": [Y, X], "each": ["q"]}, "does not hold"),  # holds for q = 1 and 4, not for 2
+        ({"check": "order", "of": [Y, X], "each": ["q"], "where": {"q": [1, 4]}}, "holds"),
+        ({"check": "order", "of": [Y, X]}, "not testable"),  # three rows each
+        ({"check": "ratio", "of": [X, Y], "where": {"q": 4}, "at_least": 1.2}, "holds"),
+        ({"check": "ratio", "of": [X, Y], "where": {"q": 4}, "at_least": 1.21}, "does not hold"),
+        ({"check": "difference", "of": [X, Y], "where": {"q": 1}, "at_most": 0.1 + 1e-12}, "holds"),
+        ({"check": "difference", "of": [X, Y], "where": {"q": 1}, "at_most": 0.09}, "does not hold"),
+        ({"check": "value", "at_least": 0.5}, "holds"),
+        ({"check": "value", "at_least": 0.51}, "does not hold"),
+        ({"check": "value", "of": [{"a": "z"}], "at_least": 0.0}, "not testable"),
+        ({"check": "interior", "along": "q", "each": ["a"]}, "holds"),
+        ({"check": "interior", "along": "q", "each": ["a"], "falling": True}, "does not hold"),
+        ({"check": "trend", "along": "q", "where": {"a": "x", "q": [1, 2]}}, "holds"),
+        ({"check": "trend", "along": "q", "where": {"a": "x"}}, "does not hold"),
+        ({"check": "trend", "along": "q", "where": {"a": "x"}, "slack": 0.25 + 1e-12}, "holds"),
+        ({"check": "near", "at_most": 0.02}, "holds"),
+        ({"check": "near", "at_most": 0.005}, "does not hold"),
+        ({"check": "untestable", "why": "no clock"}, "not testable"),
+    ],
+)
+def test_verdicts(claim, verdict):
+    made = Claim("c", **claim)
+    assert not made.problems(["a", "q"], measured.COLUMNS)
+    numbers = [{"a": "x", "q": 1, "mean": 0.81, "sd": None}, {"a": "y", "q": 2, "mean": 0.9, "sd": None}]
+    judged = judge(made, TABLE, numbers)
+    assert judged.verdict == verdict, judged.why
+    assert judged.why
+
+
+def test_what_was_never_reached_comes_last():
+    table = [row(3.0, a="x"), row(math.inf, a="y", sd=math.nan)]
+    assert judge(Claim("c", "order", of=[X, Y]), table, []).verdict == "holds"
+    assert judge(Claim("c", "order", of=[Y, X]), table, []).verdict == "does not hold"
+    assert "never" in judge(Claim("c", "order", of=[X, Y]), table, []).why
+
+
+def test_no_claim_is_judged_on_made_up_data_or_two_rounds():
+    claim = Claim("c", "order", of=[Y, X], where={"q": 1})
+    made_up = [{**row, "data_source": "synthetic"} if row["a"] == "y" else row for row in TABLE]
+    assert judge(claim, TABLE, []).verdict == "holds"
+    assert judge(claim, TABLE, [], "two rounds") == claims.Judged(claim, "not testable", "two rounds")
+    judged = judge(claim, made_up, [])
+    assert judged.verdict == "not testable" and "synthetic" in judged.why
+    assert judge(dataclasses.replace(claim, made_up=True), made_up, []).verdict == "holds"
+    assert judge(dataclasses.replace(claim, check="value", of=[], where={"a": "x"}, at_least=0.0), made_up, []).verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"check": "ratio", "of": [X], "at_most": 1}, {"check": "trend"}, {"check": "value"}, {"check": "untestable"}]
+)
+def test_half_a_claim_is_refused(wrong):
+    assert Claim("c", **wrong).problems(["a", "q"], measured.COLUMNS)
+
+
+# --- the table ----------------------------------------------------------------------------------------------------------------
+
+KEYS = ["algorithm.name", "algorithm.q"]
+
+
+def test_a_row_per_setting_with_mean_spread_and_target(make_run):
+    runs = [
+        make_run(f"{q}_{seed}", seed=seed, options={"q": q}, level=lambda t, s=seed, q=q: q * t / 100 + s / 100)
+        for q in (1, 2)
+        for seed in (0, 1)
+    ]
+    one, two = measured.table(runs, KEYS, {"accuracy": 0.6})
+    assert (one["algorithm.q"], one["seeds"], one["reached"]) == (1, 2, 0)
+    assert one["selected"] == pytest.approx(0.305) and one["selected_sd"] == pytest.approx(math.sqrt(0.5) / 100)
+    assert math.isinf(one["seconds_to_target"])
+    assert two["reached"] == 2 and two["seconds_to_target"] == 60.0 and two["megabytes_to_target"] == 30.0  # round 30, at 2 s and 1 MB each
+
+
+def test_keys_that_do_not_tell_runs_apart_are_refused(make_run):
+    runs = [make_run(f"{q}", options={"q": q}) for q in (1, 2)]
+    with pytest.raises(VflbenchError, match="must tell them apart"):
+        measured.table(runs, ["algorithm.name"], {})
+
+
+def test_the_papers_numbers_in_our_unit():
+    numbers = Numbers("p", "selected", ["a", "b"], {"x": {1: 81.0, 2: [82.0, 0.5]}}, unit=0.01, where={"c": 3})
+    assert [(n["a"], n["b"], n["c"], round(n["mean"], 4), n["sd"]) for n in numbers.rows()] == [
+        *[("x", 1, 3, 0.81, None), ("x", 2, 3, 0.82, 0.005)],
+    ]
+
+
+# --- runs ---------------------------------------------------------------------------------------------------------------------
+
+
+def wanted(scale, *overrides, **changes):
+    made = Definition("t", "s", [Runs("glasu/table3", **changes)], ["algorithm.aggregations"], [])
+    return jobs.wanted(made, scale, overrides)
+
+
+def test_the_runs_of_a_sweep():
+    small, smoke = wanted("small"), wanted("smoke")
+    assert len(small) == 15 and len({job.identity for job in small}) == 15
+    assert len(smoke) == 1 and smoke[0].values["seed"] == 5 and smoke[0].values["scale"] == "smoke"
+    assert {job.values["dataset"]["source"] for job in small} == {"real"}  # a reproduction is not to be made up by accident
+    assert {job.values["dataset"]["source"] for job in wanted("small", "dataset.source=synthetic", "seed=1")} == {"synthetic"}
+    assert len(wanted("small", "seed=1,2")) == 6 and len(wanted("small", small=["seed=1"])) == 3
+
+
+def carry_out(found, tmp_path, train, reprice=None, workers=1):
+    told = []
+    jobs.carry_out(found, tmp_path / "runs", [tmp_path / "old"], train, reprice, workers, lambda *news: told.append(news))
+    return told
+
+
+def test_runs_are_found_trained_once_or_repriced(tmp_path, make_run):
+    found = [*wanted("small", "seed=1"), *wanted("small", "seed=1", "network=us_us")]
+    old = make_run("old/0")
+    manifest = {"config": found[0].values, "config_hash": found[0].identity}
+    (old.folder / "manifest.json").write_text(json.dumps(manifest))
+    trained, repriced = [], []
+
+    def train(words, folder):
+        trained.append(folder)
+        make_run(Path(folder).relative_to(tmp_path))
+        return ""
+
+    def reprice(run, values, folder):
+        assert values["network"]["name"] == "us_us"
+        repriced.append(folder)
+        return run
+
+    told = carry_out(found, tmp_path, train, reprice)
+    assert found[0].run.folder == old.folder and not found[0].fresh
+    assert [Path(folder).name for folder in trained] == [job.identity for job in found[1:3]]
+    assert [folder.name for folder in repriced] == [job.identity for job in found[3:]]
+    assert [(done, of) for done, of, _ in told] == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
+
+
+def test_a_method_whose_course_depends_on_time_is_trained_on_every_network():
+    made = Definition(
+        "t", "s", [Runs("pubsub_vfl/fig4", ["seed=0", "compute.cores=[50,14]"])], ["network.name"], [], networks=["lan", "us_us"]
+    )
+    found = jobs.wanted(made, "small")
+    shapes = {}
+    for job in found:
+        shapes.setdefault(job.values["algorithm"]["name"], set()).add(jobs.shape(job))
+    assert {name: len(own) for name, own in shapes.items()} == {"vfl_ps": 1, "avfl_ps": 2, "pubsub_vfl": 2}
+
+
+def test_what_fails_is_told_and_the_rest_is_drawn(tmp_path, make_run):
+    found = wanted("small", "seed=1")
+
+    def train(words, folder):
+        if "algorithm.aggregations=2" in words:
+            return "no room"
+        name = Path(folder).relative_to(tmp_path)
+        own = make_run(name, options={"aggregations": 4 if "algorithm.aggregations=4" in words else 1})
+        assert own
+        return ""
+
+    carry_out(found, tmp_path, train)
+    assert [job.failure for job in found] == ["", "no room", ""]
+    pictures = [
+        Picture("values", "algorithm.aggregations", lines=[]),
+        Picture("curves", "bytes", lines=["algorithm.aggregations"], log=["x"]),
+    ]
+    claim = Claim("4 is better", "order", of=[{"algorithm.aggregations": 1}, {"algorithm.aggregations": 4}])
+    numbers = [Numbers("Table 3", "selected", ["algorithm.aggregations"], {1: 50.0, 2: 60.0}, unit=0.01)]
+    made = Definition("how many", "Table 3", [], ["algorithm.aggregations"], pictures, {}, numbers, [claim], name="glasu/x")
+    done = figures.make(made, found, "small", tmp_path / "out" / "glasu" / "x", ["glasu/x"])
+    assert done.verdicts == {"holds": 1} and done.failures == ["glasu cora us_uk seed=1: no room"]
+    files = {path.name for path in done.folder.iterdir()}
+    assert {f"figure_{n}.{kind}" for n in (1, 2) for kind in ("png", "svg", "csv")} | {"table.csv", "page.md", "page.html"} <= files
+    text = (done.folder / "page.md").read_text()
+    assert "| 1 | selected | 0.5 | 0.6 | 1 |" in text and "| 2 | selected | 0.6 | not run |" in text and "no room" in text
+    assert '<span class="holds">holds</span>' in (done.folder / "page.html").read_text()
+    index = page.write_index(tmp_path / "out").read_text()
+    assert "glasu/x/page.html" in index and "4 is better" in index and "1 holds" in index
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["figures"], "usage"),
+        (["figures", "glasu/table33"], "Did you mean 'glasu/table3'"),
+        (["figures", "glasu/table3", "scale=tiny"], "must be one of smoke, small, full"),
+        (["figures", "glasu/table3", "jobs=0"], "at least 1"),
+        (["figures", "glasu/table3", "scale=smoke", "algorithm.lrr=1"], "algorithm.lr"),
+    ],
+)
+def test_bad_input(words, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.command(words) == 1
+    assert told in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_figure_from_the_command_line_is_drawn_again_without_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["figures", "glasu/table3", "scale=smoke", "dataset=digits_graph", "rounds=2"]
+    assert cli.command(words) == 0
+    assert cli.command(words) == 0
+    text = (tmp_path / "outputs/figures/glasu/table3/page.md").read_text()
+    assert "1 runs: 0 made now, 1 found" in text
+    assert "2 not testable" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.realdata
+def test_all_figures_at_scale_smoke(shared_data, tmp_path, monkeypatch):
+    monkeypatch.setenv("VFLBENCH_DATA", str(shared_data))
+    monkeypatch.chdir(tmp_path)
+    assert cli.command(["figures", "all", "scale=smoke", "jobs=2"]) == 0
+    drawn = {path.parent.relative_to(tmp_path / "outputs/figures").as_posix() for path in tmp_path.glob("outputs/figures/*/*/page.html")}
+    assert drawn == set(FIGURES)
+    index = (tmp_path / "outputs/figures/index.html").read_text()
+    assert all(f"{name}/page.html" in index for name in FIGURES)

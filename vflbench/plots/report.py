@@ -1,0 +1,422 @@
+"""`vflbench report`: runs side by side in one HTML file that needs nothing else, and their table as CSV and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vflbench.plots import style
+from vflbench.results import pricing, selection
+from vflbench.results.folder import splits
+from vflbench.results.reader import Run
+from vflbench.results.selection import Setting
+from vflbench.results.units import human_bytes
+from vflbench.types import TRAINING_METRIC, VflbenchError
+
+PAGE = Path(__file__).parent / "report_page"
+AXES = ("communication_seconds", "bytes", "round", "cost", "epsilon", "virtual_seconds")
+# Points of one run's curve in the page: never more than the first, and fewer where many runs share the file.
+MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 200, 40, 12_000
+
+
+@dataclass
+class Panel:
+    """What shares a picture: runs on one data set, with one metric."""
+
+    settings: list[Setting]
+    target: float | None
+    target_why: str
+    choices: list[selection.Choice]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for setting in self.settings for run in setting.runs]
+
+    @property
+    def title(self) -> str:
+        s = self.settings[0].runs[0].summary
+        return f"{style.dataset_label(s['dataset'], s['data_variant'])}, {s['metric']['name']}"
+
+    @property
+    def alarm(self) -> str | None:
+        s = self.settings[0].runs[0].summary
+        name = style.dataset_label(s["dataset"], s["data_variant"])
+        return {
+            "synthetic": f"SYNTHETIC DATA: {name} is made up here. Nothing on this page says anything about real data.",
+            "partial": f"PARTLY SYNTHETIC DATA: parts of {name} are made up.",
+        }.get(s["data_source"])
+
+
+@dataclass
+class Report:
+    """Everything that is shown, read once."""
+
+    panels: list[Panel]
+    priced: dict[Path, pricing.Priced] = field(default_factory=dict)  # by run folder
+    traffic: dict[Path, pricing.Traffic | None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Report:
+    """The runs at or below `paths`.
+
+    Parameters
+    ----------
+    time_dependent : of every known algorithm; runs of one that depends on time, or is not known, are not re-priced.
+
+    Raises
+    ------
+    VflbenchError : there is no run that can be shown; the message says why.
+    """
+    found = selection.collect(paths)
+    if not found.runs:
+        raise VflbenchError("\n".join(["none of the runs can be shown:", *found.notes]))
+    report = Report([], notes=found.notes)
+    for runs in selection.unlike(found.runs):
+        settings = selection.settings(runs)
+        report.panels.append(Panel(settings, *selection.target(settings), selection.choose(settings)))
+    for run in found.runs:
+        try:
+            report.traffic[run.folder] = pricing.traffic(run.ledger)
+            report.priced[run.folder] = pricing.price(run, time_dependent.get(run.summary["algorithm"]))
+        except VflbenchError as damaged:
+            report.notes.append(f"{damaged}: no re-pricing, and not who sent how much to whom")
+            report.traffic[run.folder] = None
+            report.priced[run.folder] = pricing.Priced(why="its ledger cannot be read")
+        for large in ("ledger", "trace"):  # of two hundred runs they would not fit into memory
+            run.__dict__.pop(large, None)
+    return report
+
+
+# --- the table ----------------------------------------------------------------------------------------------------------
+
+
+def table(report: Report) -> list[dict[str, Any]]:
+    """One row per setting, numbers as the runs had them; a number that does not apply is None."""
+    return [row(panel, setting) for panel in report.panels for setting in panel.settings]
+
+
+def row(panel: Panel, setting: Setting) -> dict[str, Any]:
+    first = setting.runs[0].summary
+    hits = [
+        (run, place) for run in setting.runs if panel.target is not None and (place := selection.reached(run, panel.target)) is not None
+    ]
+    row: dict[str, Any] = {
+        "dataset": style.dataset_label(first["dataset"], first["data_variant"]),
+        "data_source": first["data_source"],
+        "algorithm": setting.algorithm,
+        "differs": setting.words,
+        "seeds": " ".join(map(str, sorted(setting.seeds))),
+        "runs": len(setting.runs),
+        "metric": first["metric"]["name"],
+    }
+    for which in ("selected", "final"):
+        row[which], row[f"{which}_sd"] = _moments(setting.scores(which))
+    for key, values in (
+        ("bytes", [run.summary["bytes"]["total"] for run in setting.runs]),
+        *((key, [run.summary[key] for run in setting.runs]) for key in ("communication_seconds", "cost")),
+    ):
+        row[key] = float(np.mean(values))
+    row |= {"target": panel.target, "reached": len(hits)}
+    for key in ("bytes", "communication_seconds", "cost"):
+        row[f"{key}_to_target"] = float(np.mean([run.curve[key].iloc[place] for run, place in hits])) if hits else None
+    row["epsilon"] = _epsilon(setting)
+    return row
+
+
+def _moments(values: np.ndarray) -> tuple[float | None, float | None]:
+    """Mean and standard deviation (None where there are not two values)."""
+    return float(values.mean()) if len(values) else None, float(values.std(ddof=1)) if len(values) > 1 else None
+
+
+def _epsilon(setting: Setting) -> float | None:
+    spent = [run.summary["privacy"]["epsilon"] for run in setting.runs if run.summary["privacy"]["epsilon"] is not None]
+    return float(max(spent)) if spent else None
+
+
+def to_csv(report: Report) -> str:
+    """The table with all digits; empty where a number does not apply."""
+    rows, text = table(report), io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def to_markdown(report: Report) -> str:
+    """The tables, what validation chose, and what was left out."""
+    lines: list[str] = []
+    for panel in report.panels:
+        rows = [row(panel, setting) for setting in panel.settings]
+        lines += [f"## {panel.title}", ""] + ([f"**{panel.alarm}**", ""] if panel.alarm else [])
+        goal = f"Target: {panel.target:g} ({panel.target_why}). " if panel.target is not None else f"{panel.target_why.capitalize()}. "
+        lines += [f"{goal}Times as the runs had them: {rule(panel)}.", ""]
+        lines += _markdown(HEADS, [cells(row) for row in rows])
+        lines += ["", "Selected settings", ""]
+        lines += _markdown(
+            ("group", "selected setting", "validation", "test", "run it again", "why"),
+            [list(choice_cells(choice).values()) for choice in panel.choices],
+        )
+        lines.append("")
+    if report.notes:
+        lines += ["## Left out, or not whole", "", *(f"- {note}" for note in report.notes), ""]
+    return "\n".join(lines)
+
+
+HEADS = ("method", "differs", "seeds", "selected", "final", "sent", "communication", "sent to target", "time to target", "epsilon")
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    """A row of the table as text, by `HEADS`."""
+    part = f" ({row['reached']} of {row['runs']})" if 0 < row["reached"] < row["runs"] else ""
+    missed = "–" if row["target"] is None else "not reached"
+    nbytes, seconds = row["bytes_to_target"], row["communication_seconds_to_target"]
+    return [
+        style.look(row["algorithm"]).label,
+        row["differs"],
+        row["seeds"],
+        *(_score(row[which], row[f"{which}_sd"], row["metric"]) for which in ("selected", "final")),
+        human_bytes(row["bytes"]),
+        f"{row['communication_seconds']:.4g} s",
+        missed if nbytes is None else human_bytes(nbytes) + part,
+        missed if seconds is None else f"{seconds:.4g} s{part}",
+        "–" if row["epsilon"] is None else f"{row['epsilon']:.4g}",
+    ]
+
+
+def _score(value: float | None, sd: float | None, metric: str) -> str:
+    form = ".2e" if metric == TRAINING_METRIC else ".4f"
+    return "–" if value is None else f"{value:{form}}" + ("" if sd is None else f" ± {sd:{form}}")
+
+
+def choice_cells(choice: selection.Choice) -> dict[str, str]:
+    """What validation chose, as text."""
+    group, _, rest = choice.group.partition(" · ")
+    named = " · ".join(filter(None, [style.look(group).label, rest]))
+    if choice.setting is None:
+        return {"group": named, "setting": "none", "validation": "–", "test": "–", "command": "", "why": choice.why}
+    tuned = {key: value for key, value in choice.setting.differs.items() if selection.searched(key)}
+    return {
+        "group": named,
+        "setting": selection.in_words(tuned) or "the only one",
+        "validation": _score(*_moments(choice.validation), choice.setting.metric),
+        "test": _score(*_moments(choice.setting.scores("selected")), choice.setting.metric),
+        "command": choice.command or "",
+        "why": choice.why,
+    }
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    def line(row: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+    return [line(heads), "| " + " | ".join("---" for _ in heads) + " |", *(line(row) for row in rows)]
+
+
+def rule(panel: Panel) -> str:
+    """By which networks, timing and accounting a panel's times are."""
+    found = {
+        "network": {run.manifest["config"]["network"].get("name") for run in panel.runs},
+        "timing": {run.summary["timing"] for run in panel.runs},
+        "accounting": {run.summary["accounting"] for run in panel.runs},
+    }
+    return ", ".join(f"{name} {' and '.join(sorted(map(str, values)))}" for name, values in found.items())
+
+
+# --- the page -----------------------------------------------------------------------------------------------------------
+
+
+def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) -> str:
+    """The page. `networks`: name -> latency in ms and bandwidth in Gbit/s, for the reader to choose from."""
+    import jinja2
+
+    settings = [setting for panel in report.panels for setting in panel.settings]
+    runs = sum(len(setting.runs) for setting in settings)
+    most = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // runs))
+    panels = [_panel(report, panel, most) for panel in report.panels]
+    data = {"panels": [_data(report, panel, most) for panel in report.panels], "networks": networks}
+    algorithms = dict.fromkeys(style.look(setting.algorithm).label for setting in settings)
+    datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
+    environment = jinja2.Environment(
+        autoescape=True, loader=jinja2.FileSystemLoader(PAGE), trim_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template("report.html").render(
+        heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on {_listed(list(datasets))}",
+        subheading=f"{_count(runs, 'run')}, {_count(len(settings), 'setting')}. Made by vflbench report; this file needs nothing else.",
+        css=(PAGE / "report.css").read_text(encoding="utf-8"),
+        js=(PAGE / "report.js").read_text(encoding="utf-8"),
+        # "<" inside JSON text could end the script element early
+        data=json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c"),
+        panels=panels,
+        notes=report.notes,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b and 3 others`."""
+    shown = list(names) if len(names) <= 5 else [*names[:4], f"{len(names) - 4} others"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
+def _panel(report: Report, panel: Panel, most: int) -> dict[str, Any]:
+    """What the template itself writes of a panel."""
+    longest = max(len(run.curve) for run in panel.runs)
+    thinned = (
+        f"Curves of more than {most} evaluations (the longest has {longest}) are thinned: a target may be reached up to a gap earlier."
+    )
+    return {
+        "place": report.panels.index(panel),
+        "alarm": panel.alarm,
+        "target_why": f"{panel.target:g}: {panel.target_why}"
+        if panel.target is not None
+        else f"of which there is none ({panel.target_why})",
+        "selects": any(choice.setting for choice in panel.choices),
+        "thinned": thinned if longest > most else "",
+        "choices": [choice_cells(choice) for choice in panel.choices],
+        "names": [" · ".join(filter(None, [style.look(s.algorithm).label, s.words])) for s in panel.settings],
+        "differing": {
+            key: ["" if key not in setting.config else value for value, setting in zip(row, panel.settings, strict=True)]
+            for key, row in selection.differing(panel.settings).items()
+        },
+        "provenance": provenance(panel.runs),
+    }
+
+
+def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
+    """What the page's script reads of a panel."""
+    runs = panel.runs
+    metric = runs[0].summary["metric"]
+    names = [f"{split}_{metric['name']}" for split in splits(metric["name"])]
+    there = [name for name in names if any(run.curve[name].notna().any() for run in runs)]
+    axes = [axis for axis in AXES if any(run.curve[axis].notna().any() for run in runs)]
+    if not any(run.summary["compute_seconds"] for run in runs):
+        axes = [axis for axis in axes if axis != "virtual_seconds"]
+    if not any(run.curve["communication_seconds"].any() for run in runs) and any(run.curve["bytes"].any() for run in runs):
+        axes.sort(key=lambda axis: axis != "cost")  # a network without times: it opens with the cost
+    lines: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
+    for setting, look in zip(panel.settings, _looks(panel.settings), strict=True):
+        moments = {key: _moments(setting.scores(key)) for key in ("selected", "final")}
+        lines.append(
+            {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
+            | {"runs": list(range(len(entries), len(entries) + len(setting.runs))), "epsilon": _epsilon(setting)}
+            | {name: value for key, (centre, sd) in moments.items() for name, value in ((key, centre), (f"{key}_sd", sd))}
+        )
+        entries += [_entry(report, run, panel.target, axes, there, most) | {"line": len(lines) - 1} for run in setting.runs]
+    return {
+        "title": panel.title,
+        "metric": metric["name"],
+        "goal": metric["goal"],
+        "log": metric["name"] == TRAINING_METRIC,
+        "splits": [name.split("_")[0] for name in there],
+        "judged": names[0].split("_")[0],
+        "axes": axes,
+        "target": panel.target,
+        "target_why": panel.target_why.capitalize(),
+        "rule": rule(panel),
+        "lines": lines,
+        "runs": entries,
+    }
+
+
+def _entry(report: Report, run: Run, target: float | None, axes: Sequence[str], scores: Sequence[str], most: int) -> dict[str, Any]:
+    """A run's points, thinned, and its messages."""
+    priced, traffic = report.priced[run.folder], report.traffic[run.folder]
+    chosen = _thin(run, target, most)
+    curve = run.curve.iloc[chosen]
+    entry: dict[str, Any] = {
+        "name": run.folder.name,
+        "seed": run.summary["seed"],
+        "bytes": run.summary["bytes"]["total"],
+        "axes": {axis: _numbers(curve[axis]) for axis in axes},
+        "scores": {name.split("_")[0]: _numbers(curve[name]) for name in scores if curve[name].notna().any()},
+    }
+    if priced.chains is not None:
+        entry["chains"] = [[number for chain in priced.chains[i] for number in chain] for i in chosen]
+    if priced.bytes_by_link is not None:
+        entry["links"] = [priced.bytes_by_link[i] for i in chosen]
+    if priced.why:
+        entry["why"] = priced.why
+    if traffic is not None:
+        place = {name: i for i, name in enumerate(traffic.parties)}
+        entry["traffic"] = {
+            "parties": traffic.parties,
+            "rows": [(t, place[a], place[b], link, n, size) for t, a, b, link, n, size in traffic.rows],
+        }
+    return entry
+
+
+def _thin(run: Run, target: float | None, most: int) -> list[int]:
+    """Places of at most about `most` evaluations, evenly; with them the one that validation chose and the first at the target."""
+    count = len(run.curve)
+    kept = set(np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist())
+    selected = run.summary["metric"]["selected_round"]
+    kept |= set(np.flatnonzero(run.curve["round"].to_numpy() == selected).tolist()) if selected is not None else set()
+    hit = selection.reached(run, target) if target is not None else None
+    return sorted(kept | ({hit} if hit is not None else set()))
+
+
+def _numbers(column: Any) -> list[float | int | None]:
+    """Six digits are more than a screen shows; whole numbers stay whole, what is missing or infinite is None."""
+    return [
+        None if not np.isfinite(v) else int(v) if v == int(v) and abs(v) < 2**53 else float(f"{v:.6g}")
+        for v in column.astype(float).tolist()
+    ]
+
+
+def _looks(settings: Sequence[Setting]) -> list[dict[str, str]]:
+    """Colour, marker and dashes: the algorithm's own; where only one is there, its settings have a colour each."""
+    alone, seen, looks = len({s.algorithm for s in settings}) == 1 < len(settings), Counter[str](), []
+    for place, setting in enumerate(settings):
+        look, dash = style.look(setting.algorithm), style.LINES[seen[setting.algorithm] % len(style.LINES)]
+        seen[setting.algorithm] += 1
+        own = {"color": style.PALETTE[place % len(style.PALETTE)], "marker": style.MARKERS[place % len(style.MARKERS)]}
+        own["dash"] = style.LINES[place // len(style.PALETTE) % len(style.LINES)]
+        looks.append(own if alone else {"color": look.color, "marker": look.marker, "dash": dash})
+    return looks
+
+
+def provenance(runs: Sequence[Run]) -> dict[str, list[tuple[str, int]]]:
+    """What is known of where the runs are from: each distinct value and how many runs have it."""
+    found: dict[str, Counter[str]] = {}
+    for run in runs:
+        for name, value in _origin(run).items():
+            if value:
+                found.setdefault(name, Counter())[value] += 1
+    return {name: counter.most_common() for name, counter in found.items()}
+
+
+def _origin(run: Run) -> dict[str, str]:
+    s, m = run.summary, run.manifest
+    data, git, hardware = (m.get(key) or {} for key in ("data", "git", "hardware"))
+    privacy, memory = s["privacy"], hardware.get("memory_bytes")
+    files = [f"{name} ({digest[:12]})" for name, digest in data.get("files") or []]
+    shown = [*files[:4], *([f"and {len(files) - 4} more files"] if len(files) > 4 else [])]
+    machine = [hardware.get("cpu"), f"{hardware['cores']} cores" if hardware.get("cores") else None]
+    machine += [f"{memory / 2**30:.0f} GiB" if memory else None, hardware.get("gpu"), f"device {s['device']}"]
+    machine += [f"{m['threads']} threads" if m.get("threads") else None]
+    return {
+        "data": ", ".join(filter(None, [f"{s['data_source']} data", s["data_variant"], data.get("note"), *shown])),
+        "status": s["status"] + (f": {s['reason']}" if s["reason"] else ""),
+        "times": f"timing {s['timing']}, accounting {s['accounting']}, compute clock {s['compute_clock']}",
+        "privacy": ", ".join(f"{key} {value}" for key, value in privacy.items() if value is not None)
+        if privacy["mechanism"] != "none"
+        else "",
+        "versions": ", ".join(f"{name} {version}" for name, version in (m.get("versions") or {}).items()),
+        "git": f"{git['commit']}{' with changes' if git.get('dirty') else ''}" if git.get("commit") else "",
+        "hardware": ", ".join(filter(None, machine)),
+        "platform": m.get("platform") or "",
+        "command": m.get("command") or "",
+    }

@@ -1,0 +1,71 @@
+"""`vflbench show`: what a report says, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vflbench.plots.report import HEADS, Report, cells, choice_cells, provenance, row, rule
+from vflbench.results.folder import splits
+from vflbench.results.pricing import Traffic
+from vflbench.results.reader import Run
+from vflbench.results.units import human_bytes
+
+MOST_ROWS = 12  # of a curve
+
+
+def show(report: Report, console: Console | None = None) -> None:
+    """Write the tables to `console` (stdout if None); of a single run its curve and messages too."""
+    console = console or Console(highlight=False)
+    for panel in report.panels:
+        console.print(Text(panel.title, style="bold"))
+        if panel.alarm:
+            console.print(Text(panel.alarm, style="bold red"))
+        goal = panel.target_why if panel.target is None else f"target {panel.target:g}: {panel.target_why}"
+        console.print(Text(f"{goal}; times: {rule(panel)}", style="dim"))
+        _print(console, HEADS, [cells(row(panel, setting)) for setting in panel.settings], right=range(3, len(HEADS)))
+        runs = panel.runs
+        if len(runs) > 1:
+            choices = [[*choice_cells(choice).values()] for choice in panel.choices]
+            _print(console, ("group", "selected setting", "validation", "test", "run it again", "why"), choices, right=(2, 3))
+        if len(runs) == len(report.panels) == 1:
+            _curve(console, runs[0])
+            _traffic(console, report.traffic[runs[0].folder])
+            for name, values in provenance(runs).items():
+                console.print(Text(f"{name}: ", style="bold") + Text(values[0][0]), soft_wrap=True)
+
+
+def _print(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> None:
+    """A table without the columns in which nothing stands."""
+    kept = [i for i in range(len(heads)) if any(line[i] not in ("", "–") for line in rows)]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for i in kept:
+        table.add_column(heads[i], justify="right" if i in right else "left", overflow="fold")
+    for line in rows:
+        table.add_row(*(Text(line[i]) for i in kept))
+    console.print(table)
+    console.print()
+
+
+def _curve(console: Console, run: Run) -> None:
+    metric, curve = run.summary["metric"]["name"], run.curve
+    scores = [f"{split}_{metric}" for split in splits(metric)]
+    every = max(1, -(-len(curve) // MOST_ROWS))
+    chosen = curve.iloc[sorted({*range(0, len(curve), every), len(curve) - 1})]
+    heads = ("round", "sent", "communication", *scores, "epsilon")
+    rows = [
+        [str(int(at["round"])), human_bytes(at["bytes"]), f"{at['communication_seconds']:.4g} s"]
+        + ["–" if at[key] != at[key] else f"{at[key]:.4g}" for key in (*scores, "epsilon")]
+        for at in chosen.to_dict("records")
+    ]
+    _print(console, heads, rows, right=range(len(heads)))
+
+
+def _traffic(console: Console, traffic: Traffic | None) -> None:
+    if traffic is None or not traffic.rows:
+        return
+    rows = [[tag, src, dst, link, f"{count:,}", human_bytes(size)] for tag, src, dst, link, count, size in traffic.rows]
+    _print(console, ("tag", "from", "to", "link", "messages", "bytes"), rows, right=(4, 5))

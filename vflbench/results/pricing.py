@@ -1,0 +1,308 @@
+"""Communication time and cost of a finished run under any latency and bandwidth, as sums that a page can price by itself.
+
+The rule is network.timing=round (federation/links.py `Medium`) with every link alike and computing taken as 0: an exchange at a server
+costs `latencies` x L + its bytes / B, a message between two clients L + its bytes / B after those before it on its link. Every clock is
+then the longest of some chains of messages, max over chains of (latencies x L + bytes / B), and the chains that can ever be the longest
+are few: one where all goes through a server, the plain sums over its exchanges. They are found once, from trace and ledger, in whole
+numbers; `seconds` prices them. Exact for every run whose control flow does not depend on time. plots/report_page/report.js has
+the same formula.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vflbench.results.reader import Run, natural
+from vflbench.types import VflbenchError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CLIENT_SERVER, CLIENT_CLIENT = "client_server", "client_client"
+MOST_MESSAGES = 1_000_000  # a trace of more takes too long (some 5 microseconds a message) and is not re-priced
+
+Chains = tuple[tuple[int, int], ...]  # (latencies, bytes) of each: most latencies first, so fewest bytes first
+START: Chains = ((0, 0),)
+
+
+def seconds(chains: Chains, latency_ms: float, bandwidth_gbps: float | None) -> float:
+    """The longest of `chains`; a bandwidth of None is unbounded."""
+    rate = 0.0 if bandwidth_gbps is None else 8.0 / (bandwidth_gbps * 1e9)  # s per byte
+    return max(latencies * latency_ms / 1e3 + nbytes * rate for latencies, nbytes in chains)
+
+
+def cost(client_server: int, client_client: int, ratio: float) -> float:
+    """Weighted cost of bytes of both link kinds."""
+    return client_server * ratio + client_client
+
+
+@dataclass
+class Priced:
+    """What can be re-priced of a run: one entry for each of its evaluations."""
+
+    chains: list[Chains] | None = None
+    bytes_by_link: list[tuple[int, int]] | None = None  # client-server, client-client
+    why: str | None = None  # why there are no chains
+
+
+def price(run: Run, time_dependent: bool | None) -> Priced:
+    """Chains and bytes at the evaluations of `run`.
+
+    Parameters
+    ----------
+    time_dependent : of the run's algorithm; None where it is not known. Such a run would have been another one on another network.
+
+    Raises
+    ------
+    VflbenchError : curve or ledger cannot be read.
+    """
+    rounds = run.curve["round"].astype(int).tolist()
+    if run.summary["accounting"] != "strict":
+        return Priced(why=f"its times and bytes are by accounting={run.summary['accounting']}")
+    ledger = run.ledger
+    found = Priced(bytes_by_link=_bytes(ledger, rounds))
+    if time_dependent:
+        found.why = "what it does depends on time: on another network it would have been another run"
+    elif time_dependent is None:
+        found.why = f"whether {run.summary['algorithm']} depends on time is not known here"
+    elif len(ledger) > MOST_MESSAGES:
+        found.why = f"it has {len(ledger):,} messages; up to {MOST_MESSAGES:,} are re-priced here"
+    else:
+        try:
+            ends = chains(ledger, run.trace, run.manifest["config"]["network"].get("latencies", 2))
+            if missing := [round for round in rounds if round not in ends]:
+                found.why = f"its trace ends before round {missing[0]}"
+            else:
+                found.chains = [ends[round] for round in rounds]
+        except VflbenchError as damaged:
+            found.why = str(damaged)
+    return found
+
+
+def _bytes(ledger: pd.DataFrame, rounds: list[int]) -> list[tuple[int, int]]:
+    """Bytes client-server and client-client of all rounds up to each of `rounds`."""
+    order = np.argsort(ledger["round"].to_numpy(), kind="stable")
+    ends = np.searchsorted(ledger["round"].to_numpy()[order], rounds, side="right")
+    columns = []
+    for kind in (CLIENT_SERVER, CLIENT_CLIENT):
+        nbytes = np.where(_coded(ledger["link"], {kind: 0}) == 0, ledger["bytes"].to_numpy(), 0)
+        columns.append(np.concatenate([[0], np.cumsum(nbytes[order])])[ends].tolist())
+    return list(zip(*columns, strict=True))
+
+
+# --- chains -------------------------------------------------------------------------------------------------------------
+
+
+def after(chains: Chains, latencies: int, nbytes: int) -> Chains:
+    """`chains`, each longer by so many latencies and bytes."""
+    if len(chains) == 1:  # nearly always
+        ((before, sent),) = chains
+        return ((before + latencies, sent + nbytes),)
+    return tuple((before + latencies, sent + nbytes) for before, sent in chains)
+
+
+def latest(a: Chains, b: Chains) -> Chains:
+    """The chains of `a` and `b` that are the longest for some latency and bandwidth: the upper hull of both."""
+    if a == b:
+        return a
+    if len(a) == len(b) == 1:
+        (la, na), (lb, nb) = a[0], b[0]
+        if la >= lb and na >= nb:
+            return a
+        if lb >= la and nb >= na:
+            return b
+    kept: list[tuple[int, int]] = []
+    for x, y in sorted({*a, *b}, reverse=True):
+        if kept and y <= kept[-1][1]:
+            continue  # neither more latencies nor more bytes
+        while len(kept) > 1:
+            (x0, y0), (x1, y1) = kept[-2:]
+            if (x1 - x0) * (y - y0) > (y1 - y0) * (x - x0):
+                break
+            kept.pop()  # below the line between its neighbours
+        kept.append((x, y))
+    return tuple(kept)
+
+
+# What an event of the trace does to a clock.
+MARK, SCATTER, TO_SERVER, TO_CLIENT, GATHER, TAKE = range(6)
+
+
+@dataclass
+class _Party:
+    """A party at its place in the trace; `free`, `scattered` and `gathering` are a server's medium."""
+
+    events: list[tuple[int, int, int]]  # what, which message (MARK: which round), its receiver
+    place: int = 0
+    now: Chains = START
+    free: Chains = START
+    scattered: Chains = START
+    gathering: bool = False
+    busy: dict[int, Chains] = field(default_factory=dict)  # by receiver: links between clients
+
+
+def chains(ledger: pd.DataFrame, trace: pd.DataFrame, latencies: int) -> dict[int, Chains]:
+    """When each round that all parties have finished ends, as chains of messages.
+
+    Parameters
+    ----------
+    ledger, trace : a run's, under whatever network and timing it ran.
+    latencies : of an exchange, 1 or 2 (network.latencies).
+    """
+    parties, nbytes = _parties(ledger, trace)
+    arrived: list[Chains | None] = [None] * len(nbytes)  # to a server: when it was sent
+    waiting: dict[int, int] = {}  # message -> the party that waits for it
+    ends: dict[int, list[Chains]] = defaultdict(list)
+    ready = list(range(len(parties)))
+    while ready:
+        me = ready.pop()
+        party = parties[me]
+        events, place, now = party.events, party.place, party.now
+        while place < len(events):
+            what, at, peer = events[place]
+            if what >= GATHER:
+                delivered = arrived[at]
+                if delivered is None:
+                    waiting[at] = me
+                    break
+                if what == GATHER:
+                    if not party.gathering:
+                        party.gathering, party.free = True, latest(party.free, party.scattered)
+                    party.free = after(latest(party.free, delivered), 0, nbytes[at])
+                    delivered = after(party.free, latencies - 1, 0)
+                now = latest(now, delivered)
+            elif what == MARK:
+                ends[at].append(now)
+            else:
+                if what == SCATTER:
+                    party.gathering = False
+                    party.free = after(latest(party.free, now), 0, nbytes[at])
+                    arrived[at] = party.scattered = after(party.free, 1, 0)
+                elif what == TO_CLIENT:
+                    busy = party.busy[peer] = after(latest(party.busy.get(peer, START), now), 0, nbytes[at])
+                    arrived[at] = after(busy, 1, 0)
+                else:  # to a server, which decides; or inside an organisation
+                    arrived[at] = now
+                if at in waiting:
+                    ready.append(waiting.pop(at))
+            place += 1
+        party.place, party.now = place, now
+    found: dict[int, Chains] = {}
+    end = START
+    for round in sorted(ends):
+        if len(ends[round]) == len(parties):
+            for now in ends[round]:
+                end = latest(end, now)
+            found[round] = end
+    return found
+
+
+def _parties(ledger: pd.DataFrame, trace: pd.DataFrame) -> tuple[list[_Party], list[int]]:
+    """Every party with its events, and the bytes of every message, which the events name by number."""
+    owner, of = _codes(trace["party"])
+    names = list(dict.fromkeys(owner[i] for i in of[np.sort(np.unique(of, return_index=True)[1])].tolist()))  # servers first
+    index, count = {name: i for i, name in enumerate(names)}, len(names)
+    src, dst = (_coded(ledger[end], index) for end in ("src", "dst"))
+    order = np.lexsort((ledger["seq"].to_numpy(), dst, src))
+    src, dst = src[order], dst[order]
+    first = np.searchsorted(src * count + dst, np.arange(count**2 + 1))  # where a pair's messages begin; they are numbered from 0
+    link = _coded(ledger["link"], {CLIENT_SERVER: 0, CLIENT_CLIENT: 1})[order]  # -1: inside an organisation
+    servers = _servers(src[link == 0], dst[link == 0])
+    from_server = np.isin(src, list(servers))
+
+    kind = _coded(trace["kind"], {"send": 0, "recv": 1, "mark": 2})
+    me, peer = _coded(trace["party"], index), _coded(trace["peer"], index)
+    seq, value = trace["seq"].to_numpy(), trace["value"].to_numpy()
+    pair = np.where(kind == 0, me * count + peer, peer * count + me)
+    pair = np.where((kind < 2) & (kind >= 0), pair, 0)
+    at = first[pair] + seq
+    unknown = (kind >= 0) & (kind < 2) & (at >= first[pair + 1])  # of a round that not all have finished: there its party stops
+    known = np.where((kind >= 0) & (kind < 2) & ~unknown, at, -1)
+    of_link, served = np.append(link, -1)[known], np.append(from_server, False)[known]
+    what = np.select(
+        [kind == 2, (kind == 0) & (of_link == 0) & served, (kind == 0) & (of_link == 1), kind == 0, (kind == 1) & (of_link == 0) & ~served],
+        [MARK, SCATTER, TO_CLIENT, TO_SERVER, GATHER],
+        TAKE,
+    )
+    at = np.where(kind == 2, value, at).astype(np.int64)
+    parties = []
+    for number in range(count):
+        mine = np.flatnonzero((me == number) & (kind >= 0))
+        stops = np.flatnonzero(unknown[mine])
+        mine = mine[: stops[0]] if len(stops) else mine
+        parties.append(_Party(list(zip(what[mine].tolist(), at[mine].tolist(), peer[mine].tolist(), strict=True))))
+    return parties, ledger["bytes"].to_numpy()[order].tolist()
+
+
+def _codes(column: pd.Series) -> tuple[list[str], np.ndarray]:
+    """A text column as its names and a code for each row, (n,)."""
+    column = column.astype("category")
+    return column.cat.categories.astype(str).tolist(), column.cat.codes.to_numpy().astype(np.int64)
+
+
+def _coded(column: pd.Series, index: dict[str, int]) -> np.ndarray:
+    """The column's names by their place in `index`, -1 for none, (n,)."""
+    names, codes = _codes(column)
+    return np.array([*(index.get(name, -1) for name in names), -1])[codes]
+
+
+def _servers(src: np.ndarray, dst: np.ndarray) -> set[int]:
+    """The parties at the server's end of the messages client-server: of parties so connected the first, and so on by turns."""
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for a, b in set(zip(src.tolist(), dst.tolist(), strict=True)):
+        neighbours[a].add(b)
+        neighbours[b].add(a)
+    is_server: dict[int, bool] = {}
+    for start in sorted(neighbours):
+        if start in is_server:
+            continue
+        is_server[start] = True
+        stack = [start]
+        while stack:
+            here = stack.pop()
+            for other in neighbours[here] - is_server.keys():
+                is_server[other] = not is_server[here]
+                stack.append(other)
+    return {party for party, server in is_server.items() if server}
+
+
+# --- who sent how much to whom ------------------------------------------------------------------------------------------
+
+MOST_PARTIES = 12  # more of them are shown by family: client_0, client_1, ... as client_*
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Messages by tag, sender and receiver; `families` where parties of like names are taken together."""
+
+    parties: list[str]
+    families: bool
+    rows: list[tuple[str, str, str, str, int, int]]  # tag, src, dst, link, messages, bytes
+
+
+def traffic(ledger: pd.DataFrame) -> Traffic:
+    """Sums over a ledger; messages of kind `local`, which cost nothing, are among them."""
+    (tags, tag), (links, link) = _codes(ledger["tag"]), _codes(ledger["link"])
+    names = sorted({*_codes(ledger["src"])[0], *_codes(ledger["dst"])[0]}, key=_order)
+    families = len(names) > MOST_PARTIES
+    shown = {name: re.sub(r"\d+", "*", name) if families else name for name in names}
+    ends = list(dict.fromkeys(shown.values()))
+    index = {name: ends.index(text) for name, text in shown.items()}
+    src, dst = (_coded(ledger[end], index) for end in ("src", "dst"))
+    key = ((tag * len(ends) + src) * len(ends) + dst) * len(links) + link
+    groups, first, group = np.unique(key, return_index=True, return_inverse=True)
+    sums = zip(np.bincount(group).tolist(), np.bincount(group, weights=ledger["bytes"].to_numpy()).tolist(), strict=False)
+    rows = [
+        (tags[tag[i]], ends[src[i]], ends[dst[i]], links[link[i]], count, round(total))
+        for i, (count, total) in zip(first.tolist(), sums, strict=False)
+    ]
+    return Traffic(ends, families, rows if len(groups) else [])
+
+
+def _order(name: str) -> tuple[bool, list[tuple[int, str]]]:
+    return name != "server", natural(name)

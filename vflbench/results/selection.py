@@ -1,0 +1,333 @@
+"""Runs side by side: which can be compared, what sets them apart, and which setting the validation split chooses."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vflbench.results.folder import splits, validate_summary
+from vflbench.results.identity import flat, identifying
+from vflbench.results.reader import Run, load, natural
+from vflbench.types import TRAINING_METRIC, VflbenchError
+
+ENDED_WELL = ("completed", "target_reached", "budget")
+# Keys that a preset derives from what it varies (equal updates): they tell settings apart only where nothing else does.
+DERIVED = ("rounds", "epochs", "eval_every", "target", "max_bytes", "max_virtual_seconds", "checkpoint_every", "scale")
+# Groups that say under which conditions a method ran: they are compared over all methods, others among runs of one method.
+CONDITIONS = ("dataset", "network", "privacy", "accounting", "attack", "data_root")
+# What a search may choose among: of the algorithm, but not into how many parts the data are divided; the model; the length.
+DIVISION = ("algorithm.name", "algorithm.parties", "algorithm.workers", "algorithm.parts")
+
+
+# --- which runs ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Collected:
+    """Runs that can be drawn, in the order of their paths, and a sentence on each one that was left out or is not whole."""
+
+    runs: list[Run]
+    notes: list[str]
+
+
+def collect(paths: Iterable[str | Path]) -> Collected:
+    """The runs at or below `paths`. What cannot be read or did not end well is named in `notes`.
+
+    Raises
+    ------
+    VflbenchError : a path is no folder, or none of them has a run in it.
+    """
+    folders: dict[Path, Path] = {}
+    for path in map(Path, paths):
+        if not path.is_dir():
+            raise VflbenchError(f"{path} is no folder: name a run's folder, or one with runs below it")
+        below = {file.parent for name in ("manifest.json", "summary.json") for file in path.rglob(name)}
+        for folder in sorted(below, key=lambda found: natural(str(found))):
+            folders.setdefault(folder.resolve(), folder)
+    if not folders:
+        raise VflbenchError(f"no run at or below {', '.join(map(str, paths))}: a run's folder has a manifest.json and a summary.json")
+    found, seen = Collected([], []), dict[tuple[str, int], Run]()
+    for folder in folders.values():
+        run = load(folder)
+        try:
+            if why := _left_out(run):
+                found.notes.append(f"{folder} is left out: {why}")
+                continue
+            key = json.dumps(identifying(_config(run)), sort_keys=True), run.summary["seed"]
+        except VflbenchError as damaged:
+            found.notes.append(f"{folder} is left out: {damaged}")
+            continue
+        if _config(run) and key in seen:
+            found.notes.append(f"{folder} is left out: it has the configuration and the seed of {seen[key].folder}")
+            continue
+        seen[key] = run
+        found.runs.append(run)
+    return found
+
+
+def _left_out(run: Run) -> str | None:
+    """Why a run is not drawn."""
+    if run.status is None:
+        return "it has not ended (no summary.json); continue it with resume=true"
+    if problems := validate_summary(run.summary):
+        return f"summary.json: {problems[0]}"
+    if run.status not in ENDED_WELL:
+        return f"status {run.status}" + (f": {run.summary['reason']}" if run.summary["reason"] else "")
+    if not len(run.curve):
+        return "curve.csv has no evaluation"
+    name = run.summary["metric"]["name"]
+    if f"{splits(name)[-1]}_{name}" not in run.curve:
+        return f"curve.csv has no {name}, which summary.json names"
+    config = run.manifest.get("config")
+    if not isinstance(config, dict) or not all(isinstance(config.get(group), dict) for group in ("algorithm", "dataset", "network")):
+        return "manifest.json has no configuration"
+    return None
+
+
+def _config(run: Run) -> dict[str, Any]:
+    config: dict[str, Any] = run.manifest["config"]
+    return config
+
+
+def unlike(runs: Sequence[Run]) -> list[list[Run]]:
+    """`runs` by what can share a picture: data set with its variant and source, and metric."""
+    panels: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
+    for run in runs:
+        s = run.summary
+        panels[s["dataset"], s["data_variant"], s["data_source"], s["metric"]["name"], s["metric"]["goal"]].append(run)
+    return list(panels.values())
+
+
+# --- settings -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Setting:
+    """Runs that differ in nothing but the seed; `differs` is what sets them apart from the other settings beside them."""
+
+    algorithm: str
+    differs: dict[str, Any]
+    runs: list[Run]
+    config: dict[str, Any] = field(default_factory=dict)  # dotted names; without the seed
+
+    @cached_property
+    def metric(self) -> str:
+        name: str = self.runs[0].summary["metric"]["name"]
+        return name
+
+    @property
+    def words(self) -> str:
+        """`differs` in a line."""
+        return in_words(self.differs)
+
+    @property
+    def seeds(self) -> list[int]:
+        return [run.summary["seed"] for run in self.runs]
+
+    def scores(self, which: str) -> np.ndarray:
+        """`final`, `selected` or `selected_validation` of every run that has it."""
+        values = (run.summary["metric"][which] for run in self.runs)
+        return np.array([value for value in values if value is not None and math.isfinite(value)], dtype=float)
+
+
+def in_words(values: Mapping[str, Any]) -> str:
+    """Keys and values in a line."""
+    return " · ".join(f"{key.removeprefix('algorithm.').removesuffix('.name')}={value}" for key, value in values.items())
+
+
+def settings(runs: Sequence[Run]) -> list[Setting]:
+    """`runs` of one panel as settings, in the order of their first run."""
+    configs = [{key: value for key, value in flat(identifying(_config(run))).items() if key != "seed"} for run in runs]
+    values: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+    places = [_places(run.summary["algorithm"], config) for run, config in zip(runs, configs, strict=True)]
+    for config, place in zip(configs, places, strict=True):
+        for key, value in config.items():
+            values[place[key]].add(repr(value))
+    telling = [[key for key in config if len(values[place[key]]) > 1] for config, place in zip(configs, places, strict=True)]
+    found: dict[str, Setting] = {}
+    for run, config, keys in zip(runs, configs, telling, strict=True):
+        identity = json.dumps([run.summary["algorithm"], config], sort_keys=True, default=str)
+        if identity not in found:
+            found[identity] = Setting(run.summary["algorithm"], {key: config[key] for key in keys}, [], config)
+        found[identity].runs.append(run)
+    return _shortened(list(found.values()))
+
+
+def _places(algorithm: str, config: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Of each key, among which runs it is compared: of the same method unless it is a condition, and of the same option of its group."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for key in config:
+        group = key.split(".")[0]
+        option = None if key == f"{group}.name" else config.get(f"{group}.name")
+        found[key] = (key, option, None if group in CONDITIONS else algorithm)
+    return found
+
+
+def _shortened(found: list[Setting]) -> list[Setting]:
+    """Leave derived keys out of `differs` where the others tell the settings apart."""
+    alike: dict[str, list[Setting]] = defaultdict(list)
+    for setting in found:
+        others = {key: value for key, value in setting.differs.items() if key not in DERIVED}
+        alike[json.dumps([setting.algorithm, others], default=str)].append(setting)
+    for group in alike.values():
+        for setting in group:
+            peers = [other.differs for other in group]
+            setting.differs = {
+                key: value for key, value in setting.differs.items() if key not in DERIVED or any(peer.get(key) != value for peer in peers)
+            }
+    return found
+
+
+def differing(found: Sequence[Setting]) -> dict[str, list[Any]]:
+    """Every key on which the settings that have it do not agree: its value in each setting, None where it has no such key."""
+    keys = dict.fromkeys(key for setting in found for key in setting.config)
+    table = {key: [setting.config.get(key) for setting in found] for key in keys}
+    return {
+        key: row
+        for key, row in table.items()
+        if len({repr(value) for value, setting in zip(row, found, strict=True) if key in setting.config}) > 1
+    }
+
+
+# --- the target ---------------------------------------------------------------------------------------------------------
+
+
+def judged(run: Run) -> str | None:
+    """The column by which a target is judged: validation, or the training samples of a convex problem; never the test split."""
+    name = run.summary["metric"]["name"]
+    column = f"train_{name}" if name == TRAINING_METRIC else f"val_{name}"
+    return column if column in run.curve and run.curve[column].notna().any() else None
+
+
+def reached(run: Run, target: float) -> int | None:
+    """Place in the curve of the first evaluation at which the judged metric has reached `target`; None if it never does."""
+    column = judged(run)
+    if column is None:
+        return None
+    values = run.curve[column].to_numpy(dtype=float)
+    hit = values >= target if run.summary["metric"]["goal"] == "max" else values <= target
+    return int(hit.argmax()) if hit.any() else None
+
+
+def target(found: Sequence[Setting]) -> tuple[float | None, str]:
+    """A target for these settings and where it is from: the runs' own, else one that three quarters of the settings reach."""
+    given = [_config(run)["target"] for s in found for run in s.runs if _config(run).get("target") is not None]
+    if given:
+        return float(max(set(given), key=given.count)), "the runs' target"
+    best = []
+    for setting in found:
+        ways = [run.curve[column].to_numpy(dtype=float) for run in setting.runs if (column := judged(run)) is not None]
+        goal = setting.runs[0].summary["metric"]["goal"]
+        ends = [np.nanmax(way) if goal == "max" else np.nanmin(way) for way in ways]
+        if ends:
+            best.append(min(ends) if goal == "max" else max(ends))  # its worst seed
+    if not best:
+        return None, "no validation split: a target would be judged on test data"
+    goal = found[0].runs[0].summary["metric"]["goal"]
+    value = float(sorted(best, reverse=goal == "min")[len(best) // 4])
+    who = "three quarters of the settings reach" if len(best) > 1 else "it reaches"
+    what = "in training" if found[0].metric == TRAINING_METRIC else "on validation"
+    return _rounded(value, down=goal == "max"), f"what {who} {what}, in every seed"
+
+
+def _rounded(value: float, down: bool) -> float:
+    """`value` with two digits, to the side that is easier to reach."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
+    return float(f"{(math.floor if down else math.ceil)(round(value / step, 6)) * step:.2g}")
+
+
+# --- selection ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Choice:
+    """The setting that validation chooses in a group, or why none can be chosen."""
+
+    group: str
+    candidates: int
+    setting: Setting | None
+    validation: np.ndarray  # the best of each seed of the chosen one
+    why: str
+    command: str | None
+
+
+def choose(found: Sequence[Setting]) -> list[Choice]:
+    """Of each group (data set, method, network, privacy, division of the data: all that is no hyper-parameter) the selected setting.
+
+    Settings are compared by the validation metric at the round that validation chose, the mean over seeds; one that has fewer seeds
+    than another (a run that failed or diverged) is no candidate. Test values are not looked at.
+    """
+    groups: dict[str, list[Setting]] = defaultdict(list)
+    for setting in found:
+        conditions = {key: value for key, value in setting.config.items() if not searched(key)}
+        groups[json.dumps([setting.algorithm, conditions], sort_keys=True, default=str)].append(setting)
+    return [_choice(group) for group in groups.values()]
+
+
+def searched(key: str) -> bool:
+    """Whether `key` is a hyper-parameter, which validation may choose."""
+    group = key.split(".")[0]
+    return key not in DIVISION and (group in ("algorithm", "model") or key in ("rounds", "epochs", "eval_every", "checkpoint_every"))
+
+
+def _choice(group: list[Setting]) -> Choice:
+    first = group[0].runs[0].summary
+    shared = {key: value for key, value in group[0].differs.items() if not searched(key)}
+    name = " · ".join(filter(None, [group[0].algorithm, in_words(shared)]))
+    nothing = np.array([])
+    scored = [s for s in group if len(s.scores("selected_validation")) == len(s.runs)]
+    if not scored:
+        return Choice(name, len(group), None, nothing, "no validation split: nothing can be chosen without looking at test data", None)
+    most = max(len(s.runs) for s in scored)
+    candidates = [s for s in scored if len(s.runs) == most]
+    sign = 1 if first["metric"]["goal"] == "max" else -1
+    best = max(candidates, key=lambda s: sign * s.scores("selected_validation").mean())
+    fewer = len(group) - len(candidates)
+    why = f"best validation {first['metric']['name']} of {len(candidates)} setting{'s' if len(candidates) != 1 else ''}, mean over {most} "
+    why += f"seed{'s' if most != 1 else ''}" + (f"; {fewer} with fewer seeds left out" if fewer else "")
+    return Choice(name, len(group), best, best.scores("selected_validation"), why, rerun(best))
+
+
+def rerun(setting: Setting) -> str | None:
+    """The command that trains a setting again, all its seeds; None where no run says by which words it was started."""
+    import yaml
+
+    run = setting.runs[0]
+    path = run.folder / ".hydra" / "overrides.yaml"
+    try:
+        words = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None
+    if not isinstance(words, list):
+        return None
+    kept = [str(word) for word in words if not str(word).startswith(("seed=", "hydra.", "resume=", "overwrite="))]
+    flags = ["-m"] if len(setting.runs) > 1 else []
+    if named := _config_dir(run):
+        flags += ["--config-dir", named]
+    return shlex.join(["vflbench", *flags, *kept, f"seed={','.join(str(seed) for seed in sorted(setting.seeds))}"])
+
+
+def _config_dir(run: Run) -> str | None:
+    """The folder of options that the run's command names."""
+    command = run.manifest.get("command")
+    try:
+        words = shlex.split(command or "")
+    except ValueError:
+        return None
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        if word == "--config-dir":
+            return following
+        if word.startswith("--config-dir="):
+            return word.partition("=")[2]
+    return None

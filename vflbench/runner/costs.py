@@ -1,0 +1,128 @@
+"""What a run costs in bytes and time: the columns of curve and summary that are sums over ledger and trace (design section 4).
+
+The same for a run that has just been trained and for one that is re-priced; so it imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vflbench.federation.accounting import RULES, Payload, Totals
+from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
+from vflbench.federation.replay import idle_seconds, retime
+from vflbench.types import NetworkConfig, Problem, closest
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a party stands; in the manifest as `parties`."""
+
+    role: str
+    organisation: str | None = None  # None: one of its own
+    cores: float | None = None  # that its computations keep busy, where the run reports their utilisation
+
+
+class Costs:
+    """Of one run under one network and accounting.
+
+    Parameters
+    ----------
+    ledger : (messages, 10) rows, `sent` and `delivered` as they are under `network`.
+    traces : party -> (events, 4 or 5) rows; of a time-dependent run with their times.
+    parties : in the parties' order.
+    """
+
+    def __init__(
+        self, ledger: np.ndarray, traces: Mapping[str, np.ndarray], parties: Mapping[str, Standing], network: NetworkConfig,
+        accounting: str, payload: Payload, time_dependent: bool = False,
+    ) -> None:  # fmt: skip
+        rule = RULES[accounting](payload)
+        self.ledger, self.traces, self.parties, self.network, self.tags = ledger, traces, parties, network, payload.tags
+        self.totals = Totals(rule, ledger, network.ratio)
+        self.charged = rule.seconds(ledger, network)
+        self.time_dependent = time_dependent
+
+    def curve(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The curve's rows, given with `round` and the virtual clock's `virtual_seconds`, with all columns of costs."""
+        times = self.times([row["round"] for row in rows], [row["virtual_seconds"] for row in rows])
+        return [{**row, **self._row(row["round"], *both)} for row, both in zip(rows, times, strict=True)]
+
+    def _row(self, round_: int, communication: float, compute: float) -> dict[str, Any]:
+        nbytes, messages, vectors, cost = self.totals.until(round_)
+        times = {"virtual_seconds": communication + compute, "communication_seconds": communication, "compute_seconds": compute}
+        return {**times, "bytes": round(nbytes), "messages": int(messages), "vectors": int(vectors), "cost": float(cost)}
+
+    def summary(self, rounds: int, clock: float) -> dict[str, Any]:
+        """Those of the whole run, as `results.folder.summarise` takes them; it ended after `rounds` at `clock` on the virtual clock."""
+        row = self._row(rounds, *self.times([rounds], [clock])[0])
+        by_tag = {self.tags[code]: count for code, count in sorted(self.totals.by_tag.items())}
+        return {"bytes_by_tag": by_tag, "bytes_by_link": self.totals.by_link, **{key: row[key] for key in row if key != "bytes"}}
+
+    def times(self, rounds: list[int], clocks: list[float]) -> list[tuple[float, float]]:
+        """(communication, compute) seconds up to the end of each of `rounds`, where the virtual clock shows `clocks`.
+
+        An accounting that charges its own times replaces the first.
+        """
+        communication = self._communication(rounds, clocks)
+        compute = [end - seconds for end, seconds in zip(clocks, communication, strict=True)]
+        if self.charged is not None:
+            communication = [sum(seconds for at, seconds in self.charged.items() if at <= round) for round in rounds]
+        return list(zip(communication, compute, strict=True))
+
+    def _communication(self, rounds: list[int], clocks: list[float]) -> list[float]:
+        if not any((trace[:, TRACE_COLUMN["kind"]] == COMPUTE).any() for trace in self.traces.values()):
+            return clocks
+        if self.time_dependent:
+            return idle_seconds(self.traces, clocks)
+        return [self._instant(round) for round in rounds]
+
+    @cached_property
+    def _instant(self) -> Callable[[int], float]:
+        """Round -> the virtual clock at its end, had computing taken no time."""
+        roles = {name: party.role for name, party in self.parties.items()}
+        return clock(retime(self.ledger, self.traces, roles, self.network, computing=False).ends)
+
+    def use(self, cores: float, seconds: float, rounds: int) -> dict[str, Any]:
+        """How well `cores`, all that there were, were used in a run of `seconds` and `rounds`; empty where no party counts its own.
+
+        `utilisation`, core-seconds of computing over all that there were, 0 to 1; and `waiting_seconds`, in which a worker did nothing,
+        per epoch, the mean over workers (parties that are not the first of several in an organisation).
+        """
+        if all(party.cores is None for party in self.parties.values()):
+            return {}
+        busy, waiting = 0.0, []
+        size = Counter(party.organisation for party in self.parties.values())
+        for name, party in self.parties.items():
+            rows = self.traces[name][self.traces[name][:, TRACE_COLUMN["kind"]] == COMPUTE]
+            busy += (party.cores or 0.0) * rows[rows[:, TRACE_COLUMN["seq"]] == 0, TRACE_COLUMN["value"]].sum()
+            if party.organisation is None or size[party.organisation] == 1 or name != party.organisation:
+                waiting.append(seconds - rows[:, TRACE_COLUMN["value"]].sum())
+        utilisation = float(busy / (cores * seconds)) if seconds > 0 else None
+        return {"utilisation": utilisation, "waiting_seconds": float(np.mean(waiting) / max(rounds, 1))}
+
+
+def clock(ends: Mapping[int, float]) -> Callable[[int], float]:
+    """The virtual clock at the end of a round, from when each round ends for its last party: time never goes back."""
+    rounds = sorted(ends)
+    latest = np.maximum.accumulate([0.0, *(ends[round] for round in rounds)])
+    return lambda round: float(latest[np.searchsorted(rounds, round, side="right")])
+
+
+def link_problems(network: NetworkConfig, names: Iterable[str], connected: Callable[[str, str], bool]) -> list[Problem]:
+    """Links of their own (network.links) that no message between the parties `names` can pass."""
+    names, problems = list(names), []
+    for pair, link in network.links.items():
+        ends = pair.split("->")
+        if len(ends) != 2 or not all(end in names for end in ends):
+            edges = [f"{a}->{b}" for a in names for b in names if a != b and connected(a, b)]
+            allowed = f"must name two parties as in {edges[0]}" if edges else "there are no links between parties"
+            problems.append(Problem(f"network.links.{pair}", f"{link.latency_ms} ms", allowed, closest(pair, edges)))
+        elif not connected(*ends):
+            problems.append(Problem(f"network.links.{pair}", f"{link.latency_ms} ms", "the topology has no edge between the two"))
+    return problems

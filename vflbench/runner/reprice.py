@@ -1,0 +1,407 @@
+"""Finished runs under another network or accounting: re-timed from ledger and trace, without training.
+
+What comes out is a run folder like any other, equal to the last bit to that of a fresh run (tests/contracts/test_reprice.py), so far
+as what a run does is independent of time; what is not is refused by name. Imports no torch: re-pricing takes seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import csv
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vflbench import registry
+from vflbench.federation.accounting import Payload
+from vflbench.federation.ledger import COLUMN, LEDGER_FIELDS
+from vflbench.federation.links import LINK_KINDS
+from vflbench.federation.replay import Retimed, retime
+from vflbench.results import folder as files
+from vflbench.results import reader
+from vflbench.results.identity import config_hash
+from vflbench.results.reader import Run
+from vflbench.runner import provenance
+from vflbench.runner.costs import Costs, Standing, clock, link_problems
+from vflbench.types import ConfigError, LinkConfig, NetworkConfig, TopologyConfig, VflbenchError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILES = {"manifest.json", "summary.json", "curve.csv", "ledger.parquet", "trace.parquet"}
+FILES |= {f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg")}
+ENDED = ("completed", "target_reached", "budget", "diverged")
+OLDER = "an older vflbench made it: its manifest.json lacks"
+TIMED_OUT = "max_virtual_seconds"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A network and an accounting to price runs by."""
+
+    typed: Mapping[str, Any]  # key -> value: `network` (an option's name), `network.<key>`, `accounting`
+    network: Mapping[str, Any] | None  # the whole option, typed keys included; None: a run's own, with the typed keys changed
+
+    def applied(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The configuration of a run that is priced so: what a fresh run would have."""
+        changed = copy.deepcopy(dict(config))
+        if self.network is not None:
+            changed["network"] = copy.deepcopy(dict(self.network))
+        for key, value in self.typed.items():
+            *groups, last = key.split(".")
+            if groups and self.network is None:
+                place = changed
+                for group in groups:
+                    place = place.setdefault(group, {})
+                place[last] = value
+        changed["accounting"] = self.typed.get("accounting", config["accounting"])
+        return changed
+
+    def label(self, network: str) -> str:
+        """A name for a folder: `us_us`, `us_us_timing-round`; `network` is that of a run for which none is typed."""
+        words = [f"{key.removeprefix('network.')}-{value}" for key, value in self.typed.items() if key != "network"]
+        name = re.sub(r"[^\w.-]+", "-", "_".join([str(self.typed.get("network", network)), *words]))
+        return name if len(name) <= 80 else f"{name[:60]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run under one profile."""
+
+    source: Path
+    folder: Path
+    profile: str
+    kept: bool  # it was there already
+
+
+def reprice(
+    words: Sequence[str], profiles: Sequence[Profile], out: Path, *, command: str, overwrite: bool = False,
+    draw: Callable[[Path, dict[str, Any]], None] | None = None, refused: Callable[[str], None],
+) -> list[Result]:  # fmt: skip
+    """Every run named by `words` (run folders, or folders with runs below, such as a sweep's) under every profile.
+
+    Parameters
+    ----------
+    out : the results are `<out>/<run>_<profile>/`, a sweep's job `<out>/<sweep>/<job>_<profile>/`.
+    command : for the manifests.
+    overwrite : replace what an earlier re-pricing has left there.
+    draw : called with a folder and its summary, to draw the curves.
+    refused : called with the reason for every run that cannot be re-priced; the others are.
+
+    Raises
+    ------
+    VflbenchError : no runs at all, or two results for one folder.
+    """
+    jobs: list[tuple[Finished, Profile, Path]] = []
+    places: dict[Path, Path] = {}
+    for name, run in _named(words):
+        try:
+            finished = Finished(run)
+            finished.check()
+        except VflbenchError as error:
+            refused(_naming(run.folder, str(error)))
+            continue
+        for profile in profiles:
+            place = out / f"{name}_{profile.label(finished.config['network']['name'])}"
+            if other := places.get(place):
+                raise VflbenchError(f"{other} and {run.folder} would both be re-priced to {place}: do it apart, with --out")
+            places[place] = run.folder
+            jobs.append((finished, profile, place))
+    results = []
+    jobs.reverse()
+    while jobs:
+        finished, profile, place = jobs.pop()  # so that no run's ledger stays longer than its turn
+        source, label = finished.run.folder, profile.label(finished.config["network"]["name"])
+        try:
+            results.append(Result(source, place, label, kept=finished.write(profile, place, command, overwrite, draw)))
+        except VflbenchError as error:
+            told = "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else str(error)
+            refused(_naming(source, told))
+    return results
+
+
+def _naming(folder: Path, reason: str) -> str:
+    return reason if reason.startswith(f"{folder}{os.sep}") else f"{folder}: {reason}"
+
+
+def _named(words: Sequence[str]) -> list[tuple[str, Run]]:
+    """(name, run) of every run at or below the folders `words`, each once."""
+    found: dict[Path, tuple[str, Run]] = {}
+    for word in words:
+        root = Path(word)
+        if not root.is_dir():
+            raise VflbenchError(f"{word}: there is no such folder; name a run's folder, or one with runs below")
+        whole = (root / "manifest.json").is_file() or (root / "summary.json").is_file()
+        runs = [Run(root)] if whole else reader.find(root)
+        if not runs:
+            raise VflbenchError(f"{word}: there are no runs at or below it (a run's folder has a manifest.json)")
+        for run in runs:
+            place = run.folder.resolve()
+            top = root.resolve()
+            if whole and top.name.isdecimal():  # the job of a sweep: by itself its name says nothing
+                top = top.parent
+            found.setdefault(place, (place.relative_to(top.parent).as_posix(), run))
+    return list(found.values())
+
+
+class Finished:
+    """A run to be re-priced; its files are read once, however many profiles there are. Attributes raise VflbenchError."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        return self.run.manifest
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        summary = self.run.summary
+        if problems := files.validate_summary(summary):
+            raise VflbenchError(f"summary.json is malformed: {'; '.join(problems)}")
+        return summary
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        config = self.manifest.get("config")
+        groups = ("algorithm", "dataset", "network", "topology")
+        if not isinstance(config, dict) or not all(isinstance(config.get(group), dict) for group in groups) or "accounting" not in config:
+            raise VflbenchError("manifest.json has no whole configuration")
+        return config
+
+    def check(self) -> None:
+        """What can be told without ledger and trace. Raises VflbenchError."""
+        if self.run.status is None:
+            raise VflbenchError("the run has not ended: continue it with resume=true, then re-price it")
+        status, name = self.summary["status"], self.config["algorithm"].get("name")
+        if status not in ENDED:
+            raise VflbenchError(f"the run is {status}, not ended: only what came to its end can be re-priced")
+        info = registry.algorithms().get(str(name))
+        if info is None:
+            raise VflbenchError(f"its algorithm {name} is not installed here: nobody can tell whether what it does depends on time")
+        if info.time_dependent:
+            why = "which message comes first decides what its parties do next, so another network makes another run"
+            raise VflbenchError(f"{name} depends on time: {why}. Train it under that network")
+        if "parties" not in self.manifest and "utilisation" in self.summary:
+            raise VflbenchError(f"{OLDER} `parties`, without which its utilisation cannot be known. Train it again")
+
+    @cached_property
+    def parties(self) -> dict[str, Standing]:
+        """In the parties' order. An older run's manifest does not have them: all wrote a trace, in that order; `server` is one."""
+        if "parties" in self.manifest:
+            try:
+                return {name: Standing(**values) for name, values in self.manifest["parties"].items()}
+            except (AttributeError, TypeError) as error:
+                raise VflbenchError(f"manifest.json is malformed: parties: {error}") from error
+        names = self.run.trace["party"]
+        return {str(name): Standing("server" if name == "server" else "client") for name in names.cat.categories}
+
+    @cached_property
+    def traces(self) -> dict[str, np.ndarray]:
+        """Party -> (events, 4) rows: kind, peer, seq, value."""
+        trace, names = self.run.trace, list(self.parties)
+        party = _codes(trace["party"], names, "trace.parquet")
+        peer = _codes(trace["peer"], names, "trace.parquet")
+        rows = np.stack([_codes(trace["kind"], files.EVENT_KINDS, "trace.parquet"), peer, trace["seq"], trace["value"]], axis=1)
+        bounds = np.searchsorted(party, np.arange(len(names) + 1))  # written party by party
+        if (np.diff(party) < 0).any():
+            raise VflbenchError("trace.parquet is malformed: its rows are not party by party")
+        return {name: rows[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)}
+
+    @cached_property
+    def tags(self) -> list[str]:
+        return [str(tag) for tag in self.run.ledger["tag"].cat.categories]
+
+    @cached_property
+    def ledger(self) -> np.ndarray:
+        """(messages, 10) rows as in federation.ledger."""
+        ledger, names = self.run.ledger, list(self.parties)
+        known: dict[str, Sequence[str]] = {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags}
+        columns = ["link" if field == "kind" else field for field in LEDGER_FIELDS]
+        if lacking := set(columns) - set(ledger.columns):
+            raise VflbenchError(f"ledger.parquet is malformed: it lacks {', '.join(sorted(lacking))}")
+        rows = np.empty((len(ledger), len(columns)))
+        for at, column in enumerate(columns):
+            rows[:, at] = _codes(ledger[column], known[column], "ledger.parquet") if column in known else ledger[column].to_numpy()
+        return rows
+
+    @cached_property
+    def curve(self) -> list[dict[str, Any]]:
+        """The curve's rows as they were written: a whole number stays one, an empty cell is None."""
+        columns = list(self.run.curve.columns)  # reads, and refuses what is truncated
+        with (self.run.folder / "curve.csv").open(encoding="utf-8", newline="") as file:
+            lines = list(csv.reader(file))[1:]
+        return [dict(zip(columns, map(_number, line), strict=True)) for line in lines]
+
+    # --- under another network ------------------------------------------------------------------------------------------
+
+    def write(
+        self, profile: Profile, place: Path, command: str, overwrite: bool, draw: Callable[[Path, dict[str, Any]], None] | None
+    ) -> bool:
+        """Write the run folder `place`, whole or not at all. True: it was there already. Raises VflbenchError where it cannot be."""
+        config = profile.applied(self.config)
+        origin = self._origin()
+        if self._kept(place, config_hash(config), origin, overwrite):
+            return True
+        network = network_config(config["network"])
+        self._refuse(config, network)
+        done = self._retimed(network)
+        now = clock(done.ends)
+        rounds = self.summary["rounds"]
+        status, reason = self._end(config, now, rounds)
+        payload = Payload(self.tags, **self.manifest.get("payload", {"value_bytes": 0, "outputs": 0}))
+        costs = Costs(done.ledger, self.traces, self.parties, network, config["accounting"], payload)
+        curve = costs.curve([{**row, "virtual_seconds": now(row["round"])} for row in self.curve])
+        found = costs.summary(rounds, now(rounds))
+        by_tag, by_link = found.pop("bytes_by_tag"), found.pop("bytes_by_link")
+        total = sum(count for link, count in by_link.items() if link != files.UNCHARGED_LINK)
+        summary = {
+            **self.summary, **found, "status": status, "reason": reason, "bytes": {"total": total, "by_tag": by_tag, "by_link": by_link},
+            "timing": network.timing, "accounting": config["accounting"], **costs.use(self.manifest.get("cores", 0), now(rounds), rounds),
+        }  # fmt: skip
+        manifest = {
+            **self.manifest, "config": config, "config_hash": config_hash(config), "command": provenance.without_home(command),
+            "choices": {**self.manifest.get("choices", {}), **{key: profile.typed[key] for key in ("network",) if key in profile.typed}},
+            "repriced_from": {**origin, "at": provenance.now()},
+        }  # fmt: skip
+        names = list(self.parties)
+        columns = {("link" if key == "kind" else key): done.ledger[:, at] for key, at in COLUMN.items()}
+        with _whole(place) as folder:
+            files.ledger_parquet(folder / "ledger.parquet", columns, names, self.tags, LINK_KINDS)
+            shutil.copyfile(self.run.folder / "trace.parquet", folder / "trace.parquet")  # what parties did is the same
+            files.write_curve(folder / "curve.csv", curve, self.summary["metric"]["name"])
+            files.write_json(folder / "manifest.json", manifest)
+            if draw is not None and curve:
+                draw(folder, summary)
+            files.write_json(folder / "summary.json", summary)
+        return False
+
+    def _origin(self) -> dict[str, Any]:
+        """What the manifest says of the run that was trained."""
+        try:
+            digest = hashlib.sha256((self.run.folder / "summary.json").read_bytes()).hexdigest()
+        except OSError as error:
+            raise VflbenchError(f"{self.run.folder / 'summary.json'} cannot be read: {error.strerror}") from error
+        return {
+            "run": provenance.without_home(str(self.run.folder)), "config_hash": self.manifest.get("config_hash"), "summary_sha256": digest,
+            "network": self.config["network"].get("name"), "command": self.manifest.get("command"),
+        }  # fmt: skip
+
+    def _kept(self, place: Path, identity: str, origin: Mapping[str, Any], overwrite: bool) -> bool:
+        """Whether `place` holds this very result. Raises VflbenchError where it holds something that is not to be replaced."""
+        if not place.exists():
+            return False
+        others = sorted(path.name for path in place.iterdir() if path.name not in FILES) if place.is_dir() else [place.name]
+        if others:
+            raise VflbenchError(f"{place} holds {', '.join(others[:3])}, which no re-pricing wrote: choose another place with --out")
+        if overwrite:
+            return False
+        manifest = Run(place).manifest if (place / "summary.json").is_file() else {}
+        before = manifest.get("repriced_from") or {}
+        if manifest.get("config_hash") == identity and all(before.get(key) == origin[key] for key in ("config_hash", "summary_sha256")):
+            return True
+        raise VflbenchError(f"{place} holds another run: choose another place with --out, or replace it with overwrite=true")
+
+    def _refuse(self, config: Mapping[str, Any], network: NetworkConfig) -> None:
+        """What does not go with this run. Raises VflbenchError."""
+        name, accounting = config["algorithm"]["name"], config["accounting"]
+        allowed = registry.algorithms()[name].accounting
+        if accounting not in allowed:
+            raise VflbenchError(f"accounting={accounting}: {name} can have: {', '.join(allowed)}")
+        for entry, needed in (("payload", accounting != "strict"), ("parties", network.timing == "round" or network.server_bandwidth_gbps)):
+            if needed and entry not in self.manifest:
+                what = f"accounting={accounting}" if entry == "payload" else "timing=round and a shared server bandwidth"
+                raise VflbenchError(f"{OLDER} `{entry}`, which {what} must know. Train it again")
+        if network.links:
+            from vflbench.federation import topology  # imports torch
+
+            servers = [party for party, standing in self.parties.items() if standing.role == "server"]
+            clients = [party for party in self.parties if party not in servers]
+            graph = topology.build(TopologyConfig(**config["topology"]), servers, clients, config["seed"])
+            if problems := link_problems(network, self.parties, graph.connected):
+                raise ConfigError(problems)
+
+    def _retimed(self, network: NetworkConfig) -> Retimed:
+        """The run's times under `network`. Raises VflbenchError where they would not be a fresh run's."""
+        done = retime(self.ledger, self.traces, {name: party.role for name, party in self.parties.items()}, network)
+        rounds = self.summary["rounds"]
+        if rounds and max(done.ends, default=0) != rounds:
+            raise VflbenchError(f"its trace ends with round {max(done.ends, default=0)}, its summary with round {rounds}")
+        if unsent := int(np.isnan(done.ledger[:, COLUMN["sent"]]).sum()):
+            raise VflbenchError(f"{unsent} messages of its ledger are not in its trace: they were sent after the last round")
+        if rounds < self.manifest.get("rounds", rounds) and not done.closed:
+            what = "a shared server bandwidth" if network.timing == "causal" else "timing=round"
+            raise VflbenchError(
+                f"it stopped after round {rounds} of {self.manifest['rounds']} ({self.summary['status']}): under {what} messages of later "
+                "rounds would have come in between, and they were never sent. Train it under that network"
+            )
+        return done
+
+    def _end(self, config: Mapping[str, Any], now: Callable[[int], float], rounds: int) -> tuple[str, str | None]:
+        """(status, reason) of a fresh run. Raises VflbenchError where max_virtual_seconds would end it in another round."""
+        status, reason = self.summary["status"], self.summary["reason"]
+        limit = config.get(TIMED_OUT)
+        if limit is None or not self.curve:
+            return status, reason
+        timed_out = status == "budget" and str(reason).startswith(TIMED_OUT)
+        reached = next((round for round in range(self.curve[0]["round"], rounds + 1) if now(round) >= limit), None)
+        if reached == rounds:
+            by_time = timed_out or status == "completed"  # other ends are looked for before this one
+            return ("budget", f"{TIMED_OUT}: {now(rounds):.6g} s after round {rounds}") if by_time else (status, reason)
+        if reached is not None:
+            raise VflbenchError(
+                f"{TIMED_OUT}={limit}: a fresh run would have ended after round {reached}, not {rounds}. Train it under that network"
+            )
+        if timed_out and rounds < self.manifest.get("rounds", rounds + 1):
+            raise VflbenchError(
+                f"it ended at {TIMED_OUT}={limit} after round {rounds}, where a fresh run would not have stopped ({now(rounds):.6g} s): "
+                "train it under that network"
+            )
+        return ("completed", None) if timed_out else (status, reason)
+
+
+def network_config(values: Mapping[str, Any]) -> NetworkConfig:
+    """The dataclass of a composed `network`, whose values have been checked."""
+    kinds = {kind: LinkConfig(**values[kind]) for kind in ("client_server", "client_client") if kind in values}
+    links = {pair: LinkConfig(**link) for pair, link in (values.get("links") or {}).items()}
+    return NetworkConfig(**{**values, **kinds, "links": links})
+
+
+@contextlib.contextmanager
+def _whole(place: Path) -> Iterator[Path]:
+    """A new folder that becomes `place` when the block ends well, and is gone otherwise; what was at `place` stays until then."""
+    folder = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+        if place.exists():
+            shutil.rmtree(place)
+        os.replace(folder, place)
+    except OSError as error:
+        raise VflbenchError(f"cannot write {place}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _codes(column: pd.Series, names: Sequence[str], file: str) -> np.ndarray:
+    """A text column as indices into `names`, (rows,) int64; -1 where it is empty."""
+    values = [str(value) for value in column.cat.categories]
+    if unknown := sorted(set(values) - set(names)):
+        raise VflbenchError(f"{file} is malformed: its column {column.name} has {unknown[0]!r}, which is none of {', '.join(names)}")
+    lookup = np.array([*(list(names).index(value) for value in values), -1])
+    codes: np.ndarray = lookup[column.cat.codes.to_numpy()]
+    return codes
+
+
+def _number(cell: str) -> int | float | None:
+    return None if cell == "" else int(cell) if cell.isdecimal() else float(cell)
