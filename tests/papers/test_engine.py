@@ -21,7 +21,7 @@ class Ended:
         metric = {"name": "rmse", "goal": "min", "selected": scores[-1], "final": scores[-1]}
         self.summary = {"seed": seed, "metric": metric, "algorithm": "rfl_admm_v", "compute_clock": "none"}
         columns = {"round": range(len(scores)), "epoch": [float(epoch) for epoch in range(len(scores))]}
-        self.curve = pd.DataFrame({**columns, "bytes": 1.0, "val_rmse": scores, "test_rmse": scores})
+        self.curve = pd.DataFrame({**columns, "bytes": 1.0, "train_loss": scores, "val_rmse": scores, "test_rmse": scores})
 
 
 def test_points_of_a_curve_become_columns_of_the_table() -> None:

@@ -19,6 +19,7 @@ pictures:                       one under the other
     log: [x]                    axes that are logarithmic
     title: ...                  above it on the page
     where: {key: value}         only settings with these values; a list means any of them
+    levels: {key: value}        `values`: settings with these values are horizontal lines: those that x says nothing of
     paired: true                `curves`: bands without what all lines of a seed share, as where a seed's split is hard for every method
 names: {key: {value: text}}     what pictures call a value of a key; `axis`: and an axis along it
 numbers:                        the paper's own, drawn as hollow markers
@@ -72,6 +73,7 @@ class Picture:
     lines: list[str] = field(default_factory=lambda: ["algorithm.name"])
     log: list[str] = field(default_factory=list)
     where: dict[str, Any] = field(default_factory=dict)
+    levels: dict[str, Any] = field(default_factory=dict)
     title: str = ""
     at_most: float | None = None  # of x: the paper's axis ends there
     paired: bool = False
@@ -218,7 +220,7 @@ def check(definition: Definition) -> list[Problem]:
             problems.append(Problem(f"{where}.x", picture.x, f"must be one of {', '.join(allowed)}", closest(picture.x, allowed)))
         if picture.y not in known:
             problems.append(Problem(f"{where}.y", picture.y, f"must be one of {', '.join(known)}", closest(picture.y, known)))
-        for key in [*picture.panels, *picture.lines, *picture.where]:
+        for key in [*picture.panels, *picture.lines, *picture.where, *picture.levels]:
             if key not in definition.keys:
                 problems.append(Problem(where, key, f"must be one of `keys`: {', '.join(definition.keys)}"))
     for place, numbers in enumerate(definition.numbers):

@@ -88,8 +88,12 @@ def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: S
     if picture.kind == "values":
         theirs = [row for numbers in definition.numbers if numbers.column == picture.y for row in numbers.rows()]
         chosen = [telling(row) for row in claims.select(table, picture.where)]
+        levels = claims.select(chosen, picture.levels) if picture.levels else []
+        chosen = [row for row in chosen if row not in levels]
         label = measured.columns([picture.y])[picture.y] if picture.y not in ("selected", "final") else _metric(runs)
-        values.draw_values(chosen, theirs, stem, picture.x, picture.y, label, picture.panels, picture.lines, picture.log, definition.names)
+        values.draw_values(
+            chosen, theirs, stem, picture.x, picture.y, label, picture.panels, picture.lines, picture.log, definition.names, levels
+        )
         return
     panels: dict[str, dict[str, list[Run]]] = {}
     beside: dict[str, dict[str, list[tuple[float, float]]]] = {}

@@ -27,7 +27,7 @@ LEAST_SQUARES = "least_squares+"  # a target: the RMSE of least squares on the j
 COLUMNS = {
     "selected": "test metric at the round that validation chose; without validation, at the end",
     "final": "test metric at the end",
-    "excess": "test metric at the end, minus that of the run of the same seed that it is compared with",
+    "excess": "test metric at the end minus that of the compared run of the same seed",
     "updates": "updates of the model",
     "epochs": "epochs",
     "megabytes": "sent, MB",

@@ -339,8 +339,12 @@ def plain(axis: Axis) -> None:
     """Numbers as they are along a logarithmic axis; between powers of ten too where it has few of them."""
     from matplotlib.ticker import LogFormatter
 
-    axis.set_major_formatter(LogFormatter(minor_thresholds=(1.5, 0.6)))
-    axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.6)))
+    class Plain(LogFormatter):
+        def __call__(self, value: float, pos: int | None = None) -> str:
+            return f"{value:g}" if super().__call__(value, pos) else ""  # which to label is its decision
+
+    axis.set_major_formatter(Plain(minor_thresholds=(1.5, 0.6)))
+    axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.6)))
 
 
 def legend_below(figure: Figure) -> None:

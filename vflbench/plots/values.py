@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ def draw_values(
     lines: Sequence[str],
     log: Sequence[str] = (),
     names: Names | None = None,
+    levels: Sequence[Mapping[str, Any]] = (),
 ) -> pd.DataFrame:
     """Write one picture, `stem`.png, .svg and .csv: means over seeds with a bar of one standard deviation, the paper's as hollow markers.
 
@@ -41,6 +43,7 @@ def draw_values(
     panels, lines : keys; a panel, or a line, per combination of their values.
     log : axes that are logarithmic, of "x" and "y".
     names : key -> value -> what to call it.
+    levels : rows that are not of any x: horizontal lines with a band of one standard deviation.
 
     Returns
     -------
@@ -65,9 +68,17 @@ def draw_values(
             axes.text(0, 1.02, " · ".join(warnings), transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
             fitting = [n for n in numbers if all(said(n[key]) == said(value) for key, value in own.items() if key in n)]
             drawn += [{"panel": title, **point} for point in _panel(axes, rows, fitting, x, y, lines, looks, log, names)]
-            axes.set_ylabel(label)
-            axis = "" if x.endswith(".name") or x == "algorithm" else x.removeprefix("algorithm.")
+            for row in levels:
+                if all(row[key] == value for key, value in own.items()) and math.isfinite(row[y]):
+                    color, sd = style.look(str(row.get("algorithm.name", ""))).color, row[f"{y}_sd"]
+                    axes.axhline(row[y], color=color, linestyle=":", label=line_label(row, lines, names))
+                    axes.axhspan(row[y] - sd, row[y] + sd, color=color, alpha=0.12, linewidth=0) if math.isfinite(sd) else None
+                    drawn.append({"panel": title, "line": line_label(row, lines, names), "mean": row[y], "sd": sd, "n": row["seeds"]})
+            axes.set_ylabel(textwrap.fill(label, 42))
+            axis = "" if x.endswith(".name") or x == "algorithm" else x.rpartition(".")[2].replace("_", " ")
             axes.set_xlabel((names or {}).get(x, {}).get("axis", axis))
+            if y == "excess":
+                axes.axhline(0, color=style.QUIET, linewidth=0.8)
         legend_below(figure)
         save(figure, stem)
     columns = ["panel", "line", "x", "mean", "sd", "n", "paper", "paper_sd"]
@@ -130,6 +141,8 @@ def _panel(
     names: Names | None,
 ) -> list[dict[str, Any]]:
     """Draw the lines of one panel; the points."""
+    from matplotlib.ticker import NullLocator
+
     values = list(dict.fromkeys(row[x] for row in rows))
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values)
     if not numeric:
@@ -144,8 +157,9 @@ def _panel(
         plain(axes.yaxis)
     if numeric and "x" in log:
         axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+    if numeric and ("x" in log or len(values) <= 8):
         axes.set_xticks(values, [f"{value:g}" for value in values])
-        axes.minorticks_off()
     drawn = []
     for place, label in enumerate(labels):
         shift = 0.0 if x in lines else (place - (len(labels) - 1) / 2) * min(0.8 / len(labels), 0.16)
@@ -163,7 +177,7 @@ def _panel(
             axes.errorbar([at for at, _ in reached], heights, spreads, **look, capsize=3, label="_" if x in lines else label)
         if lost := [at for at, row in points if math.isinf(row[y])]:
             look = {**look, "marker": "x", "linestyle": "none", "clip_on": False}
-            axes.plot(lost, [1.0] * len(lost), transform=axes.get_xaxis_transform(), **look, label=f"{label}: never reached")
+            axes.plot(lost, [1.0] * len(lost), transform=axes.get_xaxis_transform(), **look, label=f"{label}: not all seeds reached it")
         theirs = []
         for at, row in points:
             same = [n for n in numbers if all(said(n[key]) == said(row[key]) for key in n if key not in ("mean", "sd") and key in row)]
