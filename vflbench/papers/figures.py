@@ -90,7 +90,7 @@ def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: S
         chosen = [telling(row) for row in claims.select(table, picture.where)]
         levels = claims.select(chosen, picture.levels) if picture.levels else []
         chosen = [row for row in chosen if row not in levels]
-        label = measured.columns([picture.y])[picture.y] if picture.y not in ("selected", "final") else _metric(runs)
+        label = measured.columns([picture.y])[picture.y] if picture.y not in ("selected", "final") else ""
         values.draw_values(
             chosen, theirs, stem, picture.x, picture.y, label, picture.panels, picture.lines, picture.log, definition.names, levels
         )
@@ -131,7 +131,3 @@ def _telling(table: Sequence[claims.Row], picture: Picture, definition: Definiti
         keys = [key for key in picture.lines if key not in ("algorithm.name", picture.x, *picture.panels, *counted)]
         silent |= {(names["algorithm.name"], key) for key in keys if len({str(row[key]) for row in own}) == 1}
     return lambda row: {key: "-" if (row.get("algorithm.name"), key) in silent else value for key, value in row.items()}
-
-
-def _metric(runs: Sequence[Run]) -> str:
-    return " or ".join(sorted({f"test {run.summary['metric']['name']}" for run in runs}))

@@ -39,7 +39,7 @@ def draw_values(
     ----------
     table : a row per setting, with the columns x, `panels`, `lines`, y, `<y>_sd`, seeds, data_source.
     numbers : the paper's: keys of the table, mean, sd.
-    label : what y is.
+    label : what y is; empty: the test metric of the panel's rows.
     panels, lines : keys; a panel, or a line, per combination of their values.
     log : axes that are logarithmic, of "x" and "y".
     names : key -> value -> what to call it.
@@ -74,7 +74,7 @@ def draw_values(
                     axes.axhline(row[y], color=color, linestyle=":", label=line_label(row, lines, names))
                     axes.axhspan(row[y] - sd, row[y] + sd, color=color, alpha=0.12, linewidth=0) if math.isfinite(sd) else None
                     drawn.append({"panel": title, "line": line_label(row, lines, names), "mean": row[y], "sd": sd, "n": row["seeds"]})
-            axes.set_ylabel(textwrap.fill(label, 42))
+            axes.set_ylabel(textwrap.fill(label or f"test {rows[0]['metric']}", 42))
             axis = "" if x.endswith(".name") or x == "algorithm" else x.rpartition(".")[2].replace("_", " ")
             axes.set_xlabel((names or {}).get(x, {}).get("axis", axis))
             if y == "excess":
