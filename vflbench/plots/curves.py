@@ -250,7 +250,7 @@ def _scale(axes: Axes, drawn: pd.DataFrame, log: Sequence[str], at_most: float |
     if "x" in log and (drawn["x"] > 0).any():
         axes.set_xscale("log")
         plain(axes.xaxis)
-        shown = np.concatenate([np.asarray(line.get_xdata(), dtype=float) for line in axes.lines])
+        shown = np.concatenate([np.asarray(line.get_xdata(), dtype=float) for line in axes.lines if line.get_transform() == axes.transData])
         axes.set_xlim(left=0.8 * shown[shown > 0].min())
     if at_most is not None:
         axes.set_xlim(right=at_most)
