@@ -14,7 +14,7 @@ from vflbench.results.identity import config_hash
 from vflbench.types import VflbenchError
 
 DONE = ("completed", "target_reached", "budget", "diverged")
-SMOKE_AXES = ("algorithm",)  # of a sweep, kept whole at scale=smoke; of every other key the first value is enough
+SMOKE = 2  # algorithms of a sweep that run at scale=smoke; of every other key the first value is enough
 
 
 @dataclass
@@ -40,7 +40,7 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
 
     Parameters
     ----------
-    scale : smoke (two rounds, one seed, one value of every swept key but the algorithm), small or full.
+    scale : smoke (two rounds, one seed, two algorithms, one value of every other swept key), small or full.
     overrides : the user's, on top of the figure's. Unless they say dataset.source, a data set that exists is not to be made up, but at
         scale=smoke.
 
@@ -73,10 +73,13 @@ def _exists(dataset: dict[str, Any]) -> bool:
 
 
 def _first_values(jobs: list[list[str]], swept: Iterable[str]) -> list[list[str]]:
-    """The jobs in which every swept key but SMOKE_AXES has its first value."""
-    narrow = tuple(f"{key}=" for key in swept if key not in SMOKE_AXES)
-    first = {word for word in jobs[0] if word.startswith(narrow)} if narrow else set()
-    return [job for job in jobs if all(word in first for word in job if narrow and word.startswith(narrow))]
+    """The jobs in which every swept key has its first value, but the algorithm, of which there are SMOKE."""
+    narrow, chosen = tuple(f"{key}=" for key in swept if key != "algorithm"), []
+    first = {word for word in jobs[0] if narrow and word.startswith(narrow)}
+    for job in jobs:
+        if len(chosen) < SMOKE and all(word in first for word in job if narrow and word.startswith(narrow)):
+            chosen.append(job)
+    return chosen
 
 
 def index(roots: Iterable[Path]) -> dict[str, reader.Run]:
