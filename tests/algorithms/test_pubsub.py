@@ -37,8 +37,8 @@ from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models import split_learning
 from vflbench.models.split_learning import Side, batches
 from vflbench.privacy.gdp import GdpEmbedding
+from vflbench.runner.costs import Costs, Standing
 from vflbench.runner.evaluate import Observer
-from vflbench.runner.run import _use
 from vflbench.seeding import torch_stream
 from vflbench.types import (
     ComputeConfig,
@@ -51,6 +51,7 @@ from vflbench.types import (
     PrivacyConfig,
     RunConfig,
     TopologyConfig,
+    division,
 )
 
 MODEL = split_learning.Config(depth=4, width=6, embedding=3, top_width=5, dtype="float64")
@@ -661,8 +662,11 @@ def test_utilisation_and_waiting_by_hand() -> None:
         options = {"rounds": 2, "batch_size": 20, "compute": compute, "network": network, **more}
         result = run(module, task, **options)
         extra = 2 * 2 * 1.5 if more else 0.0  # PubSub-VFL's epochs end with a message there and one back
-        federation = SimpleNamespace(specs=module.parties(task, config(module, task, **options)), config=config(module, task, **options))
-        found = _use(federation, result.engine.take_trace(), result.engine.boundary_clock, 2)  # type: ignore[arg-type]
+        made = config(module, task, **options)
+        standing = {n: Standing(s.role, s.organisation, s.cores) for n, s in module.parties(task, made).items()}
+        cores = Delays(made.compute).total_cores(division(made.algorithm))
+        costs = SimpleNamespace(parties=standing, traces=result.engine.take_trace())
+        found = Costs.use(costs, cores, result.engine.boundary_clock, 2)  # type: ignore[arg-type]
         seconds = 2 * 2 * (0.5 + 1 + 1.5 + 0.5 + 3 + 1.5 + 1) + extra
         assert result.seconds == pytest.approx(seconds)
         assert found["utilisation"] == pytest.approx(2 * 2 * (3 + 2) / (3 * seconds))
