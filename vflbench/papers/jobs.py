@@ -74,7 +74,8 @@ def _exists(dataset: dict[str, Any]) -> bool:
 
 def _first_values(jobs: list[list[str]], swept: Iterable[str]) -> list[list[str]]:
     """The jobs in which every swept key has its first value, but the algorithm, of which there are SMOKE."""
-    narrow, chosen = tuple(f"{key}=" for key in swept if key != "algorithm"), []
+    narrow = tuple(f"{key}=" for key in swept if key != "algorithm")
+    chosen: list[list[str]] = []
     first = {word for word in jobs[0] if narrow and word.startswith(narrow)}
     for job in jobs:
         if len(chosen) < SMOKE and all(word in first for word in job if narrow and word.startswith(narrow)):
