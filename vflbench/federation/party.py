@@ -72,7 +72,7 @@ class Guarded:
 
 
 class Sized:
-    """A payload whose size is known: `value` is what arrives. A replay sends nothing else, a codec fewer bytes than `value` has."""
+    """A payload whose size is known: `value` is what arrives. A codec sends fewer bytes than `value` has."""
 
     __slots__ = ("nbytes", "value", "vectors")
 

@@ -218,30 +218,23 @@ def _best(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
     return sign * own[claim.column] < sign * other[claim.column], told
 
 
-def _along(claim: Claim, rows: Sequence[Row]) -> list[tuple[float, Row]]:
-    """(value of `along`, row), by that value; the rows that have a number."""
-    found = [(float(row[claim.along]), row) for row in rows if not math.isnan(row[claim.column])]
-    return sorted(found, key=lambda item: item[0])
+def _along(claim: Claim, rows: Sequence[Row], least: int) -> tuple[list[float], str]:
+    """The column along the key `along`, its sign turned where it is to fall; and the numbers. Nothing where fewer than `least` have one."""
+    found = sorted(((float(row[claim.along]), row) for row in rows if not math.isnan(row[claim.column])), key=lambda item: item[0])
+    if len(found) < least:
+        return [], "not all of its runs are there"
+    sign = -1 if claim.falling else 1
+    return [sign * row[claim.column] for _, row in found], ", ".join(f"{at:g}: {_told(row, claim.column)}" for at, row in found)
 
 
 def _trend(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
-    found = _along(claim, rows)
-    if len(found) < 2:
-        return None, "not all of its runs are there"
-    sign = -1 if claim.falling else 1
-    values = [sign * row[claim.column] for _, row in found]
-    told = ", ".join(f"{at:g}: {_told(row, claim.column)}" for at, row in found)
-    return all(b >= a - claim.slack for a, b in itertools.pairwise(values)), told
+    values, told = _along(claim, rows, least=2)
+    return all(b >= a - claim.slack for a, b in itertools.pairwise(values)) if values else None, told
 
 
 def _interior(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
-    found = _along(claim, rows)
-    if len(found) < 3:
-        return None, "not all of its runs are there"
-    sign = -1 if claim.falling else 1
-    values = [sign * row[claim.column] for _, row in found]
-    told = ", ".join(f"{at:g}: {_told(row, claim.column)}" for at, row in found)
-    return max(values) not in (values[0], values[-1]), told
+    values, told = _along(claim, rows, least=3)
+    return max(values) not in (values[0], values[-1]) if values else None, told
 
 
 def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]]) -> Found:

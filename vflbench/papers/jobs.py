@@ -126,7 +126,7 @@ def carry_out(
     workers : processes that train side by side.
     tell : called with (done, of how many, job) after each that was not there.
     """
-    there = index([folder, *roots])
+    there = index([*roots, *([] if any(root in folder.parents for root in roots) else [folder])])  # each run read once
     for job in jobs:
         job.run = there.get(job.identity)
     missing = [job for job in jobs if job.run is None]
