@@ -633,6 +633,9 @@ def _train_job(words: list[str], folder: str) -> str:
         return _one_line(impossible)
     except VflbenchError as error:
         return str(error)
+    except Exception as bug:
+        complain(traceback.format_exc())  # a bug is shown whole, and the other runs go on
+        return f"{type(bug).__name__}: {bug}"
     return ""
 
 

@@ -278,6 +278,19 @@ def test_a_figure_from_the_command_line_is_drawn_again_without_training(tmp_path
     assert re.search(r"glasu/table3: \d+ not testable: ", capsys.readouterr().out)
 
 
+def test_a_bug_in_one_run_is_told_and_the_figure_drawn_without_it(tmp_path, monkeypatch, capsys):
+    def broken(words):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "run", broken)
+    assert cli.command(["figures", "glasu/table3", "scale=smoke", "dataset=digits_graph"]) == 1
+    told = capsys.readouterr().err
+    assert "not in it: glasu digits_graph us_uk seed=5: ZeroDivisionError: division by zero" in told
+    assert "Traceback" in told  # a bug is shown whole
+    assert (tmp_path / "outputs/figures/glasu/table3/page.html").is_file()
+
+
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_all_figures_at_scale_smoke(shared_data, tmp_path, monkeypatch):
