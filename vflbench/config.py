@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
+    from vflbench.hydra_cache import Session
+
 # What a key may be where its type does not say it. The rules of a topology, a mechanism or an algorithm are in its own `check`.
 CHOICES: dict[str, tuple[str, ...]] = {
     "accounting": ("strict", "tablepuppet"),
@@ -74,19 +76,19 @@ def config_dir() -> Path:
 
 
 @contextlib.contextmanager
-def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -> Iterator[Hydra]:
+def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -> Iterator[Session]:
     """A Hydra that knows our options, those in `user_dir` and those of plugins that `overrides` may choose.
 
     Leaves another Hydra application's state in this process (a user's own program) as it was.
     """
     from hydra import version
-    from hydra._internal.hydra import Hydra
     from hydra._internal.utils import create_config_search_path
     from hydra.core.config_search_path import SearchPathQuery
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
+    from vflbench import hydra_cache
     from vflbench.federation import delays
 
     # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
@@ -109,7 +111,7 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     before, before_config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
     GlobalHydra.instance().clear()
     try:
-        yield Hydra.create_main_hydra2("vflbench", path)
+        yield typing.cast(hydra_cache.Session, hydra_cache.Session.create_main_hydra2("vflbench", path))
     finally:
         GlobalHydra.instance().hydra = before
         HydraConfig.instance().cfg = before_config
@@ -161,10 +163,21 @@ def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> Dict
     return cfg
 
 
-def configurations(hydra: Hydra, jobs: Sequence[Sequence[str]], swept: Iterable[str]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+def _composed(hydra: Session, words: Sequence[str]) -> DictConfig:
+    """Options composed for a sweep, once in a session: to be read, or copied."""
+    from hydra.core.hydra_config import HydraConfig
+
+    if (key := tuple(words)) in hydra.composed:
+        HydraConfig.instance().set_config(hydra.composed[key])
+    else:
+        hydra.composed[key] = compose(hydra, words, sweep=True)
+    return hydra.composed[key]
+
+
+def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Each of a sweep's jobs with its configuration as plain data.
 
-    Composing takes a third of a second, so jobs that differ in values alone, not in options, share what is composed; their values are set
+    Composing takes a sixth of a second, so jobs that differ in values alone, not in options, share what is composed; their values are set
     in a copy, as Hydra itself does it.
     """
     import copy
@@ -173,18 +186,26 @@ def configurations(hydra: Hydra, jobs: Sequence[Sequence[str]], swept: Iterable[
     from omegaconf import OmegaConf, open_dict
 
     groups, parser = _groups(hydra.config_loader), OverridesParser.create(config_loader=hydra.config_loader)
-    values = tuple(f"{key}=" for key in swept if key not in groups)
-    composed: dict[tuple[str, ...], DictConfig] = {}
     for job in jobs:
-        own = [word for word in job if values and word.startswith(values)]
-        shared = tuple(word for word in job if word not in own)
-        if shared not in composed:
-            composed[shared] = compose(hydra, shared)
-        cfg = copy.deepcopy(composed[shared])
+        typed = parser.parse_overrides(list(job))
+        own = [o for o in typed if _sets_value(o, groups)]
+        cfg = copy.deepcopy(_composed(hydra, [_line(o) for o in typed if o not in own]))
         with open_dict(cfg):
-            for override in parser.parse_overrides(own):
+            for override in own:
                 OmegaConf.update(cfg, override.key_or_group, override.value())
         yield list(job), plain(cfg)
+
+
+def _sets_value(override: Override, groups: frozenset[str]) -> bool:
+    """Whether it is key=value, of a value that is there and no option."""
+    return not (
+        override.key_or_group in groups
+        or override.package is not None
+        or override.is_hydra_override()
+        or override.is_delete()
+        or override.is_add()
+        or override.is_force_add()
+    )
 
 
 def plain(cfg: DictConfig) -> dict[str, Any]:
@@ -222,8 +243,12 @@ class Plan:
     swept: frozenset[str]  # keys that differ between jobs
 
 
-def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False) -> Plan:
+def plan(hydra: Session, overrides: Sequence[str], multirun: bool = False, algorithms: int | None = None) -> Plan:
     """Check every override, in a sweep every value of it.
+
+    Parameters
+    ----------
+    algorithms : of a sweep only so many algorithms are wanted, and one value of every other key, the first ones.
 
     Raises
     ------
@@ -260,7 +285,9 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False) -> Plan
     for override in unknown:
         note(_option_problems(override, groups, loader), override)
     overridden = {o.key_or_group for o in typed}
-    for composed in _combinations(hydra, [o for o in typed if o not in faulty or o in unknown], groups) if sweeping else [base]:
+    wanted = typed if algorithms is None else _first(typed, algorithms, loader)
+    known = [o for o, whole in zip(wanted, typed, strict=True) if whole not in faulty or whole in unknown]
+    for composed in _combinations(hydra, known, groups) if sweeping else [base]:
         values = plain(composed)
         kinds = _kinds(values)
         for override in typed:
@@ -272,7 +299,7 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False) -> Plan
         if problems:
             raise ConfigError(problems)
         cfg = compose(hydra, [_line(o) for o in typed if not o.is_sweep_override()], sweep=True)
-        return Plan(cfg, None, _jobs(typed), frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
+        return Plan(cfg, None, _jobs(wanted), frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
     cfg = compose(hydra, [_line(o) for o in typed if o not in faulty])
     values = plain(cfg)
     config, mistyped = _convert_run(values, _kinds(values))
@@ -284,7 +311,7 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False) -> Plan
     return Plan(cfg, config, None, frozenset())
 
 
-def _hydra_problems(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -> list[tuple[Override, Problem]]:
+def _hydra_problems(hydra: Session, typed: list[Override], groups: frozenset[str]) -> list[tuple[Override, Problem]]:
     """Of overrides that do not compose, which of Hydra's own configuration are wrong; asked of Hydra, which knows it, one by one."""
     others = [o for o in typed if not o.is_hydra_override()]
     next(_combinations(hydra, others, groups))  # raises where Hydra's own configuration is not at fault
@@ -352,6 +379,18 @@ def _jobs(typed: list[Override]) -> list[list[str]]:
     return batches[0]
 
 
+def _first(typed: list[Override], algorithms: int, loader: ConfigLoader) -> list[Override]:
+    """Overrides whose sweeps have `algorithms` algorithms and one value of every other key."""
+    narrow = []
+    for override in typed:
+        if override.is_discrete_sweep():
+            count = algorithms if override.key_or_group == "algorithm" else 1
+            values = itertools.islice(override.sweep_string_iterator(), count)
+            [override] = _parse([f"{override.get_key_element()}={','.join(values)}"], loader, [])
+        narrow.append(override)
+    return narrow
+
+
 def _values(override: Override) -> list[Any]:
     """Every value that the override gives its key."""
     if override.is_discrete_sweep():
@@ -399,7 +438,7 @@ def _sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
     return [] if override.is_discrete_sweep() else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
 
 
-def _combinations(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -> Iterator[DictConfig]:
+def _combinations(hydra: Session, typed: list[Override], groups: frozenset[str]) -> Iterator[DictConfig]:
     """The configurations of every combination of options, without the values; an unknown option stands as its closest match."""
     fixed = [_line(o) for o in typed if o.is_hydra_override() and not o.is_sweep_override()]
     lists = []
@@ -415,10 +454,10 @@ def _combinations(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -
         if choices := [f"{override.get_key_element()}={v}" for v in found if v is not None]:
             lists.append(choices)
     for chosen in itertools.product(*lists):
-        yield compose(hydra, [*fixed, *chosen], sweep=True)
+        yield _composed(hydra, [*fixed, *chosen])
 
 
-def profiles(hydra: Hydra, overrides: Sequence[str]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+def profiles(hydra: Session, overrides: Sequence[str]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
     """What finished runs are to be priced by: for every combination of the values typed, those (key -> value), and the `network` composed.
 
     `overrides` are of `network`, `network.<key>` and `accounting` alone; the network is None where no option of it is typed.
