@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
-    from vflbench.hydra_cache import Session
-
 # What a key may be where its type does not say it. The rules of a topology, a mechanism or an algorithm are in its own `check`.
 CHOICES: dict[str, tuple[str, ...]] = {
     "accounting": ("strict", "tablepuppet"),
@@ -76,12 +74,13 @@ def config_dir() -> Path:
 
 
 @contextlib.contextmanager
-def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -> Iterator[Session]:
+def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -> Iterator[Hydra]:
     """A Hydra that knows our options, those in `user_dir` and those of plugins that `overrides` may choose.
 
     Leaves another Hydra application's state in this process (a user's own program) as it was.
     """
     from hydra import version
+    from hydra._internal.hydra import Hydra
     from hydra._internal.utils import create_config_search_path
     from hydra.core.config_search_path import SearchPathQuery
     from hydra.core.global_hydra import GlobalHydra
@@ -111,7 +110,9 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     before, before_config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
     GlobalHydra.instance().clear()
     try:
-        yield typing.cast(hydra_cache.Session, hydra_cache.Session.create_main_hydra2("vflbench", path))
+        hydra = Hydra("vflbench", hydra_cache.Loader(path))
+        GlobalHydra.instance().initialize(hydra)
+        yield hydra
     finally:
         GlobalHydra.instance().hydra = before
         HydraConfig.instance().cfg = before_config
@@ -163,25 +164,12 @@ def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> Dict
     return cfg
 
 
-def _composed(hydra: Session, words: Sequence[str]) -> DictConfig:
-    """Options composed for a sweep, once in a session: to be read, or copied."""
-    from hydra.core.hydra_config import HydraConfig
-
-    if (key := tuple(words)) in hydra.composed:
-        HydraConfig.instance().set_config(hydra.composed[key])
-    else:
-        hydra.composed[key] = compose(hydra, words, sweep=True)
-    return hydra.composed[key]
-
-
-def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+def configurations(hydra: Hydra, jobs: Iterable[Sequence[str]]) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Each of a sweep's jobs with its configuration as plain data.
 
-    Composing takes a sixth of a second, so jobs that differ in values alone, not in options, share what is composed; their values are set
-    in a copy, as Hydra itself does it.
+    Composing takes a sixth of a second, so jobs that differ in values alone, not in options, share what is composed, with each other and
+    with `plan`; their values are set as Hydra itself does it.
     """
-    import copy
-
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf, open_dict
 
@@ -189,7 +177,7 @@ def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tu
     for job in jobs:
         typed = parser.parse_overrides(list(job))
         own = [o for o in typed if _sets_value(o, groups)]
-        cfg = copy.deepcopy(_composed(hydra, [_line(o) for o in typed if o not in own]))
+        cfg = compose(hydra, [_line(o) for o in typed if o not in own], sweep=True)
         with open_dict(cfg):
             for override in own:
                 OmegaConf.update(cfg, override.key_or_group, override.value())
@@ -243,7 +231,7 @@ class Plan:
     swept: frozenset[str]  # keys that differ between jobs
 
 
-def plan(hydra: Session, overrides: Sequence[str], multirun: bool = False, algorithms: int | None = None) -> Plan:
+def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorithms: int | None = None) -> Plan:
     """Check every override, in a sweep every value of it.
 
     Parameters
@@ -311,7 +299,7 @@ def plan(hydra: Session, overrides: Sequence[str], multirun: bool = False, algor
     return Plan(cfg, config, None, frozenset())
 
 
-def _hydra_problems(hydra: Session, typed: list[Override], groups: frozenset[str]) -> list[tuple[Override, Problem]]:
+def _hydra_problems(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -> list[tuple[Override, Problem]]:
     """Of overrides that do not compose, which of Hydra's own configuration are wrong; asked of Hydra, which knows it, one by one."""
     others = [o for o in typed if not o.is_hydra_override()]
     next(_combinations(hydra, others, groups))  # raises where Hydra's own configuration is not at fault
@@ -438,7 +426,7 @@ def _sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
     return [] if override.is_discrete_sweep() else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
 
 
-def _combinations(hydra: Session, typed: list[Override], groups: frozenset[str]) -> Iterator[DictConfig]:
+def _combinations(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -> Iterator[DictConfig]:
     """The configurations of every combination of options, without the values; an unknown option stands as its closest match."""
     fixed = [_line(o) for o in typed if o.is_hydra_override() and not o.is_sweep_override()]
     lists = []
@@ -454,10 +442,10 @@ def _combinations(hydra: Session, typed: list[Override], groups: frozenset[str])
         if choices := [f"{override.get_key_element()}={v}" for v in found if v is not None]:
             lists.append(choices)
     for chosen in itertools.product(*lists):
-        yield _composed(hydra, [*fixed, *chosen])
+        yield compose(hydra, [*fixed, *chosen], sweep=True)
 
 
-def profiles(hydra: Session, overrides: Sequence[str]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+def profiles(hydra: Hydra, overrides: Sequence[str]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
     """What finished runs are to be priced by: for every combination of the values typed, those (key -> value), and the `network` composed.
 
     `overrides` are of `network`, `network.<key>` and `accounting` alone; the network is None where no option of it is typed.
