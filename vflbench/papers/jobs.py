@@ -55,11 +55,8 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
             words = [*runs.words(scale), *([f"network={network}"] if network else []), *overrides]
             words += ["scale=smoke"] if scale == "smoke" else []
             with config.session(words) as hydra:
-                plan = config.plan(hydra, words, multirun=True)
-                lists = plan.jobs or [words]
-                if scale == "smoke":
-                    lists = _first_values(lists, plan.swept)
-                for job, values in config.configurations(hydra, lists, plan.swept):
+                plan = config.plan(hydra, words, multirun=True, algorithms=SMOKE if scale == "smoke" else None)
+                for job, values in config.configurations(hydra, plan.jobs or [words]):
                     if insist and _exists(values["dataset"]):
                         job, values["dataset"]["source"] = [*job, "dataset.source=real"], "real"
                     found = Job(job, config_hash(values), values)
@@ -70,17 +67,6 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
 def _exists(dataset: dict[str, Any]) -> bool:
     """Whether there is a real one of a data set that would be made up where its files are not found."""
     return dataset.get("source") == "auto" and "real" in registry.datasets()[dataset["name"]].sources
-
-
-def _first_values(jobs: list[list[str]], swept: Iterable[str]) -> list[list[str]]:
-    """The jobs in which every swept key has its first value, but the algorithm, of which there are SMOKE."""
-    narrow = tuple(f"{key}=" for key in swept if key != "algorithm")
-    chosen: list[list[str]] = []
-    first = {word for word in jobs[0] if narrow and word.startswith(narrow)}
-    for job in jobs:
-        if len(chosen) < SMOKE and all(word in first for word in job if narrow and word.startswith(narrow)):
-            chosen.append(job)
-    return chosen
 
 
 def index(roots: Iterable[Path]) -> dict[str, reader.Run]:
