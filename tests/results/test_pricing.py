@@ -120,7 +120,10 @@ def test_prices_are_what_the_engine_takes(algorithm: str, data: list[str], tmp_p
 def test_what_cannot_be_priced_says_why(convex, monkeypatch):
     assert "depends on time" in pricing.price(convex, convex.arrays("ledger"), True).why
     assert "is not known" in pricing.price(convex, convex.arrays("ledger"), None).why
-    assert pricing.price(convex, convex.arrays("ledger"), True).bytes_by_link == pricing.price(convex, convex.arrays("ledger"), False).bytes_by_link
+    assert (
+        pricing.price(convex, convex.arrays("ledger"), True).bytes_by_link
+        == pricing.price(convex, convex.arrays("ledger"), False).bytes_by_link
+    )
     monkeypatch.setattr(pricing, "MOST_MESSAGES", 10)
     assert "messages" in pricing.price(convex, convex.arrays("ledger"), False).why
     monkeypatch.undo()

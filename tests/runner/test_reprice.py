@@ -29,7 +29,7 @@ SHARED = ["network=us_us", "network.server_bandwidth_gbps=0.01"]
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: (folder / "curve.png").touch())
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: (folder / "curve.png").touch())
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
     @functools.cache
     def make(*more: str) -> Run:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: (folder / "curve.png").touch())
+            patch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: (folder / "curve.png").touch())
             return vflbench.run([*SMALL, *more, f"hydra.run.dir={tmp_path_factory.mktemp('trained') / 'run'}"])
 
     return make

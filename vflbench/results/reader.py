@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Coded:
-    """A text column: the names, and for each row a code into them, (rows,) int64, -1 where it has none."""
+    """A text column: the names, and for each row a code into them, (rows,) int32, -1 where it has none."""
 
     names: list[str]
     codes: np.ndarray
@@ -93,7 +93,7 @@ class Run:
             column = content[key].combine_chunks()
             try:
                 if kind == "text":
-                    texts[key] = Coded(column.dictionary.to_pylist(), column.indices.fill_null(-1).to_numpy().astype(np.int64))
+                    texts[key] = Coded(column.dictionary.to_pylist(), column.indices.fill_null(-1).to_numpy())
                 else:
                     numbers[key] = column.to_numpy(zero_copy_only=False)
             except (AttributeError, ValueError) as error:  # another type than the one that is written
@@ -219,7 +219,7 @@ def _read_parquet(path: Path) -> pa.Table:
     if not path.exists():
         raise VflbenchError(f"{path} is missing")
     try:
-        content = pq.ParquetFile(path).read()
+        content = pq.ParquetFile(path).read(use_threads=False)  # of such small files threads cost more than they save
     except (pa.ArrowException, OSError) as error:
         raise VflbenchError(f"{path} is truncated or malformed: {error}") from error
     _check_schema(path, (content.schema.metadata or {}).get(b"vflbench_schema", b"none").decode())
