@@ -82,7 +82,7 @@ class Program:
                 raise VflbenchError(f"the trace has message {lacking}, the ledger has none")
             steps = np.where(reads, -1 - at, np.where(kind == MARK, self.marks + value, at).astype(np.int64))
             steps[computes] = np.arange(computed, computed + np.count_nonzero(computes))
-            computed += np.count_nonzero(computes)
+            computed += int(np.count_nonzero(computes))
             found.append(steps)
         return found
 

@@ -89,7 +89,7 @@ def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Rep
             report.traffic[run.folder] = pricing.traffic(ledger)
             report.priced[run.folder] = pricing.price(run, ledger, time_dependent.get(run.summary["algorithm"]))
         except VflbenchError as damaged:
-            report.notes.append(f"{damaged}: no re-pricing, and not who sent how much to whom")
+            report.notes.append(f"{str(damaged).rstrip('.')}: no re-pricing, and not who sent how much to whom")
             report.traffic[run.folder] = None
             report.priced[run.folder] = pricing.Priced(why="its ledger cannot be read")
     return report

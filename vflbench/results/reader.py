@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -71,6 +72,17 @@ class Run:
     def curve(self) -> pd.DataFrame:
         """`curve.csv`, one row per evaluation; numbers equal to the last bit what was written."""
         return _read_curve(self.folder / "curve.csv")
+
+    def check_curve(self) -> None:
+        """That the curve is the one which the summary sums up: one cut between two lines looks whole. Raises VflbenchError."""
+        metric, column = self.summary["metric"], self.curve.columns[-1]
+        rounds, scores = self.curve["round"].tolist(), [score if math.isfinite(score) else None for score in self.curve[column].tolist()]
+        chosen = metric["selected_round"]
+        if (scores[-1:] or [None]) != [metric["final"]] or (chosen is not None and chosen not in rounds):
+            last = f"ends with round {rounds[-1]}, {column} {scores[-1]}" if rounds else "has no evaluation"
+            raise VflbenchError(
+                f"{self.folder / 'curve.csv'} is truncated or another run's: it {last}; summary.json ends with {metric['final']}"
+            )
 
     @cached_property
     def ledger(self) -> pd.DataFrame:

@@ -116,6 +116,7 @@ def reprice(
             places[place] = run.folder
             jobs.append((finished, profile, place))
     results = []
+    told: set[str] = set()  # a damaged file is the same under every profile
     jobs.reverse()
     while jobs:
         finished, profile, place = jobs.pop()  # so that no run's ledger stays longer than its turn
@@ -123,8 +124,10 @@ def reprice(
         try:
             results.append(Result(source, place, label, kept=finished.write(profile, place, command, overwrite, draw)))
         except VflbenchError as error:
-            told = "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else str(error)
-            refused(_naming(source, told))
+            reason = _naming(source, "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else str(error))
+            if reason not in told:
+                refused(reason)
+            told.add(reason)
     return results
 
 
@@ -181,9 +184,11 @@ class Finished:
         """What can be told without ledger and trace. Raises VflbenchError."""
         if self.run.status is None:
             raise VflbenchError("the run has not ended: continue it with resume=true, then re-price it")
-        status, name = self.summary["status"], self.config["algorithm"].get("name")
+        status = self.summary["status"]
         if status not in ENDED:
-            raise VflbenchError(f"the run is {status}, not ended: only what came to its end can be re-priced")
+            why = f" ({self.summary['reason']})" if self.summary["reason"] else ""
+            raise VflbenchError(f"the run is {status}{why}: only what came to its end can be re-priced")
+        name = self.config["algorithm"].get("name")
         info = registry.algorithms().get(str(name))
         if info is None:
             raise VflbenchError(f"its algorithm {name} is not installed here: nobody can tell whether what it does depends on time")
@@ -243,7 +248,8 @@ class Finished:
     @cached_property
     def curve(self) -> list[dict[str, Any]]:
         """The curve's rows as they were written: a whole number stays one, an empty cell is None."""
-        columns = list(self.run.curve.columns)  # reads, and refuses what is truncated
+        self.run.check_curve()
+        columns = list(self.run.curve.columns)
         with (self.run.folder / "curve.csv").open(encoding="utf-8", newline="") as file:
             lines = list(csv.reader(file))[1:]
         return [dict(zip(columns, map(_number, line), strict=True)) for line in lines]
