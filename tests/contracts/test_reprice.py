@@ -25,7 +25,7 @@ ROUND = ["network=lan", "network.timing=round", "network.latencies=1", "network.
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs."""
-    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: None)
 
 
 # Of each layout one that sends most kinds of messages, on a topology of its own; the others are slow tests.

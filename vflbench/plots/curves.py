@@ -57,8 +57,8 @@ def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
 # --- one run ------------------------------------------------------------------------------------------------------------
 
 
-def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None) -> None:
-    """Write curve, bytes and rounds, each as .png and .svg, into the run folder.
+def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None, names: Iterable[str] = tuple(_PICTURES)) -> None:
+    """Write curve, bytes and rounds, or those of them that are named, each as .png and .svg, into the run folder.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None) -> None:
 
     run = Run(run) if isinstance(run, Path) else run
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
-        for name, x in _PICTURES.items():
-            save(_picture(run.curve, summary or run.summary, _network(run), x), run.folder / name)
+        for name in names:
+            save(_picture(run.curve, summary or run.summary, _network(run), _PICTURES[name]), run.folder / name)
 
 
 def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | None, x: str) -> Figure:
