@@ -205,7 +205,9 @@ def check_deadline(config: RunConfig, delays: Delays) -> None:
     step = sum(delays.seconds(part, cfg.batch_size, party=0, workers=cfg.workers) for part in parts) + config.compute.batch_latency
     needed = step + 2e-3 * config.network.client_server.latency_ms
     if cfg.deadline <= needed:
-        allowed = f"a gradient takes {needed:.3g} s to come with compute={config.compute.name} and batches of {cfg.batch_size}: more, or null"
+        allowed = (
+            f"a gradient takes {needed:.3g} s to come with compute={config.compute.name} and batches of {cfg.batch_size}: more, or null"
+        )
         raise ConfigError([Problem("algorithm.deadline", cfg.deadline, allowed)])
 
 
