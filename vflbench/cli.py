@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from vflbench.config import Plan
     from vflbench.results.reader import Run
+    from vflbench.runner.reprice import Finished
     from vflbench.types import RunConfig
 
 ENDED = ("completed", "target_reached", "budget", "diverged")  # statuses of a run that has nothing left to do
@@ -645,11 +646,20 @@ def _reprice_job(run: Run, values: dict[str, Any], folder: Path) -> Run:
     from vflbench.results import reader
     from vflbench.runner import reprice
 
-    finished = reprice.Finished(run)
-    finished.check()
     profile = reprice.Profile({"network": values["network"]["name"], "accounting": values["accounting"]}, values["network"])
-    finished.write(profile, folder, "vflbench figures", overwrite=False, draw=draw_run)
+    _finished(run.folder.resolve()).write(profile, folder, "vflbench figures", overwrite=False, draw=draw_run)
     return reader.load(folder)
+
+
+@lru_cache(maxsize=1)
+def _finished(folder: Path) -> Finished:
+    """A run's ledger and trace, for several prices of it in a row."""
+    from vflbench.results import reader
+    from vflbench.runner import reprice
+
+    finished = reprice.Finished(reader.load(folder))
+    finished.check()
+    return finished
 
 
 @contextlib.contextmanager

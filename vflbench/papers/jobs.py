@@ -126,7 +126,8 @@ def carry_out(
         job.failure, job.fresh = failure, True
         job.run = None if failure else reader.load(folder / job.identity)
         tell(done := done + 1, len(missing), job)
-    for job in missing:
+    place = {job.identity: number for number, job in enumerate(jobs)}
+    for job in sorted(missing, key=lambda job: place[leaders[shape(job)].identity]):  # a run's re-pricings in a row: it is read once
         leader = leaders[shape(job)]
         if leader is job:
             continue
