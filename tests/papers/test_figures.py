@@ -245,7 +245,11 @@ def test_what_fails_is_told_and_the_rest_is_drawn(tmp_path, make_run):
     files = {path.name for path in done.folder.iterdir()}
     assert {f"figure_{n}.{kind}" for n in (1, 2) for kind in ("png", "svg", "csv")} | {"table.csv", "page.md", "page.html"} <= files
     text = (done.folder / "page.md").read_text()
-    assert "| 1 | selected | 0.5 | 0.6 | 1 |" in text and "| 2 | selected | 0.6 | not run |" in text and "no room" in text
+    assert (
+        "| aggregations 1 | selected | 0.5 | 0.6 | 1 |" in text
+        and "| aggregations 2 | selected | 0.6 | not run |" in text
+        and "no room" in text
+    )
     assert '<span class="holds">holds</span>' in (done.folder / "page.html").read_text()
     index = page.write_index(tmp_path / "out").read_text()
     assert "glasu/x/page.html" in index and "4 is better" in index and "1 holds" in index
