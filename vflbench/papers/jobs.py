@@ -26,6 +26,7 @@ class Job:
     values: dict[str, Any]  # the configuration, as plain data
     run: reader.Run | None = None  # where it is there
     failure: str = ""  # why it is not
+    note: str = ""  # what else a reader of the progress must know
     fresh: bool = field(default=False)  # trained now
 
     @property
@@ -137,9 +138,9 @@ def carry_out(
             try:
                 job.run = reprice(leader.run, job.values, folder / job.identity)
             except VflbenchError as refused:  # then it is trained after all
-                job.failure = train(job.words, str(folder / job.identity)) or ""
+                job.note = f"trained, as re-pricing is refused: {refused}"
+                job.failure, job.fresh = train(job.words, str(folder / job.identity)), True
                 job.run = None if job.failure else reader.load(folder / job.identity)
-                job.failure = f"{job.failure} (re-pricing: {refused})" if job.failure else ""
         tell(done := done + 1, len(missing), job)
 
 
