@@ -209,6 +209,30 @@ def test_runs_are_found_trained_once_or_repriced(tmp_path, make_run):
     assert [(done, of) for done, of, _ in told] == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
 
 
+def test_a_run_that_contradicts_itself_is_named_and_not_drawn(tmp_path, make_run):
+    found = wanted("small", "seed=1")[:1]
+
+    def broken(name):
+        old = make_run(name)
+        (old.folder / "manifest.json").write_text(json.dumps({"config": found[0].values, "config_hash": found[0].identity}))
+        summary = json.loads((old.folder / "summary.json").read_text())
+        summary["bytes"]["total"] += 1000
+        (old.folder / "summary.json").write_text(json.dumps(summary))
+
+    def train(words, folder):
+        make_run(Path(folder).relative_to(tmp_path))
+        return ""
+
+    broken("old/0")
+    carry_out(found, tmp_path, train)
+    assert found[0].fresh and found[0].run.folder.parent == tmp_path / "runs"  # trained in a folder of its own
+    assert re.search(r"left out: .*old/0/curve.csv is another run's", found[0].note)
+    found[0].run = None
+    broken(f"runs/{found[0].identity}")
+    carry_out(found, tmp_path, lambda words, folder: "")  # resume=true keeps what has ended
+    assert found[0].run is None and "delete its folder" in found[0].failure
+
+
 def test_where_repricing_is_refused_it_is_told_why_and_the_run_is_trained(tmp_path, make_run):
     found = [*wanted("small", "seed=1"), *wanted("small", "seed=1", "network=us_us")]
 
@@ -323,7 +347,8 @@ def test_all_figures_at_scale_smoke(shared_data, tmp_path, monkeypatch):
     monkeypatch.setenv("VFLBENCH_DATA", str(shared_data))
     monkeypatch.chdir(tmp_path)
     assert cli.command(["figures", "all", "scale=smoke", "jobs=2"]) == 0
-    drawn = {path.parent.relative_to(tmp_path / "outputs/figures/smoke").as_posix() for path in tmp_path.glob("outputs/figures/smoke/*/*/page.html")}
+    top = tmp_path / "outputs/figures/smoke"
+    drawn = {path.parent.relative_to(top).as_posix() for path in top.glob("*/*/page.html")}
     assert drawn == set(FIGURES)
     index = (tmp_path / "outputs/figures/smoke/index.html").read_text()
     assert all(f"{name}/page.html" in index for name in FIGURES)
