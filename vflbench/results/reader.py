@@ -74,7 +74,10 @@ class Run:
         return _read_curve(self.folder / "curve.csv")
 
     def check_curve(self) -> None:
-        """That the curve is the one which the summary sums up: one cut between two lines looks whole. Raises VflbenchError."""
+        """That the curve is the one which the summary sums up, and that the trace has every round. Raises VflbenchError.
+
+        A curve that is cut between two lines looks whole; a run that was continued without what came before counts nothing sent until then.
+        """
         metric, column = self.summary["metric"], self.curve.columns[-1]
         rounds, scores = self.curve["round"].tolist(), [score if math.isfinite(score) else None for score in self.curve[column].tolist()]
         chosen = metric["selected_round"]
@@ -83,6 +86,30 @@ class Run:
             raise VflbenchError(
                 f"{self.folder / 'curve.csv'} is truncated or another run's: it {last}; summary.json ends with {metric['final']}"
             )
+        if rounds:
+            self._check_sums()
+        self._check_rounds()
+
+    def _check_sums(self) -> None:
+        """That the curve ends with the summary's sums, or below them where the run went on after its last evaluation."""
+        last, summary = self.curve.iloc[-1], self.summary
+        rounding = len(summary["bytes"]["by_tag"])  # an accounting's fractions of bytes are rounded tag by tag
+        for column, whole, slack in (("bytes", summary["bytes"]["total"], rounding), ("messages", summary["messages"], 0)):
+            if last[column] > whole + slack or (last["round"] >= summary["rounds"] and last[column] < whole - slack):
+                raise VflbenchError(
+                    f"{self.folder / 'curve.csv'} is another run's: it ends with {last[column]:.0f} {column}; summary.json has {whole}"
+                )
+
+    def _check_rounds(self) -> None:
+        """That some party marked the end of every round, where there is a trace to tell."""
+        path = self.folder / "trace.parquet"
+        try:
+            content = _read_parquet(path, ["kind", "value"])
+            marks = np.unique(content["value"].to_numpy()[np.asarray(content["kind"]) == "mark"])
+        except (VflbenchError, KeyError):  # whoever needs the trace itself is told; the curve does not
+            return
+        if len(lacking := np.setdiff1d(np.arange(1, self.summary["rounds"] + 1), marks)):
+            raise VflbenchError(f"{path} is not of the whole run: it lacks {len(lacking)} rounds, the first of them {lacking[0]}")
 
     @cached_property
     def ledger(self) -> pd.DataFrame:
@@ -224,14 +251,14 @@ def _number(cell: str) -> int | float:
     return float(cell or "nan") if not cell.isdecimal() else int(cell)
 
 
-def _read_parquet(path: Path) -> pa.Table:
+def _read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if not path.exists():
         raise VflbenchError(f"{path} is missing")
     try:
-        content = pq.ParquetFile(path).read(use_threads=False)  # of such small files threads cost more than they save
+        content = pq.ParquetFile(path).read(columns, use_threads=False)  # of such small files threads cost more than they save
     except (pa.ArrowException, OSError) as error:
         raise VflbenchError(f"{path} is truncated or malformed: {error}") from error
     _check_schema(path, (content.schema.metadata or {}).get(b"vflbench_schema", b"none").decode())
