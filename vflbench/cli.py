@@ -662,6 +662,10 @@ def _finished(folder: Path) -> Finished:
     return finished
 
 
+def _left(seconds: float) -> str:
+    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+
+
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
     """Says which of a figure's runs are done and how long the rest will take: a bar on a terminal, else a line each."""
@@ -679,7 +683,7 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
             if job.note:
                 complain(f"{job.label}: {job.note}")
             if not terminal:
-                complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; about {left / 60:.0f} min left")
+                complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; {_left(left)}")
 
         yield tell
 

@@ -328,7 +328,7 @@ def test_a_figure_from_the_command_line_is_drawn_again_without_training(tmp_path
     assert cli.command(words) == 0
     assert not (tmp_path / "outputs/figures/glasu").exists()  # the pages of scale=small are not overwritten
     text = (tmp_path / "outputs/figures/smoke/glasu/table3/page.md").read_text()
-    assert "1 runs: 0 made now, 1 found" in text
+    assert "1 runs: 0 trained now, 0 re-priced, 1 found" in text
     assert re.search(r"glasu/table3: \d+ not testable: ", capsys.readouterr().out)
 
 

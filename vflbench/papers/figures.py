@@ -55,7 +55,8 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     for claim in definition.claims:
         theirs = [row for numbers in definition.numbers if numbers.column == claim.column for row in numbers.rows()]
         judged.append(claims.judge(claim, whole, theirs, excuse, definition.names))
-    trained, reused = sum(job.fresh for job in jobs if job.run), sum(not job.fresh for job in jobs if job.run)
+    repriced = [run for run in runs if "repriced_from" in run.manifest]
+    trained = sum(job.fresh for job in jobs if job.run)
     warning = _warning({run.summary["data_source"] for run in runs if "real" in registry.datasets()[run.summary["dataset"]].sources})
     if warning and any(found.verdict != "not testable" for found in judged if found.claim.made_up):
         warning += " The claims that are judged all the same are about sizes alone, or about data that the paper made up too."
@@ -64,9 +65,9 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
         "data": ", ".join(f"{dataset}: {kind} ({count} runs)" for (kind, dataset), count in sources.items()) or "none",
         "warning": warning,
         "command": shlex.join(["vflbench", "figures", *command]),
-        "runs": f"{len(runs)} runs: {trained} made now, {reused} found",
+        "runs": f"{len(runs)} runs: {trained} trained now, {len(repriced)} re-priced, {len(runs) - trained - len(repriced)} found",
         "failures": failures,
-        "wall_seconds": sum(run.summary["wall_seconds"] for run in runs),
+        "wall_seconds": sum(run.summary["wall_seconds"] for run in runs if run not in repriced),
     }
     page.write(folder, definition, table, judged, names, facts)
     return Made(folder, Counter(found.verdict for found in judged), failures)
