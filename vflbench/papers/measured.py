@@ -33,7 +33,7 @@ COLUMNS = {
     "megabytes": "sent, MB",
     "messages": "messages",
     "vectors": "vectors sent",
-    "cost": "weighted cost: bytes, client-server ones times the network's ratio",
+    "cost": "weighted cost, MB: bytes, client-server ones times the network's ratio",
     "communication_seconds": "communication time, s",
     "seconds_per_epoch": "communication time of an epoch, s",
     "running_seconds": "running time, virtual s",
@@ -47,7 +47,7 @@ COLUMNS = {
     "seconds_to_target": "communication time until the target, s",
     "running_seconds_to_target": "running time until the target, virtual s",
     "megabytes_to_target": "sent until the target, MB",
-    "cost_to_target": "weighted cost until the target",
+    "cost_to_target": "weighted cost until the target, MB",
     "updates_to_target": "iterations until the target",
     "vectors_to_target": "vectors sent until the target",
     "epsilon_to_target": "epsilon at the target",
@@ -57,7 +57,7 @@ COLUMNS = {
 }
 _TO_TARGET = {
     **{"seconds_to_target": ("communication_seconds", 1.0), "running_seconds_to_target": ("virtual_seconds", 1.0)},
-    **{"megabytes_to_target": ("bytes", 1e-6), "cost_to_target": ("cost", 1.0), "updates_to_target": ("iterations", 1.0)},
+    **{"megabytes_to_target": ("bytes", 1e-6), "cost_to_target": ("cost", 1e-6), "updates_to_target": ("iterations", 1.0)},
     **{"vectors_to_target": ("vectors", 1.0), "epsilon_to_target": ("epsilon", 1.0)},
 }
 COUNTED = ("completed", "target_reached", "budget", "diverged")
@@ -164,8 +164,9 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
     found: dict[str, Any] = dict.fromkeys(shown, math.nan)
     selected = summary["metric"]["final"] if summary["metric"]["selected"] is None else summary["metric"]["selected"]
     found |= {"selected": selected, "final": summary["metric"]["final"], "epochs": summary["epochs"]}
-    found |= {"updates": curve["iterations"].iloc[-1] if len(curve) else math.nan, "megabytes": summary["bytes"]["total"] / 1e6}
-    found |= {key: summary[key] for key in ("messages", "vectors", "cost", "communication_seconds", "wall_seconds")}
+    found |= {"updates": curve["iterations"].iloc[-1] if len(curve) else math.nan}
+    found |= {"megabytes": summary["bytes"]["total"] / 1e6, "cost": summary["cost"] / 1e6}
+    found |= {key: summary[key] for key in ("messages", "vectors", "communication_seconds", "wall_seconds")}
     found |= {"running_seconds": summary["virtual_seconds"], "epsilon": summary["privacy"]["epsilon"]}
     found |= {key: summary.get(key) for key in ("utilisation", "waiting_seconds")}
     found |= {key: summary["attack"].get(key) for key in ("success_rate", "floor", "r2") if "attack" in summary}
