@@ -44,6 +44,8 @@ def test_a_plugin_is_listed_without_being_imported_and_loaded_when_chosen() -> N
 def test_an_unknown_name_is_told_with_the_closest() -> None:
     with pytest.raises(VflbenchError, match="did you mean 'toy'"):
         registry.load_algorithm("toyy")
+    with pytest.raises(VflbenchError, match="did you mean 'toy'"):
+        registry.load_algorithm("TOY")
 
 
 def test_a_broken_plugin_is_left_out_and_a_name_taken_twice_is_refused(

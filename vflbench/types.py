@@ -32,9 +32,10 @@ class Problem:
 
 
 def closest(word: str, options: Iterable[str]) -> str | None:
-    """The option that looks most like `word`, if one does."""
-    found = difflib.get_close_matches(word, list(options), n=1, cutoff=0.55)
-    return found[0] if found else None
+    """The option that looks most like `word`, if one does; capitals are no difference."""
+    lowered = {option.lower(): option for option in options}
+    found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.55)
+    return lowered[found[0]] if found else None
 
 
 class ConfigError(VflbenchError):

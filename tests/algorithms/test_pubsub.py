@@ -607,6 +607,23 @@ def test_images_are_rows_of_pixels(module: ModuleType) -> None:
         run(module, ridge(parties=2), 2, **options)
 
 
+@pytest.mark.parametrize("module", [vfl, pubsub_vfl])
+def test_held_out_rows_are_scored_in_parts(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A regression's error, which every row moves: in parts of 3, the last of them smaller, as in one."""
+    task = classes(samples=44, parties=3, classes=0)
+    assert min(map(len, task.held_out_labels.values())) % 3
+    options = {} if module is vfl else {"workers": 2, "passive_workers": 2}
+    whole = run(module, task, 1, **options).observer.rows[-1]
+    seen = []
+    monkeypatch.setattr(split_learning, "SCORED", 3)
+    real = split_learning._parts
+    monkeypatch.setattr(split_learning, "_parts", lambda x: seen.append(real(x)) or real(x))
+    parts = run(module, task, 1, **options).observer.rows[-1]
+    assert max(map(len, seen)) > 1
+    assert {k: v for k, v in parts.items() if "rmse" in k} == pytest.approx({k: v for k, v in whole.items() if "rmse" in k}, rel=1e-12)
+    assert any("test_rmse" in key for key in whole)
+
+
 # --- bytes, times, cores --------------------------------------------------------------------------------------------------------
 
 
