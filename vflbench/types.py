@@ -125,6 +125,9 @@ class EngineConfig:
     batch_compute: bool = True  # one vmap call for a cohort's equal computations
     window: int = 1  # rounds that a party may run ahead of the slowest
     threads: int | None = None  # torch threads; null: as torch chooses
+    address: str = "local"  # ray: local (a cluster of the run's own, on the loopback interface) | auto (the one that runs here)
+    timeout: float = 120.0  # ray: s after which a party that does not answer fails the run
+    devices: dict[str, str] = field(default_factory=dict)  # ray: party -> its device; the others have `device`
 
 
 @dataclass

@@ -36,7 +36,7 @@ FIXED = {
     "attack": AttackConfig,
     "codec": CodecConfig,
 }
-PARTIAL = {"topology", "privacy", "model", "attack", "codec"}  # an option lists the keys that it uses
+PARTIAL = {"topology", "engine", "privacy", "model", "attack", "codec"}  # an option lists the keys that it uses
 OPTIONS = sorted(path for group in (*FIXED, "dataset", "algorithm", "model") for path in (CONF / group).glob("*.yaml"))
 PRESETS = sorted((CONF / "experiment").rglob("*.yaml"))
 TUNED = sorted((CONF / "tuned").rglob("*.yaml"))
