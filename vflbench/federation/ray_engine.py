@@ -158,7 +158,7 @@ class RayEncodingParty(EncodingParty, RayParty):
     """`me` of a run with a codec."""
 
 
-def elsewhere(*_: Any) -> None:
+def elsewhere(*_: Any) -> Any:
     """The program of a party that another process runs."""
 
 
@@ -331,36 +331,39 @@ Build = Callable[[str], dict[str, Any]]  # a party's name -> arguments of PartyE
 
 
 class PartyProcess:
-    """The actor: an event loop that takes messages in and hands them out, and a thread that runs the party.
+    """The actor: an event loop that takes messages in and hands them out, and a thread that runs the party."""
 
-    Parameters
-    ----------
-    name : of the party. build : called here, makes the party's engine out of its own data.
-    """
+    def __init__(self) -> None:
+        self.thread: threading.Thread | None = None
 
-    def __init__(self, name: str, build: Build) -> None:
-        self.name, self.build = name, build
+    def _begin(self, name: str, actors: Mapping[str, Any]) -> None:
+        """Nothing has happened yet; `actors` are the other parties'."""
+        self.name = name
         self.inbox: queue.SimpleQueue[Callable[[PartyEngine], None]] = queue.SimpleQueue()
         self.lock = threading.Lock()  # of outboxes and the ledger, which both threads write
-        self.out: dict[str, Outbox] = {}
+        self.out = {other: Outbox(actor) for other, actor in actors.items()}
         self.arrived = self.handled = 0  # things for the inbox, and of those the ones that the thread has seen to
         self.idle = False  # the thread waits
         self.received = 0  # messages
         self.engine: PartyEngine | None = None
         self.events: list[dict[str, Any]] = []
+        self.news = asyncio.Event()
         self.marks: deque[tuple[dict[str, Any], dict[str, int]]] = deque()  # events that wait for acknowledgements
         self.logs: list[tuple[str, int, str]] = []
+        logging.getLogger("vflbench").handlers = [_Notes(self.logs)]
 
-    # Calls of the driver and of other parties: all arguments and results are bytes in wire form.
+    # Calls of the driver and of other parties: but for the first, all arguments and results are bytes in wire form.
 
-    async def prepare(self, peers: dict[str, Any], cut: bytes) -> bytes:
-        """Build the party in its thread. The result has `problem`, null where there is none, and the process' `pid`."""
+    async def prepare(self, name: str, build: Build, actors: dict[str, Any], cut: bytes) -> bytes:
+        """Become party `name`, built in a thread of its own. The result has `problem`, null where there is none, and the process' `pid`."""
         self.loop = asyncio.get_running_loop()
-        self.news = asyncio.Event()
-        self.out = {name: Outbox(actor) for name, actor in peers.items()}
+        if self.thread is not None:  # it was another run's party
+            self._put(_leave)
+            await self.loop.run_in_executor(None, self.thread.join)
+        self._begin(name, actors)
         done: asyncio.Future[str | None] = self.loop.create_future()
-        logging.getLogger("vflbench").addHandler(_Notes(self.logs))
-        threading.Thread(target=self._work, args=(cut, done), daemon=True, name=self.name).start()
+        self.thread = threading.Thread(target=self._work, args=(build, cut, done), daemon=True, name=name)
+        self.thread.start()
         return wire.pack({"problem": await done, "pid": os.getpid()})
 
     async def proceed(self, order: bytes) -> bytes:
@@ -395,7 +398,8 @@ class PartyProcess:
         """Whether the party waits, for what, and how many messages it has sent and received."""
         waits = self.idle and self.handled == self.arrived
         engine = self.engine
-        assert engine is not None
+        if engine is None:  # it is being built
+            return wire.pack({"waits": False})
         me = engine.me
         facts = {
             "round": me.round,
@@ -424,12 +428,12 @@ class PartyProcess:
 
     # The thread.
 
-    def _work(self, cut: bytes, done: asyncio.Future[str | None]) -> None:
+    def _work(self, build: Build, cut: bytes, done: asyncio.Future[str | None]) -> None:
         def say(problem: str | None) -> None:
             self.loop.call_soon_threadsafe(done.set_result, problem)
 
         try:
-            options = self.build(self.name)
+            options = build(self.name)
             threads = options.pop("threads")
             if threads is not None:
                 torch.set_num_threads(threads)  # of this thread
@@ -560,6 +564,11 @@ def _raise(error: Exception) -> None:
     raise error
 
 
+def _leave(_: PartyEngine) -> None:
+    """Ends the party's thread."""
+    raise SystemExit
+
+
 CALL = struct.Struct("<QI")  # number of the first message, how many there are; then 8 bytes length and the message, for each
 SIZE = struct.Struct("<Q")
 
@@ -635,11 +644,11 @@ class Cluster:
             raise VflbenchError(f"Ray does not start: {error}") from error
         return self
 
-    def hire(self, kind: type, *args: Any) -> Any:
+    def hire(self, kind: type) -> Any:
         """An actor of class `kind`. It reserves no cores: parties may outnumber them."""
         import ray
 
-        actor = ray.remote(num_cpus=0, max_restarts=0)(kind).remote(*args)
+        actor = ray.remote(num_cpus=0, max_restarts=0)(kind).remote()
         self.actors.append(actor)
         return actor
 
@@ -647,10 +656,10 @@ class Cluster:
         """End these processes."""
         import ray
 
-        for actor in actors:
+        for actor in list(actors):
+            self.actors.remove(actor)
             with contextlib.suppress(Exception):  # dead already
                 ray.kill(actor)
-        self.actors = [actor for actor in self.actors if all(actor is not other for other in actors)]
 
     def __exit__(self, *_: object) -> None:
         import ray
@@ -759,12 +768,12 @@ class RayEngine:
 
     def _start(self) -> None:
         start = time.perf_counter()
-        self._actors = {name: self.cluster.hire(PartyProcess, name, self.build) for name in self.parties}
+        self._actors = {name: self.cluster.hire(PartyProcess) for name in self.parties}
         self._lives = {actor.live.remote(): name for name, actor in self._actors.items()}
         calls = {}
         for name, actor in self._actors.items():
             peers = {other: handle for other, handle in self._actors.items() if other != name}
-            calls[name] = actor.prepare.remote(peers, wire.pack(self._part(name)))
+            calls[name] = actor.prepare.remote(name, self.build, peers, wire.pack(self._part(name)))
         for name, answer in self._gather(calls).items():
             if answer["problem"] is not None:
                 raise FederationError(f"{name} could not start: {answer['problem']}")

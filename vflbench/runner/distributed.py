@@ -63,13 +63,10 @@ def detached(value: Any) -> Any:
 class Surveyor:
     """The actor that sees the whole task, and scores whole models."""
 
-    def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:
-        self.config, self.info = config, info
-
-    def survey(self) -> Known | list[Problem] | str:
+    def survey(self, config: RunConfig, info: AlgorithmInfo) -> Known | list[Problem] | str:
         """What the driver may know; or what is wrong with the configuration or the data."""
         try:
-            federation = Federation(self.config, self.info)
+            federation = Federation(config, info)
             federation.mechanisms()  # noise is calibrated here for the first time, which may fail
         except ConfigError as error:
             return error.problems
@@ -79,7 +76,7 @@ class Surveyor:
             return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         task = federation.task
         if isinstance(task, ShardedTask):
-            self.models = WholeModels(task, self.config.model, METRICS[task.metric.name])
+            self.models = WholeModels(task, config.model, METRICS[task.metric.name])
         specs = {name: dataclasses.replace(spec, program=elsewhere, data=None) for name, spec in federation.specs.items()}
         return Known(without_features(task), federation.layout, federation.decided, federation.facts, specs)
 
@@ -92,8 +89,8 @@ class Surveyor:
 class ScoredElsewhere(WholeModels):
     """`WholeModels` whose rows are with the surveyor."""
 
-    def __init__(self, surveyor: Any) -> None:
-        self.surveyor = surveyor
+    def __init__(self, task: ShardedTask, surveyor: Any) -> None:
+        self.task, self.surveyor = task, surveyor
         self.averaged = []
 
     def score(self, round: int, models: list[Any]) -> dict[str, float]:
@@ -152,8 +149,8 @@ class Host:
     def _survey(self) -> tuple[Federation, ScoredElsewhere | None]:
         import ray
 
-        surveyor = self.cluster.hire(Surveyor, self.config, self.info)
-        known = ray.get(surveyor.survey.remote())
+        surveyor = self.cluster.hire(Surveyor)
+        known = ray.get(surveyor.survey.remote(self.config, self.info))
         if isinstance(known, list):
             raise ConfigError(known)
         if isinstance(known, str):
@@ -163,7 +160,7 @@ class Host:
             allowed = f"there is no such party; there are: {', '.join(federation.specs)}"
             raise ConfigError([Problem(f"engine.devices.{name}", self.config.engine.devices[name], allowed) for name in unknown])
         if isinstance(known.task, ShardedTask):
-            return federation, ScoredElsewhere(surveyor)
+            return federation, ScoredElsewhere(known.task, surveyor)
         self.cluster.dismiss([surveyor])
         return federation, None
 
