@@ -55,6 +55,8 @@ from vflbench.types import EngineConfig, FederationError, Problem, RunConfig, Vf
 POLL = 0.5  # s without news after which the driver asks the parties how they are
 LARGEST_CALL = 8_000_000  # bytes that one call carries, unless a single message is larger
 SCORED = ("predictions", "partial", "parameters", "penalty")  # reports that make a row of the curve
+STARTING = 600.0  # s that processes have to start in, and to load their data
+STARTS = 3  # times that starting Ray is tried
 OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
 
 log = logging.getLogger(__name__)
@@ -629,19 +631,24 @@ class Cluster:
                 raise VflbenchError("this process is connected to a Ray cluster already: engine.address=auto uses it")
             return self
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
-        try:
-            if self.own:
-                quiet |= {"include_dashboard": False, "num_cpus": 0, "num_gpus": 0, "object_store_memory": OBJECT_STORE}
-                ray.init(address="local", _node_ip_address="127.0.0.1", **quiet)
-                if ray.util.get_node_ip_address() != "127.0.0.1":  # imported before, with another environment
-                    ray.shutdown()
-                    raise VflbenchError("Ray was imported before vflbench could keep it on the loopback interface: use engine.address=auto")
-            else:
+        if not self.own:
+            try:
                 ray.init(address="auto", **quiet)
-        except ConnectionError as error:
-            raise VflbenchError("no Ray cluster runs here: start one with `ray start --head`, or use engine.address=local") from error
-        except (RuntimeError, ValueError, OSError) as error:
-            raise VflbenchError(f"Ray does not start: {error}") from error
+            except ConnectionError as error:
+                raise VflbenchError("no Ray cluster runs here: start one with `ray start --head`, or use engine.address=local") from error
+            return self
+        quiet |= {"include_dashboard": False, "num_cpus": 0, "num_gpus": 0, "object_store_memory": OBJECT_STORE}
+        for attempt in range(STARTS):
+            try:
+                ray.init(address="local", _node_ip_address="127.0.0.1", **quiet)
+                break
+            except Exception as error:  # Ray raises just that where it does not come up in 30 s, as on a busy machine
+                ray.shutdown()
+                if attempt == STARTS - 1:
+                    raise VflbenchError(f"Ray does not start: {error}") from error
+        if ray.util.get_node_ip_address() != "127.0.0.1":  # imported before, with another environment
+            ray.shutdown()
+            raise VflbenchError("Ray was imported before vflbench could keep it on the loopback interface: use engine.address=auto")
         return self
 
     def hire(self, kind: type) -> Any:
@@ -774,7 +781,7 @@ class RayEngine:
         for name, actor in self._actors.items():
             peers = {other: handle for other, handle in self._actors.items() if other != name}
             calls[name] = actor.prepare.remote(name, self.build, peers, wire.pack(self._part(name)))
-        for name, answer in self._gather(calls).items():
+        for name, answer in self._gather(calls, max(self.timeout, STARTING)).items():
             if answer["problem"] is not None:
                 raise FederationError(f"{name} could not start: {answer['problem']}")
             self.pids[name] = answer["pid"]
@@ -821,18 +828,19 @@ class RayEngine:
             where = f"in round {self.parties[name].round + 1}" if self._calls or self.began else "while it started"
             raise FederationError(f"the process of {name} has died {where} (killed, or out of memory)") from error
 
-    def _gather(self, calls: Mapping[str, Any]) -> dict[str, Any]:
+    def _gather(self, calls: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """The results of one call per party. Raises FederationError for who has died, and who does not answer in time."""
         import ray
 
         waiting, found = {reference: name for name, reference in calls.items()}, {}
-        deadline = time.monotonic() + self.timeout
+        timeout = self.timeout if timeout is None else timeout
+        deadline = time.monotonic() + timeout
         while waiting:
             seconds = max(0.0, deadline - time.monotonic())
             ready, _ = ray.wait([*waiting, *self._lives], num_returns=1, timeout=seconds)
             if not ready:
                 silent = ", ".join(sorted(waiting.values()))
-                raise FederationError(f"no answer from {silent} within engine.timeout={self.timeout:g} s")
+                raise FederationError(f"no answer from {silent} within {timeout:g} s (engine.timeout)")
             for reference in ready:
                 name = waiting.pop(reference, None) or self._lives[reference]
                 found[name] = self._get(name, reference)
