@@ -84,7 +84,7 @@ last_words = RayEngine._last_words
 def look(engine):
     import ray
 
-    found = {"driver's memory": in_memory(halves), "driver": holders(None, halves)}  # in this order: the second lays the values side by side
+    found = {"driver's memory": in_memory(halves), "driver": holders(None, halves)}  # the second lays the values side by side
     found |= {name: ray.get(actor.__ray_call__.remote(holders, halves)) for name, actor in engine._actors.items()}
     print("FOUND", json.dumps(found), flush=True)
     last_words(engine)
