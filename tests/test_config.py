@@ -211,3 +211,29 @@ def test_a_key_that_the_users_file_leaves_out_can_be_added(mine: Path) -> None:
     told = problems("dataset.width=3", user_dir=mine, base=base)["dataset.width"]
     assert "your file of dataset=star_schema does not list this key: write it there, or +dataset.width=3" in told.allowed
     assert plan("+dataset.width=3", user_dir=mine, base=base).cfg.dataset.width == 3
+
+
+@pytest.mark.parametrize("words", [["experiment=leasgd/fig2"], ["dataset=cora", "+algorithm.extra=1", "hydra.mode=RUN"]])
+def test_what_a_session_remembers_is_what_hydra_itself_reads(words: list[str]) -> None:
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    for _ in range(2):  # the second time all of it is remembered
+        with config.session(words) as hydra:
+            twice = [config.compose(hydra, words) for _ in range(2)]
+    with initialize_config_dir(str(config.config_dir()), version_base="1.3"):
+        expected = OmegaConf.to_container(compose("config", words, return_hydra_config=True))
+    for key in ("runtime", "job"):
+        expected["hydra"].pop(key)
+    for cfg in twice:
+        found = OmegaConf.to_container(cfg)
+        for key in ("runtime", "job"):  # these say who started Hydra
+            found["hydra"].pop(key)
+        assert found == expected
+
+
+def test_an_option_that_was_edited_is_read_again(mine: Path) -> None:
+    for steps in (3, 4):
+        (mine / "algorithm" / "good.yaml").write_text(f"name: toy\nlocal_steps: {steps}\n")
+        run = plan("algorithm=good", user_dir=mine).config
+        assert run is not None and run.algorithm.local_steps == steps

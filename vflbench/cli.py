@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from vflbench.config import Plan
     from vflbench.results.reader import Run
+    from vflbench.runner.reprice import Finished
     from vflbench.types import RunConfig
 
 ENDED = ("completed", "target_reached", "budget", "diverged")  # statuses of a run that has nothing left to do
@@ -645,11 +646,20 @@ def _reprice_job(run: Run, values: dict[str, Any], folder: Path) -> Run:
     from vflbench.results import reader
     from vflbench.runner import reprice
 
-    finished = reprice.Finished(run)
-    finished.check()
     profile = reprice.Profile({"network": values["network"]["name"], "accounting": values["accounting"]}, values["network"])
-    finished.write(profile, folder, "vflbench figures", overwrite=False, draw=draw_run)
+    _finished(run.folder.resolve()).write(profile, folder, "vflbench figures", overwrite=False, draw=draw_run)
     return reader.load(folder)
+
+
+@lru_cache(maxsize=1)
+def _finished(folder: Path) -> Finished:
+    """A run's ledger and trace, for several prices of it in a row."""
+    from vflbench.results import reader
+    from vflbench.runner import reprice
+
+    finished = reprice.Finished(reader.load(folder))
+    finished.check()
+    return finished
 
 
 @contextlib.contextmanager
@@ -666,6 +676,8 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
         def tell(done: int, of: int, job: Any) -> None:
             bar.update(task, description=job.label, completed=done, total=of)
             left = (time.monotonic() - began) / done * (of - done)
+            if job.note:
+                complain(f"{job.label}: {job.note}")
             if not terminal:
                 complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; about {left / 60:.0f} min left")
 
@@ -676,7 +688,14 @@ def figures_command(args: list[str]) -> int:
     """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures, from runs found or trained."""
     from vflbench.papers import definition, figures, jobs, page
 
-    own = {"scale": "small", "jobs": "1", "out": str(RUNS / "figures")}
+    usage = (
+        "usage: vflbench figures NAME ... [scale=smoke|small|full] [jobs=N] [out=DIR] [key=value ...]; "
+        f"NAME is all, a paper or one of: {', '.join(definition.names())}"
+    )
+    if {"-h", "--help"} & set(args):
+        say(usage)
+        return 0
+    own = {"scale": "small", "jobs": "1", "out": ""}
     names, overrides = [text for text in args if "=" not in text], []
     for text in args:
         key, equals, value = text.partition("=")
@@ -693,12 +712,10 @@ def figures_command(args: list[str]) -> int:
     if problems:
         raise ConfigError(problems)
     if not names:
-        raise VflbenchError(
-            "usage: vflbench figures NAME ... [scale=smoke|small|full] [jobs=N] [key=value ...]; "
-            f"NAME is all, a paper or one of: {', '.join(definition.names())}"
-        )
+        raise VflbenchError(usage)
     chosen = [definition.load(name) for name in definition.choose(names)]
-    folder = Path(own["out"])
+    # Pages of two rounds have a place of their own: they must not take that of pages which took a night.
+    folder = Path(own["out"]) if own["out"] else RUNS / "figures" / ("smoke" if own["scale"] == "smoke" else "")
     needed = [jobs.wanted(figure, own["scale"], overrides) for figure in chosen]
     shared: dict[str, jobs.Job] = {}  # one run may serve several figures
     needed = [[shared.setdefault(job.identity, job) for job in own_jobs] for own_jobs in needed]

@@ -548,7 +548,7 @@ def test_a_batch_that_is_left_out_is_not_tried_again_when_its_step_is_lost() -> 
 def test_a_deadline_that_no_attempt_can_meet_ends_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second each way and five at the active party: six from an embedding to its gradient."""
     task = classes(samples=44, features=8, parties=2)
-    network = NetworkConfig("test", client_server=LinkConfig(500.0, None))
+    network = NetworkConfig("test", links=dict.fromkeys(("active->passive_1", "passive_1->active"), LinkConfig(500.0, None)))
     options = {"compute": constant(1, 5, 1), "network": network, "model": SMALL, "batch_size": 12}
     assert run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 6.01}).observer.extra["batches"]["repeated"] == 0
     monkeypatch.setattr(pubsub_vfl, "MOST_ATTEMPTS", 50)
@@ -556,6 +556,27 @@ def test_a_deadline_that_no_attempt_can_meet_ends_with_advice(monkeypatch: pytes
         run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 5.9})
     with pytest.raises(FederationError, match=r"these delays, or algorithm\.failure_rate=0\.01 too high\n"):
         run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 5.9}, failure_rate=0.01)
+
+
+def test_a_deadline_that_the_delay_model_cannot_meet_is_refused_before_any_work() -> None:
+    """The same half second each way, of all links."""
+    task = classes(samples=44, features=8, parties=2)
+    network = NetworkConfig("test", client_server=LinkConfig(500.0, None))
+    options = {"compute": constant(1, 5, 1), "network": network, "model": SMALL, "batch_size": 12}
+    with pytest.raises(ConfigError, match=r"algorithm\.deadline=6\.0: a gradient takes 6 s to come"):
+        run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 6.0})
+    assert run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 6.01}).observer.extra["batches"]["repeated"] == 0
+
+
+def test_a_deadline_that_all_meet_changes_nothing() -> None:
+    """Ten embeddings wait for one worker, the oldest for ten seconds of twelve: in turn, each is in time."""
+    task = classes(samples=180, features=8, parties=2)
+    options = {"compute": constant(0.1, 1, 0.01), "workers": 1, "passive_workers": 2, "outstanding": 5, "model": SMALL}
+    timed, _record = checked(pubsub_vfl, task, 1, **options, deadline=12.0)
+    assert timed.observer.extra["batches"]["repeated"] == 0
+    patient = run(pubsub_vfl, task, 1, **options, deadline=None)
+    close(timed.thetas, patient.thetas, atol=0)
+    assert timed.seconds == patient.seconds
 
 
 def test_an_overloaded_active_party_gets_done_in_time_what_it_can() -> None:
@@ -705,6 +726,7 @@ BAD = {
             "algorithm.parties=1",
             "algorithm.failure_rate=1",
             "algorithm.interval=0",
+            "algorithm.memory=[[100,10,1,1],[100,10,1,1]]",
             "network.timing=round",
             "model=residual_mlp",
             "model.depth=5",
@@ -717,6 +739,7 @@ BAD = {
             "algorithm.parties=1": "at least 2",
             "algorithm.failure_rate=1.0": "below 0.9",
             "algorithm.interval=0": "at least 1",
+            "algorithm.memory=[[100.0, 10.0, 1.0, 1.0], [100.0, 10.0, 1.0, 1.0]]": "an entry for each of the 1 parties",
             "network.timing=round": "causal",
             "model.depth=5": "must be even",
         },

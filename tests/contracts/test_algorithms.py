@@ -98,7 +98,7 @@ def same(a: Run, b: Run) -> None:
         assert path.read_bytes() == (b.folder / "model" / path.name).read_bytes(), path.name
 
 
-def test_every_algorithm_runs_repeats_itself_and_keeps_the_contract(case: Case, tmp_path: Path) -> None:
+def test_every_algorithm_runs_and_keeps_the_contract(case: Case, tmp_path: Path) -> None:
     first = case.whole
     assert validate_summary(first.summary) == []
     assert first.summary["status"] == "completed"
@@ -106,12 +106,14 @@ def test_every_algorithm_runs_repeats_itself_and_keeps_the_contract(case: Case, 
     assert first.summary["bytes"]["total"] == int(first.ledger.query("link != 'local'")["bytes"].sum())
     for name in ("curve.csv", "ledger.parquet", "trace.parquet", "manifest.json", ".hydra/config.yaml", "checkpoint"):
         assert (first.folder / name).exists(), name
-    same(first, case.run(tmp_path / "second"))
-    other = case.run(tmp_path / "other", "seed=1")
-    assert first.curve["train_loss"].equals(other.curve["train_loss"]) == (case.algorithm in DRAWS_NOTHING)
+    other = case.run(tmp_path / "other", "seed=1", f"rounds={each(case.algorithm)}")  # as far as the first evaluation
+    assert (first.curve["train_loss"][0] == other.curve["train_loss"][0]) == (case.algorithm in DRAWS_NOTHING)
 
 
-def test_every_algorithm_goes_on_where_it_was_stopped(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run that is stopped is a second one, in a folder of its own: each of its rounds must equal the first one's, to the last bit."""
     whole = case.whole
     last = 5 if rounds(case.algorithm) == 6 else 2
     on_round = Observer.on_round
@@ -178,6 +180,7 @@ def test_communication_time_is_the_time_without_computing(case: Case, timing: st
 def test_networks_of_tokens_go_on_where_they_were_stopped(algorithm: str, batch_size: str, tmp_path: Path) -> None:
     """The same methods with split networks, on tables joined: repeated, and stopped after four rounds."""
     network = [*TABLES, "algorithm.parties=3", "algorithm.lr=0.01", f"algorithm.batch_size={batch_size}", "model=split_mlp"]
+    network += ["algorithm.tokens=2", "algorithm.hops=2", "algorithm.local_steps=3"] if algorithm == "mtcd" else []
     small = ["eval_every=2", "checkpoint_every=2", "engine.threads=1", "rounds=6"]
     whole = vflbench.run([f"algorithm={algorithm}", *network, *small, f"hydra.run.dir={tmp_path / 'whole'}"])
     assert whole.summary["status"] == "completed" and whole.curve.columns[-1] == f"test_{whole.summary['metric']['name']}"

@@ -117,19 +117,25 @@ def runs() -> Iterator[tuple[str, ...]]:
         yield from ((f"algorithm={name}", f"model={model}") for model in info.models)
 
 
+@pytest.fixture(scope="module")
+def hydra() -> Iterator[Any]:
+    """One for all: what is in `conf` does not change."""
+    with config.session() as hydra:
+        yield hydra
+
+
 @pytest.mark.parametrize("overrides", sorted(set(runs())), ids=" ".join)
-def test_every_option_composes(overrides: tuple[str, ...]) -> None:
-    with config.session(overrides) as hydra:
-        values = config.plain(config.compose(hydra, overrides))
+def test_every_option_composes(overrides: tuple[str, ...], hydra: Any) -> None:
+    values = config.plain(config.compose(hydra, overrides))
     assert isinstance(config.to_config(values), RunConfig)
 
 
 @pytest.mark.parametrize("path", PRESETS, ids=name_of)
-def test_every_preset_is_valid_and_says_how_to_start_it(path: Path) -> None:
+def test_every_preset_is_valid_and_says_how_to_start_it(path: Path, hydra: Any) -> None:
     preset = path.relative_to(CONF / "experiment").with_suffix("").as_posix()
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# @package _global_\n") and f"experiment={preset}" in text
-    assert plan(f"experiment={preset}").jobs
+    assert config.plan(hydra, [f"experiment={preset}"]).jobs
 
 
 @pytest.mark.parametrize(("more", "length"), [([], "an epoch"), (["algorithm.rounds_per_epoch=4"], "1/4 of an epoch")])
@@ -139,9 +145,9 @@ def test_epochs_and_rounds_together_are_refused_saying_what_a_round_is(more: lis
 
 
 @pytest.mark.parametrize("path", TUNED, ids=name_of)
-def test_tuned_values_are_valid(path: Path) -> None:
+def test_tuned_values_are_valid(path: Path, hydra: Any) -> None:
     assert path.read_text(encoding="utf-8").startswith("# @package _global_\n")
-    assert plan(f"algorithm={path.parent.name}", f"dataset={path.stem}").config is not None
+    assert config.plan(hydra, [f"algorithm={path.parent.name}", f"dataset={path.stem}"]).config is not None
 
 
 DRAWN = {f"experiment/{runs.experiment}" for name in definition.names() for runs in definition.load(name).runs}

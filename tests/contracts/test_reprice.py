@@ -25,7 +25,15 @@ ROUND = ["network=lan", "network.timing=round", "network.latencies=1", "network.
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs."""
-    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: None)
+
+
+# Of each layout one that sends most kinds of messages, on a topology of its own; the others are slow tests.
+TYPICAL = {
+    *{("glasu", "graph"), ("vfl", "aligned"), ("mtcd", "aligned")},
+    *{("rfl_admm", "relational"), ("leasgd", "sharded"), ("d_psgd", "sharded")},
+}
+THERE_AND_BACK = [pytest.param(*case, marks=[] if case in TYPICAL else [pytest.mark.slow]) for case in INDEPENDENT]
 
 
 @pytest.fixture(scope="module", params=INDEPENDENT, ids="-".join)
@@ -58,9 +66,9 @@ def accounting(algorithm: str) -> list[str]:
     return ["accounting=tablepuppet"] if "tablepuppet" in INFOS[algorithm].accounting else []
 
 
-def test_there_and_back(case: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("algorithm", "layout"), THERE_AND_BACK)
+def test_there_and_back(algorithm: str, layout: str, tmp_path: Path) -> None:
     """From links of their own to a shared bandwidth with another cost ratio and accounting, and from there back; with computing."""
-    algorithm, layout = case
     other = [*SHARED, *accounting(algorithm)]
     computing = [*SHORT, "engine.compute_clock=modelled", "compute.seconds_per_unit=1e-3"]
     plain = run(tmp_path / "plain", algorithm, layout, *computing)

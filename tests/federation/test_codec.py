@@ -403,4 +403,4 @@ def test_a_run_with_a_codec_is_re_timed_exactly(config: CodecConfig) -> None:
     (slow, slow_ends), (_, fast_ends) = drive(1e3), drive(1e5)
     ledger, traces = slow.ledger.take(), slow.take_trace()
     assert slow_ends != fast_ends
-    assert replay.retime(ledger, traces, toy.specs(), network(0.02, 1e5)).ends == fast_ends
+    assert replay.Program(ledger, traces, toy.specs()).retime(network(0.02, 1e5)).ends == fast_ends

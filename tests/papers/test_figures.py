@@ -209,6 +209,46 @@ def test_runs_are_found_trained_once_or_repriced(tmp_path, make_run):
     assert [(done, of) for done, of, _ in told] == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
 
 
+def test_a_run_that_contradicts_itself_is_named_and_not_drawn(tmp_path, make_run):
+    found = wanted("small", "seed=1")[:1]
+
+    def broken(name):
+        old = make_run(name)
+        (old.folder / "manifest.json").write_text(json.dumps({"config": found[0].values, "config_hash": found[0].identity}))
+        summary = json.loads((old.folder / "summary.json").read_text())
+        summary["bytes"]["total"] += 1000
+        (old.folder / "summary.json").write_text(json.dumps(summary))
+
+    def train(words, folder):
+        make_run(Path(folder).relative_to(tmp_path))
+        return ""
+
+    broken("old/0")
+    carry_out(found, tmp_path, train)
+    assert found[0].fresh and found[0].run.folder.parent == tmp_path / "runs"  # trained in a folder of its own
+    assert re.search(r"left out: .*old/0/curve.csv is another run's", found[0].note)
+    found[0].run = None
+    broken(f"runs/{found[0].identity}")
+    carry_out(found, tmp_path, lambda words, folder: "")  # resume=true keeps what has ended
+    assert found[0].run is None and "delete its folder" in found[0].failure
+
+
+def test_where_repricing_is_refused_it_is_told_why_and_the_run_is_trained(tmp_path, make_run):
+    found = [*wanted("small", "seed=1"), *wanted("small", "seed=1", "network=us_us")]
+
+    def train(words, folder):
+        make_run(Path(folder).relative_to(tmp_path))
+        return ""
+
+    def reprice(run, values, folder):
+        raise VflbenchError("its ledger is of another time")
+
+    told = carry_out(found, tmp_path, train, reprice)
+    notes = [job.note for _, _, job in told]
+    assert notes == [""] * 3 + ["trained, as re-pricing is refused: its ledger is of another time"] * 3
+    assert all(job.run and job.fresh and not job.failure for job in found)
+
+
 def test_a_method_whose_course_depends_on_time_is_trained_on_every_network():
     made = Definition(
         "t", "s", [Runs("pubsub_vfl/fig4", ["seed=0", "compute.cores=[50,14]"])], ["network.name"], [], networks=["lan", "us_us"]
@@ -245,7 +285,11 @@ def test_what_fails_is_told_and_the_rest_is_drawn(tmp_path, make_run):
     files = {path.name for path in done.folder.iterdir()}
     assert {f"figure_{n}.{kind}" for n in (1, 2) for kind in ("png", "svg", "csv")} | {"table.csv", "page.md", "page.html"} <= files
     text = (done.folder / "page.md").read_text()
-    assert "| 1 | selected | 0.5 | 0.6 | 1 |" in text and "| 2 | selected | 0.6 | not run |" in text and "no room" in text
+    assert (
+        "| aggregations 1 | selected | 0.5 | 0.6 | 1 |" in text
+        and "| aggregations 2 | selected | 0.6 | not run |" in text
+        and "no room" in text
+    )
     assert '<span class="holds">holds</span>' in (done.folder / "page.html").read_text()
     index = page.write_index(tmp_path / "out").read_text()
     assert "glasu/x/page.html" in index and "4 is better" in index and "1 holds" in index
@@ -268,12 +312,22 @@ def test_bad_input(words, told, tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("words", [["--help"], ["glasu/table3", "-h"]])
+def test_help_is_the_usage(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.command(["figures", *words]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("usage: vflbench figures NAME") and "out=DIR" in told.out and not told.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_figure_from_the_command_line_is_drawn_again_without_training(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["figures", "glasu/table3", "scale=smoke", "dataset=digits_graph", "rounds=2"]
     assert cli.command(words) == 0
     assert cli.command(words) == 0
-    text = (tmp_path / "outputs/figures/glasu/table3/page.md").read_text()
+    assert not (tmp_path / "outputs/figures/glasu").exists()  # the pages of scale=small are not overwritten
+    text = (tmp_path / "outputs/figures/smoke/glasu/table3/page.md").read_text()
     assert "1 runs: 0 made now, 1 found" in text
     assert re.search(r"glasu/table3: \d+ not testable: ", capsys.readouterr().out)
 
@@ -288,7 +342,7 @@ def test_a_bug_in_one_run_is_told_and_the_figure_drawn_without_it(tmp_path, monk
     told = capsys.readouterr().err
     assert "not in it: glasu digits_graph us_uk seed=5: ZeroDivisionError: division by zero" in told
     assert "Traceback" in told  # a bug is shown whole
-    assert (tmp_path / "outputs/figures/glasu/table3/page.html").is_file()
+    assert (tmp_path / "outputs/figures/smoke/glasu/table3/page.html").is_file()
 
 
 @pytest.mark.slow
@@ -297,7 +351,8 @@ def test_all_figures_at_scale_smoke(shared_data, tmp_path, monkeypatch):
     monkeypatch.setenv("VFLBENCH_DATA", str(shared_data))
     monkeypatch.chdir(tmp_path)
     assert cli.command(["figures", "all", "scale=smoke", "jobs=2"]) == 0
-    drawn = {path.parent.relative_to(tmp_path / "outputs/figures").as_posix() for path in tmp_path.glob("outputs/figures/*/*/page.html")}
+    top = tmp_path / "outputs/figures/smoke"
+    drawn = {path.parent.relative_to(top).as_posix() for path in top.glob("*/*/page.html")}
     assert drawn == set(FIGURES)
-    index = (tmp_path / "outputs/figures/index.html").read_text()
+    index = (tmp_path / "outputs/figures/smoke/index.html").read_text()
     assert all(f"{name}/page.html" in index for name in FIGURES)

@@ -84,7 +84,7 @@ def test_the_page_has_the_engines_numbers(convex_runs: Path) -> None:
         for place in line["runs"]:
             entry = panel["runs"][place]
             run = load(convex_runs / entry["name"])
-            priced = pricing.price(run, False)
+            priced = pricing.price(run, run.arrays("ledger"), False)
             assert entry["chains"] == [[number for chain in chains for number in chain] for chains in priced.chains or []]
             assert [sum(links) for links in entry["links"]] == run.curve["bytes"].tolist() == entry["axes"]["bytes"]
             assert sum(row[5] for row in entry["traffic"]["rows"]) == run.summary["bytes"]["total"]

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 import pytest
 
 import vflbench
 from vflbench.results import pricing
 from vflbench.results.pricing import CLIENT_CLIENT, CLIENT_SERVER
+from vflbench.results.reader import Arrays, Coded
 
 
 def test_seconds():
@@ -28,6 +29,19 @@ def test_latest():
     assert pricing.latest(((4, 0), (2, 4)), ((3, 3),)) == ((4, 0), (3, 3), (2, 4))
 
 
+def arrays(rows):
+    """A ledger or trace of `rows`, one dictionary each, as Run.arrays gives them."""
+    numbers, texts = {}, {}
+    for key in rows[0]:
+        values = [row[key] for row in rows]
+        if any(isinstance(value, str) for value in values):
+            names = list(dict.fromkeys(value for value in values if value is not None))
+            texts[key] = Coded(names, np.array([-1 if value is None else names.index(value) for value in values]))
+        else:
+            numbers[key] = np.array(values)
+    return Arrays(numbers, texts, len(rows))
+
+
 def recorded(events, links):
     """Ledger and trace of `events`: (party, kind, peer, bytes | round) in an order in which they can happen."""
     rows, trace, counts = [], [], {}
@@ -42,7 +56,7 @@ def recorded(events, links):
         trace.append({"party": party, "kind": kind, "peer": peer, "seq": seq, "value": value if kind == "mark" else 0.0})
     order = list(dict.fromkeys(["server", *(event[0] for event in events)]))
     trace.sort(key=lambda row: order.index(row["party"]))  # a run's trace has one party after the other
-    return pd.DataFrame(rows), pd.DataFrame(trace)
+    return arrays(rows), arrays(trace)
 
 
 def test_an_exchange():
@@ -95,7 +109,7 @@ def test_prices_are_what_the_engine_takes(algorithm: str, data: list[str], tmp_p
     small = [f"algorithm={algorithm}", *data, *(["rounds=2"] if data[:4] == TABLES else ["rounds=4", "eval_every=2"]), "engine.threads=1"]
     run = vflbench.run([*small, "network=us_us", f"hydra.run.dir={tmp_path / 'causal'}"])
     other = vflbench.run([*small, "network=us_uk", "network.timing=round", f"hydra.run.dir={tmp_path / 'round'}"])
-    priced = pricing.price(run, time_dependent=False)
+    priced = pricing.price(run, run.arrays("ledger"), time_dependent=False)
     ours = [pricing.seconds(chains, 136.0, 0.42) for chains in priced.chains]
     assert ours == pytest.approx(other.curve["communication_seconds"].tolist(), rel=1e-12)
     assert ours[-1] > 0
@@ -104,17 +118,20 @@ def test_prices_are_what_the_engine_takes(algorithm: str, data: list[str], tmp_p
 
 
 def test_what_cannot_be_priced_says_why(convex, monkeypatch):
-    assert "depends on time" in pricing.price(convex, True).why
-    assert "is not known" in pricing.price(convex, None).why
-    assert pricing.price(convex, True).bytes_by_link == pricing.price(convex, False).bytes_by_link
+    assert "depends on time" in pricing.price(convex, convex.arrays("ledger"), True).why
+    assert "is not known" in pricing.price(convex, convex.arrays("ledger"), None).why
+    assert (
+        pricing.price(convex, convex.arrays("ledger"), True).bytes_by_link
+        == pricing.price(convex, convex.arrays("ledger"), False).bytes_by_link
+    )
     monkeypatch.setattr(pricing, "MOST_MESSAGES", 10)
-    assert "messages" in pricing.price(convex, False).why
+    assert "messages" in pricing.price(convex, convex.arrays("ledger"), False).why
     monkeypatch.undo()
     convex.summary["accounting"] = "tablepuppet"
-    assert "accounting=tablepuppet" in pricing.price(convex, False).why
+    assert "accounting=tablepuppet" in pricing.price(convex, convex.arrays("ledger"), False).why
     convex.summary["accounting"] = "strict"
     (convex.folder / "trace.parquet").unlink()
-    assert "trace.parquet is missing" in pricing.price(type(convex)(convex.folder), False).why
+    assert "trace.parquet is missing" in pricing.price(convex, convex.arrays("ledger"), False).why
 
 
 @pytest.fixture
@@ -125,7 +142,7 @@ def convex(tmp_path, monkeypatch):
 
 def test_traffic():
     rows = [("a", "b", "x", 5), ("a", "b", "x", 7), ("b", "a", "y", 1), ("server", "a", "x", 2)]
-    ledger = pd.DataFrame([{"src": s, "dst": d, "tag": t, "bytes": n, "link": CLIENT_CLIENT} for s, d, t, n in rows])
+    ledger = arrays([{"src": s, "dst": d, "tag": t, "bytes": n, "link": CLIENT_CLIENT} for s, d, t, n in rows])
     found = pricing.traffic(ledger)
     assert found.parties == ["server", "a", "b"] and not found.families
     assert set(found.rows) == {
@@ -136,7 +153,7 @@ def test_traffic():
 
 
 def test_many_parties_are_shown_by_family():
-    ledger = pd.DataFrame([{"src": "server", "dst": f"client_{k}", "tag": "x", "bytes": 10, "link": CLIENT_SERVER} for k in range(20)])
+    ledger = arrays([{"src": "server", "dst": f"client_{k}", "tag": "x", "bytes": 10, "link": CLIENT_SERVER} for k in range(20)])
     found = pricing.traffic(ledger)
     assert found.families and found.parties == ["server", "client_*"]
     assert found.rows == [("x", "server", "client_*", CLIENT_SERVER, 20, 200)]

@@ -99,3 +99,44 @@ def test_other_schema_is_refused(make_run):
 def test_empty_curve_is_a_curve(tmp_path):
     folder.write_curve(tmp_path / "curve.csv", [], "accuracy")
     assert reader.Run(tmp_path).curve.shape == (0, 14)
+
+
+def write_marks(run, rounds):
+    """A trace in which one party ends each of `rounds`."""
+    rows = {"party": [0], "kind": [folder.EVENT_KINDS.index("mark")], "peer": [-1], "seq": [-1]}
+    columns = {key: np.repeat(value, len(rounds)) for key, value in rows.items()}
+    folder.trace_parquet(run.folder / "trace.parquet", {**columns, "value": np.array(rounds, dtype=float)}, ["server"])
+
+
+def test_a_run_whose_trace_lacks_rounds_is_refused(make_run):
+    run = make_run("a")  # 30 rounds
+    write_marks(run, range(1, 31))
+    run.check_curve()
+    write_marks(run, range(11, 31))  # as of a run that was continued without what came before
+    with pytest.raises(VflbenchError, match=r"a/trace.parquet is not of the whole run: it lacks 10 rounds, the first of them 1$"):
+        run.check_curve()
+    (run.folder / "trace.parquet").write_text("cut")
+    run.check_curve()  # it cannot be read: whoever needs it says so
+
+
+@pytest.mark.parametrize(
+    ("last_round", "nbytes", "messages", "told"),
+    [
+        (30, 30000, 9, ""),
+        (30, 29999, 9, ""),  # fractions of bytes, rounded tag by tag
+        (30, 29998, 9, "29998 bytes; summary.json has 30000"),
+        (30, 30002, 9, "30002 bytes"),
+        (30, 30000, 8, "8 messages; summary.json has 9"),
+        (29, 20000, 8, ""),  # it went on after its last evaluation
+        (29, 30000, 10, "10 messages"),
+    ],
+)
+def test_a_curve_that_does_not_end_with_the_summarys_sums_is_refused(make_run, last_round, nbytes, messages, told):
+    run = make_run("a")
+    run.curve.loc[2, ["round", "bytes", "messages"]] = last_round, nbytes, messages
+    run.summary["metric"]["selected_round"] = None
+    if not told:
+        run.check_curve()
+        return
+    with pytest.raises(VflbenchError, match=f"a/curve.csv is another run's: it ends with {told}"):
+        run.check_curve()

@@ -94,6 +94,8 @@ def damaged(make_run, tmp_path):
     (make_run("unfinished", options={"lr": "u"}).folder / "summary.json").unlink()
     curve = make_run("truncated", options={"lr": "t"}).folder / "curve.csv"
     curve.write_text(curve.read_text()[:-7])
+    curve = make_run("cut_between_lines", options={"lr": "l"}).folder / "curve.csv"
+    curve.write_text("".join(curve.read_text().splitlines(keepends=True)[:-1]))
     make_run("no_curve", options={"lr": "n"}).folder.joinpath("curve.csv").unlink()
     (make_run("no_manifest", options={"lr": "m"}).folder / "manifest.json").unlink()
     for name, change in (("version", {"schema": 7}), ("incomplete", {"bytes": {}}), ("text", {"metric": "accuracy"})):
@@ -112,6 +114,7 @@ def test_bad_runs_are_named_and_left_out(damaged):
     expected = {
         **{"failed": "status failed: because", "skipped": "status skipped: because", "interrupted": "status interrupted: because"},
         **{"diverged": "status diverged: because", "unfinished": "it has not ended", "truncated": "curve.csv line 4"},
+        "cut_between_lines": f"it ends with round 20, test_accuracy {20 / 90}; summary.json ends with {30 / 90}",
         **{"no_curve": "curve.csv is missing", "no_manifest": "manifest.json is missing", "version": "schema version 7"},
         **{"incomplete": "bytes.total: missing", "text": "is no object", "broken": "is truncated or malformed", "twice": "the seed of"},
         "no_config": "manifest.json has no configuration",

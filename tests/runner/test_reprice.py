@@ -29,7 +29,7 @@ SHARED = ["network=us_us", "network.server_bandwidth_gbps=0.01"]
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: (folder / "curve.png").touch())
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: (folder / "curve.png").touch())
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
     @functools.cache
     def make(*more: str) -> Run:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: (folder / "curve.png").touch())
+            patch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: (folder / "curve.png").touch())
             return vflbench.run([*SMALL, *more, f"hydra.run.dir={tmp_path_factory.mktemp('trained') / 'run'}"])
 
     return make
@@ -100,6 +100,25 @@ def test_several_profiles_and_the_runs_own_network(a: Path, trained: Callable[..
     made = load(next(Path("y").iterdir()))
     assert made.manifest["config"]["network"] == {**trained("network=us_us").manifest["config"]["network"], "ratio": 3}
     assert made.summary["cost"] == 3 * trained().summary["cost"]
+
+
+def test_a_damaged_run_is_named_once(a: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (a / "curve.csv").read_text().splitlines(keepends=True)
+    (a / "curve.csv").write_text("".join(lines[:-1]))
+    assert cli.command(["reprice", "a", "network=us_us,lan"]) == 1
+    assert (err := capsys.readouterr().err).count("not re-priced") == 1 and "curve.csv is truncated" in err
+    (a / "curve.csv").write_text("".join(lines))
+    (a / "ledger.parquet").write_bytes((a / "ledger.parquet").read_bytes()[:-100])
+    assert cli.command(["reprice", "a", "network=us_us,lan"]) == 1
+    assert capsys.readouterr().err.count("ledger.parquet is truncated") == 1
+
+
+def test_a_run_that_failed_says_why(a: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = json.loads((a / "summary.json").read_text())
+    (a / "summary.json").write_text(json.dumps(summary | {"status": "failed", "reason": "out of memory"}))
+    (a / "manifest.json").unlink()
+    assert cli.command(["reprice", "a", "network=us_us"]) == 1
+    assert "the run is failed (out of memory)" in capsys.readouterr().err
 
 
 def test_a_sweeps_jobs(a: Path, capsys: pytest.CaptureFixture[str]) -> None:

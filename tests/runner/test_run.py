@@ -151,7 +151,7 @@ def test_a_trace_replays_to_the_same_times_and_under_another_network_to_a_fresh_
     roles = {name: "server" if name == "server" else "client" for name in names}
     for finished, latency, bandwidth in ((us_uk, 136.0, 0.42), (us_us, 67.0, 1.15)):
         link = LinkConfig(latency, bandwidth)
-        ends = replay.retime(rows, traces, roles, NetworkConfig("x", link, link)).ends
+        ends = replay.Program(rows, traces, roles).retime(NetworkConfig("x", link, link)).ends
         assert [ends[r] for r in finished.curve["round"]] == list(finished.curve["virtual_seconds"])
 
 

@@ -6,6 +6,7 @@ own, on batches that are dealt to the pairs beforehand; nobody takes over anothe
 Departures
 1. Both parameter servers average their workers at the end of every epoch, as PubSub-VFL's do; the paper does not say when.
 2. A pair has a link of its own, and at most `outstanding` gradients are due to its passive worker.
+3. The training loss that is reported is the mean of the pairs' means, whatever their numbers of batches.
 """
 
 from __future__ import annotations

@@ -12,12 +12,14 @@ Departures, where the paper is silent or cannot be taken literally
    next attempt number, and what belongs to earlier ones is discarded on arrival. Every party steps once on every batch of an epoch: one
    that has stepped takes part in a later attempt without a step. What was repeated is in the summary. The queue is by batch ID: passive
    parties that took batches in different orders would wait for one another.
-4. An embedding older than half of the deadline is taken only when none is younger, and then the newest first. Oldest first, as the paper
-   has it, would under overload train only what comes back too late, and an epoch would never end.
+4. The oldest embedding is taken first, as in the paper, until an attempt of the epoch had to be given up. From then on one older than
+   half of the deadline is taken only when none is younger, and then the newest first: oldest first would under overload train only what
+   comes back too late, and an epoch would never end.
 5. Several passive parties: an active worker takes a batch when all its embeddings are there; they have the deadline to come together.
 6. Both parties average, in the epochs t with t mod DeltaT_t = 0 (equation 5; the listing averages theta_1 only). deadline=null waits for
    ever ("T_all = 0"). Adam is the default, equation 2 is plain gradient descent (optimizer=sgd); moments stay a worker's own. Targets
-   of a regression are standardised by the active party.
+   of a regression are standardised by the active party. At the end of an epoch that does not average, the observer scores the mean of the
+   replicas, which no party holds then.
 7. A channel holds one attempt's message at a time, as earlier ones are discarded: p and q above 1 change nothing, and nothing is dropped.
 8. An epoch ends with 8 bytes from each passive party and 8 back (tag `epoch`): all know then that nothing is under way.
 9. A worker that fails is back at once, with its parameters: a crash costs what it had in hand and what it waited for. The second forward
@@ -109,6 +111,8 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("algorithm.batch_sizes", cfg.batch_sizes, "must be a list of numbers from 1"))
     if any(len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) == 0 for numbers in cfg.memory):
         problems.append(Problem("algorithm.memory", cfg.memory, "must be a list of [Mem_max, Mem_0, rho, chi], rho and chi above 0"))
+    elif len(cfg.memory) not in (0, cfg.parties):
+        problems.append(Problem("algorithm.memory", cfg.memory, f"must have an entry for each of the {cfg.parties} parties, or be empty"))
     if cfg.planner != "none":
         problems += check_planned(config)
     if not 0 <= cfg.failure_rate < 0.9:
@@ -173,12 +177,13 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
     Raises
     ------
-    ConfigError : more rows in a batch than there are, or more workers than batches.
+    ConfigError : more rows in a batch than there are, more workers than batches, or a deadline that no batch can meet.
     """
     cfg: Config = config.algorithm
     split_learning.check_task(config, task.public)
     split_learning.check_batches(config, task.public.samples, workers=cfg.workers, passive_workers=passive_workers(cfg))
     delays, specs = Delays(config.compute), {}
+    check_deadline(config, delays)
     for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
         active = number == 0
         workers = party_names(f"{organisation}_worker", cfg.workers if active else passive_workers(cfg))
@@ -189,6 +194,21 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
         for name in workers:
             specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, len(workers)))
     return specs
+
+
+def check_deadline(config: RunConfig, delays: Delays) -> None:
+    """Raise ConfigError where the delay model needs longer than the deadline for one batch, from its embedding to its gradient."""
+    cfg: Config = config.algorithm
+    if cfg.deadline is None or config.engine.compute_clock not in ("auto", "modelled"):
+        return
+    parts = [f"{part}_{way}" for part in ("active", "top") for way in ("forward", "backward")]
+    step = sum(delays.seconds(part, cfg.batch_size, party=0, workers=cfg.workers) for part in parts) + config.compute.batch_latency
+    needed = step + 2e-3 * config.network.client_server.latency_ms
+    if cfg.deadline <= needed:
+        allowed = (
+            f"a gradient takes {needed:.3g} s to come with compute={config.compute.name} and batches of {cfg.batch_size}: more, or null"
+        )
+        raise ConfigError([Problem("algorithm.deadline", cfg.deadline, allowed)])
 
 
 def passive_workers(cfg: Config) -> int:
@@ -504,7 +524,7 @@ class ActiveEpoch:
         self.skipped: set[int] = set()
         self.notices = dict.fromkeys(passive, 0)  # sent to each
         self.heeded: dict[str, int] = dict.fromkeys(passive, -1)  # how many of them each had heeded when it was done
-        self.retried = False  # whether a batch may be ready while a worker is at an earlier attempt of it
+        self.retried = False  # an attempt was given up: a batch may be ready while a worker is at an earlier attempt of it
         self.losses: list[float] = []
 
     def over(self) -> bool:
@@ -516,13 +536,13 @@ class ActiveEpoch:
         return max(0.0, min(ends) - self.me.clock) if ends else None
 
     async def serve(self) -> None:
-        """Give every idle worker the oldest batch that no other is at and that can be in time; if all are too old, the newest."""
+        """Give every idle worker the oldest batch that no other is at; once attempts were late, the oldest young one, else the newest."""
         while self.idle and self.ready:
             at = {task[0] for task in self.task.values() if task} if self.retried else ()
             free = [j for j in self.ready if j not in at] if at else self.ready
             if not free:
                 return
-            j = next((j for j in free if self.me.clock - self.since[j] <= self.young), free[-1])
+            j = next((j for j in free if not self.retried or self.me.clock - self.since[j] <= self.young), free[-1])
             worker = self.idle.popleft()
             self.ready.remove(j)
             zs = [broker.next(j)[3] for broker in self.embeddings.values()]

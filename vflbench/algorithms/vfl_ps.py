@@ -7,6 +7,7 @@ Departures
 1. Replicas count by their rows of the batch; one without rows keeps what it has and is left out. With plain SGD and equal parts this is
    the step on the whole batch. Adam's moments stay a worker's own.
 2. A pair has a link of its own.
+3. The training loss that is reported is the mean of the workers' means over their parts, whatever the parts' sizes.
 """
 
 from __future__ import annotations

@@ -109,13 +109,13 @@ class Totals:
             if (kind == code).any():
                 self.by_link[name] = round(nbytes[kind == code].sum())
         charged = kind != LINK_KINDS.index(LOCAL)
-        rows, nbytes, kind = rows[charged], nbytes[charged], kind[charged]
+        nbytes, kind = nbytes[charged], kind[charged]
         weight = np.where(kind == LINK_KINDS.index(CLIENT_SERVER), cost_ratio, 1.0)
-        tags = rows[:, COLUMN["tag"]].astype(np.int64)
+        rounds, tags, vectors = (rows[charged, COLUMN[key]].astype(np.int64) for key in ("round", "tag", "vectors"))
         for tag in np.unique(tags):
             self.by_tag[int(tag)] = round(nbytes[tags == tag].sum())
-        self.rounds, index = np.unique(rows[:, COLUMN["round"]].astype(np.int64), return_inverse=True)
-        columns = (nbytes, np.ones(len(rows)), rows[:, COLUMN["vectors"]], nbytes * weight)
+        self.rounds, index = np.unique(rounds, return_inverse=True)
+        columns = (nbytes, np.ones(len(nbytes)), vectors, nbytes * weight)
         sums = [np.bincount(index, weights=column, minlength=len(self.rounds)) for column in columns]
         self.sums = np.vstack([np.zeros((1, 4)), np.cumsum(np.stack(sums, axis=1), axis=0)])  # of the rounds before each
 

@@ -8,8 +8,9 @@ message costs it a tenth.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,33 +25,80 @@ class Retimed:
     """A run's times under a network."""
 
     ends: dict[int, float]  # round -> seconds: the latest party's clock at that round's boundary
-    ledger: np.ndarray  # (messages, 10) by (src, dst, seq), `sent` and `delivered` as they would be; NaN: the trace does not have it
+    sent: np.ndarray  # (messages,) by (src, dst, seq), as the program's `rows`; NaN: the trace does not have it
+    delivered: np.ndarray
     # Whether nothing that parties do after the trace's end can change these times. Without it, they hold only for a trace that ends
     # with the last round: in a run that stopped before, the next round's messages may pass a shared bandwidth first.
     closed: bool
 
 
-def retime(
-    ledger: np.ndarray,
-    traces: Mapping[str, np.ndarray],
-    roles: Mapping[str, str],
-    network: NetworkConfig,
-    computing: bool = True,
-) -> Retimed:
-    """When each round ends under `network`, and when each message is sent and delivered.
+class Program:
+    """What every party of a run did, in its order: made once, then timed under any number of networks.
 
     Parameters
     ----------
     ledger : (messages, 10) rows of the run; `sent` and `delivered` are not read.
     traces : party -> (events, 4 or 5) rows in program order; times are not read.
     roles : party -> role, in the parties' order.
-    computing : False takes every computation as 0 seconds.
 
     Raises
     ------
-    VflbenchError : trace and ledger are not of one run.
+    VflbenchError : trace and ledger are not of one run; here, or when it is timed.
     """
-    return _Replay(_sorted(ledger), traces, roles, network, computing).run()
+
+    def __init__(self, ledger: np.ndarray, traces: Mapping[str, np.ndarray], roles: Mapping[str, str]) -> None:
+        self.rows = rows = _sorted(ledger)
+        self.names, self.servers = list(roles), {index for index, role in enumerate(roles.values()) if role == "server"}
+        src, dst, kind = (rows[:, COLUMN[key]].astype(np.int64) for key in ("src", "dst", "kind"))
+        pair = src * len(roles) + dst
+        first = np.flatnonzero(np.diff(pair, prepend=-1))  # where a pair's messages begin
+        self.ends = [(int(src[at]), int(dst[at]), L.LINK_KINDS[kind[at]]) for at in first]  # source, reader and kind of every link
+        self.link_of = np.repeat(np.arange(len(first)), np.diff(first, append=len(rows)))  # a message's link
+        self.shared = kind == L.LINK_KINDS.index(L.CLIENT_SERVER)  # messages whose delivery may be not their own link's alone to decide
+        kinds = {name: traces[name][:, TRACE_COLUMN["kind"]] for name in self.names}
+        values = {name: traces[name][:, TRACE_COLUMN["value"]] for name in self.names}
+        self.seconds: list[float] = []  # of every computation
+        for name in self.names:
+            self.seconds += values[name][kinds[name] == COMPUTE].tolist()
+        self.marks = len(rows) + len(self.seconds)
+        self.steps = self._steps(traces, pair[first], np.append(first, len(rows)))
+
+    def _steps(self, traces: Mapping[str, np.ndarray], pairs: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
+        """Per party what it did, as whole numbers: -1 - at, a message's row, is read; at is sent; from the number of messages on,
+        `seconds` are computed; marks + a round is its end. Rows of a pair's messages follow each other, numbered from 0."""
+        count, computed, found = len(self.names), len(self.rows), []
+        pairs, bounds = np.append(pairs, -1), np.append(bounds, 0)
+        for party, name in enumerate(self.names):
+            kind, peer, seq, value = (traces[name][:, TRACE_COLUMN[key]] for key in ("kind", "peer", "seq", "value"))
+            other, reads, computes = peer.astype(np.int64), kind == RECV, kind == COMPUTE
+            pair = np.where(reads, other * count + party, party * count + other)
+            place = np.searchsorted(pairs[:-1], pair)
+            at = bounds[place] + seq.astype(np.int64)
+            unknown = ((pairs[place] != pair) | (at >= bounds[place + 1])) & (reads | (kind == SEND))
+            if unknown.any():
+                wrong = int(unknown.argmax())
+                source, reader = (int(other[wrong]), party) if reads[wrong] else (party, int(other[wrong]))
+                lacking = f"{int(seq[wrong])} from {self.names[source]} to {self.names[reader]}"
+                raise VflbenchError(f"the trace has message {lacking}, the ledger has none")
+            steps = np.where(reads, -1 - at, np.where(kind == MARK, self.marks + value, at).astype(np.int64))
+            steps[computes] = np.arange(computed, computed + np.count_nonzero(computes))
+            computed += int(np.count_nonzero(computes))
+            found.append(steps)
+        return found
+
+    def retime(self, network: NetworkConfig) -> Retimed:
+        """When each round ends under `network`, and when each message is sent and delivered."""
+        return _Replay(self, network, self.steps).retimed()
+
+    def without_computing(self, network: NetworkConfig) -> dict[int, float]:
+        """When each round would end if computing took no time, as `Retimed.ends`."""
+        steps = [steps[(steps < len(self.rows)) | (steps >= self.marks)] for steps in self.steps]
+        return _Replay(self, network, steps).run()
+
+
+def _listed(values: np.ndarray) -> Iterator[int]:
+    """The values as a list has them, without the memory of one: a piece at a time."""
+    return itertools.chain.from_iterable(values[at : at + 1024].tolist() for at in range(0, len(values), 1024))
 
 
 def _sorted(ledger: np.ndarray) -> np.ndarray:
@@ -61,76 +109,38 @@ def _sorted(ledger: np.ndarray) -> np.ndarray:
 
 
 class _Replay:
-    """Every party is a generator over its trace that waits (yields) where a message that it reads is not delivered yet."""
+    """Every party is a generator over its steps that waits (yields) where a message that it reads is not delivered yet."""
 
-    def __init__(
-        self, rows: np.ndarray, traces: Mapping[str, np.ndarray], roles: Mapping[str, str], network: NetworkConfig, computing: bool
-    ) -> None:
-        self.rows, self.network, self.computing = rows, network, computing
-        self.names, self.servers = list(roles), {index for index, role in enumerate(roles.values()) if role == "server"}
-        src, dst = (rows[:, COLUMN[end]].astype(np.int64) for end in ("src", "dst"))
-        pair = src * len(roles) + dst
-        self.first = np.flatnonzero(np.diff(pair, prepend=-1))  # where a pair's messages begin
-        kinds = rows[:, COLUMN["kind"]].astype(np.int64)
-        ends = [(int(src[at]), int(dst[at]), L.LINK_KINDS[kinds[at]]) for at in self.first]
-        named = [f"{self.names[a]}->{self.names[b]}" for a, b, _ in ends]
-        self.links = [L.Link(a, b, kind, L.link_config(network, kind, name)) for (a, b, kind), name in zip(ends, named, strict=True)]
-        self.busy = [0.0] * len(ends)
+    def __init__(self, program: Program, network: NetworkConfig, steps: list[np.ndarray]) -> None:
+        self.program, self.network, self.steps = program, network, steps
+        self.rows, self.names, self.servers = program.rows, program.names, program.servers
+        named = [f"{self.names[a]}->{self.names[b]}" for a, b, _ in program.ends]
+        configs = [L.link_config(network, kind, name) for (_, _, kind), name in zip(program.ends, named, strict=True)]
+        self.links = [L.Link(a, b, kind, config) for (a, b, kind), config in zip(program.ends, configs, strict=True)]
+        self.busy = [0.0] * len(self.links)
         self.latency = [link.latency for link in self.links]
         # Lists, by message: an element of an array takes several times as long to reach.
-        link = np.repeat(np.arange(len(ends)), np.diff(self.first, append=len(rows)))
-        self.link: list[int] = link.tolist()
-        self.service: list[float] = (rows[:, COLUMN["bytes"]] * np.array([one.rate for one in self.links], dtype=np.float64)[link]).tolist()
-        self.sent: list[float | None] = [None] * len(rows)
-        self.delivered: list[float | None] = [None] * len(rows)
-        self.steps, self.others = self._steps(traces, pair[self.first])
-        # Messages whose delivery is not their own link's alone to decide.
+        rates = np.array([one.rate for one in self.links], dtype=np.float64)
+        self.link: list[int] = program.link_of.tolist()
+        self.service: list[float] = (self.rows[:, COLUMN["bytes"]] * rates[program.link_of]).tolist()
+        self.sent: list[float | None] = [None] * len(self.rows)
+        self.delivered: list[float | None] = [None] * len(self.rows)
         plain = network.timing == "causal" and network.server_bandwidth_gbps is None
-        self.joint: list[bool] | None = None if plain else (kinds == L.LINK_KINDS.index(L.CLIENT_SERVER)).tolist()
-        self.media = {index: L.Medium() for index in range(len(roles))}  # timing=round
+        self.joint: list[bool] | None = None if plain else program.shared.tolist()
+        self.media = {index: L.Medium() for index in range(len(self.names))}  # timing=round
         self.shared = L.seconds_per_byte(network.server_bandwidth_gbps)
         self.egress = dict.fromkeys(self.servers, 0.0)
-        self.ingress = {index: L.Ingress(self.shared) for index in range(len(roles))}
+        self.ingress = {index: L.Ingress(self.shared) for index in range(len(self.names))}
         self.heap: list[tuple[float, int, int, int, float]] = []  # (arrival, source, message, reader, when the last byte has left)
         self.last_arrival: float | None = None  # at a shared bandwidth
         self.waiting: dict[int, int] = {}  # message -> the party that waits for it
-        self.ready = deque(range(len(roles)))  # first come, first served: whoever gathers finds several messages at once
+        self.ready = deque(range(len(self.names)))  # first come, first served: whoever gathers finds several messages at once
         self.ends: dict[int, float] = {}
-        self.clocks = [0.0] * len(roles)  # of parties that are through
+        self.clocks = [0.0] * len(self.names)  # of parties that are through
 
-    def _steps(self, traces: Mapping[str, np.ndarray], pairs: np.ndarray) -> tuple[list[list[int]], list[tuple[float, int]]]:
-        """Per party what it did, as whole numbers: at, a message's row, is sent; -1 - at is read; others + the number of messages are
-        indices into (seconds computed, round ended). Rows of a pair's messages follow each other, numbered from 0."""
-        width, count = TRACE_COLUMN["value"] + 1, len(self.names)
-        kept = [np.asarray(traces[name])[:, :width] for name in self.names]
-        if not self.computing:
-            kept = [rows[rows[:, TRACE_COLUMN["kind"]] != COMPUTE] for rows in kept]
-        events, sizes = np.concatenate(kept), [len(rows) for rows in kept]
-        party = np.repeat(np.arange(count), sizes)
-        kind, value = events[:, TRACE_COLUMN["kind"]], events[:, TRACE_COLUMN["value"]]
-        peer, seq = (events[:, TRACE_COLUMN[key]].astype(np.int64) for key in ("peer", "seq"))
-        steps = np.empty(len(events), np.int64)
-        bounds = np.append(self.first, len(self.rows))
-        for which, pair in ((SEND, party * count + peer), (RECV, peer * count + party)):
-            chosen = np.flatnonzero(kind == which)
-            place = np.searchsorted(pairs, pair[chosen])
-            known = np.append(pairs, -1)[place] == pair[chosen]
-            at = bounds[place] + seq[chosen]
-            known &= at < np.append(bounds, 0)[place + 1]
-            if not known.all():
-                wrong = int(chosen[np.flatnonzero(~known)[0]])
-                one, other = self.names[int(party[wrong])], self.names[int(peer[wrong])]
-                source, reader = (one, other) if which == SEND else (other, one)
-                raise VflbenchError(f"the trace has message {seq[wrong]} from {source} to {reader}, the ledger has none")
-            steps[chosen] = at if which == SEND else -1 - at
-        rest = np.flatnonzero((kind == COMPUTE) | (kind == MARK))
-        steps[rest] = len(self.rows) + np.arange(len(rest))
-        ends = kind[rest] == MARK
-        others = list(zip(np.where(ends, 0.0, value[rest]).tolist(), np.where(ends, value[rest], 0).astype(int).tolist(), strict=True))
-        return [part.tolist() for part in np.split(steps, np.cumsum(sizes)[:-1])], others
-
-    def run(self) -> Retimed:
-        parties = [self._party(index, steps) for index, steps in enumerate(self.steps)]
+    def run(self) -> dict[int, float]:
+        """When each round ends."""
+        parties = [self._party(index, _listed(steps)) for index, steps in enumerate(self.steps)]
         through, ready = 0, self.ready
         while ready or self._serve():
             while ready:
@@ -139,18 +149,20 @@ class _Replay:
             at, reader = next(iter(self.waiting.items()))
             source = self.names[self.links[self.link[at]].src]
             raise VflbenchError(f"trace and ledger are not of one run: {self.names[reader]} waits for a message from {source} for ever")
+        return self.ends
+
+    def retimed(self) -> Retimed:
+        self.run()
         overtaken = self.last_arrival >= min(self.clocks, default=np.inf) if self.last_arrival is not None else False
         closed = not self._settle() and not overtaken
-        rows = self.rows.copy()
-        for key, times in (("sent", self.sent), ("delivered", self.delivered)):
-            rows[:, COLUMN[key]] = np.array(times, dtype=np.float64)
-        return Retimed(self.ends, rows, closed)
+        return Retimed(self.ends, np.array(self.sent, dtype=np.float64), np.array(self.delivered, dtype=np.float64), closed)
 
-    def _party(self, index: int, steps: list[int]) -> Iterator[bool]:
+    def _party(self, index: int, steps: Iterable[int]) -> Iterator[bool]:
         """One party's events; yields False where it must wait."""
         now, ends, waiting, ready = 0.0, self.ends, self.waiting, self.ready
         sent, delivered, service, link_of = self.sent, self.delivered, self.service, self.link
-        joint, others, busy, latency, messages = self.joint, self.others, self.busy, self.latency, len(self.rows)
+        joint, busy, latency, seconds = self.joint, self.busy, self.latency, self.program.seconds
+        messages, marks = len(self.rows), self.program.marks
         for step in steps:
             if step < 0:
                 at = -1 - step
@@ -177,11 +189,10 @@ class _Replay:
                     delivered[step] = self._send(step, now)
                 if step in waiting:
                     ready.append(waiting.pop(step))
-            else:
-                seconds, round = others[step - messages]
-                now += seconds
-                if round and now >= ends.get(round, 0.0):
-                    ends[round] = now
+            elif step < marks:
+                now += seconds[step - messages]
+            elif now >= ends.get(step - marks, 0.0):
+                ends[step - marks] = now
         self.clocks[index] = now
 
     # --- what a party shares with others: timing=round, or a server's bandwidth ---------------------------------------------

@@ -29,6 +29,7 @@ from vflbench.seeding import stream, torch_stream
 from vflbench.types import ConfigError, Problem, RunConfig
 
 MODEL_NAMES = ("mlp10", "residual_mlp")
+SCORED = 65536  # held-out rows at once: a table that is larger than memory is scored in parts
 
 
 @dataclass
@@ -351,14 +352,21 @@ class Side:
     def held_out(self) -> dict[str, Tensor]:
         """Passive: embeddings of the held-out rows, clipped as in training."""
         with torch.no_grad():
-            found = {split: self.model(self.rows(x)) for split, x in self.data.held_out.items()}
+            found = {split: torch.cat([self.model(self.rows(x, part)) for part in _parts(x)]) for split, x in self.data.held_out.items()}
         privacy = self.me.privacy
         return found if privacy is None else {split: privacy.clip(z) for split, z in found.items()}
 
     def scores(self, zs: Sequence[Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
         """Active: scores of the held-out rows, given the passive parties' embeddings of them."""
         with torch.no_grad():
-            return {s: self.model(self.rows(x), [z[s] for z in zs]).cpu().numpy() for s, x in self.data.held_out.items()}
+            return {
+                split: torch.cat([self.model(self.rows(x, part), [z[split][part] for z in zs]) for part in _parts(x)]).cpu().numpy()
+                for split, x in self.data.held_out.items()
+            }
+
+
+def _parts(x: np.ndarray) -> list[slice]:
+    return [slice(first, first + SCORED) for first in range(0, max(len(x), 1), SCORED)]
 
 
 # --- exchanges that more than one method has ------------------------------------------------------------------------------------------

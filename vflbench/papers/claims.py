@@ -19,7 +19,9 @@ Checks compare means over seeds, in every combination of the keys `each` by itse
 - `near`: every number of the paper of this column, within `at_most` (`relative: true`: times that number)
 - `untestable`: `why`
 
-A column that says when a target was reached is infinite where not all seeds reached it.
+A column that says when a target was reached is infinite where not all seeds reached it; of two that are infinite none is the smaller.
+A claim is not testable where runs of it are missing, unless those that are there contradict it. Beside two settings with the same seeds
+stands their difference seed by seed, "within the spread" where it is less than two of its standard errors; the verdict is of the means.
 Made-up data say nothing, unless the claim has `made_up: true`: the paper's are made up too, or it is about what depends on sizes alone.
 """
 
@@ -27,14 +29,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vflbench.results.identity import said
 from vflbench.types import Problem, closest
 
-Row = dict[str, Any]  # a setting of the table: key -> value, column -> mean over seeds, <column>_sd -> its spread
+Row = dict[str, Any]  # a setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> its spread
+Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
 Verdict = Literal["holds", "does not hold", "not testable"]
 CHECKS = ("order", "ratio", "difference", "value", "best", "trend", "interior", "near", "untestable")
 
@@ -94,36 +98,59 @@ class Judged:
     why: str
 
 
-def judge(claim: Claim, table: Sequence[Row], numbers: Sequence[dict[str, Any]], excuse: str = "") -> Judged:
+def judge(claim: Claim, table: Sequence[Row], numbers: Sequence[dict[str, Any]], excuse: str = "", names: Names | None = None) -> Judged:
     """The verdict on `claim`.
 
     Parameters
     ----------
-    table : a row per setting.
+    table : a row per setting, those of missing runs too.
     numbers : the paper's own of this column: keys, mean.
     excuse : why nothing can be said of any claim (runs of two rounds); empty: nothing speaks against it.
+    names : what to call a value of a key.
     """
     if claim.check == "untestable":
         return Judged(claim, "not testable", claim.why)
     if excuse:
         return Judged(claim, "not testable", excuse)
     chosen = select(table, claim.where)
+    if not any(row.get("seeds", 1) for row in chosen):
+        return Judged(claim, "not testable", "no run of it is there")
     sources = [kind for kind in ("synthetic", "partial") if any(row.get("data_source") == kind for row in chosen)]
     if sources and not claim.made_up:
         return Judged(claim, "not testable", f"{' and '.join(sources)} data")
     numbers = [n for n in numbers if select([n], {key: value for key, value in claim.where.items() if key in n})]
-    verdicts, reasons = [], []
-    for names, rows in grouped(chosen, claim.each):
-        holds, reason = _CHECKS[claim.check](claim, rows, [n for n in numbers if _fits(n, names)])
+    verdicts: list[bool | None] = []
+    reasons = []
+    for group, rows in grouped(chosen, claim.each):
+        own_numbers = [n for n in numbers if _fits(n, group)]
+        holds, reason = _CHECKS[claim.check](claim, rows, own_numbers, names)
+        if lacking := _lacking(claim, rows, own_numbers, names):
+            holds, reason = False if holds is False else None, f"{reason}; {lacking}"
         verdicts.append(holds)
-        reasons.append(f"{', '.join(str(value) for value in names.values())}: {reason}" if names else reason)
-    known = [holds for holds in verdicts if holds is not None]
+        reasons.append(f"{_label(group, names)}: {reason}" if group else reason)
+    for key, wanted in claim.where.items():
+        # Which data sets a scale leaves out, the page says itself.
+        for value in wanted if isinstance(wanted, list) and key != "dataset.name" else []:
+            if not select(chosen, {key: value}):
+                verdicts.append(None)
+                reasons.append(f"{_label({key: value}, names)}: no run of it is there")
     why = "; ".join(reasons)
-    if False in known:
+    if False in verdicts:
         return Judged(claim, "does not hold", why)
-    if not known or len(known) < len(verdicts):
-        return Judged(claim, "not testable", why or "no run of it is there")
-    return Judged(claim, "holds", why)
+    return Judged(claim, "not testable" if None in verdicts else "holds", why)
+
+
+def _lacking(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], names: Names | None) -> str:
+    """Which runs of the claim are missing; empty: none."""
+    touched: Sequence[dict[str, Any]] = [{}]  # all
+    if claim.check == "near":
+        touched = [_keys(number) for number in numbers]
+    elif claim.of and claim.check != "best":
+        touched = claim.of
+    found = [row for row in rows if row.get("missing") and any(select([row], wanted) for wanted in touched)]
+    keys = list(dict.fromkeys(key for wanted in [*touched, *claim.of] for key in wanted)) or ([claim.along] if claim.along else [])
+    told = (f"{_label({key: row[key] for key in keys}, names)} seed {', '.join(map(str, row['missing']))}".strip() for row in found)
+    return f"missing: {' / '.join(dict.fromkeys(told))}" if found else ""
 
 
 def select(table: Sequence[Row], where: dict[str, Any]) -> list[Row]:
@@ -145,41 +172,93 @@ def _fits(number: dict[str, Any], names: dict[str, Any]) -> bool:
     return all(said(number[key]) == said(value) for key, value in names.items() if key in number)
 
 
-def _told(row: Row, column: str) -> str:
+def _keys(number: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in number.items() if key not in ("mean", "sd")}
+
+
+def _label(keys: Mapping[str, Any], names: Names | None) -> str:
+    from vflbench.plots.values import line_label
+
+    return line_label(keys, list(keys), names) or ", ".join(str(value) for value in keys.values())
+
+
+def told(row: Mapping[str, Any], column: str) -> str:
+    """`0.0785 ± 0.0220 (4 of 5 seeds)`: mean and sample standard deviation, and of how many seeds where not of all; `-` of none."""
     value, sd = row[column], row.get(f"{column}_sd", math.nan)
+    seeds = [one[column] for one in row.get("by_seed", {}).values()]
+    used = sum(map(math.isfinite, seeds))
     if math.isinf(value):
-        return "never"
-    return f"{value:.4g}" + (f" ± {sd:.2g}" if sd == sd else "")
+        return f"reached by {used} of {len(seeds)}" if used else "never reached"
+    return "-" if math.isnan(value) else fixed(value, sd) + (f" ({used} of {len(seeds)} seeds)" if used < len(seeds) else "")
 
 
-def _settings(claim: Claim, rows: Sequence[Row]) -> list[tuple[str, Row]] | None:
-    """Name and row of each setting of `of`; None where one is not there, or is not one row."""
+def fixed(value: float, sd: float = math.nan) -> str:
+    """Four significant digits, and a spread with as many places; without exponents but of what is below 0.0001."""
+    size = max(abs(value), 0.0 if math.isnan(sd) else sd)
+    if 0 < size < 1e-4:
+        return f"{value:.4g}" + ("" if math.isnan(sd) else f" ± {sd:.2g}")
+    places = max(0, 3 - math.floor(math.log10(size))) if size else 0
+    if math.isnan(sd):
+        text = f"{value:.{places}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{value:.{places}f} ± {sd:.{places}f}"
+
+
+def _shown(row: Row, column: str) -> str:
+    """A number of a verdict: what diverged is told with it."""
+    return told(row, column) + (f" ({row['diverged']} diverged)" if row.get("diverged") else "")
+
+
+def _paired(left: Row, right: Row, column: str) -> str:
+    """What the second has less than the first, seed by seed; nothing without two seeds that both have."""
+    first, second = ({seed: one[column] for seed, one in row.get("by_seed", {}).items()} for row in (left, right))
+    gaps = [first[seed] - second[seed] for seed in first if seed in second and math.isfinite(first[seed] - second[seed])]
+    if set(first) != set(second) or len(gaps) < 2:
+        return ""
+    mean, sd = statistics.fmean(gaps), statistics.stdev(gaps)
+    within = ", within the spread" if abs(mean) < 2 * sd / math.sqrt(len(gaps)) else ""
+    return f" [difference by seed {fixed(mean, sd)}, {len(gaps)} seeds{within}]"
+
+
+def _settings(claim: Claim, rows: Sequence[Row], names: Names | None) -> list[tuple[str, Row]]:
+    """Name and row of each setting of `of`, but of those that are not there, or are not one row."""
     found = []
     for wanted in claim.of:
         inside = select(rows, wanted)
-        if len(inside) != 1 or math.isnan(inside[0][claim.column]):
-            return None
-        found.append((" ".join(str(value) for value in wanted.values()), inside[0]))
+        if len(inside) == 1 and not math.isnan(inside[0][claim.column]):
+            found.append((_label(wanted, names), inside[0]))
     return found
+
+
+def _listed(claim: Claim, found: Sequence[tuple[str, Row]]) -> str:
+    pairs = "".join(_paired(left, right, claim.column) for (_, left), (_, right) in itertools.pairwise(found))
+    text = ", ".join(f"{name}: {_shown(row, claim.column)}" for name, row in found)
+    return text + pairs + ("" if len(found) == len(claim.of) else "; not all of its runs are there").removeprefix("" if text else "; ")
 
 
 Found = tuple[bool | None, str]  # whether it holds, None where that cannot be said; and the numbers
 
 
-def _order(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
-    found = _settings(claim, rows)
-    if found is None:
-        return None, "not all of its runs are there"
-    values = [row[claim.column] for _, row in found]
-    told = ", ".join(f"{name} {_told(row, claim.column)}" for name, row in found)
-    return values == sorted(values, reverse=claim.falling), told
+def _rising(values: Sequence[tuple[int, float]], slack: float = 0.0) -> bool | None:
+    """Whether the values (place, value) never fall by more than `slack` a place; None where two in a row are infinite."""
+    pairs = list(itertools.pairwise(values))
+    if any(b < a - slack * (later - place) for (place, a), (later, b) in pairs):
+        return False
+    return None if any(math.isinf(a) and a == b for (_, a), (_, b) in pairs) else True
 
 
-def _pair(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
-    found = _settings(claim, rows)
-    if found is None:
-        return None, "not all of its runs are there"
-    told = ", ".join(f"{name} {_told(row, claim.column)}" for name, row in found)
+def _order(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
+    found = _settings(claim, rows, names)
+    sign = -1 if claim.falling else 1
+    holds = _rising([(place, sign * row[claim.column]) for place, (_, row) in enumerate(found)])
+    return holds if len(found) == len(claim.of) or holds is False else None, _listed(claim, found)
+
+
+def _pair(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
+    found = _settings(claim, rows, names)
+    told = _listed(claim, found)
+    if len(found) < len(claim.of):
+        return None, told
     left, right = (row[claim.column] for _, row in found[:2])
     if len(found) == 4:
         left, right = left - right, found[2][1][claim.column] - found[3][1][claim.column]
@@ -189,58 +268,63 @@ def _pair(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
     return claim.at_least <= value <= claim.at_most, f"{told}: {claim.check} {value:.3g}"
 
 
-def _value(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
-    if claim.of:
-        found = _settings(claim, rows) or []
-        if not found:
-            return None, "not all of its runs are there"
-    else:
-        found = [("", row) for row in rows if not math.isnan(row[claim.column])]
-        if not found:
-            return None, "no run of it is there"
-    inside = [claim.at_least <= row[claim.column] <= claim.at_most for _, row in found]
+def _value(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
+    found = _settings(claim, rows, names) if claim.of else [("", row) for row in rows if not math.isnan(row[claim.column])]
+    if not found:
+        return None, "no run of it is there"
+    inside = all(claim.at_least <= row[claim.column] <= claim.at_most for _, row in found)
     shown = found if len(found) <= 6 else [min(found, key=lambda f: f[1][claim.column]), max(found, key=lambda f: f[1][claim.column])]
-    told = (" to " if len(found) > 6 else ", ").join(f"{name} {_told(row, claim.column)}".strip() for name, row in shown)
-    return all(inside), told
+    told = (" to " if len(found) > 6 else ", ").join((f"{name}: " if name else "") + _shown(row, claim.column) for name, row in shown)
+    complete = len(found) == len(claim.of or rows)
+    return inside if complete or not inside else None, told + ("" if complete else "; not all of its runs are there")
 
 
-def _best(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
-    known = [row for row in rows if not math.isnan(row[claim.column])]
-    named = [row for row in known if any(select([row], wanted) for wanted in claim.of)]
-    others = [row for row in known if not any(row is own for own in named)]
-    if not named or not others:
+def _best(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
+    named = [row for row in rows if any(select([row], wanted) for wanted in claim.of)]
+    others = [row for row in rows if not any(row is own for own in named)]
+    known, rivals = ([row for row in group if not math.isnan(row[claim.column])] for group in (named, others))
+    if not known or not rivals:
         return None, "not all of its runs are there"
     sign = -1 if claim.falling else 1
-    own, other = (min(group, key=lambda row: sign * row[claim.column]) for group in (named, others))
-    told = f"{_told(own, claim.column)} against {_told(other, claim.column)}"
+    own, other = (min(group, key=lambda row: sign * row[claim.column]) for group in (known, rivals))
+    keys = list(dict.fromkeys(key for wanted in claim.of for key in wanted))
+    told = " against ".join(f"{_label({key: row[key] for key in keys}, names)}: {_shown(row, claim.column)}" for row in (own, other))
+    told += _paired(own, other, claim.column)
     if math.isinf(own[claim.column]) and math.isinf(other[claim.column]):
         return None, told
-    return sign * own[claim.column] < sign * other[claim.column], told
+    holds = sign * own[claim.column] < sign * other[claim.column]
+    if len(rivals) < len(others) if holds else len(known) < len(named):  # one that is not there may be better still
+        return None, f"{told}; not all of its runs are there"
+    return holds, told
 
 
-def _along(claim: Claim, rows: Sequence[Row], least: int) -> tuple[list[float], str]:
-    """The column along the key `along`, its sign turned where it is to fall; and the numbers. Nothing where fewer than `least` have one."""
-    found = sorted(((float(row[claim.along]), row) for row in rows if not math.isnan(row[claim.column])), key=lambda item: item[0])
-    if len(found) < least:
-        return [], "not all of its runs are there"
+def _along(claim: Claim, rows: Sequence[Row], names: Names | None) -> tuple[list[tuple[int, float]], bool, str]:
+    """Place and value of the column along the key `along`, turned where it is to fall; whether none is missing; and the numbers."""
+    found = sorted((row for row in rows if row[claim.along] != "-"), key=lambda row: float(row[claim.along]))
     sign = -1 if claim.falling else 1
-    return [sign * row[claim.column] for _, row in found], ", ".join(f"{at:g}: {_told(row, claim.column)}" for at, row in found)
+    values = [(place, sign * row[claim.column]) for place, row in enumerate(found) if not math.isnan(row[claim.column])]
+    told = ", ".join(f"{_label({claim.along: row[claim.along]}, names)}: {_shown(row, claim.column)}" for row in found)
+    return values, len(values) == len(found), told
 
 
-def _trend(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
-    values, told = _along(claim, rows, least=2)
-    return all(b >= a - claim.slack for a, b in itertools.pairwise(values)) if values else None, told
+def _trend(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
+    values, complete, told = _along(claim, rows, names)
+    holds = _rising(values, claim.slack) if len(values) > 1 else None
+    return holds if complete or holds is False else None, told
 
 
-def _interior(claim: Claim, rows: Sequence[Row], _: Any) -> Found:
-    values, told = _along(claim, rows, least=3)
-    return max(values) not in (values[0], values[-1]) if values else None, told
+def _interior(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
+    places, complete, told = _along(claim, rows, names)
+    values = [value for _, value in places]
+    if not complete or len(values) < 3 or len(set(values)) == 1:
+        return None, told
+    return max(values) not in (values[0], values[-1]), told
 
 
-def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]]) -> Found:
+def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], _: Any) -> Found:
     gaps, lacking = [], 0
     for number in numbers:
-        inside = select(rows, {key: value for key, value in number.items() if key not in ("mean", "sd")})
+        inside = select(rows, _keys(number))
         if len(inside) != 1 or math.isnan(inside[0][claim.column]):
             lacking += 1
             continue
@@ -249,8 +333,8 @@ def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]]) 
         return None, "no run of it is there"
     near, last = sum(gap <= claim.at_most for gap in gaps), max(gaps)
     within, farthest = (f"{value:.3g}" + (" times the number" if claim.relative else "") for value in (claim.at_most, last))
-    told = f"{near} of {len(gaps)} numbers within {within}, the farthest {farthest} off"
-    return max(gaps) <= claim.at_most, told + (f"; {lacking} have no run" if lacking else "")
+    told = f"{near} of {len(gaps)} numbers within {within}, the farthest {farthest} off" + (f"; {lacking} have no run" if lacking else "")
+    return (None if lacking and last <= claim.at_most else last <= claim.at_most), told
 
 
 _CHECKS: dict[str, Any] = {

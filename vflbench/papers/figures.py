@@ -41,8 +41,10 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     folder.mkdir(parents=True, exist_ok=True)
     runs = [job.run for job in jobs if job.run is not None]
     failures = list(dict.fromkeys(f"{job.label}: {job.failure}" for job in jobs if job.failure))
-    table = measured.table(runs, definition.keys, definition.target, definition.columns, definition.against)
-    atomic_write(folder / "table.csv", csv(table))
+    absent = [job.values for job in jobs if job.run is None or job.run.status not in measured.COUNTED]
+    whole = measured.table(runs, definition.keys, definition.target, definition.columns, definition.against, absent)
+    table = [row for row in whole if row["seeds"]]
+    atomic_write(folder / "table.csv", csv([{key: row[key] for key in row if key not in ("missing", "by_seed")} for row in table]))
     names = []
     for place, picture in enumerate(definition.pictures, start=1):
         names.append("figure" if len(definition.pictures) == 1 else f"figure_{place}")
@@ -52,12 +54,15 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     judged = []
     for claim in definition.claims:
         theirs = [row for numbers in definition.numbers if numbers.column == claim.column for row in numbers.rows()]
-        judged.append(claims.judge(claim, table, theirs, excuse))
+        judged.append(claims.judge(claim, whole, theirs, excuse, definition.names))
     trained, reused = sum(job.fresh for job in jobs if job.run), sum(not job.fresh for job in jobs if job.run)
+    warning = _warning({run.summary["data_source"] for run in runs if "real" in registry.datasets()[run.summary["dataset"]].sources})
+    if warning and any(found.verdict != "not testable" for found in judged if found.claim.made_up):
+        warning += " The claims that are judged all the same are about sizes alone, or about data that the paper made up too."
     facts: dict[str, Any] = {
         "scale": scale,
         "data": ", ".join(f"{dataset}: {kind} ({count} runs)" for (kind, dataset), count in sources.items()) or "none",
-        "warning": _warning({run.summary["data_source"] for run in runs if "real" in registry.datasets()[run.summary["dataset"]].sources}),
+        "warning": warning,
         "command": shlex.join(["vflbench", "figures", *command]),
         "runs": f"{len(runs)} runs: {trained} made now, {reused} found",
         "failures": failures,

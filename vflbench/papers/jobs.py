@@ -26,6 +26,7 @@ class Job:
     values: dict[str, Any]  # the configuration, as plain data
     run: reader.Run | None = None  # where it is there
     failure: str = ""  # why it is not
+    note: str = ""  # what else a reader of the progress must know
     fresh: bool = field(default=False)  # trained now
 
     @property
@@ -55,11 +56,8 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
             words = [*runs.words(scale), *([f"network={network}"] if network else []), *overrides]
             words += ["scale=smoke"] if scale == "smoke" else []
             with config.session(words) as hydra:
-                plan = config.plan(hydra, words, multirun=True)
-                lists = plan.jobs or [words]
-                if scale == "smoke":
-                    lists = _first_values(lists, plan.swept)
-                for job, values in config.configurations(hydra, lists, plan.swept):
+                plan = config.plan(hydra, words, multirun=True, algorithms=SMOKE if scale == "smoke" else None)
+                for job, values in config.configurations(hydra, plan.jobs or [words]):
                     if insist and _exists(values["dataset"]):
                         job, values["dataset"]["source"] = [*job, "dataset.source=real"], "real"
                     found = Job(job, config_hash(values), values)
@@ -72,28 +70,25 @@ def _exists(dataset: dict[str, Any]) -> bool:
     return dataset.get("source") == "auto" and "real" in registry.datasets()[dataset["name"]].sources
 
 
-def _first_values(jobs: list[list[str]], swept: Iterable[str]) -> list[list[str]]:
-    """The jobs in which every swept key has its first value, but the algorithm, of which there are SMOKE."""
-    narrow = tuple(f"{key}=" for key in swept if key != "algorithm")
-    chosen: list[list[str]] = []
-    first = {word for word in jobs[0] if narrow and word.startswith(narrow)}
-    for job in jobs:
-        if len(chosen) < SMOKE and all(word in first for word in job if narrow and word.startswith(narrow)):
-            chosen.append(job)
-    return chosen
-
-
-def index(roots: Iterable[Path]) -> dict[str, reader.Run]:
-    """Configuration hash -> an ended run below `roots`; one whose files cannot be read is passed over."""
-    found: dict[str, reader.Run] = {}
+def find(jobs: Iterable[Job], roots: Iterable[Path]) -> None:
+    """Give each job its ended run below `roots`. One whose files contradict each other is not taken, and the job's note says why; one
+    that cannot be read is passed over.
+    """
+    needed = {job.identity: job for job in jobs}
     for root in roots:
         for run in reader.find(root) if root.is_dir() else []:
             try:
-                if run.status in DONE:
-                    found.setdefault(run.manifest["config_hash"], run)
+                job = needed.get(run.manifest["config_hash"])
+                ended = run.status in DONE
             except (VflbenchError, KeyError):
                 continue
-    return found
+            if job is None or job.run is not None or not ended:
+                continue
+            try:
+                run.check_curve()
+                job.run, job.note = run, ""
+            except VflbenchError as broken:
+                job.note = f"a run that is there is left out: {broken}"
 
 
 def shape(job: Job) -> str:
@@ -126,9 +121,7 @@ def carry_out(
     workers : processes that train side by side.
     tell : called with (done, of how many, job) after each that was not there.
     """
-    there = index([*roots, *([] if any(root in folder.parents for root in roots) else [folder])])  # each run read once
-    for job in jobs:
-        job.run = there.get(job.identity)
+    find(jobs, [*roots, *([] if any(root in folder.parents for root in roots) else [folder])])  # each run read once
     missing = [job for job in jobs if job.run is None]
     leaders: dict[str, Job] = {shape(job): job for job in jobs if job.run is not None}
     training = []
@@ -137,10 +130,10 @@ def carry_out(
             training.append(job)
     done = 0
     for job, failure in _trained(training, folder, train, workers):
-        job.failure, job.fresh = failure, True
-        job.run = None if failure else reader.load(folder / job.identity)
+        _end(job, failure, folder)
         tell(done := done + 1, len(missing), job)
-    for job in missing:
+    place = {job.identity: number for number, job in enumerate(jobs)}
+    for job in sorted(missing, key=lambda job: place[leaders[shape(job)].identity]):  # a run's re-pricings in a row: it is read once
         leader = leaders[shape(job)]
         if leader is job:
             continue
@@ -150,10 +143,22 @@ def carry_out(
             try:
                 job.run = reprice(leader.run, job.values, folder / job.identity)
             except VflbenchError as refused:  # then it is trained after all
-                job.failure = train(job.words, str(folder / job.identity)) or ""
-                job.run = None if job.failure else reader.load(folder / job.identity)
-                job.failure = f"{job.failure} (re-pricing: {refused})" if job.failure else ""
+                job.note = f"trained, as re-pricing is refused: {refused}"
+                _end(job, train(job.words, str(folder / job.identity)), folder)
         tell(done := done + 1, len(missing), job)
+
+
+def _end(job: Job, failure: str, folder: Path) -> None:
+    """Note what became of a job that was trained: a broken run in its folder is kept by resume=true, and is no better now."""
+    job.failure, job.fresh = failure, True
+    if failure:
+        return
+    run = reader.load(folder / job.identity)
+    try:
+        run.check_curve()
+        job.run = run
+    except VflbenchError as broken:
+        job.failure = f"{broken}; delete its folder and it is trained anew"
 
 
 def _trained(jobs: Sequence[Job], folder: Path, train: Train, workers: int) -> Iterable[tuple[Job, str]]:

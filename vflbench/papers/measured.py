@@ -80,8 +80,10 @@ def table(
     targets: Mapping[str, Target],
     wanted: Iterable[str] = (),
     against: Mapping[str, Any] | None = None,
+    absent: Iterable[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """A row per setting: `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and columns with their spread.
+    """A row per setting: `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and columns with their spread;
+    by_seed, seed -> column -> value; and missing, the seeds that were wanted and are not there.
 
     Parameters
     ----------
@@ -91,6 +93,7 @@ def table(
         own target counts.
     wanted : columns beyond COLUMNS (columns()).
     against : what the column excess compares with: the run of the same seed and setting, but for these keys.
+    absent : configurations of the runs that are wanted and not there; a setting without any other is a row of no seeds.
 
     What was not measured is NaN; a target that not all seeds reached is infinite.
 
@@ -104,6 +107,9 @@ def table(
         if run.status in COUNTED:
             values = setting(run, keys)
             groups[tuple(str(values[key]) for key in keys)].append(run)
+    missing: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for config in absent:
+        missing[tuple(map(str, _values(config, keys).values()))].append(config)
     rows, measures = [], {}
     for name, own in groups.items():
         for run in own:
@@ -122,10 +128,14 @@ def table(
         source = next((kind for kind in ("synthetic", "partial", "real") if kind in sources), None)
         row: dict[str, Any] = {**setting(own[0], keys), "metric": own[0].summary["metric"]["name"], "data_source": source}
         row |= {"seeds": len(own), "diverged": sum(run.status == "diverged" for run in own)}
+        row |= {"missing": [config["seed"] for config in missing.pop(name, [])], "by_seed": dict(zip(seeds, found, strict=True))}
         row["reached"] = sum(math.isfinite(one["seconds_to_target"]) for one in found)
         for column in shown:
             row[column], row[f"{column}_sd"] = moments([one[column] for one in found if not math.isnan(one[column])])
         rows.append(row)
+    for configs in missing.values():
+        row = {**_values(configs[0], keys), "data_source": None, "seeds": 0, "diverged": 0, "reached": 0}
+        rows.append(row | {"missing": [config["seed"] for config in configs], "by_seed": {}} | dict.fromkeys(shown, math.nan))
     return rows
 
 
@@ -138,7 +148,11 @@ def moments(values: Sequence[float]) -> tuple[float, float]:
 
 def setting(run: Run, keys: Sequence[str]) -> dict[str, Any]:
     """The run's values of `keys`; lists as text; a key that its options do not have is `-`."""
-    values = flat(run.manifest["config"])
+    return _values(run.manifest["config"], keys)
+
+
+def _values(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    values = flat(config)
     values |= {key: math.inf for key in UNBOUNDED if values.get(key, "-") is None}  # JSON has no infinity
     return {key: str(values[key]) if isinstance(values.get(key), list) else values.get(key, "-") for key in keys}
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vflbench.papers.claims import Judged, Row, select
+from vflbench.papers.claims import Judged, Row, select, told
 from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.measured import columns
-from vflbench.plots.style import PAPERS
+from vflbench.plots.style import PAPERS, dataset_label
+from vflbench.plots.values import line_label, named
 from vflbench.results.folder import atomic_write, write_json
 
 STYLE = """\
@@ -63,21 +64,24 @@ def markdown(
         parts += [f"### {picture.title}"] if picture.title else []
         parts.append(f"![{picture.title or definition.title}]({name}.png)")
     about = [f"Scale: {facts['scale']}. Data: {facts['data']}."]
-    about += [f"Target: {', '.join(f'{name} {value}' for name, value in definition.target.items())}."] if definition.target else []
+    about += [f"Target: {_target(definition)}."] if definition.target else []
     about += [f"Scaled down from the paper: {definition.scaled}"] if definition.scaled else []
     about += [f"Tuning: {definition.tuning}"] if definition.tuning else []
     parts.append("\n".join(f"- {line}" for line in about))
     if judged:
         rows = [[j.claim.claim, j.claim.paper or "-", f"**{j.verdict}**", j.why] for j in judged]
         parts += ["## What the paper claims", _rows(["claim", "the paper", "verdict", "because"], rows)]
-    beside = [row for numbers in definition.numbers for row in _beside(numbers, table)]
+    beside = [row for numbers in definition.numbers for row in _beside(numbers, table, definition)]
     if beside:
         parts += ["## The paper's numbers beside ours", _rows(["setting", "what", "the paper", "ours", "seeds"], beside)]
         parts.append("The paper's numbers: " + "; ".join(dict.fromkeys(numbers.provenance for numbers in definition.numbers)) + ".")
     if table:
         parts += ["## Measured", _measured(definition, table)]
         told = [f"- {column}: {what}" for column, what in columns(definition.columns).items() if column in _shown(definition, table)]
-        parts += ["Means over seeds, ± one sample standard deviation.", "\n".join(told)]
+        parts += [
+            "Means over seeds, ± one sample standard deviation; in brackets of how many, where not of all.",
+            "\n".join(told),
+        ]
     made = [f"    {facts['command']}", "", f"{facts['runs']}; {facts['wall_seconds'] / 60:.1f} minutes of training in all."]
     parts += ["## How it was made", "\n".join(made)]
     if facts["failures"]:
@@ -85,25 +89,35 @@ def markdown(
     return "\n\n".join(parts) + "\n"
 
 
-def _beside(numbers: Numbers, table: Sequence[Row]) -> list[list[str]]:
+def _target(definition: Definition) -> str:
+    """`accuracy 0.8 (Cora), 0.82 (PubMed)`."""
+    goals = []
+    for metric, value in definition.target.items():
+        each = [f"{goal} ({dataset_label(name)})" for name, goal in value.items()] if isinstance(value, Mapping) else [str(value)]
+        goals.append(f"{metric.replace('_', ' ')} {', '.join(each)}")
+    return "; ".join(goals)
+
+
+def _seeds(row: Row) -> str:
+    """How many, and what became of some."""
+    notes = [f"{row['diverged']} diverged"] if row["diverged"] else []
+    notes += [f"{len(row['missing'])} missing"] if row["missing"] else []
+    return ", ".join([str(row["seeds"]), *notes])
+
+
+def _beside(numbers: Numbers, table: Sequence[Row], definition: Definition) -> list[list[str]]:
     rows = []
     for number in numbers.rows():
         keys = {key: value for key, value in number.items() if key not in ("mean", "sd")}
         own = select(table, keys)
         ours, seeds = "not run", ""
         if len(own) == 1:
-            ours, seeds = _told(own[0][numbers.column], own[0][f"{numbers.column}_sd"]), str(own[0]["seeds"])
+            ours, seeds = told(own[0], numbers.column), _seeds(own[0])
         elif len(own) > 1:
             ours = "several settings"
-        setting = ", ".join(str(value) for value in keys.values())
-        rows.append([setting, numbers.column, _told(number["mean"], math.nan if number["sd"] is None else number["sd"]), ours, seeds])
+        theirs = told({"": number["mean"], "_sd": math.nan if number["sd"] is None else number["sd"]}, "")
+        rows.append([line_label(keys, list(keys), definition.names), numbers.column, theirs, ours, seeds])
     return rows
-
-
-def _told(mean: float, sd: float) -> str:
-    if math.isinf(mean):
-        return "not reached"
-    return ("-" if math.isnan(mean) else f"{mean:.4g}") + (f" ± {sd:.2g}" if sd == sd else "")
 
 
 def _shown(definition: Definition, table: Sequence[Row]) -> list[str]:
@@ -116,9 +130,15 @@ def _measured(definition: Definition, table: Sequence[Row]) -> str:
     shown = _shown(definition, table)
     rows = []
     for row in table:
-        rows.append([str(row[key]) for key in definition.keys] + [str(row["seeds"])])
-        rows[-1] += [_told(row[column], row[f"{column}_sd"]) for column in shown]
-    return _rows([*(key.removesuffix(".name") for key in definition.keys), "seeds", *shown], rows)
+        rows.append([definition.names.get(key, {}).get(str(row[key])) or _plain(key, row[key]) for key in definition.keys] + [_seeds(row)])
+        rows[-1] += [told(row, column) for column in shown]
+    heads = (key.removesuffix(".name").rpartition(".")[2].replace("_", " ") for key in definition.keys)
+    return _rows([*heads, "seeds", *shown], rows)
+
+
+def _plain(key: str, value: Any) -> str:
+    """A cell below a key's own heading."""
+    return (named(key, value) or "-") if key.endswith(".name") else str(value)
 
 
 def _rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -57,8 +57,8 @@ def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
 # --- one run ------------------------------------------------------------------------------------------------------------
 
 
-def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None) -> None:
-    """Write curve, bytes and rounds, each as .png and .svg, into the run folder.
+def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None, names: Iterable[str] = tuple(_PICTURES)) -> None:
+    """Write curve, bytes and rounds, or those of them that are named, each as .png and .svg, into the run folder.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None) -> None:
 
     run = Run(run) if isinstance(run, Path) else run
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
-        for name, x in _PICTURES.items():
-            save(_picture(run.curve, summary or run.summary, _network(run), x), run.folder / name)
+        for name in names:
+            save(_picture(run.curve, summary or run.summary, _network(run), _PICTURES[name]), run.folder / name)
 
 
 def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | None, x: str) -> Figure:
@@ -418,15 +418,19 @@ def _tells(key: str, config: Mapping[str, Any], peers: Sequence[Mapping[str, Any
 
 
 def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
-    """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of up to three; four are a square."""
+    """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of two; without any, one that says so."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = 2 if panels == 4 else max(1, min(3, panels))
+    columns = max(1, min(2, panels))  # three side by side are too wide to read
     rows = max(1, -(-panels // columns))
     figure = Figure(figsize=(style.SIZE[0] * columns, style.SIZE[1] * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, [figure.add_subplot(rows, columns, place + 1) for place in range(max(1, panels))]
+    places = [figure.add_subplot(rows, columns, place + 1) for place in range(max(1, panels))]
+    if not panels:
+        places[0].text(0.5, 0.5, "no runs", transform=places[0].transAxes, ha="center", color=style.QUIET)
+        places[0].set_axis_off()
+    return figure, places
 
 
 def _timeless(x: str, curves: Sequence[pd.DataFrame], clocks: Iterable[str]) -> str:

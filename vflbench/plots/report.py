@@ -85,14 +85,13 @@ def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Rep
         report.panels.append(Panel(settings, *selection.target(settings), selection.choose(settings)))
     for run in found.runs:
         try:
-            report.traffic[run.folder] = pricing.traffic(run.ledger)
-            report.priced[run.folder] = pricing.price(run, time_dependent.get(run.summary["algorithm"]))
+            ledger = run.arrays("ledger")
+            report.traffic[run.folder] = pricing.traffic(ledger)
+            report.priced[run.folder] = pricing.price(run, ledger, time_dependent.get(run.summary["algorithm"]))
         except VflbenchError as damaged:
-            report.notes.append(f"{damaged}: no re-pricing, and not who sent how much to whom")
+            report.notes.append(f"{str(damaged).rstrip('.')}: no re-pricing, and not who sent how much to whom")
             report.traffic[run.folder] = None
             report.priced[run.folder] = pricing.Priced(why="its ledger cannot be read")
-        for large in ("ledger", "trace"):  # of two hundred runs they would not fit into memory
-            run.__dict__.pop(large, None)
     return report
 
 

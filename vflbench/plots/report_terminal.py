@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -15,11 +16,15 @@ from vflbench.results.reader import Run
 from vflbench.results.units import human_bytes
 
 MOST_ROWS = 12  # of a curve
+PIPED = 200  # columns of what goes into a file or another program
 
 
 def show(report: Report, console: Console | None = None) -> None:
     """Write the tables to `console` (stdout if None); of a single run its curve and messages too."""
-    console = console or Console(highlight=False)
+    if console is None:
+        console = Console(highlight=False)
+        if not console.is_terminal and "COLUMNS" not in os.environ:
+            console.width = PIPED  # rich would take 80 columns, into which the table does not go
     for panel in report.panels:
         console.print(Text(panel.title, style="bold"))
         if panel.alarm:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 # Okabe and Ito's palette for all kinds of colour vision; its yellow, unreadable on white, replaced by a wine red.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
+GREYS = ("#000000", "#999999", "#555555", "#BBBBBB")  # lines on each of which are several methods
 LINES = ("-", "--", "-.", ":")
 ALARM = "#C00000"  # what must not be overlooked: data that are not real, a run that went wrong
 QUIET = "#666666"

@@ -59,7 +59,7 @@ def draw_values(
     looks = _looks(table, lines, names)
     drawn: list[dict[str, Any]] = []
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
-        figure, places = new_figure(max(len(grouped), 1))
+        figure, places = new_figure(len(grouped))
         for axes, (title, rows) in zip(places, grouped.items(), strict=False):
             own = {key: rows[0][key] for key in panels}
             alarm = {"synthetic": "SYNTHETIC DATA", "partial": "PARTLY SYNTHETIC DATA"}
@@ -116,7 +116,9 @@ def _looks(table: Sequence[Mapping[str, Any]], lines: Sequence[str], names: Name
     for place, (label, algorithm) in enumerate(algorithms.items()):
         look, dashes = style.look(algorithm), style.LINES[seen[algorithm] % len(style.LINES)]
         seen[algorithm] += 1
-        if alone and len(algorithms) > 1:
+        if "algorithm.name" not in lines and len({str(row.get("algorithm.name", "")) for row in table}) > 1:
+            own = style.GREYS[place % len(style.GREYS)], style.MARKERS[place % len(style.MARKERS)], "-"  # a colour would mean a method
+        elif alone and len(algorithms) > 1:
             own = style.PALETTE[place % len(style.PALETTE)], style.MARKERS[place % len(style.MARKERS)], "-"
         else:
             own = look.color, look.marker, dashes

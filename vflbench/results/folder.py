@@ -30,11 +30,13 @@ _CURVE_COLUMNS = (
     *("bytes", "messages", "vectors", "cost", "epsilon", "train_loss"),
 )
 # dtype of each column; the text ones are given as integer codes
-_LEDGER = {
-    **{"round": "int32", "src": "text", "dst": "text", "link": "text", "tag": "text"},
-    **{"bytes": "int64", "vectors": "int32", "sent": "float64", "delivered": "float64", "seq": "int64"},
+PARQUET = {
+    "ledger": {
+        **{"round": "int32", "src": "text", "dst": "text", "link": "text", "tag": "text"},
+        **{"bytes": "int64", "vectors": "int32", "sent": "float64", "delivered": "float64", "seq": "int64"},
+    },
+    "trace": {"party": "text", "kind": "text", "peer": "text", "seq": "int64", "value": "float64"},
 }
-_TRACE = {"party": "text", "kind": "text", "peer": "text", "seq": "int64", "value": "float64"}
 
 
 # --- files --------------------------------------------------------------------------------------------------------------
@@ -187,7 +189,7 @@ def ledger_parquet(path: Path, arrays: Mapping[str, np.ndarray], parties: Sequen
     ------
     ValueError : a column is missing or is none of the ledger's.
     """
-    _write_coded(path, _LEDGER, arrays, {"src": parties, "dst": parties, "link": links, "tag": tags})
+    _write_coded(path, PARQUET["ledger"], arrays, {"src": parties, "dst": parties, "link": links, "tag": tags})
 
 
 def trace_parquet(path: Path, arrays: Mapping[str, np.ndarray], parties: Sequence[str]) -> None:
@@ -195,7 +197,7 @@ def trace_parquet(path: Path, arrays: Mapping[str, np.ndarray], parties: Sequenc
 
     `party` and `peer` are codes into `parties`. Errors as `ledger_parquet`.
     """
-    _write_coded(path, _TRACE, arrays, {"party": parties, "kind": EVENT_KINDS, "peer": parties})
+    _write_coded(path, PARQUET["trace"], arrays, {"party": parties, "kind": EVENT_KINDS, "peer": parties})
 
 
 def _write_coded(path: Path, types: Mapping[str, str], arrays: Mapping[str, np.ndarray], names: Mapping[str, Sequence[str]]) -> None:

@@ -13,15 +13,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vflbench.results.reader import Run, natural
+from vflbench.results.reader import Arrays, Run, natural
 from vflbench.types import VflbenchError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CLIENT_SERVER, CLIENT_CLIENT = "client_server", "client_client"
 MOST_MESSAGES = 1_000_000  # a trace of more takes too long (some 5 microseconds a message) and is not re-priced
@@ -50,21 +46,21 @@ class Priced:
     why: str | None = None  # why there are no chains
 
 
-def price(run: Run, time_dependent: bool | None) -> Priced:
+def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
     """Chains and bytes at the evaluations of `run`.
 
     Parameters
     ----------
+    ledger : the run's.
     time_dependent : of the run's algorithm; None where it is not known. Such a run would have been another one on another network.
 
     Raises
     ------
-    VflbenchError : curve or ledger cannot be read.
+    VflbenchError : the curve cannot be read.
     """
     rounds = run.curve["round"].astype(int).tolist()
     if run.summary["accounting"] != "strict":
         return Priced(why=f"its times and bytes are by accounting={run.summary['accounting']}")
-    ledger = run.ledger
     found = Priced(bytes_by_link=_bytes(ledger, rounds))
     if time_dependent:
         found.why = "what it does depends on time: on another network it would have been another run"
@@ -74,7 +70,7 @@ def price(run: Run, time_dependent: bool | None) -> Priced:
         found.why = f"it has {len(ledger):,} messages; up to {MOST_MESSAGES:,} are re-priced here"
     else:
         try:
-            ends = chains(ledger, run.trace, run.manifest["config"]["network"].get("latencies", 2))
+            ends = chains(ledger, run.arrays("trace"), run.manifest["config"]["network"].get("latencies", 2))
             if missing := [round for round in rounds if round not in ends]:
                 found.why = f"its trace ends before round {missing[0]}"
             else:
@@ -84,13 +80,13 @@ def price(run: Run, time_dependent: bool | None) -> Priced:
     return found
 
 
-def _bytes(ledger: pd.DataFrame, rounds: list[int]) -> list[tuple[int, int]]:
+def _bytes(ledger: Arrays, rounds: list[int]) -> list[tuple[int, int]]:
     """Bytes client-server and client-client of all rounds up to each of `rounds`."""
-    order = np.argsort(ledger["round"].to_numpy(), kind="stable")
-    ends = np.searchsorted(ledger["round"].to_numpy()[order], rounds, side="right")
+    order = np.argsort(ledger.numbers["round"], kind="stable")
+    ends = np.searchsorted(ledger.numbers["round"][order], rounds, side="right")
     columns = []
     for kind in (CLIENT_SERVER, CLIENT_CLIENT):
-        nbytes = np.where(_coded(ledger["link"], {kind: 0}) == 0, ledger["bytes"].to_numpy(), 0)
+        nbytes = np.where(ledger.texts["link"].by({kind: 0}) == 0, ledger.numbers["bytes"], 0)
         columns.append(np.concatenate([[0], np.cumsum(nbytes[order])])[ends].tolist())
     return list(zip(*columns, strict=True))
 
@@ -103,7 +99,7 @@ def after(chains: Chains, latencies: int, nbytes: int) -> Chains:
     if len(chains) == 1:  # nearly always
         ((before, sent),) = chains
         return ((before + latencies, sent + nbytes),)
-    return tuple((before + latencies, sent + nbytes) for before, sent in chains)
+    return tuple([(before + latencies, sent + nbytes) for before, sent in chains])
 
 
 def latest(a: Chains, b: Chains) -> Chains:
@@ -116,11 +112,10 @@ def latest(a: Chains, b: Chains) -> Chains:
             return a
         if lb >= la and nb >= na:
             return b
-    elif len(a) == len(b):  # mostly one is the other with something more
-        if all(la >= lb and na >= nb for (la, na), (lb, nb) in zip(a, b, strict=True)):
-            return a
-        if all(lb >= la and nb >= na for (la, na), (lb, nb) in zip(a, b, strict=True)):
-            return b
+    elif a[-1][0] >= b[0][0] and a[0][1] >= b[-1][1]:  # mostly one is far behind: its most of both is less than the other's least
+        return a
+    elif b[-1][0] >= a[0][0] and b[0][1] >= a[-1][1]:
+        return b
     kept: list[tuple[int, int]] = []
     for x, y in sorted({*a, *b}, reverse=True):
         if kept and y <= kept[-1][1]:
@@ -162,7 +157,7 @@ class _Party:
     busy: dict[int, Chains] = field(default_factory=dict)  # by receiver: links between clients
 
 
-def chains(ledger: pd.DataFrame, trace: pd.DataFrame, latencies: int) -> dict[int, Chains]:
+def chains(ledger: Arrays, trace: Arrays, latencies: int) -> dict[int, Chains]:
     """When each round that all parties have finished ends, as chains of messages.
 
     Parameters
@@ -218,22 +213,23 @@ def chains(ledger: pd.DataFrame, trace: pd.DataFrame, latencies: int) -> dict[in
     return found
 
 
-def _parties(ledger: pd.DataFrame, trace: pd.DataFrame) -> tuple[list[_Party], list[int]]:
+def _parties(ledger: Arrays, trace: Arrays) -> tuple[list[_Party], list[int]]:
     """Every party with its events, and the bytes of every message, which the events name by number."""
-    owner, of = _codes(trace["party"])
-    names = list(dict.fromkeys(owner[i] for i in of[np.sort(np.unique(of, return_index=True)[1])].tolist()))  # servers first
+    owner = trace.texts["party"]
+    places = np.sort(np.unique(owner.codes, return_index=True)[1])
+    names = list(dict.fromkeys(owner.names[i] for i in owner.codes[places].tolist()))  # servers first
     index, count = {name: i for i, name in enumerate(names)}, len(names)
-    src, dst = (_coded(ledger[end], index) for end in ("src", "dst"))
-    order = np.lexsort((ledger["seq"].to_numpy(), dst, src))
+    src, dst = (ledger.texts[end].by(index) for end in ("src", "dst"))
+    order = np.lexsort((ledger.numbers["seq"], dst, src))
     src, dst = src[order], dst[order]
     first = np.searchsorted(src * count + dst, np.arange(count**2 + 1))  # where a pair's messages begin; they are numbered from 0
-    link = _coded(ledger["link"], {CLIENT_SERVER: 0, CLIENT_CLIENT: 1})[order]  # -1: inside an organisation
+    link = ledger.texts["link"].by({CLIENT_SERVER: 0, CLIENT_CLIENT: 1})[order]  # -1: inside an organisation
     servers = _servers(src[link == 0], dst[link == 0])
     from_server = np.isin(src, list(servers))
 
-    kind = _coded(trace["kind"], {"send": 0, "recv": 1, "mark": 2})
-    me, peer = _coded(trace["party"], index), _coded(trace["peer"], index)
-    seq, value = trace["seq"].to_numpy(), trace["value"].to_numpy()
+    kind = trace.texts["kind"].by({"send": 0, "recv": 1, "mark": 2})
+    me, peer = trace.texts["party"].by(index), trace.texts["peer"].by(index)
+    seq, value = trace.numbers["seq"], trace.numbers["value"]
     pair = np.where(kind == 0, me * count + peer, peer * count + me)
     pair = np.where((kind < 2) & (kind >= 0), pair, 0)
     at = first[pair] + seq
@@ -252,21 +248,7 @@ def _parties(ledger: pd.DataFrame, trace: pd.DataFrame) -> tuple[list[_Party], l
         stops = np.flatnonzero(unknown[mine])
         mine = mine[: stops[0]] if len(stops) else mine
         parties.append(_Party(list(zip(what[mine].tolist(), at[mine].tolist(), peer[mine].tolist(), strict=True))))
-    return parties, ledger["bytes"].to_numpy()[order].tolist()
-
-
-def _codes(column: pd.Series) -> tuple[list[str], np.ndarray]:
-    """A text column as its names and a code for each row, (n,)."""
-    import pandas as pd
-
-    column = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
-    return [str(name) for name in column.cat.categories], column.cat.codes.to_numpy().astype(np.int64)
-
-
-def _coded(column: pd.Series, index: dict[str, int]) -> np.ndarray:
-    """The column's names by their place in `index`, -1 for none, (n,)."""
-    names, codes = _codes(column)
-    return np.array([*(index.get(name, -1) for name in names), -1])[codes]
+    return parties, ledger.numbers["bytes"][order].tolist()
 
 
 def _servers(src: np.ndarray, dst: np.ndarray) -> set[int]:
@@ -303,20 +285,20 @@ class Traffic:
     rows: list[tuple[str, str, str, str, int, int]]  # tag, src, dst, link, messages, bytes
 
 
-def traffic(ledger: pd.DataFrame) -> Traffic:
+def traffic(ledger: Arrays) -> Traffic:
     """Sums over a ledger; messages of kind `local`, which cost nothing, are among them."""
-    (tags, tag), (links, link) = _codes(ledger["tag"]), _codes(ledger["link"])
-    names = sorted({*_codes(ledger["src"])[0], *_codes(ledger["dst"])[0]}, key=_order)
+    tag, link, *both = (ledger.texts[key] for key in ("tag", "link", "src", "dst"))
+    names = sorted({name for end in both for name in end.names}, key=_order)
     families = len(names) > MOST_PARTIES
     shown = {name: re.sub(r"\d+", "*", name) if families else name for name in names}
     ends = list(dict.fromkeys(shown.values()))
     index = {name: ends.index(text) for name, text in shown.items()}
-    src, dst = (_coded(ledger[end], index) for end in ("src", "dst"))
-    key = ((tag * len(ends) + src) * len(ends) + dst) * len(links) + link
+    src, dst = (end.by(index) for end in both)
+    key = ((tag.codes * len(ends) + src) * len(ends) + dst) * len(link.names) + link.codes
     groups, first, group = np.unique(key, return_index=True, return_inverse=True)
-    sums = zip(np.bincount(group).tolist(), np.bincount(group, weights=ledger["bytes"].to_numpy()).tolist(), strict=False)
+    sums = zip(np.bincount(group).tolist(), np.bincount(group, weights=ledger.numbers["bytes"]).tolist(), strict=False)
     rows = [
-        (tags[tag[i]], ends[src[i]], ends[dst[i]], links[link[i]], count, round(total))
+        (tag.names[tag.codes[i]], ends[src[i]], ends[dst[i]], link.names[link.codes[i]], count, round(total))
         for i, (count, total) in zip(first.tolist(), sums, strict=False)
     ]
     return Traffic(ends, families, rows if len(groups) else [])

@@ -4,18 +4,47 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vflbench.results.folder import SCHEMA, curve_columns
+import numpy as np
+
+from vflbench.results.folder import PARQUET, SCHEMA, curve_columns
 from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A text column: the names, and for each row a code into them, (rows,) int32, -1 where it has none."""
+
+    names: list[str]
+    codes: np.ndarray
+
+    def by(self, index: Mapping[str, int]) -> np.ndarray:
+        """The column's names by their place in `index`, -1 for none, (rows,) int64."""
+        found: np.ndarray = np.array([*(index.get(name, -1) for name in self.names), -1])[self.codes]
+        return found
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """A ledger or a trace as arrays: of millions of rows, reading them into a DataFrame takes as long as what is then done with them."""
+
+    numbers: dict[str, np.ndarray]
+    texts: dict[str, Coded]
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
 
 
 @dataclass(frozen=True)
@@ -44,15 +73,71 @@ class Run:
         """`curve.csv`, one row per evaluation; numbers equal to the last bit what was written."""
         return _read_curve(self.folder / "curve.csv")
 
+    def check_curve(self) -> None:
+        """That the curve is the one which the summary sums up, and that the trace has every round. Raises VflbenchError.
+
+        A curve that is cut between two lines looks whole; a run that was continued without what came before counts nothing sent until then.
+        """
+        metric, column = self.summary["metric"], self.curve.columns[-1]
+        rounds, scores = self.curve["round"].tolist(), [score if math.isfinite(score) else None for score in self.curve[column].tolist()]
+        chosen = metric["selected_round"]
+        if (scores[-1:] or [None]) != [metric["final"]] or (chosen is not None and chosen not in rounds):
+            last = f"ends with round {rounds[-1]}, {column} {scores[-1]}" if rounds else "has no evaluation"
+            raise VflbenchError(
+                f"{self.folder / 'curve.csv'} is truncated or another run's: it {last}; summary.json ends with {metric['final']}"
+            )
+        if rounds:
+            self._check_sums()
+        self._check_rounds()
+
+    def _check_sums(self) -> None:
+        """That the curve ends with the summary's sums, or below them where the run went on after its last evaluation."""
+        last, summary = self.curve.iloc[-1], self.summary
+        rounding = len(summary["bytes"]["by_tag"])  # an accounting's fractions of bytes are rounded tag by tag
+        for column, whole, slack in (("bytes", summary["bytes"]["total"], rounding), ("messages", summary["messages"], 0)):
+            if last[column] > whole + slack or (last["round"] >= summary["rounds"] and last[column] < whole - slack):
+                raise VflbenchError(
+                    f"{self.folder / 'curve.csv'} is another run's: it ends with {last[column]:.0f} {column}; summary.json has {whole}"
+                )
+
+    def _check_rounds(self) -> None:
+        """That some party marked the end of every round, where there is a trace to tell."""
+        path = self.folder / "trace.parquet"
+        try:
+            content = _read_parquet(path, ["kind", "value"])
+            marks = np.unique(content["value"].to_numpy()[np.asarray(content["kind"]) == "mark"])
+        except (VflbenchError, KeyError):  # whoever needs the trace itself is told; the curve does not
+            return
+        if len(lacking := np.setdiff1d(np.arange(1, self.summary["rounds"] + 1), marks)):
+            raise VflbenchError(f"{path} is not of the whole run: it lacks {len(lacking)} rounds, the first of them {lacking[0]}")
+
     @cached_property
     def ledger(self) -> pd.DataFrame:
         """`ledger.parquet`, one row per message; text columns categorical."""
-        return _read_parquet(self.folder / "ledger.parquet")
+        return _read_parquet(self.folder / "ledger.parquet").to_pandas()
 
     @cached_property
     def trace(self) -> pd.DataFrame:
         """`trace.parquet`, one row per event of a party."""
-        return _read_parquet(self.folder / "trace.parquet")
+        return _read_parquet(self.folder / "trace.parquet").to_pandas()
+
+    def arrays(self, name: str) -> Arrays:
+        """`ledger` or `trace` as arrays, read anew each time."""
+        path = self.folder / f"{name}.parquet"
+        content = _read_parquet(path)
+        if lacking := PARQUET[name].keys() - set(content.column_names):
+            raise VflbenchError(f"{path} is malformed: it lacks {', '.join(sorted(lacking))}")
+        numbers, texts = {}, {}
+        for key, kind in PARQUET[name].items():
+            column = content[key].combine_chunks()
+            try:
+                if kind == "text":
+                    texts[key] = Coded(column.dictionary.to_pylist(), column.indices.fill_null(-1).to_numpy())
+                else:
+                    numbers[key] = column.to_numpy(zero_copy_only=False)
+            except (AttributeError, ValueError) as error:  # another type than the one that is written
+                raise VflbenchError(f"{path} is malformed: its column {key} is {column.type}") from error
+        return Arrays(numbers, texts, len(content))
 
 
 def load(folder: str | Path) -> Run:
@@ -166,15 +251,15 @@ def _number(cell: str) -> int | float:
     return float(cell or "nan") if not cell.isdecimal() else int(cell)
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if not path.exists():
         raise VflbenchError(f"{path} is missing")
     try:
-        content = pq.read_table(path)
+        content = pq.ParquetFile(path).read(columns, use_threads=False)  # of such small files threads cost more than they save
     except (pa.ArrowException, OSError) as error:
         raise VflbenchError(f"{path} is truncated or malformed: {error}") from error
     _check_schema(path, (content.schema.metadata or {}).get(b"vflbench_schema", b"none").decode())
-    return content.to_pandas()
+    return content

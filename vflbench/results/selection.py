@@ -87,6 +87,7 @@ def _left_out(run: Run) -> str | None:
     name = run.summary["metric"]["name"]
     if f"{splits(name)[-1]}_{name}" not in run.curve:
         return f"curve.csv has no {name}, which summary.json names"
+    run.check_curve()
     config = run.manifest.get("config")
     if not isinstance(config, dict) or not all(isinstance(config.get(group), dict) for group in ("algorithm", "dataset", "network")):
         return "manifest.json has no configuration"

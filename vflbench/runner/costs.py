@@ -15,7 +15,7 @@ import numpy as np
 
 from vflbench.federation.accounting import RULES, Payload, Totals
 from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
-from vflbench.federation.replay import idle_seconds, retime
+from vflbench.federation.replay import Program, idle_seconds
 from vflbench.types import NetworkConfig, Problem, closest
 
 
@@ -33,20 +33,21 @@ class Costs:
 
     Parameters
     ----------
-    ledger : (messages, 10) rows, `sent` and `delivered` as they are under `network`.
+    ledger : (messages, 10) rows; `sent` and `delivered` are not read.
     traces : party -> (events, 4 or 5) rows; of a time-dependent run with their times.
     parties : in the parties' order.
+    program : of ledger and traces, where it is made already.
     """
 
     def __init__(
         self, ledger: np.ndarray, traces: Mapping[str, np.ndarray], parties: Mapping[str, Standing], network: NetworkConfig,
-        accounting: str, payload: Payload, time_dependent: bool = False,
+        accounting: str, payload: Payload, time_dependent: bool = False, program: Program | None = None,
     ) -> None:  # fmt: skip
         rule = RULES[accounting](payload)
         self.ledger, self.traces, self.parties, self.network, self.tags = ledger, traces, parties, network, payload.tags
         self.totals = Totals(rule, ledger, network.ratio)
         self.charged = rule.seconds(ledger, network)
-        self.time_dependent = time_dependent
+        self.time_dependent, self.program = time_dependent, program
 
     def curve(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The curve's rows, given with `round` and the virtual clock's `virtual_seconds`, with all columns of costs."""
@@ -86,7 +87,8 @@ class Costs:
     def _instant(self) -> Callable[[int], float]:
         """Round -> the virtual clock at its end, had computing taken no time."""
         roles = {name: party.role for name, party in self.parties.items()}
-        return clock(retime(self.ledger, self.traces, roles, self.network, computing=False).ends)
+        program = self.program or Program(self.ledger, self.traces, roles)
+        return clock(program.without_computing(self.network))
 
     def use(self, cores: float, seconds: float, rounds: int) -> dict[str, Any]:
         """How well `cores`, all that there were, were used in a run of `seconds` and `rounds`; empty where no party counts its own.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import platform
 import re
@@ -53,6 +54,7 @@ def without_home(text: str) -> str:
     return re.sub(r"/(?:home|Users)/[^/\s'\"]+", "~", text)
 
 
+@functools.cache
 def _versions() -> dict[str, str]:
     found = {"vflbench": vflbench.__version__, "python": platform.python_version()}
     for name in _PACKAGES:

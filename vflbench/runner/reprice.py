@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,23 +26,21 @@ from vflbench import registry
 from vflbench.federation.accounting import Payload
 from vflbench.federation.ledger import COLUMN, LEDGER_FIELDS
 from vflbench.federation.links import LINK_KINDS
-from vflbench.federation.replay import Retimed, retime
+from vflbench.federation.replay import Program, Retimed
 from vflbench.results import folder as files
 from vflbench.results import reader
 from vflbench.results.identity import config_hash
-from vflbench.results.reader import Run
+from vflbench.results.reader import Arrays, Coded, Run
 from vflbench.runner import provenance
 from vflbench.runner.costs import Costs, Standing, clock, link_problems
 from vflbench.types import ConfigError, LinkConfig, NetworkConfig, TopologyConfig, VflbenchError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FILES = {"manifest.json", "summary.json", "curve.csv", "ledger.parquet", "trace.parquet"}
 FILES |= {f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg")}
 ENDED = ("completed", "target_reached", "budget", "diverged")
 OLDER = "an older vflbench made it: its manifest.json lacks"
 TIMED_OUT = "max_virtual_seconds"
+Draw = Callable[[Path, dict[str, Any], Sequence[str]], None]
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class Result:
 
 def reprice(
     words: Sequence[str], profiles: Sequence[Profile], out: Path, *, command: str, overwrite: bool = False,
-    draw: Callable[[Path, dict[str, Any]], None] | None = None, refused: Callable[[str], None],
+    draw: Draw | None = None, refused: Callable[[str], None],
 ) -> list[Result]:  # fmt: skip
     """Every run named by `words` (run folders, or folders with runs below, such as a sweep's) under every profile.
 
@@ -95,7 +93,7 @@ def reprice(
     out : the results are `<out>/<run>_<profile>/`, a sweep's job `<out>/<sweep>/<job>_<profile>/`.
     command : for the manifests.
     overwrite : replace what an earlier re-pricing has left there.
-    draw : called with a folder and its summary, to draw the curves.
+    draw : called with a folder, its summary and the names of the pictures to draw.
     refused : called with the reason for every run that cannot be re-priced; the others are.
 
     Raises
@@ -118,6 +116,7 @@ def reprice(
             places[place] = run.folder
             jobs.append((finished, profile, place))
     results = []
+    told: set[str] = set()  # a damaged file is the same under every profile
     jobs.reverse()
     while jobs:
         finished, profile, place = jobs.pop()  # so that no run's ledger stays longer than its turn
@@ -125,8 +124,10 @@ def reprice(
         try:
             results.append(Result(source, place, label, kept=finished.write(profile, place, command, overwrite, draw)))
         except VflbenchError as error:
-            told = "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else str(error)
-            refused(_naming(source, told))
+            reason = _naming(source, "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else str(error))
+            if reason not in told:
+                refused(reason)
+            told.add(reason)
     return results
 
 
@@ -183,9 +184,11 @@ class Finished:
         """What can be told without ledger and trace. Raises VflbenchError."""
         if self.run.status is None:
             raise VflbenchError("the run has not ended: continue it with resume=true, then re-price it")
-        status, name = self.summary["status"], self.config["algorithm"].get("name")
+        status = self.summary["status"]
         if status not in ENDED:
-            raise VflbenchError(f"the run is {status}, not ended: only what came to its end can be re-priced")
+            why = f" ({self.summary['reason']})" if self.summary["reason"] else ""
+            raise VflbenchError(f"the run is {status}{why}: only what came to its end can be re-priced")
+        name = self.config["algorithm"].get("name")
         info = registry.algorithms().get(str(name))
         if info is None:
             raise VflbenchError(f"its algorithm {name} is not installed here: nobody can tell whether what it does depends on time")
@@ -196,6 +199,14 @@ class Finished:
             raise VflbenchError(f"{OLDER} `parties`, without which its utilisation cannot be known. Train it again")
 
     @cached_property
+    def messages(self) -> Arrays:
+        return self.run.arrays("ledger")
+
+    @cached_property
+    def trace(self) -> Arrays:
+        return self.run.arrays("trace")
+
+    @cached_property
     def parties(self) -> dict[str, Standing]:
         """In the parties' order. An older run's manifest does not have them: all wrote a trace, in that order; `server` is one."""
         if "parties" in self.manifest:
@@ -203,16 +214,16 @@ class Finished:
                 return {name: Standing(**values) for name, values in self.manifest["parties"].items()}
             except (AttributeError, TypeError) as error:
                 raise VflbenchError(f"manifest.json is malformed: parties: {error}") from error
-        names = self.run.trace["party"]
-        return {str(name): Standing("server" if name == "server" else "client") for name in names.cat.categories}
+        names = self.trace.texts["party"].names
+        return {name: Standing("server" if name == "server" else "client") for name in names}
 
     @cached_property
     def traces(self) -> dict[str, np.ndarray]:
         """Party -> (events, 4) rows: kind, peer, seq, value."""
-        trace, names = self.run.trace, list(self.parties)
-        party = _codes(trace["party"], names, "trace.parquet")
-        peer = _codes(trace["peer"], names, "trace.parquet")
-        rows = np.stack([_codes(trace["kind"], files.EVENT_KINDS, "trace.parquet"), peer, trace["seq"], trace["value"]], axis=1)
+        trace, names = self.trace, list(self.parties)
+        known: dict[str, Sequence[str]] = {"kind": files.EVENT_KINDS, "peer": names}
+        rows = _rows(trace, ("kind", "peer", "seq", "value"), known, "trace.parquet")
+        party = _codes(trace.texts["party"], "party", names, "trace.parquet")
         bounds = np.searchsorted(party, np.arange(len(names) + 1))  # written party by party
         if (np.diff(party) < 0).any():
             raise VflbenchError("trace.parquet is malformed: its rows are not party by party")
@@ -220,34 +231,32 @@ class Finished:
 
     @cached_property
     def tags(self) -> list[str]:
-        return [str(tag) for tag in self.run.ledger["tag"].cat.categories]
+        return self.messages.texts["tag"].names
 
     @cached_property
     def ledger(self) -> np.ndarray:
         """(messages, 10) rows as in federation.ledger."""
-        ledger, names = self.run.ledger, list(self.parties)
+        names = list(self.parties)
         known: dict[str, Sequence[str]] = {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags}
         columns = ["link" if field == "kind" else field for field in LEDGER_FIELDS]
-        if lacking := set(columns) - set(ledger.columns):
-            raise VflbenchError(f"ledger.parquet is malformed: it lacks {', '.join(sorted(lacking))}")
-        rows = np.empty((len(ledger), len(columns)))
-        for at, column in enumerate(columns):
-            rows[:, at] = _codes(ledger[column], known[column], "ledger.parquet") if column in known else ledger[column].to_numpy()
-        return rows
+        return _rows(self.messages, columns, known, "ledger.parquet")
+
+    @cached_property
+    def program(self) -> Program:
+        return Program(self.ledger, self.traces, {name: party.role for name, party in self.parties.items()})
 
     @cached_property
     def curve(self) -> list[dict[str, Any]]:
         """The curve's rows as they were written: a whole number stays one, an empty cell is None."""
-        columns = list(self.run.curve.columns)  # reads, and refuses what is truncated
+        self.run.check_curve()
+        columns = list(self.run.curve.columns)
         with (self.run.folder / "curve.csv").open(encoding="utf-8", newline="") as file:
             lines = list(csv.reader(file))[1:]
         return [dict(zip(columns, map(_number, line), strict=True)) for line in lines]
 
     # --- under another network ------------------------------------------------------------------------------------------
 
-    def write(
-        self, profile: Profile, place: Path, command: str, overwrite: bool, draw: Callable[[Path, dict[str, Any]], None] | None
-    ) -> bool:
+    def write(self, profile: Profile, place: Path, command: str, overwrite: bool, draw: Draw | None) -> bool:
         """Write the run folder `place`, whole or not at all. True: it was there already. Raises VflbenchError where it cannot be."""
         config = profile.applied(self.config)
         origin = self._origin()
@@ -260,7 +269,7 @@ class Finished:
         rounds = self.summary["rounds"]
         status, reason = self._end(config, now, rounds)
         payload = Payload(self.tags, **self.manifest.get("payload", {"value_bytes": 0, "outputs": 0}))
-        costs = Costs(done.ledger, self.traces, self.parties, network, config["accounting"], payload)
+        costs = Costs(self.program.rows, self.traces, self.parties, network, config["accounting"], payload, program=self.program)
         curve = costs.curve([{**row, "virtual_seconds": now(row["round"])} for row in self.curve])
         found = costs.summary(rounds, now(rounds))
         by_tag, by_link = found.pop("bytes_by_tag"), found.pop("bytes_by_link")
@@ -275,14 +284,17 @@ class Finished:
             "repriced_from": {**origin, "at": provenance.now()},
         }  # fmt: skip
         names = list(self.parties)
-        columns = {("link" if key == "kind" else key): done.ledger[:, at] for key, at in COLUMN.items()}
+        columns = {("link" if key == "kind" else key): self.program.rows[:, at] for key, at in COLUMN.items()}
+        columns |= {"sent": done.sent, "delivered": done.delivered}
+        # Against rounds, and mostly against bytes, the curve is what it was, and drawn in the run's own folder.
+        pictures = ["curve"] if config["accounting"] == self.config["accounting"] else ["curve", "bytes"]
         with _whole(place) as folder:
             files.ledger_parquet(folder / "ledger.parquet", columns, names, self.tags, LINK_KINDS)
             shutil.copyfile(self.run.folder / "trace.parquet", folder / "trace.parquet")  # what parties did is the same
             files.write_curve(folder / "curve.csv", curve, self.summary["metric"]["name"])
             files.write_json(folder / "manifest.json", manifest)
             if draw is not None and curve:
-                draw(folder, summary)
+                draw(folder, summary, pictures)
             files.write_json(folder / "summary.json", summary)
         return False
 
@@ -333,11 +345,11 @@ class Finished:
 
     def _retimed(self, network: NetworkConfig) -> Retimed:
         """The run's times under `network`. Raises VflbenchError where they would not be a fresh run's."""
-        done = retime(self.ledger, self.traces, {name: party.role for name, party in self.parties.items()}, network)
+        done = self.program.retime(network)
         rounds = self.summary["rounds"]
         if rounds and max(done.ends, default=0) != rounds:
             raise VflbenchError(f"its trace ends with round {max(done.ends, default=0)}, its summary with round {rounds}")
-        if unsent := int(np.isnan(done.ledger[:, COLUMN["sent"]]).sum()):
+        if unsent := int(np.isnan(done.sent).sum()):
             raise VflbenchError(f"{unsent} messages of its ledger are not in its trace: they were sent after the last round")
         if rounds < self.manifest.get("rounds", rounds) and not done.closed:
             what = "a shared server bandwidth" if network.timing == "causal" else "timing=round"
@@ -393,14 +405,19 @@ def _whole(place: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _codes(column: pd.Series, names: Sequence[str], file: str) -> np.ndarray:
-    """A text column as indices into `names`, (rows,) int64; -1 where it is empty."""
-    values = [str(value) for value in column.cat.categories]
-    if unknown := sorted(set(values) - set(names)):
-        raise VflbenchError(f"{file} is malformed: its column {column.name} has {unknown[0]!r}, which is none of {', '.join(names)}")
-    lookup = np.array([*(list(names).index(value) for value in values), -1])
-    codes: np.ndarray = lookup[column.cat.codes.to_numpy()]
-    return codes
+def _rows(found: Arrays, columns: Sequence[str], known: Mapping[str, Sequence[str]], file: str) -> np.ndarray:
+    """Columns side by side, texts as indices into those `known`, (rows, columns) float64; each lies in one piece, as it is used."""
+    rows = np.empty((len(found), len(columns)), order="F")
+    for at, name in enumerate(columns):
+        rows[:, at] = _codes(found.texts[name], name, known[name], file) if name in known else found.numbers[name]
+    return rows
+
+
+def _codes(column: Coded, name: str, known: Sequence[str], file: str) -> np.ndarray:
+    """A text column as indices into `known`, (rows,) int64; -1 where it is empty."""
+    if unknown := sorted(set(column.names) - set(known)):
+        raise VflbenchError(f"{file} is malformed: its column {name} has {unknown[0]!r}, which is none of {', '.join(known)}")
+    return column.by({value: place for place, value in enumerate(known)})
 
 
 def _number(cell: str) -> int | float | None:

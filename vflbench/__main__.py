@@ -1,0 +1,5 @@
+"""``python -m vflbench`` is ``vflbench``."""
+
+from vflbench.cli import main
+
+main()
