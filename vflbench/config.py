@@ -38,6 +38,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "dataset.source": ("auto", "real", "synthetic"),
     "network.timing": ("causal", "round"),
     "engine.name": ("simulated", "ray"),
+    "broker.name": ("embedded", "nats"),
     "engine.compute_clock": ("auto", "none", "modelled", "measured"),
 }
 AT_LEAST: dict[str, float] = {
@@ -753,6 +754,11 @@ def check(config: RunConfig) -> list[Problem]:
         from vflbench.federation import ray_engine  # imports torch
 
         problems += ray_engine.check(config)
+    if config.broker.name == "nats":
+        from vflbench.federation import nats_broker
+
+        publishers = [name for name, other in registry.algorithms().items() if other.published]
+        problems += nats_broker.check(config, info, publishers)
     if config.privacy.name != "none" and not any(problem.key == "privacy" for problem in problems):
         from vflbench.privacy import mechanisms  # imports torch
 

@@ -59,6 +59,7 @@ ALGORITHM = AlgorithmInfo(
     attacks=("none", "embedding_inversion", "label_inference"),
     models=("mlp10", "residual_mlp"),
     epochs=True,
+    published=(("embedding", "embedding_capacity"), ("gradient", "gradient_capacity")),
     modelled=True,
     time_dependent=True,
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation

@@ -38,6 +38,7 @@ import torch
 from vflbench.federation import links as L
 from vflbench.federation import wire
 from vflbench.federation.ledger import COLUMN, MARK, SEND, Ledger, ledger_row, take_traces, trace_row
+from vflbench.federation.nats_broker import Channels, Courier
 from vflbench.federation.party import PartySpec, copy_payload
 from vflbench.federation.simulated import (
     NO_BOXES,
@@ -113,7 +114,8 @@ class RayParty(SimulatedParty):
             self.sent_bytes += nbytes
         self.write_trace(trace_row(SEND, link.dst, seq, 0.0, now))
         row = (self.round, link.src, link.dst, link.kind_code, engine.ledger.tag(tag), nbytes, vectors, now, seq)
-        engine.post(dst, (tag, seq, self.round, nbytes, vectors, now, False, payload), row)
+        channel = payload[0] if tag in engine.published and link.kind != L.LOCAL else None
+        engine.post(dst, (tag, seq, self.round, nbytes, vectors, now, False, payload), row, None if channel is None else (tag, channel))
         return NOTHING
 
     def _take(self, box: deque[Message]) -> Any:
@@ -186,6 +188,7 @@ class PartyEngine(SimulatedEngine):
         self.read: deque[tuple[str, int, str]] = deque(maxlen=32)  # since the last send: (source, tag code, shape)
         self.reports: list[tuple[int, dict[str, Any]]] = []
         self.deadline: float | None = None
+        self.published: frozenset[str] = frozenset(office.courier.channels.streams if office.courier else ())  # tags of the broker's
         super().__init__(specs, public, config, on_report=lambda _, round, values: self.reports.append((round, values)), **options)
         self.me = self.parties[name]
         self.ready = deque([self.me])
@@ -232,14 +235,18 @@ class PartyEngine(SimulatedEngine):
 
     # --- messages -----------------------------------------------------------------------------------------------------------
 
-    def post(self, dst: str, message: tuple[Any, ...], row: tuple[Any, ...] | None) -> None:
-        self.office.post(dst, wire.pack(message, self.device), row)
+    def post(self, dst: str, message: tuple[Any, ...], row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
+        self.office.post(dst, wire.pack(message, self.device), row, topic)
 
-    def arrive(self, src: str, first: int, parts: Sequence[bytes], when: float) -> None:
-        """Lay messages from `src` into their mailboxes; `first` is the number of the first since the start, `when` the wall clock's."""
-        if src not in self.parties or first != self.arrived.get(src, 0):
+    def arrive(self, src: str, first: int | None, parts: Sequence[bytes], when: float) -> None:
+        """Lay messages from `src` into their mailboxes.
+
+        `first` is the number of the first since the start, None of what a broker passed on; `when` the wall clock's.
+        """
+        if src not in self.parties or first not in (None, self.arrived.get(src, 0)):
             raise FederationError(f"{self.name} received message {first} of {src}, but {self.arrived.get(src, 0)} came before: one is lost")
-        self.arrived[src] = first + len(parts)
+        if first is not None:
+            self.arrived[src] = first + len(parts)
         link = self._incoming(src)
         now = self.before + when - (self.began or when)
         for data in parts:
@@ -319,14 +326,18 @@ class PartyEngine(SimulatedEngine):
 
 @dataclass
 class Outbox:
-    """What goes to one party: at most one call in flight."""
+    """What goes to one party: at most one call in flight, or one message to the broker. In all, the order is kept."""
 
     actor: Any
-    waiting: deque[tuple[bytes, tuple[Any, ...] | None]] = field(default_factory=deque)
+    waiting: deque[tuple[bytes, tuple[Any, ...] | None, tuple[str, int] | None]] = field(default_factory=deque)  # the last: tag, channel
     busy: bool = False
     posted: int = 0
     numbered: int = 0  # handed to a call
     acknowledged: int = 0
+    published: dict[str, int] = field(default_factory=dict)  # messages to the broker, by tag
+    after: dict[str, int] = field(default_factory=dict)  # those that the next call must not overtake
+    unseen: bool = False  # the last posted went to the broker: that the party has it is not known
+    calls_alone: int = 0  # of `posted` those that are no messages, but calls that ask for what was published before
 
 
 Build = Callable[[str], dict[str, Any]]  # a party's name -> arguments of PartyEngine, without `office`
@@ -337,6 +348,7 @@ class PartyProcess:
 
     def __init__(self) -> None:
         self.thread: threading.Thread | None = None
+        self.courier: Courier | None = None
 
     def _begin(self, name: str, actors: Mapping[str, Any]) -> None:
         """Nothing has happened yet; `actors` are the other parties'."""
@@ -346,7 +358,9 @@ class PartyProcess:
         self.out = {other: Outbox(actor) for other, actor in actors.items()}
         self.arrived = self.handled = 0  # things for the inbox, and of those the ones that the thread has seen to
         self.idle = False  # the thread waits
-        self.received = 0  # messages
+        self.received = 0  # messages, and what the broker dropped
+        self.taken: dict[tuple[str, str], int] = {}  # source, tag -> messages that the broker has passed on, and dropped
+        self.passed_on = asyncio.Event()  # set by each
         self.engine: PartyEngine | None = None
         self.events: list[dict[str, Any]] = []
         self.news = asyncio.Event()
@@ -362,6 +376,9 @@ class PartyProcess:
         if self.thread is not None:  # it was another run's party
             self._put(_leave)
             await self.loop.run_in_executor(None, self.thread.join)
+        if self.courier is not None:
+            await self.courier.close()
+            self.courier = None
         self._begin(name, actors)
         done: asyncio.Future[str | None] = self.loop.create_future()
         self.thread = threading.Thread(target=self._work, args=(build, cut, done), daemon=True, name=name)
@@ -383,14 +400,16 @@ class PartyProcess:
         events, self.events = self.events, []
         return wire.pack(events)
 
-    async def deliver(self, src: bytes, data: bytes) -> float:
-        """Messages of another party; the result is when they came, by the wall clock."""
+    async def deliver(self, src: bytes, data: bytes, after: bytes | None = None) -> float:
+        """Messages of another party, which come `after` what it has published; the result is when they came, by the wall clock."""
         now, name = time.time(), src.decode()
         try:
             first, parts = _split(data)
-        except ValueError as error:
-            problem = FederationError(f"{name} sent {self.name} something malformed: {error}")
-            self._put(lambda _: _raise(problem))
+            if after is not None:
+                await self._published(name, wire.unpack(after))
+                now = time.time()
+        except (ValueError, FederationError) as error:
+            self._fail(FederationError(f"{name} sent {self.name} something malformed: {error}"))
             return now
         self.received += len(parts)
         self._put(lambda engine: engine.arrive(name, first, parts, now))
@@ -410,7 +429,10 @@ class PartyProcess:
             "finished": me.finished,
             "news": bool(self.events),
         }
-        sent = sum(out.posted for out in self.out.values())
+        with self.lock:
+            for out in self.out.values():  # nothing has happened for a while: has the broker passed everything on?
+                self._follow(out)
+        sent = sum(out.posted - out.calls_alone for out in self.out.values())
         return wire.pack({"waits": waits and engine.deadline is None, "sent": sent, "received": self.received, **facts})
 
     async def ask(self, what: str, *values: int) -> bytes:
@@ -439,6 +461,10 @@ class PartyProcess:
             threads = options.pop("threads")
             if threads is not None:
                 torch.set_num_threads(threads)  # of this thread
+            channels: Channels | None = options.pop("broker", None)
+            if channels is not None:
+                self.courier = Courier(self.name, channels, self._take, self._fail)
+                asyncio.run_coroutine_threadsafe(self.courier.open(), self.loop).result()
             saved = wire.unpack(cut)
             engine = self.engine = PartyEngine(self.name, office=self, resume_from=saved and Cut(**saved), **options)
         except VflbenchError as error:
@@ -482,33 +508,60 @@ class PartyProcess:
 
     # Sending, from either thread.
 
-    def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None) -> None:
+    def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
+        """Send a message; `topic`, tag and channel, of one that is published at the broker."""
         out = self.out[dst]
         with self.lock:
             out.posted += 1
-            out.waiting.append((data, row))
+            out.unseen = topic is not None
+            out.waiting.append((data, row, topic))
+            if not out.busy:
+                self._call(out)
+
+    def _follow(self, out: Outbox) -> None:
+        """Where what was posted last went to the broker, let a call without messages follow it: it returns when that has come."""
+        if out.unseen:
+            out.unseen = False
+            out.posted += 1
+            out.calls_alone += 1
+            out.waiting.append((b"", None, None))
             if not out.busy:
                 self._call(out)
 
     def _call(self, out: Outbox) -> None:
-        """Hand over what waits, as one call."""
+        """Hand over what waits, as one call, or the one message to the broker that is next."""
+        out.busy = True
+        if out.waiting[0][2] is not None:
+            data, row, (tag, channel) = out.waiting.popleft()
+            out.published[tag] = out.after[tag] = out.published.get(tag, 0) + 1
+            assert self.courier is not None
+            dst = next(name for name, other in self.out.items() if other is out)
+            told: Any = self.courier.publish(dst, tag, channel, out.published[tag], data)
+            return self._await(out, told, [row])
         parts: list[bytes] = []
         rows: list[tuple[Any, ...] | None] = []
         size = 0
-        while out.waiting and (not parts or size + len(out.waiting[0][0]) <= LARGEST_CALL):
-            data, row = out.waiting.popleft()
-            parts.append(data)
+        while out.waiting and out.waiting[0][2] is None and (not rows or size + len(out.waiting[0][0]) <= LARGEST_CALL):
+            data, row, _ = out.waiting.popleft()
             rows.append(row)
+            if data:
+                parts.append(data)
             size += len(data)
-        out.busy = True
-        reference = out.actor.deliver.remote(self.name.encode(), _join(out.numbered, parts))
+        after = (wire.pack(out.after),) if out.after else ()
+        out.after = {}
+        told = out.actor.deliver.remote(self.name.encode(), _join(out.numbered, parts), *after)
         out.numbered += len(parts)
-        self.loop.call_soon_threadsafe(lambda: asyncio.ensure_future(self._acknowledge(out, reference, rows)))
+        self._await(out, told, rows)
 
-    async def _acknowledge(self, out: Outbox, reference: Any, rows: list[tuple[Any, ...] | None]) -> None:
+    def _await(self, out: Outbox, told: Any, rows: list[tuple[Any, ...] | None]) -> None:
+        self.loop.call_soon_threadsafe(lambda: asyncio.ensure_future(self._acknowledge(out, told, rows)))
+
+    async def _acknowledge(self, out: Outbox, told: Any, rows: list[tuple[Any, ...] | None]) -> None:
         """The other end has them: write their ledger rows, hand over what has come since."""
         try:
-            when = await reference
+            when = await told
+        except FederationError as error:  # the broker does not take it
+            return self._fail(error)
         except Exception:  # it has died; the driver notices, and ends this process too
             return
         engine = self.engine
@@ -525,11 +578,49 @@ class PartyProcess:
                 self._call(out)
         self._offer()
 
+    # What comes from the broker, in the loop.
+
+    def _take(self, src: str, tag: str, number: int, data: bytes) -> None:
+        """A message that `src` published as its `number`-th with that tag; those between it and the one before were dropped."""
+        before = self.taken.get((src, tag), 0)
+        if number <= before or src not in self.out:  # it came already, and the broker has not heard that it did
+            return
+        self.taken[src, tag] = number
+        self.received += number - before
+        now = time.time()
+        self._put(lambda engine: engine.arrive(src, None, [data], now))
+        self.passed_on.set()
+
+    async def _published(self, src: str, counts: Mapping[str, int]) -> None:
+        """Wait until all that `src` has published, by tag, has come or was dropped."""
+        assert self.courier is not None
+        deadline = time.monotonic() + self.courier.channels.timeout
+        for tag, count in counts.items():
+            while self.taken.get((src, tag), 0) < count:
+                self.passed_on.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.passed_on.wait(), 0.2)
+                    continue
+                if await self.courier.drained(tag):
+                    missing = count - self.taken.get((src, tag), 0)
+                    if missing > 0:
+                        self.received += missing
+                        self.taken[src, tag] = count
+                elif time.monotonic() > deadline:
+                    limit = f"{self.courier.channels.timeout:g} s (engine.timeout)"
+                    return self._fail(FederationError(f"the broker has not passed message '{tag}' of {src} on to {self.name} for {limit}"))
+
+    def _fail(self, problem: FederationError) -> None:
+        """Let the party's program fail."""
+        self._put(lambda _: _raise(problem))
+
     # Telling the driver.
 
     def tell(self, event: dict[str, Any]) -> None:
         """An event for the driver, once everything sent before it has arrived: then its ledger rows are complete, and so is a cut."""
         with self.lock:
+            for out in self.out.values():
+                self._follow(out)
             targets = {dst: out.posted for dst, out in self.out.items()}
         self.marks.append((event, targets))
         self.loop.call_soon_threadsafe(self._offer)
@@ -538,6 +629,8 @@ class PartyProcess:
         """In the loop: hand over the events whose time has come."""
         engine = self.engine
         assert engine is not None
+        while len(self.marks) > 1 and self.marks[-1][0]["kind"] == "failed":  # what boundaries wait for may never come
+            self.marks.popleft()
         while self.marks:
             event, targets = self.marks[0]
             if event["kind"] != "failed" and any(self.out[dst].acknowledged < count for dst, count in targets.items()):

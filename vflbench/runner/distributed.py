@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from vflbench.data.tasks import AlignedTask, GraphTask, Shard, ShardedTask, Task
+from vflbench.federation.nats_broker import Channels, Service
 from vflbench.federation.ray_engine import Cluster, RayEngine, elsewhere
 from vflbench.runner.evaluate import METRICS, Observer
 from vflbench.runner.models import WholeModels
@@ -101,7 +102,9 @@ class ScoredElsewhere(WholeModels):
         return values
 
 
-def party(config: RunConfig, info: AlgorithmInfo, eval_every: int, checkpoint_every: int | None, name: str) -> dict[str, Any]:
+def party(
+    config: RunConfig, info: AlgorithmInfo, eval_every: int, checkpoint_every: int | None, broker: Channels | None, name: str
+) -> dict[str, Any]:
     """In the party's process: the arguments of its `PartyEngine`, with its own data and nobody else's."""
     federation = Federation(dataclasses.replace(config, device=config.engine.devices.get(name, config.device)), info)
     own = federation.specs[name]
@@ -110,6 +113,7 @@ def party(config: RunConfig, info: AlgorithmInfo, eval_every: int, checkpoint_ev
     arguments = federation.engine_arguments() | {
         "eval_every": eval_every, "checkpoint_every": checkpoint_every, "privacy": federation.mechanisms(),
         "specs": specs, "public": federation.task.public, "config": federation.decided, "threads": config.engine.threads,
+        "broker": broker if name in federation.hubs else None,
     }  # fmt: skip
     arguments["privacy"] = {client: secret for client, secret in arguments["privacy"].items() if client == name}
     del federation, own
@@ -122,7 +126,7 @@ class Host:
 
     Attributes
     ----------
-    federation : what the driver knows. models : scores whole models; None where parties report predictions.
+    federation : what the driver knows. models : scores whole models; None where parties report predictions. broker : None or a real one.
 
     Raises
     ------
@@ -133,18 +137,25 @@ class Host:
         root = None if config.data_root is None else str(Path(config.data_root).expanduser().absolute())
         self.config, self.info = dataclasses.replace(config, data_root=root), info
         self.cluster = Cluster(config.engine)
+        self.broker = Service(config, info) if config.broker.name == "nats" else None
 
     def __enter__(self) -> Host:
         self.cluster.__enter__()
         try:
             self.federation, self.models = self._survey()
+            if self.broker is not None:
+                self.broker.__enter__()
         except BaseException:
             self.cluster.__exit__(None, None, None)
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
-        self.cluster.__exit__(kind, error, where)
+        try:
+            self.cluster.__exit__(kind, error, where)
+        finally:
+            if self.broker is not None:
+                self.broker.__exit__()
 
     def _survey(self) -> tuple[Federation, ScoredElsewhere | None]:
         import ray
@@ -167,6 +178,6 @@ class Host:
     def engine(self, observer: Observer, **options: Any) -> RayEngine:
         """The engine of the run, whose parties are yet to be started."""
         federation, every = self.federation, options.get("checkpoint_every")
-        build = partial(party, self.config, self.info, federation.eval_every, every)
+        build = partial(party, self.config, self.info, federation.eval_every, every, self.broker.channels if self.broker else None)
         timeout, names = self.config.engine.timeout, list(federation.specs)
         return RayEngine(self.cluster, names, build, timeout=timeout, rounds=federation.rounds, on_report=observer.on_report, **options)

@@ -287,6 +287,7 @@ def _run(
         **provenance.collect(command, torch.get_num_threads(), federation.device),
         "data": dataclasses.asdict(federation.task.source), "rounds": federation.rounds, "compute_clock": federation.clock_mode,
         "parties": federation.standing, "cores": federation.cores, "payload": federation.payload,  # for `vflbench reprice`
+        **({"broker": host.broker.facts} if host and host.broker else {}),
     }  # fmt: skip
     checkpoints = Checkpoints(folder / "checkpoint")
     saved = checkpoints.load() if config.resume else None
