@@ -106,11 +106,21 @@ def ray_cluster() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def ray_pool(ray_cluster: Any) -> Iterator[None]:
     """Processes that go from run to run: to start one, with torch in it, costs seconds."""
+    import ray
+
     from vflbench.federation.ray_engine import Cluster
 
     idle: dict[type, list[Any]] = {}
     kinds: list[tuple[Any, type]] = []
-    hire = Cluster.hire
+    hire, dismiss = Cluster.hire, Cluster.dismiss
+
+    def answers(actor: Any) -> bool:
+        """Not killed or stopped by the test."""
+        ready, _ = ray.wait([reference := actor.__ray_ready__.remote()], timeout=5.0)
+        try:
+            return bool(ready and ray.get(reference))
+        except ray.exceptions.RayActorError:
+            return False
 
     def borrow(self: Any, kind: type) -> Any:
         actor = idle[kind].pop() if idle.get(kind) else hire(ray_cluster, kind)
@@ -120,8 +130,11 @@ def ray_pool(ray_cluster: Any) -> Iterator[None]:
 
     def put_back(self: Any, actors: Any) -> None:
         for actor in list(actors):
-            self.actors.remove(actor)
-            idle.setdefault(next(kind for known, kind in kinds if known is actor), []).append(actor)
+            if answers(actor):
+                self.actors.remove(actor)
+                idle.setdefault(next(kind for known, kind in kinds if known is actor), []).append(actor)
+            else:
+                dismiss(self, [actor])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "hire", borrow)

@@ -21,7 +21,7 @@ from vflbench.federation.simulated import SimulatedEngine
 from vflbench.federation.snapshot import Cut
 from vflbench.types import FederationError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_pool")]
 TIMES = [COLUMN["sent"], COLUMN["delivered"]]
 
 
@@ -76,7 +76,6 @@ def same(one: Any, other: Any) -> None:
     assert tags == others and one.bytes_sent == other.bytes_sent and one.finished_round == other.finished_round
 
 
-@pytest.mark.usefixtures("ray_pool")
 @pytest.mark.parametrize(("window", "stop"), [(1, None), (1, 3), (3, None)])
 def test_a_star_is_what_it_is_in_the_simulation(ray_cluster: Any, window: int, stop: int | None) -> None:
     options = {"rounds": 6, "eval_every": 2, "seed": 5, "window": window}
@@ -93,7 +92,6 @@ def test_a_star_is_what_it_is_in_the_simulation(ray_cluster: Any, window: int, s
         assert trace.shape[1] == 5 and (np.diff(trace[:, 4]) >= 0).all(), name
 
 
-@pytest.mark.usefixtures("ray_pool")
 def test_who_waits_for_a_slower_party_is_let_go_where_that_one_waits_for_it(ray_cluster: Any) -> None:
     programs = {"early": toys.early, "late": toys.late}
     simulated, real = Seen(), Seen()
@@ -103,7 +101,6 @@ def test_who_waits_for_a_slower_party_is_let_go_where_that_one_waits_for_it(ray_
     assert [values["train_loss"] for _, _, values in real.reports] == [20.0, 30.0, 40.0]
 
 
-@pytest.mark.usefixtures("ray_pool")
 def test_what_depends_on_time_runs_in_real_time(ray_cluster: Any) -> None:
     seen = Seen()
     apart(ray_cluster, {"hub": toys.hub, "quick": toys.quick, "slow": toys.slow}, seen, rounds=1).run()
@@ -159,4 +156,4 @@ def test_a_deadlock_and_an_early_end_are_named_as_in_the_simulation(ray_cluster:
 
 
 def test_who_does_not_answer_ends_the_run_in_time(ray_cluster: Any) -> None:
-    fails(ray_cluster, r"no answer from client_1 within 8 s \(engine.timeout\)", client_1=toys.stopped, timeout=8.0)
+    fails(ray_cluster, r"no answer from client_1 within 5 s \(engine.timeout\)", client_1=toys.stopped, timeout=5.0)
