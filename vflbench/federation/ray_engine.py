@@ -39,7 +39,7 @@ from vflbench.federation import links as L
 from vflbench.federation import wire
 from vflbench.federation.ledger import COLUMN, MARK, SEND, Ledger, ledger_row, take_traces, trace_row
 from vflbench.federation.nats_broker import Channels, Courier
-from vflbench.federation.party import PartySpec, copy_payload
+from vflbench.federation.party import PartyLost, PartySpec, copy_payload
 from vflbench.federation.simulated import (
     NO_BOXES,
     NOTHING,
@@ -125,10 +125,32 @@ class RayParty(SimulatedParty):
         self.engine.read.append((self.engine.order[link.src].name, code, wire.shape_of(payload)))
         return payload
 
+    @types.coroutine
+    def recv(self, src: str, tag: str = "message", timeout: float | None = None) -> Generator[None, None, Any]:
+        """As ever. Raises PartyLost where `src` has died and nothing of it is left."""
+        box = self._box(src, tag)
+        if timeout is not None and not self.in_evaluation:
+            return (yield from self._recv_timeout(src, box, tag, timeout))
+        while not box:
+            if src in self.engine.lost:
+                raise PartyLost(src)
+            self.waiting, self.waiting_for = box, f"a message '{tag}' from {src}"
+            yield
+        return box.popleft() if self.in_evaluation else self._take(box)
+
+    @types.coroutine
+    def recv_all(self, srcs: Sequence[str], tag: str = "message") -> Generator[None, None, list[Any]]:
+        received = []
+        for src in srcs:
+            received.append((yield from self.recv(src, tag)))
+        return received
+
     def _recv_timeout(self, src: str, box: deque[Message], tag: str, timeout: float) -> Generator[None, None, Any]:
         deadline = self.now + timeout
         self.engine.look()
         while not box:
+            if src in self.engine.lost:
+                raise PartyLost(src)
             if self.now >= deadline:
                 raise TimeoutError(f"nothing from {src} with tag {tag!r} within {timeout} s")
             self.waiting, self.waiting_for = box, f"a message '{tag}' from {src} until {deadline:.6g} s"
@@ -139,13 +161,16 @@ class RayParty(SimulatedParty):
     def recv_any(
         self, srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None
     ) -> Generator[None, None, tuple[Any, ...]]:
-        """The message that arrived first here, or arrives next."""
+        """The message that arrived first here, or arrives next. Raises PartyLost of one in `srcs` that has died and has none left here."""
         if self.in_evaluation:
             raise FederationError(f"{self.name} calls recv_any within evaluating(), where no time passes: use recv_all")
         mail = Mailboxes(srcs, [(self._box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of])
         deadline = None if timeout is None else self.now + timeout
         self.engine.look()
         while True:
+            for src in self.engine.lost & {src for src, _ in mail.names}:
+                if not any(box for box, (other, _) in zip(mail.boxes, mail.names, strict=True) if other == src):
+                    raise PartyLost(src)
             first = min([(box[0][0], box[0][4].src, box[0][2], place) for place, box in enumerate(mail.boxes) if box], default=None)
             if first is not None:
                 src, found = mail.names[first[3]]
@@ -188,6 +213,7 @@ class PartyEngine(SimulatedEngine):
         self.read: deque[tuple[str, int, str]] = deque(maxlen=32)  # since the last send: (source, tag code, shape)
         self.reports: list[tuple[int, dict[str, Any]]] = []
         self.deadline: float | None = None
+        self.lost: set[str] = set()  # parties whose process has died
         self.published: frozenset[str] = frozenset(office.courier.channels.streams if office.courier else ())  # tags of the broker's
         super().__init__(specs, public, config, on_report=lambda _, round, values: self.reports.append((round, values)), **options)
         self.me = self.parties[name]
@@ -222,6 +248,14 @@ class PartyEngine(SimulatedEngine):
     def look(self) -> None:
         """Take in what has arrived, without waiting."""
         self.office.take_in(self, 0.0)
+
+    def lose(self, name: str) -> None:
+        """The process of another party has died: who waits looks whether it waits for that. There are no cuts without it."""
+        self.lost.add(name)
+        self.cuts.clear()
+        if self.me.waiting is not None or self.me.waiting_any:
+            self.me.waiting, self.me.waiting_any = None, NO_BOXES
+            self.ready.append(self.me)
 
     def until(self, deadline: float | None) -> Generator[None, None, None]:
         self.deadline = deadline
@@ -275,7 +309,7 @@ class PartyEngine(SimulatedEngine):
         """This party has finished its round: record it in that round's cut, tell the driver."""
         round = party.round
         party.write_trace(trace_row(MARK, party.index, 0.0, round, party.now))
-        if self.checkpoint_every and round % self.checkpoint_every == 0 and round < self.rounds:
+        if self.checkpoint_every and round % self.checkpoint_every == 0 and round < self.rounds and not self.lost:
             party.capture(self.cuts.setdefault(round, Cut(round)))
         scored = party.evaluates(round) or any(key in values for _, values in self.reports for key in SCORED)
         news = {"kind": "boundary", "round": round, "now": party.now, "sent": party.sent_bytes, **self.news()}
@@ -337,6 +371,7 @@ class Outbox:
     published: dict[str, int] = field(default_factory=dict)  # messages to the broker, by tag
     after: dict[str, int] = field(default_factory=dict)  # those that the next call must not overtake
     unseen: bool = False  # the last posted went to the broker: that the party has it is not known
+    gone: bool = False  # the party's process has died
     calls_alone: int = 0  # of `posted` those that are no messages, but calls that ask for what was published before
 
 
@@ -358,7 +393,7 @@ class PartyProcess:
         self.out = {other: Outbox(actor) for other, actor in actors.items()}
         self.arrived = self.handled = 0  # things for the inbox, and of those the ones that the thread has seen to
         self.idle = False  # the thread waits
-        self.received = 0  # messages, and what the broker dropped
+        self.received = dict.fromkeys(actors, 0)  # source -> messages, and what the broker dropped
         self.taken: dict[tuple[str, str], int] = {}  # source, tag -> messages that the broker has passed on, and dropped
         self.passed_on = asyncio.Event()  # set by each
         self.engine: PartyEngine | None = None
@@ -411,7 +446,7 @@ class PartyProcess:
         except (ValueError, FederationError) as error:
             self._fail(FederationError(f"{name} sent {self.name} something malformed: {error}"))
             return now
-        self.received += len(parts)
+        self.received[name] += len(parts)
         self._put(lambda engine: engine.arrive(name, first, parts, now))
         return now
 
@@ -432,8 +467,19 @@ class PartyProcess:
         with self.lock:
             for out in self.out.values():  # nothing has happened for a while: has the broker passed everything on?
                 self._follow(out)
-        sent = sum(out.posted - out.calls_alone for out in self.out.values())
-        return wire.pack({"waits": waits and engine.deadline is None, "sent": sent, "received": self.received, **facts})
+        sent = sum(out.posted - out.calls_alone for out in self.out.values() if not out.gone)
+        received = sum(self.received[src] for src, out in self.out.items() if not out.gone)
+        return wire.pack({"waits": waits and engine.deadline is None, "sent": sent, "received": received, **facts})
+
+    async def lose(self, name: bytes) -> None:
+        """The process of another party has died, and the run goes on without it: nothing that goes to it is waited for."""
+        other = name.decode()
+        with self.lock:
+            out = self.out[other]
+            out.gone, out.acknowledged = True, out.posted
+            out.waiting.clear()
+        self._put(lambda engine: engine.lose(other))
+        self._offer()
 
     async def ask(self, what: str, *values: int) -> bytes:
         """The result of a method of the party's engine, called in its thread at its next wait."""
@@ -512,6 +558,8 @@ class PartyProcess:
         """Send a message; `topic`, tag and channel, of one that is published at the broker."""
         out = self.out[dst]
         with self.lock:
+            if out.gone:
+                return
             out.posted += 1
             out.unseen = topic is not None
             out.waiting.append((data, row, topic))
@@ -520,7 +568,7 @@ class PartyProcess:
 
     def _follow(self, out: Outbox) -> None:
         """Where what was posted last went to the broker, let a call without messages follow it: it returns when that has come."""
-        if out.unseen:
+        if out.unseen and not out.gone:
             out.unseen = False
             out.posted += 1
             out.calls_alone += 1
@@ -531,8 +579,9 @@ class PartyProcess:
     def _call(self, out: Outbox) -> None:
         """Hand over what waits, as one call, or the one message to the broker that is next."""
         out.busy = True
-        if out.waiting[0][2] is not None:
-            data, row, (tag, channel) = out.waiting.popleft()
+        topic = out.waiting[0][2]
+        if topic is not None:
+            (data, row, _), (tag, channel) = out.waiting.popleft(), topic
             out.published[tag] = out.after[tag] = out.published.get(tag, 0) + 1
             assert self.courier is not None
             dst = next(name for name, other in self.out.items() if other is out)
@@ -586,7 +635,7 @@ class PartyProcess:
         if number <= before or src not in self.out:  # it came already, and the broker has not heard that it did
             return
         self.taken[src, tag] = number
-        self.received += number - before
+        self.received[src] += number - before
         now = time.time()
         self._put(lambda engine: engine.arrive(src, None, [data], now))
         self.passed_on.set()
@@ -604,7 +653,7 @@ class PartyProcess:
                 if await self.courier.drained(tag):
                     missing = count - self.taken.get((src, tag), 0)
                     if missing > 0:
-                        self.received += missing
+                        self.received[src] += missing
                         self.taken[src, tag] = count
                 elif time.monotonic() > deadline:
                     limit = f"{self.courier.channels.timeout:g} s (engine.timeout)"
@@ -809,7 +858,12 @@ class RayEngine:
     names : of the parties, in order.
     build : makes a party's engine in its process.
     timeout : s after which a party that does not answer fails the run.
+    expendable : the parties without which the run goes on where their process dies.
     rounds, on_report, on_round, checkpoint_every, on_cut, resume_from : as of `SimulatedEngine`.
+
+    Attributes
+    ----------
+    lost : party whose process has died -> in which round.
     """
 
     codec = None
@@ -822,6 +876,7 @@ class RayEngine:
         *,
         timeout: float,
         rounds: int,
+        expendable: Iterable[str] = (),
         on_report: Callable[[str, int, dict[str, Any]], None] | None = None,
         on_round: Callable[[int, RayEngine], bool] | None = None,
         checkpoint_every: int | None = None,
@@ -831,6 +886,7 @@ class RayEngine:
         self.cluster, self.build, self.timeout, self.rounds = cluster, build, timeout, rounds
         self.on_report, self.on_round, self.on_cut = on_report, on_round, on_cut
         self.checkpoint_every, self.resume_from = checkpoint_every, resume_from
+        self.expendable, self.lost = frozenset(expendable), dict[str, int]()
         self.parties = {name: RemoteParty(name, index) for index, name in enumerate(names)}
         self.order = list(self.parties.values())
         self.ledger = Ledger()
@@ -843,7 +899,7 @@ class RayEngine:
         self.pids: dict[str, int] = {}
         self.started_seconds = 0.0  # that starting the processes took
         self.began = 0.0
-        self._open: dict[int, list[dict[str, Any]]] = {}  # round -> boundaries that parties have passed
+        self._open: dict[int, dict[str, dict[str, Any]]] = {}  # round -> boundaries that parties have passed
         self._calls: dict[Any, str] = {}  # outstanding `proceed` -> party
         self._lives: dict[Any, str] = {}
         self._actors: dict[str, Any] = {}
@@ -907,22 +963,47 @@ class RayEngine:
             return self._look()
         self._before = None
         for reference in ready:
-            name = self._calls.pop(reference, None) or self._lives[reference]
-            for event in self._get(name, reference):
+            name = self._calls.pop(reference, None) or self._lives.get(reference)
+            if name is None:  # it has died, as was seen just now
+                continue
+            for event in self._get(name, reference) or ():
                 self._hear(name, event)
 
     def _get(self, name: str, reference: Any) -> Any:
-        """The result of a call of `name`. Raises FederationError where its process has died."""
+        """The result of a call of `name`; None where its process has died and the run goes on. Raises FederationError where it does not."""
         import ray
 
         try:
             return wire.unpack(ray.get(reference))
         except ray.exceptions.RayActorError as error:
             where = f"in round {self.parties[name].round + 1}" if self._calls or self.began else "while it started"
-            raise FederationError(f"the process of {name} has died {where} (killed, or out of memory)") from error
+            problem = FederationError(f"the process of {name} has died {where} (killed, or out of memory)")
+            if name not in self.expendable or not self.began:
+                raise problem from error
+            if name not in self.lost:
+                self._lose(name, str(problem))
+            return None
+
+    def _lose(self, name: str, what: str) -> None:
+        """Go on without a party."""
+        kept = ": there are no more checkpoints, resume=true goes on with all from the last one" if self.checkpoint_every else ""
+        log.warning("%s. The run goes on without it%s", what, kept)
+        self.lost[name] = self.parties[name].round + 1
+        self.parties[name].finished = True
+        for references in (self._calls, self._lives):
+            for reference in [reference for reference, whose in references.items() if whose == name]:
+                del references[reference]
+        for actor in self._living.values():
+            actor.lose.remote(name.encode())
+        for round in sorted(self._open):
+            self._close(round)
+
+    @property
+    def _living(self) -> dict[str, Any]:
+        return {name: actor for name, actor in self._actors.items() if name not in self.lost}
 
     def _gather(self, calls: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
-        """The results of one call per party. Raises FederationError for who has died, and who does not answer in time."""
+        """The results of one call per party that lives. Raises FederationError for who has died, and who does not answer in time."""
         import ray
 
         waiting, found = {reference: name for name, reference in calls.items()}, {}
@@ -935,9 +1016,11 @@ class RayEngine:
                 silent = ", ".join(sorted(waiting.values()))
                 raise FederationError(f"no answer from {silent} within {timeout:g} s (engine.timeout)")
             for reference in ready:
-                name = waiting.pop(reference, None) or self._lives[reference]
-                found[name] = self._get(name, reference)
-        return {name: found[name] for name in calls}
+                name = waiting.pop(reference, None) or self._lives.get(reference)
+                if name is not None:
+                    found[name] = self._get(name, reference)
+            waiting = {reference: name for reference, name in waiting.items() if name not in self.lost}
+        return {name: found[name] for name in calls if name not in self.lost}
 
     def _hear(self, name: str, event: dict[str, Any]) -> None:
         party = self.parties[name]
@@ -965,30 +1048,36 @@ class RayEngine:
     def _passed(self, party: RemoteParty, event: dict[str, Any]) -> None:
         round = party.round = event["round"]
         party._nonfinite = event.get("nonfinite")
-        passed = self._open.setdefault(round, [])
-        passed.append(event)
-        if len(passed) < len(self.order):
+        self._open.setdefault(round, {})[party.name] = event
+        self._close(round)
+
+    def _close(self, round: int) -> None:
+        """Where all parties that live have finished `round`: let the observer look at it, and the parties go on."""
+        if not self._open.get(round, {}).keys() >= self._living.keys():
             return
+        passed = self._open.pop(round).values()
         self.finished_round = round
-        self.bytes_sent += sum(one["sent"] for one in self._open.pop(round))
+        self.bytes_sent += sum(one["sent"] for one in passed)
         self.boundary_clock = max(self.boundary_clock, *(one["now"] for one in passed))
         if self.on_round is not None and self.on_round(round, self):
             self.stopping = True
         elif self.checkpoint_every and self.on_cut is not None and round % self.checkpoint_every == 0 and round < self.rounds:
-            self.on_cut(self._cut(round))
+            cut = None if self.lost else self._cut(round)
+            if cut is not None and not self.lost:  # nobody has died meanwhile
+                self.on_cut(cut)
         self._proceed(self.parties)
 
     def _cut(self, round: int) -> Cut:
         """The parties' parts, put together. All messages of the round have arrived: parties tell of a boundary only after that."""
         cut = Cut(round, totals={"bytes_sent": self.bytes_sent, "boundary_clock": self.boundary_clock, "tags": dict(self.ledger.tags)})
-        for name, part in self._gather({name: actor.ask.remote("own_cut", round) for name, actor in self._actors.items()}).items():
+        for name, part in self._gather({name: actor.ask.remote("own_cut", round) for name, actor in self._living.items()}).items():
             cut.parties[name] = part["party"]
             cut.inflight += part["inflight"]
         return cut
 
     def _look(self) -> None:
         """Nobody has told anything for a while: who waits for what? Twice the same, and everything sent has arrived: nobody can run."""
-        found = self._gather({name: actor.status.remote() for name, actor in self._actors.items()})
+        found = self._gather({name: actor.status.remote() for name, actor in self._living.items()})
         unheard = [name for name, one in found.items() if one["news"] and name not in self._calls.values()]
         self._proceed(unheard)
         stuck = all(one["waits"] for one in found.values()) and not any(one["news"] for one in found.values())
@@ -1009,7 +1098,7 @@ class RayEngine:
         """Parameters, and what was not told yet, from those that still answer."""
         import ray
 
-        calls = {actor.ask.remote("last_words"): name for name, actor in self._actors.items() if name in self.pids}
+        calls = {actor.ask.remote("last_words"): name for name, actor in self._living.items() if name in self.pids}
         ready, _ = ray.wait(list(calls), num_returns=max(len(calls), 1), timeout=min(self.timeout, 10.0)) if calls else ([], [])
         for reference in ready:
             party = self.parties[calls[reference]]

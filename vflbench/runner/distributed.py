@@ -180,4 +180,6 @@ class Host:
         federation, every = self.federation, options.get("checkpoint_every")
         build = partial(party, self.config, self.info, federation.eval_every, every, self.broker.channels if self.broker else None)
         timeout, names = self.config.engine.timeout, list(federation.specs)
-        return RayEngine(self.cluster, names, build, timeout=timeout, rounds=federation.rounds, on_report=observer.on_report, **options)
+        expendable = [name for name, spec in federation.specs.items() if spec.expendable]
+        options |= {"expendable": expendable, "on_report": observer.on_report}
+        return RayEngine(self.cluster, names, build, timeout=timeout, rounds=federation.rounds, **options)

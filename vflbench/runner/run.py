@@ -409,7 +409,7 @@ def _write(
     if observer.models is not None:
         extra["averaged_model"] = observer.models.summary()
     if isinstance(engine, RayEngine):
-        extra |= {"engine": "ray", "start_seconds": engine.started_seconds}
+        extra |= {"engine": "ray", "start_seconds": engine.started_seconds, **({"lost": engine.lost} if engine.lost else {})}
     extra |= costs.use(federation.cores, engine.boundary_clock, engine.finished_round)
     source = federation.task.source
     return files.summarise(
