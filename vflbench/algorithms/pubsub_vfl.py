@@ -511,7 +511,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
     passive = [name for name in me.clients if "_worker_" not in name]
     me.state.model = side.model
     sources = {"worker": workers, **{tag: passive for tag in ("embedding", "notice", "epoch")}}
-    me.state.counts = dict.fromkeys(("repeated", "discarded", "dropped", "skipped"), 0)
+    me.state.counts = dict.fromkeys(("trained", "repeated", "discarded", "dropped", "skipped"), 0)
 
     async for t in me.rounds():
         count = math.ceil(public.samples / cfg.batch_size)
@@ -540,6 +540,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
         await me.send_many(passive, t, tag="epoch")
         for worker in workers:
             await me.send(worker, (END, 0, 0, None, False), tag="task")
+        me.state.counts["trained"] += len(epoch.stepped)
         me.state.counts["dropped"] += sum(broker.dropped for broker in epoch.embeddings.values())
         await aggregate(me, workers, side, cfg, t, config)
         loss = sum(epoch.losses) / len(epoch.losses) if epoch.losses else None

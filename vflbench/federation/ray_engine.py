@@ -797,7 +797,7 @@ class Cluster:
         """An actor of class `kind`. It reserves no cores: parties may outnumber them."""
         import ray
 
-        actor = ray.remote(num_cpus=0, max_restarts=0)(kind).remote()
+        actor: Any = ray.remote(num_cpus=0, max_restarts=0)(kind).remote()
         self.actors.append(actor)
         return actor
 
