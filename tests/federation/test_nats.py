@@ -182,6 +182,11 @@ def test_who_waits_for_a_broker_that_does_not_come_back_is_told_within_the_timeo
         while not problems and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
         await courier.close()
+        began = time.monotonic()
+        with pytest.raises(VflbenchError, match=r"the broker at nats://127.0.0.1:\d+: .*Connect call failed"):
+            async with connected(channels):
+                pass
+        assert time.monotonic() - began < 20.0  # it does not try for minutes
         return problems
 
     [problem] = asyncio.run(main())

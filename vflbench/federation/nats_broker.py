@@ -286,18 +286,21 @@ async def connected(channels: Channels) -> Any:
     """A client of the broker, for a few calls. Whatever goes wrong with the broker is a VflbenchError."""
     import nats
 
-    async def ignore(_: Exception) -> None:
-        pass
+    heard: list[Exception] = []
 
+    async def hear(error: Exception) -> None:
+        heard.append(error)
+
+    once = {"allow_reconnect": False, "max_reconnect_attempts": 2, "reconnect_time_wait": 0.2, "connect_timeout": 10}
     try:
-        options = {"allow_reconnect": False, "connect_timeout": 10, "error_cb": ignore, **channels.credentials()}
-        client = await nats.connect(channels.url, **options)
+        client = await asyncio.wait_for(nats.connect(channels.url, **once, error_cb=hear, **channels.credentials()), STARTING)
         try:
             yield client
         finally:
             await client.close()
     except (OSError, TimeoutError, nats.errors.Error) as error:
-        raise VflbenchError(f"the broker at {channels.url}: {_said(error)}") from error
+        reason = heard[-1] if isinstance(error, nats.errors.NoServersError) and heard else error
+        raise VflbenchError(f"the broker at {channels.url}: {_said(reason)}") from error
 
 
 def _said(error: Exception) -> str:
