@@ -1,4 +1,5 @@
-"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [reprice] [report] [start] [ray]`.
+"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [reprice] [report] [start] [ray]
+[broker]`.
 
 Rates or ratios, one torch thread.
 
@@ -17,6 +18,8 @@ report  seconds of `vflbench report` over 200 runs, trained ones copied with oth
 start   CPU seconds of `vflbench --help` and `vflbench list`
 ray     a message between two parties in processes of their own against a bare call between two Ray actors, there and back; GLASU on Cora
         through Ray, after start-up, against the simulated engine; needs vflbench[ray], and is left out of a run of all without it
+broker  embeddings of 64 KB from a publisher's process to a subscriber's through a NATS server of its own, and by Ray's calls alone; needs
+        vflbench[ray,broker], and is left out of a run of all without them
 """
 
 from __future__ import annotations
@@ -959,14 +962,68 @@ def ray(count: int = 300, rounds: int = 100) -> None:
         say("  over the simulated engine (at most 3)", f"{statistics.median(ratios):.2f}   ({simulated:.2f} s)")
 
 
+# --- broker -----------------------------------------------------------------------------------------------------------
+
+
+async def publisher(me: Any, data: Any, count: int, size: int) -> None:
+    """Publishes `count` embeddings of `size` bytes, each in a channel of its own, until the subscriber has all; reports the seconds."""
+    import time
+
+    import torch
+
+    payload = torch.zeros(size // 256, 64)
+    async for _ in me.rounds():
+        began = time.perf_counter()
+        for channel in range(count):
+            await me.send("subscriber", (channel, payload), "embedding")
+        await me.recv("subscriber", "all")
+        me.report(facts={"seconds": time.perf_counter() - began})
+
+
+async def subscriber(me: Any, data: Any, count: int, size: int) -> None:
+    async for _ in me.rounds():
+        for _ in range(count):
+            await me.recv("publisher", "embedding")
+        await me.send("publisher", 0, "all")
+
+
+def publish(count: int, size: int, broker: Any, name: str) -> dict[str, Any]:
+    from vflbench.federation.party import PartySpec
+    from vflbench.federation.ray_engine import elsewhere
+
+    programs = {"publisher": publisher, "subscriber": subscriber}
+    specs = {party: PartySpec(program if party == name else elsewhere) for party, program in programs.items()}
+    return {"specs": specs, "public": count, "config": size, "rounds": 4, "batch_compute": False, "threads": 1, "broker": broker}
+
+
+def broker(count: int = 1000, size: int = 65_536) -> None:
+    from types import SimpleNamespace
+
+    from vflbench.federation.nats_broker import Service
+    from vflbench.federation.ray_engine import Cluster, RayEngine
+    from vflbench.types import BrokerConfig, EngineConfig
+
+    configuration: Any = SimpleNamespace(algorithm=SimpleNamespace(p=5), broker=BrokerConfig("nats"), engine=EngineConfig("ray"))
+    published: Any = SimpleNamespace(published=(("embedding", "p"),))
+    with Cluster(EngineConfig("ray")) as cluster, Service(configuration, published) as service:
+        for how, channels in (("NATS JetStream", service.channels), ("Ray's calls", None)):
+            told: list[float] = []
+            make = partial(publish, count, size, channels)
+            on_report = lambda name, round, values, told=told: told.append(values["facts"]["seconds"])  # noqa: E731
+            RayEngine(cluster, ["publisher", "subscriber"], make, timeout=60.0, rounds=4, on_report=on_report).run()
+            rate = count / statistics.median(told[1:])
+            say(f"broker: messages a second of {size:,} bytes, by {how}", f"{rate:,.0f}   ({rate * size / 1e6:,.0f} MB/s)")
+
+
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "engine": engine, "glasu": glasu, "tablepuppet": tablepuppet, "mtcd": mtcd, "leasgd": leasgd, "pubsub": pubsub,
-    "reprice": reprice, "report": report, "start": start, "ray": ray,
+    "reprice": reprice, "report": report, "start": start, "ray": ray, "broker": broker,
 }  # fmt: skip
 
 
 def main() -> int:
-    names = sys.argv[1:] or [name for name in BENCHMARKS if name != "ray" or importlib.util.find_spec("ray")]
+    lacking = {"ray": ["ray"], "broker": ["ray", "nats"]}  # what a benchmark needs that may not be installed
+    names = sys.argv[1:] or [name for name in BENCHMARKS if all(map(importlib.util.find_spec, lacking.get(name, [])))]
     if unknown := [name for name in names if name not in BENCHMARKS]:
         print(f"no benchmark {', '.join(unknown)}: there are {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 1
