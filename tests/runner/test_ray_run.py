@@ -302,3 +302,40 @@ def test_a_device_for_no_party_and_bad_data_are_told_before_the_run(ray_cluster:
         vflbench.run([*RUN, *auto, "+engine.devices.client_7=cpu"])
     with pytest.raises(VflbenchError, match="cora"):
         vflbench.run(["algorithm=glasu", "dataset=cora", f"data_root={tmp_path}", "engine=ray", *auto])
+
+
+BANK = ["dataset=bank", "dataset.source=synthetic", "dataset.samples=600", "algorithm.batch_size=32", "model.width=8", "model.depth=3"]
+IN_REAL_TIME = {
+    "pubsub_vfl": [*BANK, "algorithm.workers=2", "algorithm.passive_workers=2", "algorithm.deadline=100"],
+    "avfl": BANK,
+    "avfl_ps": [*BANK, "algorithm.workers=2"],
+    "leasgd_async": ["dataset=digits", "model.widths=[16]", "algorithm.workers=3", "checkpoint_every=null"],
+}
+
+
+@pytest.mark.parametrize(
+    "algorithm", [pytest.param(name, marks=[] if name == "pubsub_vfl" else pytest.mark.slow) for name in sorted(IN_REAL_TIME)]
+)
+@pytest.mark.usefixtures("ray_pool")
+def test_what_depends_on_time_runs_to_its_end_in_real_time(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every batch of split learning is trained once an epoch, whichever message comes first; times and cores' use are measured."""
+    import vflbench
+    from vflbench.results.folder import validate_summary
+
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    words = [f"algorithm={algorithm}", *IN_REAL_TIME[algorithm], "rounds=3", "eval_every=1", "engine.threads=1"]
+    run = vflbench.run([*words, "engine=ray", "engine.address=auto", f"hydra.run.dir={tmp_path / 'run'}"])
+    summary = run.summary
+    assert (summary["status"], summary["rounds"]) == ("completed", 3) and validate_summary(summary) == []
+    assert (summary["engine"], summary["compute_clock"], summary["timing"]) == ("ray", "measured", "measured")
+    assert list(run.curve["round"]) == [1, 2, 3] and np.isfinite(run.curve["train_loss"]).all()
+    assert 0 < summary["communication_seconds"] < summary["virtual_seconds"] < summary["wall_seconds"]
+    if algorithm == "leasgd_async":
+        return
+    batches = -(-360 // 32)  # of 600 rows 60 % are for training
+    assert list(run.curve["iterations"]) == [batches, 2 * batches, 3 * batches]
+    assert 0 < summary["utilisation"] <= 1 and 0 < summary["waiting_seconds"] < summary["virtual_seconds"]
+    sent = run.ledger.query("tag == 'gradient' and link != 'local'").groupby("round").size()
+    counts = summary.get("batches", {})
+    assert counts.get("repeated", 0) == counts.get("dropped", 0) == 0  # nothing takes as long as the deadline here
+    assert sent.to_dict() == {1: batches, 2: batches, 3: batches}
