@@ -662,7 +662,7 @@ class Cluster:
         """An actor of class `kind`. It reserves no cores: parties may outnumber them."""
         import ray
 
-        actor = ray.remote(num_cpus=0, max_restarts=0)(kind).remote()
+        actor: Any = ray.remote(num_cpus=0, max_restarts=0)(kind).remote()
         self.actors.append(actor)
         return actor
 
@@ -721,7 +721,7 @@ class RayEngine:
     ----------
     cluster : where the processes are started; they end with `run`.
     names : of the parties, in order.
-    build : makes a party's engine in its process.
+    build : makes a party's engine in its process; where they differ, one for each name.
     timeout : s after which a party that does not answer fails the run.
     rounds, on_report, on_round, checkpoint_every, on_cut, resume_from : as of `SimulatedEngine`.
     """
@@ -732,7 +732,7 @@ class RayEngine:
         self,
         cluster: Cluster,
         names: Sequence[str],
-        build: Build,
+        build: Build | Mapping[str, Build],
         *,
         timeout: float,
         rounds: int,
@@ -789,7 +789,8 @@ class RayEngine:
         machines: dict[str, int] = {}
         for name, actor in self._actors.items():
             peers = {other: handle for other, handle in self._actors.items() if other != name}
-            calls[name] = actor.prepare.remote(name, self.build, peers, wire.pack(self._part(name)))
+            build = self.build[name] if isinstance(self.build, Mapping) else self.build
+            calls[name] = actor.prepare.remote(name, build, peers, wire.pack(self._part(name)))
         for name, answer in self._gather(calls, max(self.timeout, STARTING)).items():
             if answer["problem"] is not None:
                 raise FederationError(f"{name} could not start: {answer['problem']}")
