@@ -12,8 +12,9 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ import pytest
 from tests.conftest import REPOSITORY, absent
 from vflbench.types import ConfigError
 
-pytestmark = pytest.mark.slow
 RUN = ["algorithm=glasu", "dataset=digits_graph", "model.hidden=8", "algorithm.local_steps=1", "engine=ray"]
 PLANTED = np.array([1234.567, 2345.678, 3456.789, 4567.891], np.float32)  # client_1's features of node 5
 
@@ -137,7 +137,7 @@ def family(pid: int) -> dict[int, str]:
     return found
 
 
-def gone(pids: Iterator[int] | list[int], seconds: float = 30.0) -> bool:
+def gone(pids: Iterable[int], seconds: float = 30.0) -> bool:
     """Whether these processes end (a zombie has)."""
     deadline = time.monotonic() + seconds
     left = set(pids)
@@ -171,6 +171,7 @@ def listening(pids: list[int]) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_nobody_but_its_owner_holds_a_partys_features(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(60, 12)).astype(np.float32)
@@ -181,64 +182,96 @@ def test_nobody_but_its_owner_holds_a_partys_features(tmp_path: Path) -> None:
     files = ["dataset=graph_files", "dataset.features=x.npy", "dataset.labels=y.npy", "dataset.edges=e.npy"]
     blocks = "dataset.blocks=[['0:4'],['4:8'],['8:12']]"
     run = ["rounds=3", "eval_every=1", "checkpoint_every=1", "hydra.run.dir=run", blocks]
-    code = start(LOOK, ",".join(map(str, PLANTED.tolist())), *RUN, *files, *run, where=tmp_path)
-    found = json.loads(re.findall(r"FOUND (.*)", finish(code))[0])
+    process = start(LOOK, ",".join(map(str, PLANTED.tolist())), *RUN, *files, *run, where=tmp_path)
+    left: set[int] = set()
+    while process.poll() is None:
+        left |= set(family(process.pid))
+        time.sleep(0.3)
+    found = json.loads(re.findall(r"FOUND (.*)", finish(process))[0])
     assert found.pop("client_1") > 0
     assert found == {"server": 0, "client_0": 0, "client_2": 0, "driver": 0, "driver's memory": 0}
+    assert len(left) >= 6 and gone(left)  # Ray's own and four parties
 
 
-def test_all_of_ray_listens_on_the_loopback_interface_and_ends_with_the_run(tmp_path: Path) -> None:
-    process = start(SLOWLY + COMMAND, *RUN, "rounds=40", "checkpoint_every=null", "hydra.run.dir=run", where=tmp_path)
+@pytest.mark.slow
+def test_all_of_ray_listens_on_the_loopback_interface_and_ends_with_a_party_that_is_killed(tmp_path: Path) -> None:
+    process = start(SLOWLY + COMMAND, *RUN, "rounds=400", "checkpoint_every=2", "hydra.run.dir=run", where=tmp_path)
     heard: set[str] = set()
     seen: dict[int, str] = {}
-    while process.poll() is None:
+    while not list((tmp_path / "run" / "checkpoint").glob("round_*.pt")):
+        assert process.poll() is None, process.communicate()[0]
         now = family(process.pid)
         heard |= listening([process.pid, *now])
         seen |= now
         time.sleep(0.3)
-    finish(process)
     assert {"raylet", "gcs_server"} <= {Path(name.split()[0]).name for name in seen.values() if name}
     assert heard and heard <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
     assert all("--disable-frontend" in name for name in seen.values() if "dashboard.py" in name)
-    assert gone(list(seen))
+    parties = sorted(pid for pid, name in family(process.pid).items() if name.startswith("ray::PartyProcess"))
+    assert len(parties) == 4
+    os.kill(parties[1], signal.SIGKILL)
+    output = finish(process, 1)
+    assert re.search(r"error: the process of (server|client_\d) has died in round \d+", output), output
+    assert "Traceback" not in output
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "failed"
+    assert gone(seen)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_command_that_is_killed(tmp_path: Path) -> None:
     process = start(SLOWLY + COMMAND, *RUN, "rounds=400", "checkpoint_every=2", "hydra.run.dir=run", where=tmp_path)
     while not list((tmp_path / "run" / "checkpoint").glob("round_*.pt")):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.1)
     left = list(family(process.pid))
-    assert len(left) >= 6  # Ray's own and four parties
+    assert len(left) >= 6
     process.kill()
     process.communicate()
     assert gone(left, 120.0)  # Ray's agents look once in a while whether their parent is there
 
 
-def curve(folder: Path) -> pd.DataFrame:
-    return pd.read_csv(folder / "curve.csv").drop(columns=["virtual_seconds", "communication_seconds", "compute_seconds"])
+TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
 
 
-def test_a_party_killed_at_any_moment_fails_the_run_by_name_and_it_goes_on(tmp_path: Path) -> None:
-    draw = random.Random(0)
-    same = [*RUN, "rounds=24", "eval_every=4", "checkpoint_every=2"]
-    finish(start(COMMAND, *same, "hydra.run.dir=whole", where=tmp_path))
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("ray_pool")
+def test_a_party_killed_at_any_moment_fails_the_run_by_name_and_it_goes_on(
+    kills: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the curve and the parameters of the run that was never stopped, which is the simulated one."""
+    import vflbench
+    from vflbench.runner.evaluate import Observer
+    from vflbench.types import FederationError
+
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    draw, on_round = random.Random(kills), Observer.on_round
+    task = [word for word in RUN if word != "engine=ray"]
+    task += [f"rounds={8 * kills + 8}", "eval_every=4", "checkpoint_every=2", "engine.threads=1", "engine.batch_compute=false"]
+    whole = vflbench.run([*task, f"hydra.run.dir={tmp_path / 'whole'}"])
     folder = tmp_path / "broken"
-    for at in (1, 2, 3):
-        process = start(SLOWLY + COMMAND, *same, "resume=true", "hydra.run.dir=broken", where=tmp_path)
-        parties: list[int] = []
-        while len(parties) < 4 or len(list((folder / "checkpoint").glob("ledger_*"))) < at:  # at least one more checkpoint than before
-            assert process.poll() is None, process.communicate()[0]
-            parties = [pid for pid, name in family(process.pid).items() if name.startswith("ray::PartyProcess")]
-            time.sleep(0.05)
-        time.sleep(0.5 * draw.random())
-        os.kill(draw.choice(parties), signal.SIGKILL)
-        output = finish(process, 1)
-        assert re.search(r"error: the process of (server|client_\d) has died in round \d+", output), output
-        assert json.loads((folder / "summary.json").read_text())["status"] == "failed"
-    finish(start(COMMAND, *same, "resume=true", "hydra.run.dir=broken", where=tmp_path))
-    pd.testing.assert_frame_equal(curve(folder), curve(tmp_path / "whole"), check_exact=True)
-    for path in (tmp_path / "whole" / "model").iterdir():
+    apart = [*task, "engine=ray", "engine.address=auto", "engine.timeout=60", f"hydra.run.dir={folder}", "resume=true"]
+    for kill in range(kills):
+        last, delay, killed = 8 * kill + draw.randint(0, 7), 0.03 * draw.random(), []
+
+        def strikes(self: Observer, round: int, engine: Any, last: int = last, delay: float = delay, killed: list[Any] = killed) -> bool:
+            if round >= last and not killed:
+                killed.append((name := draw.choice(list(engine.pids)), engine.pids[name], time.monotonic()))
+                threading.Timer(delay, os.kill, (engine.pids[name], signal.SIGKILL)).start()
+            return on_round(self, round, engine)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Observer, "on_round", strikes)
+            with pytest.raises(FederationError) as error:
+                vflbench.run(apart)
+        (name, pid, when) = killed[0]
+        assert re.fullmatch(rf"the process of {name} has died in round \d+ \(killed, or out of memory\)", str(error.value))
+        assert time.monotonic() - when < 60 + 20 and gone([pid])  # engine.timeout, and writing the folder on a busy machine
+        summary = json.loads((folder / "summary.json").read_text())
+        assert summary["status"] == "failed" and name in summary["reason"]
+    run = vflbench.run(apart)
+    assert run.summary["status"] == "completed"
+    pd.testing.assert_frame_equal(whole.curve.drop(columns=TIMES), run.curve.drop(columns=TIMES), check_exact=True)
+    for path in (whole.folder / "model").iterdir():
         assert path.read_bytes() == (folder / "model" / path.name).read_bytes()
 
 
@@ -266,6 +299,43 @@ def test_a_device_for_no_party_and_bad_data_are_told_before_the_run(ray_cluster:
 
     auto = ["engine.address=auto", f"hydra.run.dir={tmp_path / 'run'}", "rounds=1"]
     with pytest.raises(ConfigError, match=r"engine.devices.client_7=cpu: there is no such party; there are: server, client_0"):
-        vflbench.run([*RUN, *auto, "engine.devices={client_7: cpu}"])
+        vflbench.run([*RUN, *auto, "+engine.devices.client_7=cpu"])
     with pytest.raises(VflbenchError, match="cora"):
         vflbench.run(["algorithm=glasu", "dataset=cora", f"data_root={tmp_path}", "engine=ray", *auto])
+
+
+BANK = ["dataset=bank", "dataset.source=synthetic", "dataset.samples=600", "algorithm.batch_size=32", "model.width=8", "model.depth=3"]
+IN_REAL_TIME = {
+    "pubsub_vfl": [*BANK, "algorithm.workers=2", "algorithm.passive_workers=2", "algorithm.deadline=100"],
+    "avfl": BANK,
+    "avfl_ps": [*BANK, "algorithm.workers=2"],
+    "leasgd_async": ["dataset=digits", "model.widths=[16]", "algorithm.workers=3", "checkpoint_every=null"],
+}
+
+
+@pytest.mark.parametrize(
+    "algorithm", [pytest.param(name, marks=[] if name == "pubsub_vfl" else pytest.mark.slow) for name in sorted(IN_REAL_TIME)]
+)
+@pytest.mark.usefixtures("ray_pool")
+def test_what_depends_on_time_runs_to_its_end_in_real_time(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every batch of split learning is trained once an epoch, whichever message comes first; times and cores' use are measured."""
+    import vflbench
+    from vflbench.results.folder import validate_summary
+
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    words = [f"algorithm={algorithm}", *IN_REAL_TIME[algorithm], "rounds=3", "eval_every=1", "engine.threads=1"]
+    run = vflbench.run([*words, "engine=ray", "engine.address=auto", f"hydra.run.dir={tmp_path / 'run'}"])
+    summary = run.summary
+    assert (summary["status"], summary["rounds"]) == ("completed", 3) and validate_summary(summary) == []
+    assert (summary["engine"], summary["compute_clock"], summary["timing"]) == ("ray", "measured", "measured")
+    assert list(run.curve["round"]) == [1, 2, 3] and np.isfinite(run.curve["train_loss"]).all()
+    assert 0 < summary["communication_seconds"] < summary["virtual_seconds"] < summary["wall_seconds"]
+    if algorithm == "leasgd_async":
+        return
+    batches = -(-360 // 32)  # of 600 rows 60 % are for training
+    assert list(run.curve["iterations"]) == [batches, 2 * batches, 3 * batches]
+    assert 0 < summary["utilisation"] <= 1 and 0 < summary["waiting_seconds"] < summary["virtual_seconds"]
+    sent = run.ledger.query("tag == 'gradient' and link != 'local'").groupby("round").size()
+    counts = summary.get("batches", {})
+    assert counts.get("repeated", 0) == counts.get("dropped", 0) == 0  # nothing takes as long as the deadline here
+    assert sent.to_dict() == {1: batches, 2: batches, 3: batches}

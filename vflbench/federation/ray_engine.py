@@ -75,6 +75,9 @@ def check(config: RunConfig) -> list[Problem]:
     if network.server_bandwidth_gbps is not None:
         allowed = "a shared bandwidth is simulated; engine=ray has the machine's own network: null"
         problems.append(Problem("network.server_bandwidth_gbps", network.server_bandwidth_gbps, allowed))
+    if getattr(config.algorithm, "planner", "none") != "none":
+        allowed = "plans for the delay model and links of the simulation; here both are real: none"
+        problems.append(Problem("algorithm.planner", config.algorithm.planner, allowed))
     if config.attack.name != "none":
         problems.append(Problem("attack", config.attack.name, "reads a transcript that one process writes: use engine=simulated"))
     if engine.address not in ("local", "auto"):
@@ -406,7 +409,8 @@ class PartyProcess:
     # Calls of the driver and of other parties: but for the first, all arguments and results are bytes in wire form.
 
     async def prepare(self, name: str, build: Build, actors: dict[str, Any], cut: bytes) -> bytes:
-        """Become party `name`, built in a thread of its own. The result has `problem`, null where there is none, and the process' `pid`."""
+        """Become party `name`, built in a thread of its own: `problem`, null where there is none; the process' `pid`; its machine's `node`
+        and `cores`."""
         self.loop = asyncio.get_running_loop()
         if self.thread is not None:  # it was another run's party
             self._put(_leave)
@@ -418,7 +422,10 @@ class PartyProcess:
         done: asyncio.Future[str | None] = self.loop.create_future()
         self.thread = threading.Thread(target=self._work, args=(build, cut, done), daemon=True, name=name)
         self.thread.start()
-        return wire.pack({"problem": await done, "pid": os.getpid()})
+        import ray
+
+        where = {"node": ray.get_runtime_context().get_node_id(), "cores": len(os.sched_getaffinity(0))}
+        return wire.pack({"problem": await done, "pid": os.getpid(), **where})
 
     async def proceed(self, order: bytes) -> bytes:
         """Do as the driver says; the result is what has happened since the last call, at least one thing."""
@@ -856,7 +863,7 @@ class RayEngine:
     ----------
     cluster : where the processes are started; they end with `run`.
     names : of the parties, in order.
-    build : makes a party's engine in its process.
+    build : makes a party's engine in its process; where they differ, one for each name.
     timeout : s after which a party that does not answer fails the run.
     expendable : the parties without which the run goes on where their process dies.
     rounds, on_report, on_round, checkpoint_every, on_cut, resume_from : as of `SimulatedEngine`.
@@ -872,7 +879,7 @@ class RayEngine:
         self,
         cluster: Cluster,
         names: Sequence[str],
-        build: Build,
+        build: Build | Mapping[str, Build],
         *,
         timeout: float,
         rounds: int,
@@ -897,6 +904,7 @@ class RayEngine:
             self.ledger.tags.update(resume_from.totals["tags"])
         self.stopping = False
         self.pids: dict[str, int] = {}
+        self.cores = 1  # of the machines that parties are on
         self.started_seconds = 0.0  # that starting the processes took
         self.began = 0.0
         self._open: dict[int, dict[str, dict[str, Any]]] = {}  # round -> boundaries that parties have passed
@@ -926,14 +934,18 @@ class RayEngine:
         start = time.perf_counter()
         self._actors = {name: self.cluster.hire(PartyProcess) for name in self.parties}
         self._lives = {actor.live.remote(): name for name, actor in self._actors.items()}
-        calls = {}
+        calls: dict[str, Any] = {}
+        machines: dict[str, int] = {}
         for name, actor in self._actors.items():
             peers = {other: handle for other, handle in self._actors.items() if other != name}
-            calls[name] = actor.prepare.remote(name, self.build, peers, wire.pack(self._part(name)))
+            build = self.build[name] if isinstance(self.build, Mapping) else self.build
+            calls[name] = actor.prepare.remote(name, build, peers, wire.pack(self._part(name)))
         for name, answer in self._gather(calls, max(self.timeout, STARTING)).items():
             if answer["problem"] is not None:
                 raise FederationError(f"{name} could not start: {answer['problem']}")
             self.pids[name] = answer["pid"]
+            machines[answer["node"]] = answer["cores"]
+        self.cores = sum(machines.values())
         self.started_seconds = time.perf_counter() - start
         self.began = time.time()
         self._proceed(self.parties)

@@ -94,6 +94,8 @@ class Federation:
             self.eval_every = min(self.eval_every, max(self.rounds // 2, 1))
         # An algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
         self.decided = dataclasses.replace(config, device=self.device, rounds=self.rounds)
+        if self.live:
+            self.decided = dataclasses.replace(self.decided, engine=dataclasses.replace(config.engine, compute_clock=self.clock_mode))
         self.task: Task
         self.specs: dict[str, PartySpec]
         self.facts: dict[str, Any] = {}  # what the algorithm chose by itself, for the summary
@@ -409,8 +411,12 @@ def _write(
     if observer.models is not None:
         extra["averaged_model"] = observer.models.summary()
     if isinstance(engine, RayEngine):
-        extra |= {"engine": "ray", "start_seconds": engine.started_seconds, **({"lost": engine.lost} if engine.lost else {})}
-    extra |= costs.use(federation.cores, engine.boundary_clock, engine.finished_round)
+        extra |= {"engine": "ray", "start_seconds": engine.started_seconds, "cores": engine.cores}
+        extra |= {"lost": engine.lost} if engine.lost else {}
+        used = costs.use(engine.cores, engine.boundary_clock, engine.finished_round, config.engine.threads or engine.cores)
+    else:
+        used = costs.use(federation.cores, engine.boundary_clock, engine.finished_round)
+    extra |= used
     source = federation.task.source
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name, source=source,
