@@ -3,13 +3,15 @@
 Each architecture trains twice with the same workers and batches: in virtual time, two parties of one core each, with the constants that
 `vflbench data profile` measures here; and in real time, every worker a process on this machine (engine=ray; PubSub-VFL over broker=nats).
 Prints seconds an epoch, the share of the cores that computed and the seconds that a worker waited, measured beside predicted, as a
-Markdown table. The first epoch, in which processes warm up, and the last, which is evaluated, are not in the seconds an epoch.
+Markdown table; and what an epoch takes beyond the prediction, by the number of its messages.
+The first epoch, in which processes warm up, and the last, which is evaluated, are not in the seconds an epoch.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import io
 import itertools
 import os
@@ -40,6 +42,7 @@ def words(flags: argparse.Namespace, architecture: str) -> list[str]:
         found.append(f"algorithm.workers={flags.workers}")
     if architecture == "pubsub_vfl":
         found += [f"algorithm.passive_workers={flags.workers}", "algorithm.deadline=null"]
+    found += [f"model.width={flags.width}"] if flags.width else []
     return found + ([f"dataset.samples={flags.rows}"] if flags.rows else [])
 
 
@@ -62,14 +65,15 @@ def rounds_ends() -> Iterator[list[float]]:
         Observer.on_round = on_round  # type: ignore[method-assign]
 
 
-def run(overrides: list[str], folder: Path) -> tuple[float, float, float]:
-    """Seconds an epoch, share of busy cores, and seconds that a worker waited in an epoch."""
+def run(overrides: list[str], folder: Path) -> tuple[float, float, float, float]:
+    """Seconds an epoch, share of busy cores, seconds that a worker waited in an epoch, and messages of an epoch, local ones too."""
     import vflbench
 
     with rounds_ends() as ends, contextlib.redirect_stdout(io.StringIO()):
-        summary = vflbench.run([*overrides, f"hydra.run.dir={folder}"]).summary
+        done = vflbench.run([*overrides, f"hydra.run.dir={folder}"])
+        summary = done.summary
     steady = [after - before for before, after in itertools.pairwise(ends[:-1])]
-    return statistics.median(steady), summary["utilisation"], summary["waiting_seconds"]
+    return statistics.median(steady), summary["utilisation"], summary["waiting_seconds"], len(done.ledger) / len(ends)
 
 
 def columns(flags: argparse.Namespace) -> tuple[int, int]:
@@ -94,6 +98,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, help="of the data set, at most (all)")
     parser.add_argument("--batch", type=int, default=256, help="rows of a batch (256)")
     parser.add_argument("--workers", type=int, default=2, help="of each party, where an architecture has several (2)")
+    parser.add_argument("--width", type=int, help="of the networks' layers (the model's own): wide ones compute longer for each message")
     parser.add_argument("--source", default="auto", choices=("auto", "real", "synthetic"), help="of the data (auto)")
     parser.add_argument("--repetitions", type=int, default=15, help="of every timing of the profile (15)")
     parser.add_argument("--repeats", type=int, default=1, help="real runs of each architecture, the median is told (1)")
@@ -115,12 +120,14 @@ def main(argv: list[str] | None = None) -> int:
 
     out = flags.out.absolute()
     options = profile.Options(features=columns(flags), repetitions=flags.repetitions)
+    if flags.width:
+        options = dataclasses.replace(options, width=flags.width)
     constants = profile.profile(options, out)
     cores = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]  # processes that wanted a core in the last minute
     print(f"{flags.epochs} epochs of Bank, batches of {flags.batch}, {flags.workers} workers each, {cores} cores, load {load:.1f}")
-    print("\n| architecture | s an epoch | predicted | ratio | cores busy | predicted | waiting, s | predicted |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    print("\n| architecture | s an epoch | predicted | ratio | cores busy | predicted | waiting, s | predicted | ms beyond it, a message |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
     off: dict[str, float] = {}
     with Cluster(EngineConfig("ray")):
         for name in chosen:
@@ -137,7 +144,8 @@ def main(argv: list[str] | None = None) -> int:
             measured = tuple(statistics.median(column) for column in zip(*times, strict=True))
             off[name] = measured[0] / predicted[0]
             row = [f"{measured[0]:.2f}", f"{predicted[0]:.2f}", f"{off[name]:.2f}", f"{measured[1]:.0%}", f"{predicted[1]:.0%}"]
-            print(f"| {' | '.join([name, *row, f'{measured[2]:.2f}', f'{predicted[2]:.2f}'])} |", flush=True)
+            row += [f"{measured[2]:.2f}", f"{predicted[2]:.2f}", f"{1e3 * (measured[0] - predicted[0]) / measured[3]:.2f}"]
+            print(f"| {' | '.join([name, *row])} |", flush=True)
     far = {name: ratio for name, ratio in off.items() if abs(ratio - 1) > WANTED}
     near = [name for name in off if name not in far]
     print(f"\nWithin {WANTED:.0%} of the prediction: {', '.join(near) or 'none'}.")

@@ -155,14 +155,20 @@ def test_a_worker_that_is_killed_costs_its_tasks_and_every_batch_is_trained_once
     assert (counts["gradient"] >= 240).all() and counts["embedding"].sum() <= 4 * 240 + found["batches"]["repeated"]
 
 
-def test_nothing_is_left_of_a_command_that_is_ended(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
+def test_nothing_is_left_of_a_command_that_is_ended_and_it_goes_on(tmp_path: Path) -> None:
     for ending in (signal.SIGTERM, signal.SIGKILL):
-        words = ["broker=nats", "checkpoint_every=1", "overwrite=true", f"hydra.run.dir={folder / ending.name}"]
-        process = start(COMMAND, *RUN, *LONG, "epochs=100", *words, where=tmp_path)
-        wait_for(lambda ending=ending: in_epoch(folder / ending.name, 2), process)
+        folder = tmp_path / ending.name
+        words = [*RUN, *LONG, "epochs=5", "broker=nats", "checkpoint_every=1", "resume=true", f"hydra.run.dir={folder}"]
+        process = start(COMMAND, *words, where=tmp_path)
+        wait_for(lambda folder=folder: in_epoch(folder, 2), process)
         left = list(family(process.pid))
         assert len(servers(process.pid)) == 1
         process.send_signal(ending)
         process.communicate(timeout=120)
         assert gone(left, 120.0)
+    assert not (folder / "summary.json").exists()  # killed, so it wrote none
+    finish(start(COMMAND, *words, where=tmp_path))
+    found = summary(folder)
+    assert found["status"] == "completed" and found["batches"]["trained"] == 5 * 240
+    counts = pd.read_parquet(folder / "ledger.parquet").groupby(["round", "tag"]).size().unstack()
+    assert list(counts.index) == [1, 2, 3, 4, 5] and (counts["embedding"] >= 240).all()
