@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -88,6 +89,57 @@ def no_data_by_accident(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         return
     monkeypatch.delenv("VFLBENCH_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "no-cache"))
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Iterator[Any]:
+    """Ray for the runs of a module, which find it with engine.address=auto."""
+    if importlib.util.find_spec("ray") is None:
+        absent("Ray is not installed: pip install 'vflbench[ray]'")
+    from vflbench.federation.ray_engine import Cluster
+    from vflbench.types import EngineConfig
+
+    with Cluster(EngineConfig("ray")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def ray_pool(ray_cluster: Any) -> Iterator[None]:
+    """Processes that go from run to run: to start one, with torch in it, costs seconds."""
+    import ray
+
+    from vflbench.federation.ray_engine import Cluster
+
+    idle: dict[type, list[Any]] = {}
+    kinds: list[tuple[Any, type]] = []
+    hire, dismiss = Cluster.hire, Cluster.dismiss
+
+    def answers(actor: Any) -> bool:
+        """Not killed or stopped by the test."""
+        ready, _ = ray.wait([reference := actor.__ray_ready__.remote()], timeout=5.0)
+        try:
+            return bool(ready and ray.get(reference))
+        except ray.exceptions.RayActorError:
+            return False
+
+    def borrow(self: Any, kind: type) -> Any:
+        actor = idle[kind].pop() if idle.get(kind) else hire(ray_cluster, kind)
+        self.actors.append(actor)
+        kinds.append((actor, kind))
+        return actor
+
+    def put_back(self: Any, actors: Any) -> None:
+        for actor in list(actors):
+            if answers(actor):
+                self.actors.remove(actor)
+                idle.setdefault(next(kind for known, kind in kinds if known is actor), []).append(actor)
+            else:
+                dismiss(self, [actor])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "hire", borrow)
+        patch.setattr(Cluster, "dismiss", put_back)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -47,3 +47,26 @@ def test_crossings(crossings, tmp_path):
     assert float(first[1]) <= even * 1.01 and float(second[0]) >= even * 0.99 and float(second[0]) / float(first[1]) < 1.02
 
     assert crossings(tmp_path / "dcpa")[0] == 1  # nobody gets there
+
+
+@pytest.mark.slow
+def test_validate_architectures(monkeypatch, capsys, tmp_path):
+    """A quick run: two architectures, measured beside predicted."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import validate_architectures as script
+
+    quick = ["--architectures", "avfl,pubsub_vfl", "--epochs", "3", "--rows", "600", "--batch", "50", "--width", "16", "--repetitions", "1"]
+    assert script.main([*quick, "--source", "synthetic", "--out", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    rows = {
+        row[0]: [float(cell.rstrip("%")) for cell in row[1:]]
+        for row in re.findall(r"^\| (\w*vfl) " + r"\| (\S+) " * 8 + r"\|$", text, re.M)
+    }
+    assert set(rows) == {"avfl", "pubsub_vfl"}
+    for measured, predicted, ratio, busy, busy_predicted, *_ in rows.values():
+        assert measured > 0 and predicted >= 0 and ratio > 0 and 0 < busy <= 100 and 0 < busy_predicted <= 100
+    assert "of the prediction: " in text
+    assert reader.load(tmp_path / "pubsub_vfl_ray").manifest["broker"]["kind"] == "nats"
+    with pytest.raises(SystemExit):
+        script.main(["--epochs", "2"])
+    assert "--epochs 2: at least 3" in capsys.readouterr().err

@@ -37,6 +37,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "codec.name": ("none", "fp16", "int8", "topk"),
     "dataset.source": ("auto", "real", "synthetic"),
     "network.timing": ("causal", "round"),
+    "engine.name": ("simulated", "ray"),
+    "broker.name": ("embedded", "nats"),
     "engine.compute_clock": ("auto", "none", "modelled", "measured"),
 }
 AT_LEAST: dict[str, float] = {
@@ -52,7 +54,7 @@ AT_LEAST: dict[str, float] = {
 AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024, "codec.fraction": 1}
 ABOVE_ZERO = (
     frozenset(("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.ratio", "algorithm.lr", "attack.tolerance"))
-    | {"codec.fraction"}
+    | {"codec.fraction", "engine.timeout"}
     | {f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")}
     | {"compute.core_cap", "compute.penalty_batch"}
 )
@@ -748,6 +750,15 @@ def check(config: RunConfig) -> list[Problem]:
     if not any(problem.key == "topology" for problem in problems):
         problems += topology.check(config.topology)
     problems += delays.check(config.compute) + _codec_problems(config, info)
+    if config.engine.name == "ray":
+        from vflbench.federation import ray_engine  # imports torch
+
+        problems += ray_engine.check(config)
+    if config.broker.name == "nats":
+        from vflbench.federation import nats_broker
+
+        publishers = [name for name, other in registry.algorithms().items() if other.published]
+        problems += nats_broker.check(config, info, publishers)
     if config.privacy.name != "none" and not any(problem.key == "privacy" for problem in problems):
         from vflbench.privacy import mechanisms  # imports torch
 

@@ -120,12 +120,23 @@ class CodecConfig:
 
 
 @dataclass
+class BrokerConfig:
+    name: str = "embedded"
+    address: str | None = None  # nats: of a server that runs, nats://host:port or tls://host:port; null: one of the run's own
+    user: str | None = None  # of that server; null with a password: the password is a token
+    password_env: str | None = None  # the environment variable that holds its password
+
+
+@dataclass
 class EngineConfig:
     name: str = "simulated"
     compute_clock: str = "auto"  # auto | none | modelled | measured
     batch_compute: bool = True  # one vmap call for a cohort's equal computations
     window: int = 1  # rounds that a party may run ahead of the slowest
     threads: int | None = None  # torch threads; null: as torch chooses
+    address: str = "local"  # ray: local (a cluster of the run's own, on the loopback interface) | auto (the one that runs here)
+    timeout: float = 120.0  # ray: s after which a party that does not answer fails the run
+    devices: dict[str, str] = field(default_factory=dict)  # ray: party -> its device; the others have `device`
 
 
 @dataclass
@@ -184,6 +195,7 @@ class RunConfig:
     scale: str = "full"
     attack: AttackConfig = field(default_factory=AttackConfig)
     codec: CodecConfig = field(default_factory=CodecConfig)
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
 
 
 def division(algorithm: Any) -> int:
@@ -211,6 +223,7 @@ class AlgorithmInfo:
     time_dependent: bool = False  # control flow depends on virtual time: no replay, engine equality not claimed
     exact: str = ""  # why it takes no codec: what it is would break if not the very numbers arrived; empty: it takes any
     remembered: tuple[str, ...] = ()  # tags whose messages are about the same entries every time: what codec.feedback may remember
+    published: tuple[tuple[str, str], ...] = ()  # (tag, key of a channel's capacity): a broker may pass these; payload[0] is the channel
     modelled: bool = False  # running times are what is compared: computing takes time unless engine.compute_clock says otherwise
 
 

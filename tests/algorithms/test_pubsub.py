@@ -686,7 +686,7 @@ def test_a_deadline_by_hand() -> None:
     result, record = checked(pubsub_vfl, task, 1, **options, deadline=8.0)
     record.check_once(1, 2)
     assert result.seconds == pytest.approx(19) and record.again == 1
-    assert result.observer.extra["batches"] == {"repeated": 1, "discarded": 0, "dropped": 0, "skipped": 0}
+    assert result.observer.extra["batches"] == {"trained": 2, "repeated": 1, "discarded": 0, "dropped": 0, "skipped": 0}
     assert result.total["notice"] == 16 and result.total["embedding"] == 3 * ONE_SECOND
     assert run(pubsub_vfl, task, 1, **options, deadline=None).seconds == pytest.approx(14)
 

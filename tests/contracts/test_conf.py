@@ -16,6 +16,7 @@ from vflbench import config, registry
 from vflbench.papers import definition
 from vflbench.types import (
     AttackConfig,
+    BrokerConfig,
     CodecConfig,
     ComputeConfig,
     ConfigError,
@@ -35,8 +36,9 @@ FIXED = {
     "privacy": PrivacyConfig,
     "attack": AttackConfig,
     "codec": CodecConfig,
+    "broker": BrokerConfig,
 }
-PARTIAL = {"topology", "privacy", "model", "attack", "codec"}  # an option lists the keys that it uses
+PARTIAL = {"topology", "engine", "privacy", "model", "attack", "codec", "broker"}  # an option lists the keys that it uses
 OPTIONS = sorted(path for group in (*FIXED, "dataset", "algorithm", "model") for path in (CONF / group).glob("*.yaml"))
 PRESETS = sorted((CONF / "experiment").rglob("*.yaml"))
 TUNED = sorted((CONF / "tuned").rglob("*.yaml"))
@@ -111,7 +113,7 @@ def runs() -> Iterator[tuple[str, ...]]:
         algorithm = next((n for n, info in registry.algorithms().items() if registry.fit(info, data)), None)
         if algorithm is not None:  # an algorithm for its layout may come later
             yield (f"algorithm={algorithm}", f"dataset={name}")
-    for group in ("network", "engine", "compute", "topology", "privacy", "attack", "codec"):
+    for group in ("network", "engine", "compute", "topology", "privacy", "attack", "codec", "broker"):
         yield from ((f"{group}={path.stem}",) for path in sorted((CONF / group).glob("*.yaml")))
     for name, info in registry.algorithms().items():
         yield from ((f"algorithm={name}", f"model={model}") for model in info.models)

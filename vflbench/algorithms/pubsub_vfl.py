@@ -22,8 +22,9 @@ Departures, where the paper is silent or cannot be taken literally
    replicas, which no party holds then.
 7. A channel holds one attempt's message at a time, as earlier ones are discarded: p and q above 1 change nothing, and nothing is dropped.
 8. An epoch ends with 8 bytes from each passive party and 8 back (tag `epoch`): all know then that nothing is under way.
-9. A worker that fails is back at once, with its parameters: a crash costs what it had in hand and what it waited for. The second forward
-   pass of departure 2 takes no time on the modelled clock: the delay model is fitted without it.
+9. A worker that fails (failure_rate) is back at once, with its parameters: a crash costs what it had in hand and what it waited for. One
+   whose process dies (engine=ray) does not come back: the others do its work, and what its replica learnt since the last average is lost.
+   The second forward pass of departure 2 takes no time on the modelled clock: the delay model is fitted without it.
 10. With privacy, a batch with a row that was published as often as noise was calibrated for is left out, and counted as `skipped`.
 
 Gradients d loss / d z are not protected: labels can be read from them (attack=label_inference).
@@ -45,7 +46,7 @@ from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import planner
 from vflbench.federation.broker import Broker
 from vflbench.federation.delays import Delays
-from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.federation.party import Party, PartyLost, PartySpec, party_names
 from vflbench.models import split_learning
 from vflbench.models.split_learning import Keys, Side, average, batches, score
 from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig
@@ -59,6 +60,7 @@ ALGORITHM = AlgorithmInfo(
     attacks=("none", "embedding_inversion", "label_inference"),
     models=("mlp10", "residual_mlp"),
     epochs=True,
+    published=(("embedding", "embedding_capacity"), ("gradient", "gradient_capacity")),
     modelled=True,
     time_dependent=True,
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
@@ -192,7 +194,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
         specs[organisation] = PartySpec(program, data, role, organisation, cores=1.0)
         program = partial(active_worker if active else passive_worker, number=number)
         for name in workers:
-            specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, len(workers)))
+            specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, len(workers)), expendable=True)
     return specs
 
 
@@ -297,16 +299,34 @@ def no_delay(part: str, rows: int) -> float:
     return 0.0
 
 
+async def gather(me: Party, workers: list[str]) -> list[torch.Tensor]:
+    """The replicas, in the workers' order. A worker whose process has died leaves the list."""
+    replicas = []
+    for worker in list(workers):
+        try:
+            replicas.append(await me.recv(worker, tag="replica"))
+        except PartyLost:
+            leave(me, workers, worker)
+    return replicas
+
+
+def leave(me: Party, workers: list[str], worker: str) -> None:
+    """A hub goes on without a worker. Raises FederationError where it was the last one."""
+    workers.remove(worker)
+    if not workers:
+        raise FederationError(f"{me.name} has no workers left: the processes of all have died")
+
+
 async def aggregate(me: Party, workers: list[str], side: Side, cfg: Config, t: int, config: RunConfig) -> None:
     """A hub's: its model becomes the mean of the replicas. In epochs that average its workers get it; else only an observer sees it."""
     theta = side.theta
     if averages(cfg, t, config.rounds or 0):
-        replicas = await me.recv_all(workers, tag="replica")
+        replicas = await gather(me, workers)
         theta.copy_(await me.compute(average, replicas, seconds=config.compute.server_seconds * len(workers)))
         await me.send_many(workers, theta, tag="model")
     else:
         async with me.evaluating():
-            theta.copy_(average(await me.recv_all(workers, tag="replica")))
+            theta.copy_(average(await gather(me, workers)))
 
 
 async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
@@ -327,6 +347,10 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
             except TimeoutError:
                 for j in epoch.gradients.expired(me.clock):
                     await epoch.abandon(j, tell=True)
+                continue
+            except PartyLost as lost:
+                leave(me, workers, lost.name)
+                await epoch.on_loss(lost.name)
                 continue
             if tag == "worker":
                 await epoch.on_worker(src, *message)
@@ -416,11 +440,7 @@ class PassiveEpoch:
         if said == STEPPED and task is not None and task[2]:
             self.fruitless = 0
         if said == FAILED and task is not None:
-            if task[0] == BACKWARD and task[2] and j not in self.skipped:  # a batch of FORWARD is among what it holds
-                self.finished.discard(j)
-                await self.abandon(j, tell=True)
-            for lost in list(self.held[worker]):
-                await self.abandon(lost, tell=True)
+            await self.take_back(worker, task)
         elif said == EMBEDDED and attempt == self.attempt[j] and z is not None:
             if me.privacy is not None:
                 z = me.privacy.protect(z, self.rows[j], me.torch_rng("noise"))
@@ -428,6 +448,21 @@ class PassiveEpoch:
             await me.send(ACTIVE, (j, attempt, me.clock, z), tag="embedding")
             if self.cfg.deadline is not None:
                 self.gradients.wait(j, me.clock + self.cfg.deadline)
+
+    async def on_loss(self, worker: str) -> None:
+        """A worker's process has died: the others do its work."""
+        task, self.task[worker] = self.task[worker], None
+        if worker in self.idle:
+            self.idle.remove(worker)
+        await self.take_back(worker, task)
+
+    async def take_back(self, worker: str, task: tuple[str, int, bool] | None) -> None:
+        """What a worker had in hand, and what it waits for, goes back to the queue."""
+        if task is not None and task[0] == BACKWARD and task[2] and task[1] not in self.skipped:  # a batch of FORWARD is among those held
+            self.finished.discard(task[1])
+            await self.abandon(task[1], tell=True)
+        for lost in list(self.held[worker]):
+            await self.abandon(lost, tell=True)
 
     def on_gradient(self, message: tuple[int, int, float, torch.Tensor]) -> None:
         j, attempt = message[:2]
@@ -476,7 +511,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
     passive = [name for name in me.clients if "_worker_" not in name]
     me.state.model = side.model
     sources = {"worker": workers, **{tag: passive for tag in ("embedding", "notice", "epoch")}}
-    me.state.counts = dict.fromkeys(("repeated", "discarded", "dropped", "skipped"), 0)
+    me.state.counts = dict.fromkeys(("trained", "repeated", "discarded", "dropped", "skipped"), 0)
 
     async for t in me.rounds():
         count = math.ceil(public.samples / cfg.batch_size)
@@ -490,6 +525,10 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
                     for j in broker.expired(me.clock):
                         await epoch.abandon(j, epoch.attempt[j])
                 continue
+            except PartyLost as lost:
+                leave(me, workers, lost.name)
+                await epoch.on_loss(lost.name)
+                continue
             if tag == "worker":
                 await epoch.on_worker(src, *message)
             elif tag == "embedding":
@@ -501,6 +540,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
         await me.send_many(passive, t, tag="epoch")
         for worker in workers:
             await me.send(worker, (END, 0, 0, None, False), tag="task")
+        me.state.counts["trained"] += len(epoch.stepped)
         me.state.counts["dropped"] += sum(broker.dropped for broker in epoch.embeddings.values())
         await aggregate(me, workers, side, cfg, t, config)
         loss = sum(epoch.losses) / len(epoch.losses) if epoch.losses else None
@@ -563,6 +603,14 @@ class ActiveEpoch:
             if attempt == self.attempt[j] and j not in self.skipped:
                 for name, dz in zip(self.embeddings, dzs, strict=True):
                     await self.me.send(name, (j, attempt, self.me.clock, dz), tag="gradient")
+
+    async def on_loss(self, worker: str) -> None:
+        """A worker's process has died: another one does what it was at."""
+        task, self.task[worker] = self.task[worker], None
+        if worker in self.idle:
+            self.idle.remove(worker)
+        if task is not None:
+            await self.abandon(*task)
 
     def on_embedding(self, src: str, message: tuple[int, int, float, torch.Tensor]) -> None:
         j, attempt = message[:2]

@@ -28,7 +28,7 @@ With privacy=dp_sgd the local batches are drawn at random by the client (privacy
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -79,12 +79,17 @@ def check(config: RunConfig) -> list[Problem]:
     return relational.check(config) + tables.check_algorithm(config)
 
 
-def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one client per table."""
-    relational.check_one_holder(task, config)
+def decide(task: RelationalTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+    """Nothing; warns where rho is too small for these data (models/stability.py)."""
     if relational.may_diverge(task.public, config):
         blocks = joined_rows(task, relational.DIAGNOSED, config.seed)
         stability.warn(config.algorithm.rho, blocks, relational.intercepts(task.public, config))
+    return config, {}
+
+
+def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per table."""
+    relational.check_one_holder(task, config)
     specs = {SERVER: PartySpec(server, role="server")}
     for name, part in zip(party_names("client", len(task.clients)), task.clients, strict=True):
         specs[name] = PartySpec(client, part)

@@ -13,7 +13,7 @@ of protection is a row of the joined table, because that is what a party holds h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -62,12 +62,17 @@ def check(config: RunConfig) -> list[Problem]:
     return relational.check(config) + tables.check_algorithm(config)
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one client per block of features."""
-    relational.check_learning(task)
+def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+    """Nothing; warns where rho is too small for these data (models/stability.py)."""
     if relational.may_diverge(task.public, config):
         blocks = joined_rows(task, relational.DIAGNOSED, config.seed)
         stability.warn(config.algorithm.rho, blocks, relational.intercepts(task.public, config))
+    return config, {}
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per block of features."""
+    relational.check_learning(task)
     specs = {SERVER: PartySpec(server, role="server")}
     for m, name in enumerate(party_names("client", task.parties)):
         specs[name] = PartySpec(client, task.part(m))

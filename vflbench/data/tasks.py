@@ -251,6 +251,7 @@ class AlignedTask:
     held_out_labels: Mapping[str, np.ndarray]
     objective: Objective | None = None  # convex problems; the metric is then suboptimality
     optimum: float | None = None  # f*: for scoring only
+    rows: tuple[np.ndarray, ...] | None = None  # where each party has a file of its own: the samples' rows in it, before they are split
 
     @property
     def parties(self) -> int:

@@ -36,6 +36,15 @@ class PartySpec:
     role: str = "client"  # server | client | worker
     organisation: str | None = None  # parties of one organisation talk over `local` links; None: an organisation of its own
     cores: float | None = None  # cores that its computations keep busy, where the run reports their utilisation
+    expendable: bool = False  # engine=ray: where its process dies, the run goes on; who waits for it gets PartyLost
+
+
+class PartyLost(FederationError):
+    """The process of a party that others wait for has died, and nothing of it is left to read; only of those that are expendable."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the process of {name} has died")
+        self.name = name
 
 
 # --- guarded data -------------------------------------------------------------------------------------------------------

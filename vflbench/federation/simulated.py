@@ -15,7 +15,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from vflbench.federation import codec as codecs
 from vflbench.federation import links as L
 from vflbench.federation.clock import ComputeClock
-from vflbench.federation.ledger import COMPUTE, MARK, RECV, SEND, TRACE_FIELDS, Ledger, as_rows, ledger_row, trace_row
+from vflbench.federation.ledger import COMPUTE, MARK, RECV, SEND, Ledger, ledger_row, take_traces, trace_row
 from vflbench.federation.party import RUNNING, Guarded, Party, PartySpec, Sized, copy_payload
 from vflbench.federation.snapshot import Cut, freeze, optimised, thaw
 from vflbench.types import CodecConfig, ComputeConfig, FederationError, NetworkConfig, closest
@@ -74,7 +74,7 @@ class Mailboxes:
         self.text = f"a message {' or '.join(map(repr, tags))} from any of {', '.join(sources)}"
 
 
-def _by_tag(srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str) -> Mapping[str, Sequence[str]]:
+def by_tag(srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str) -> Mapping[str, Sequence[str]]:
     return srcs if isinstance(srcs, Mapping) else {tag: srcs}
 
 
@@ -225,13 +225,16 @@ class SimulatedParty(Party):
     def _send_evaluation(self, dst: str, payload: Any, tag: str) -> Any:
         if dst not in self.links:
             self.open(dst)
-        receiver = self.engine.parties[dst]
-        box = receiver.evaluation_boxes.setdefault(self.name, {}).setdefault(tag, deque())
-        box.append(payload)
-        if receiver.waiting is box:
-            receiver.waiting = None
-            self.engine.ready.append(receiver)
+        self.engine.parties[dst].accept_evaluation(self.name, tag, payload)
         return NOTHING
+
+    def accept_evaluation(self, src: str, tag: str, payload: Any) -> None:
+        """Lay what crosses in an evaluation into its mailbox, and wake this party if it waits for it."""
+        box = self.evaluation_boxes.setdefault(src, {}).setdefault(tag, deque())
+        box.append(payload)
+        if self.waiting is box:
+            self.waiting = None
+            self.engine.ready.append(self)
 
     def send_many(self, dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:
         for dst in dsts:
@@ -345,7 +348,7 @@ class SimulatedParty(Party):
         several = isinstance(srcs, Mapping)
         key = id(srcs) if several else (tuple(srcs), tag)
         if key not in self.any_of:  # mailboxes stay what they are: a hub asks for the same ones for every message
-            self.any_of[key] = Mailboxes(srcs, [(self._box(src, t), src, t) for t, of in _by_tag(srcs, tag).items() for src in of])
+            self.any_of[key] = Mailboxes(srcs, [(self._box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of])
         mail = self.any_of[key]
         self.waiting_any, self.waiting_for = mail.ids, mail.text
         self.token += 1
@@ -426,6 +429,21 @@ class SimulatedParty(Party):
         self.engine.refuse_round_timing(self, "reading me.clock")
         return self.now
 
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Of the modules in the state, copies on the CPU by name. Other tensors of a state are no parameters: ADMM's z and lambda."""
+        modules = [(name, value) for name, value in self.state if isinstance(value, torch.nn.Module)]
+        tensors = {f"{name}.{key}": tensor for name, module in modules for key, tensor in module.state_dict().items()}
+        return {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
+
+    def nonfinite(self) -> str | None:
+        """The first parameter or tensor in the state that holds a NaN or an infinity."""
+        for name, value in self.state:
+            tensors = value.state_dict() if isinstance(value, torch.nn.Module) else {"": value}
+            for key, tensor in tensors.items():
+                if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                    return f"{self.name}'s {name}{'.' if key else ''}{key}"
+        return None
+
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def capture(self, cut: Cut) -> None:
@@ -447,6 +465,18 @@ class SimulatedParty(Party):
                 for message in box:
                     if message[3] <= cut.round:
                         cut.inflight.append(self.engine.describe(self.name, tag, message))
+
+    def rewind(self, saved: dict[str, Any], round: int) -> None:
+        """Set clock, links and what is to be dropped as `capture` recorded them, before the program starts."""
+        self.round = round
+        self.now = saved["now"]
+        self.egress = saved["egress"]
+        self.medium = L.Medium(*saved["medium"])
+        self.drop = {(src, seq): (of, delivered) for src, seq, of, delivered in saved["orphans"]}
+        self.refuse_before_rounds()
+        for dst, (busy, seq) in saved["links"].items():
+            link = self.open(dst)
+            link.busy, link.seq = busy, seq
 
     def refuse_before_rounds(self) -> None:
         """Messages of a resumed run are those of its rounds: what the first start sent before them is not sent a second time."""
@@ -551,6 +581,8 @@ class SimulatedEngine:
     remembered : tags whose messages are about the same entries every time: what codec.feedback remembers.
     """
 
+    kinds: ClassVar[tuple[type[SimulatedParty], type[SimulatedParty]]] = (SimulatedParty, EncodingParty)  # without and with a codec
+
     def __init__(
         self,
         specs: Mapping[str, PartySpec],
@@ -613,7 +645,7 @@ class SimulatedEngine:
         self._events = 0
 
         self.parties: dict[str, SimulatedParty] = {}
-        kind = SimulatedParty if self.codec is None else EncodingParty
+        kind = self.kinds[self.codec is not None]
         for index, (name, spec) in enumerate(specs.items()):
             self.parties[name] = kind(self, name, index, spec)
         self.order = list(self.parties.values())
@@ -881,16 +913,7 @@ class SimulatedEngine:
         self.boundary_clock = cut.totals["boundary_clock"]
         self.tags.update(cut.totals["tags"])
         for name, party in self.parties.items():
-            saved = cut.parties[name]
-            party.round = cut.round
-            party.now = saved["now"]
-            party.egress = saved["egress"]
-            party.medium = L.Medium(*saved["medium"])
-            party.drop = {(src, seq): (round, delivered) for src, seq, round, delivered in saved["orphans"]}
-            party.refuse_before_rounds()
-            for dst, (busy, seq) in saved["links"].items():
-                link = party.open(dst)
-                link.busy, link.seq = busy, seq
+            party.rewind(cut.parties[name], cut.round)
         for name, history in cut.ingress.items():
             self.ingress[name].history = sorted((arrival, src, seq, end) for arrival, src, seq, end in history)
         for m in sorted(cut.inflight, key=lambda m: (m["src"], m["dst"], m["seq"])):
@@ -905,16 +928,7 @@ class SimulatedEngine:
 
     def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
         """Remove and return each party's trace rows, (n, 5) float64; with `last_round`, those up to its boundary."""
-        taken = {}
-        for party in self.order:
-            rows = as_rows(party.trace, len(TRACE_FIELDS))
-            end = len(rows)
-            if last_round is not None:
-                marks = np.flatnonzero((rows[:, 0] == MARK) & (rows[:, 3] <= last_round))
-                end = int(marks[-1]) + 1 if len(marks) else 0
-            taken[party.name] = rows[:end]
-            party.trace[:] = array("d", rows[end:].tobytes())
-        return taken
+        return take_traces({party.name: party.trace for party in self.order}, last_round)
 
 
 CONSTANTS = (bool, int, float, str, type(None))  # arguments that a batch shares, where they are equal

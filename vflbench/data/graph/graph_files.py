@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,30 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         blocks=blocks,
         edges=own,
     )
+
+
+def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | None, task: GraphTask, index: int) -> GraphTask:
+    """`task`, of whose labels and splits somebody else tells, with client `index`' columns of the file of features, which all share, and
+    the edges of its own file; `config.client_edges` names one for each. No other client's edges are read.
+
+    Raises
+    ------
+    DataError : as `load`; a file is no longer that of `task`.
+    """
+    assert config.features and config.client_edges and task.columns is not None
+    reader = _Reader(root)
+    block = np.ascontiguousarray(reader.features(config.features).values[:, task.columns[index]], dtype=np.float32)
+    if config.normalize_features:
+        block = partition.row_normalized(block)
+    own = reader.edges(config.client_edges[index], len(task.labels))
+    for stamp in reader.files:
+        if stamp not in task.source.files:
+            raise DataError(f"{stamp[0]} has changed since the run was begun; start again once it is left alone")
+
+    def beside(blocks: tuple[np.ndarray, ...], block: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (*blocks[:index], block, *blocks[index + 1 :])
+
+    return replace(task, features=beside(task.features, block), edges=beside(task.edges, own))
 
 
 def _blocks(blocks: Sequence[Any], features: _Table) -> tuple[np.ndarray, ...]:

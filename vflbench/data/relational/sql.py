@@ -6,6 +6,7 @@ differ between the two was changed meanwhile, which is an error. Each part is re
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
@@ -309,6 +310,37 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         parts=parties,
         sizes=sizes,
     )
+
+
+def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | None, task: RelationalTask, index: int) -> RelationalTask:
+    """`task`, of which somebody else knows the join, with the part of client `index`, read from its own table's sources and no others.
+
+    Horizontal parts of one table are read together: they share means, scales and categories.
+
+    Raises
+    ------
+    DataError : as `load`; the sources are no longer those of `task`.
+    """
+    name = task.clients[index].table
+    found = []
+    for source in parts_of(config.tables[name]):
+        found.append(_read(config, name, source, sql_sources.columns(source), _read_keys(config, name, source)[1]))
+    for stamp in _source(config, {name: found}).files:
+        if stamp not in task.source.files:
+            raise DataError(f"{_called(config, name)}: {stamp[0]} has changed since the join was made; start again once it is left alone")
+    raw = _raw_table(config, name, found)
+    raw = dataclasses.replace(raw, keys=tables.joining(raw, task.joins))
+    labels, splits = None, None
+    if name == task.label_table:
+        labels, _ = _labels(config, name, found)
+        drawn = tables.split_rows(len(labels), config.validation, config.test, seed)
+        splits = {split: rows for split, rows in drawn.items() if split != "val" or len(rows)}
+    features = tables.standardize(raw, splits["train"] if splits else None)
+    sizes = [part.rows for part in found] if len(found) > 1 else None
+    own = tables.horizontal(raw, features, splits, labels, parties, sizes)
+    first = next(number for number, part in enumerate(task.clients) if part.table == name)
+    clients = [own[index - first] if number == index else part for number, part in enumerate(task.clients)]
+    return dataclasses.replace(task, clients=tuple(clients))
 
 
 def _check_columns(config: Config, name: str, sources: Sequence[Source], held: Sequence[Sequence[str]]) -> list[Problem]:

@@ -89,7 +89,7 @@ def divide(
     ConfigError : a table with fewer rows than parts.
     """
     _check_labels(raw)
-    raw = replace(raw, tables=tuple(replace(table, keys=_joining(table, raw.joins)) for table in raw.tables))
+    raw = replace(raw, tables=tuple(replace(table, keys=joining(table, raw.joins)) for table in raw.tables))
     tables = {table.name: table for table in raw.tables}
     label = tables[raw.label_table]
     features = {t.name: t.features for t in raw.tables}
@@ -118,22 +118,39 @@ def divide(
         train, labels = blocks.pop("train"), answers.pop("train")
         return AlignedTask(name, source, metric, raw.classes, names.index(raw.label_table), train, labels, blocks, answers)
 
-    clients = []
+    clients: list[RelationalPart] = []
     for table in raw.tables:
-        own = (
-            {"train": np.arange(len(table.features))}
-            if table is not label
-            else {"train": splits["train"], **{k: splits[k] for k in held_out}}
-        )
-        if len(own["train"]) < parts:
-            raise ConfigError([Problem("algorithm.parts", parts, f"table {table.name} has only {len(own['train'])} training rows")])
-        cut = {split: _parts(rows, parts, (sizes or {}).get(table.name)) for split, rows in own.items()}
-        for number, rows in enumerate(cut["train"]):
-            labels = raw.labels[rows] if table is label else None
-            columns = {column: take(values, rows) for column, values in table.keys.items()}
-            apart = {split: take(features[table.name], cut[split][number]) for split in cut if split != "train"}
-            clients.append(RelationalPart(table.name, columns, take(features[table.name], rows), labels, apart))
+        apart = {split: splits[split] for split in held_out}
+        own = {"train": splits["train"], **apart} if table is label else None
+        known = raw.labels if table is label else None
+        clients += horizontal(table, features[table.name], own, known, parts, (sizes or {}).get(table.name))
     return RelationalTask(name, source, metric, names, raw.label_table, raw.joins, raw.classes, tuple(clients), held_out)
+
+
+def horizontal(
+    table: RawTable,
+    features: np.ndarray,
+    splits: Mapping[str, np.ndarray] | None,
+    labels: np.ndarray | None,
+    parts: int,
+    sizes: Sequence[int] | None,
+) -> list[RelationalPart]:
+    """The horizontal parts of a table, whose `keys` are those that join; `splits` and `labels` of the label table.
+
+    Raises
+    ------
+    ConfigError : fewer training rows than parts.
+    """
+    own = splits or {"train": np.arange(len(features))}
+    if len(own["train"]) < parts:
+        raise ConfigError([Problem("algorithm.parts", parts, f"table {table.name} has only {len(own['train'])} training rows")])
+    cut = {split: _parts(rows, parts, sizes) for split, rows in own.items()}
+    found = []
+    for number, rows in enumerate(cut["train"]):
+        columns = {column: take(values, rows) for column, values in table.keys.items()}
+        apart = {split: take(features, cut[split][number]) for split in cut if split != "train"}
+        found.append(RelationalPart(table.name, columns, take(features, rows), None if labels is None else labels[rows], apart))
+    return found
 
 
 def _parts(rows: np.ndarray, parts: int, sizes: Sequence[int] | None) -> list[np.ndarray]:
@@ -152,7 +169,7 @@ def _check_labels(raw: RawTables) -> None:
         raise DataError(f"table {raw.label_table}, row {wrong}: label {labels[wrong]} is not a class from 0 to {raw.classes - 1}")
 
 
-def _joining(table: RawTable, joins: Sequence[Equality]) -> dict[str, np.ndarray]:
+def joining(table: RawTable, joins: Sequence[Equality]) -> dict[str, np.ndarray]:
     """The keys that some predicate names: a NULL in another one drops no row."""
     named = {column for equality in joins for name, column in (equality.left, equality.right) if name == table.name}
     return {column: values for column, values in table.keys.items() if column in named}

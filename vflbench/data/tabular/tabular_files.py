@@ -40,6 +40,7 @@ DATASETS = (
 )
 
 TASKS, ALIGNMENTS = ("classes", "regression"), ("given", "psi")
+MADE_UP = "__index_level_"  # pandas writes the numbers of a frame's rows into a Parquet file as such a column
 FEWEST = 10  # samples that can be divided into training, validation and test
 log = logging.getLogger(__name__)
 
@@ -126,7 +127,42 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     metric = Metric("rmse", "min") if not classes else Metric("auroc" if classes == 2 else "accuracy", "max")
     if several:
         config = dataclasses.replace(config, columns=[len(names) for names in features])
-    return table.divide(config, made, DataSource("real", note=note, files=files), metric, layout=layout, parties=parties, seed=seed)
+    origin = DataSource("real", note=note, files=files)
+    task = table.divide(config, made, origin, metric, layout=layout, parties=parties, seed=seed)
+    if not several or not isinstance(task, AlignedTask):
+        return task
+    every = np.arange(len(made.labels))
+    return dataclasses.replace(task, rows=tuple(every if isinstance(own, slice) else own for own in rows))
+
+
+def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | None, task: AlignedTask, index: int) -> AlignedTask:
+    """`task`, for which somebody else has brought the files together, with party `index`' columns, read from its own file and no other.
+
+    Which of its rows are the samples, in which order, is `task.rows[index]`: the party need not see anybody else's IDs.
+
+    Raises
+    ------
+    DataError : as `load`; the file is no longer that of `task`.
+    """
+    assert task.rows is not None
+    (source,) = _find([config.files[index]], root)
+    name = Path(source.url).name
+    if (name, sql_sources.stamp(source) or "") not in task.source.files:
+        raise DataError(f"{source} has changed since the files were brought together; start again once it is left alone")
+    none = {config.id, *config.leave_out, *([config.label] if index == 0 else [])}
+    names = [column for column in sql_sources.columns(source) if column not in none and not column.startswith(MADE_UP)]
+    held = sql_sources.read(source, names, {})
+    rows = task.rows[index]
+    made = _table(config, [source], [held], [names], [rows], np.zeros(len(rows)), 0)
+    config = dataclasses.replace(config, columns=[len(names)])
+    own = table.divide(config, made, task.source, task.metric, layout=layout, parties=1, seed=seed)
+    assert isinstance(own, AlignedTask)
+
+    def beside(blocks: tuple[np.ndarray, ...], block: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (*blocks[:index], block, *blocks[index + 1 :])
+
+    held_out = {split: beside(blocks, own.held_out_features[split][0]) for split, blocks in task.held_out_features.items()}
+    return dataclasses.replace(task, features=beside(task.features, own.features[0]), held_out_features=held_out)
 
 
 # --- files and their columns ------------------------------------------------------------------------------------------------
@@ -170,8 +206,7 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
     if config.label in config.leave_out or config.label == config.id:
         problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
     none = {config.id, config.label, *config.leave_out}
-    # pandas writes the numbers of a frame's rows into a Parquet file as such a column
-    features = [[name for name in own if name not in none and not name.startswith("__index_level_")] for own in names]
+    features = [[name for name in own if name not in none and not name.startswith(MADE_UP)] for own in names]
     for source, own in zip(sources, features, strict=True):
         if not own:
             problems.append(Problem("dataset.files", source.url, "has no column to learn from"))

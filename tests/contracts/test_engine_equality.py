@@ -1,0 +1,101 @@
+"""For every algorithm that does not depend on time: parties in processes of their own (engine=ray) do what simulated ones do.
+
+Equal to the last bit: parameters, the curve without its times, the ledger without its times, privacy. That is the proof that no party
+peeks at another's data and that no byte goes uncounted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.contracts.test_algorithms import CASES, ON_CONVEX, TABLES, run
+from vflbench import registry
+from vflbench.results.folder import validate_summary
+from vflbench.results.reader import Run
+
+SYNCHRONOUS = [(name, layout) for name, layout in CASES if not registry.algorithms()[name].time_dependent]
+FAST = {"glasu"}  # of the others each takes ten seconds: a process per party
+TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
+APART = ["engine=ray", "engine.address=auto", "checkpoint_every=null"]
+TOGETHER = ["engine.batch_compute=false", "checkpoint_every=null"]
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than these runs."""
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+
+
+def few(algorithm: str) -> list[str]:
+    """Fewer parties than the algorithm has by default: a process for each takes seconds."""
+    config = registry.load_algorithm(algorithm).Config()
+    return ["algorithm.workers=3"] if hasattr(config, "workers") and algorithm not in ("vfl_ps",) else []
+
+
+def equal(simulated: Run, ray: Run) -> None:
+    pd.testing.assert_frame_equal(simulated.curve.drop(columns=TIMES), ray.curve.drop(columns=TIMES), check_exact=True)
+    mine, theirs = (one.ledger.drop(columns=["sent", "delivered"]).astype({"tag": str}) for one in (simulated, ray))
+    pd.testing.assert_frame_equal(mine, theirs, check_exact=True)  # tags as text: which was used first depends on time
+    assert {path.name for path in (simulated.folder / "model").iterdir()} == {path.name for path in (ray.folder / "model").iterdir()}
+    for path in sorted((simulated.folder / "model").iterdir()):
+        assert path.read_bytes() == (ray.folder / "model" / path.name).read_bytes(), path.name
+    for key in ("status", "metric", "rounds", "bytes", "messages", "vectors", "cost", "privacy", "averaged_model"):
+        assert simulated.summary.get(key) == ray.summary.get(key), key
+
+
+def measured(ray: Run) -> None:
+    """Its times are real ones, and it says so."""
+    assert validate_summary(ray.summary) == []
+    assert (ray.summary["engine"], ray.summary["compute_clock"], ray.summary["timing"]) == ("ray", "measured", "measured")
+    assert (ray.ledger["delivered"] >= ray.ledger["sent"]).all() and (ray.ledger["sent"] >= 0).all()
+    assert (np.diff(ray.curve["virtual_seconds"]) > 0).all()
+    assert 0 < ray.summary["virtual_seconds"] < ray.summary["wall_seconds"]
+    assert (ray.trace["kind"] == "compute").any()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "layout"),
+    [pytest.param(*case, id="-".join(case), marks=[] if case[0] in FAST else pytest.mark.slow) for case in SYNCHRONOUS],
+)
+@pytest.mark.usefixtures("ray_pool")
+def test_engine_equality(algorithm: str, layout: str, tmp_path: Path) -> None:
+    simulated = run(tmp_path / "simulated", algorithm, layout, *few(algorithm), *TOGETHER)
+    ray = run(tmp_path / "ray", algorithm, layout, *few(algorithm), *APART)
+    equal(simulated, ray)
+    measured(ray)
+
+
+PRIVATE = {
+    "glasu": ("graph", ["privacy=gaussian_embedding", "privacy.epsilon=null", "privacy.noise_multiplier=0.5"]),
+    "leasgd": ("sharded", ["privacy=dp_sgd", "privacy.epsilon=null", "privacy.noise_multiplier=1.5", "algorithm.workers=3"]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", PRIVATE)
+@pytest.mark.parametrize("codec", ["none", "int8"])
+@pytest.mark.usefixtures("ray_pool")
+def test_engine_equality_with_privacy_and_codecs(algorithm: str, codec: str, tmp_path: Path) -> None:
+    """The same noise, the same rounding, the same epsilon."""
+    layout, more = PRIVATE[algorithm]
+    more = [*more, f"codec={codec}"]
+    simulated = run(tmp_path / "simulated", algorithm, layout, *more, *TOGETHER)
+    ray = run(tmp_path / "ray", algorithm, layout, *more, *APART)
+    equal(simulated, ray)
+    assert simulated.summary["privacy"]["epsilon"] is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", sorted(ON_CONVEX & {"mtcd"}))
+@pytest.mark.usefixtures("ray_pool")
+def test_engine_equality_of_networks_of_tokens(algorithm: str, tmp_path: Path) -> None:
+    import vflbench
+
+    network = [*TABLES, "algorithm.parties=3", "algorithm.lr=0.01", "algorithm.batch_size=50", "model=split_mlp"]
+    small = [f"algorithm={algorithm}", *network, "eval_every=2", "engine.threads=1", "rounds=4"]
+    simulated = vflbench.run([*small, *TOGETHER, f"hydra.run.dir={tmp_path / 'simulated'}"])
+    equal(simulated, vflbench.run([*small, *APART, f"hydra.run.dir={tmp_path / 'ray'}"]))

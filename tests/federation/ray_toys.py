@@ -1,0 +1,149 @@
+"""Small federations for the tests of the Ray engine; a module of their own, which the parties' processes import."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vflbench.federation.clock import ComputeClock
+from vflbench.federation.party import Party, PartySpec
+from vflbench.federation.ray_engine import elsewhere
+from vflbench.types import ComputeConfig
+
+NAMES = ("server", "client_0", "client_1")
+
+
+def build(programs: dict[str, Any], options: dict[str, Any], name: str) -> dict[str, Any]:
+    """The arguments of a party's engine; `programs` are functions of this module by party."""
+    specs = {party: PartySpec(program, role="server" if party == "server" else "client") for party, program in programs.items()}
+    specs = {party: spec if party == name else dataclasses.replace(spec, program=elsewhere) for party, spec in specs.items()}
+    clock = ComputeClock("measured", ComputeConfig())
+    return {"specs": specs, "public": None, "config": options.get("config"), "clock": clock, "batch_compute": False, "threads": 1} | {
+        key: value for key, value in options.items() if key in ("rounds", "seed", "eval_every", "checkpoint_every", "window")
+    }
+
+
+async def server(me: Party, data: Any, public: Any, config: Any) -> None:
+    """Adds what the clients send, and sends the sum back."""
+    me.state.total = torch.zeros(3)
+    async for t in me.rounds():
+        parts = await me.recv_all(me.clients, "up")
+        me.state.total += sum(parts)
+        await me.send_many(me.clients, me.state.total, "down")
+        me.report(train_loss=float(me.state.total.sum()))
+        if me.evaluates(t):
+            async with me.evaluating():
+                shown = await me.recv_all(me.clients, "shown")
+            me.report(predictions={"test": torch.stack(shown)})
+
+
+async def client(me: Party, data: Any, public: Any, config: Any) -> None:
+    me.state.x = torch.zeros(3)
+    me.state.step = np.float64(0.0)
+    async for t in me.rounds():
+        noise = torch.from_numpy(me.rng("noise").normal(size=3)).float()
+        await me.send("server", await me.compute(torch.add, me.state.x, noise), "up")
+        me.state.x = 0.5 * await me.recv("server", "down")
+        me.state.step = np.float64(t)
+        if me.evaluates(t):
+            async with me.evaluating():
+                await me.send("server", me.state.x + float(me.rng("shown").random()), "shown")
+
+
+STAR = dict(zip(NAMES, (server, client, client), strict=True))
+
+
+async def doomed(me: Party, data: Any, public: Any, config: Any) -> None:
+    """Is killed in round 4 of its first start, in which it writes the file `config`."""
+    me.state.x = torch.zeros(3)
+    async for t in me.rounds():
+        if t == 4 and not Path(config).exists():
+            Path(config).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        await me.send("server", me.state.x + t, "up")
+        me.state.x = 0.5 * await me.recv("server", "down")
+        if me.evaluates(t):
+            async with me.evaluating():
+                await me.send("server", me.state.x, "shown")
+
+
+async def stopped(me: Party, data: Any, public: Any, config: Any) -> None:
+    async for _ in me.rounds():
+        os.kill(os.getpid(), signal.SIGSTOP)
+        await me.send("server", torch.zeros(3), "up")
+
+
+async def misshapen(me: Party, data: Any, public: Any, config: Any) -> None:
+    async for _ in me.rounds():
+        await me.send("server", torch.zeros(2), "up")
+        await me.recv("server", "down")
+
+
+async def malformed(me: Party, data: Any, public: Any, config: Any) -> None:
+    async for _ in me.rounds():
+        me.engine.office.post("server", b"\x80\x04\x95pickled", None)  # type: ignore[attr-defined]
+        await me.recv("server", "down")
+
+
+async def lost(me: Party, data: Any, public: Any, config: Any) -> None:
+    """A message of it never arrives."""
+    async for _ in me.rounds():
+        me.engine.office.out["server"].numbered += 1  # type: ignore[attr-defined]
+        await me.send("server", torch.zeros(3), "up")
+        await me.recv("server", "down")
+
+
+async def deaf(me: Party, data: Any, public: Any, config: Any) -> None:
+    """Waits for what nobody sends."""
+    async for _ in me.rounds():
+        await me.recv("server", "never")
+
+
+async def quits(me: Party, data: Any, public: Any, config: Any) -> None:
+    async for _ in me.rounds():
+        await me.send("server", torch.zeros(3), "up")
+        break
+
+
+async def early(me: Party, data: Any, public: Any, config: Any) -> None:
+    """Needs for its round t what `late` sends in its round t + 1: the window alone would hold `late` back."""
+    async for t in me.rounds():
+        if t < 4:
+            me.report(train_loss=float(await me.recv("late", "x")))
+
+
+async def late(me: Party, data: Any, public: Any, config: Any) -> None:
+    async for t in me.rounds():
+        if t > 1:
+            await me.send("early", 10.0 * t, "x")
+
+
+async def hub(me: Party, data: Any, public: Any, config: Any) -> None:
+    """Takes what comes first, and waits in vain."""
+    async for _ in me.rounds():
+        begun = me.clock
+        first, _ = await me.recv_any(("quick", "slow"), "x")
+        second, _ = await me.recv_any(("quick", "slow"), "x", timeout=30.0)
+        try:
+            await me.recv("quick", "nothing", timeout=0.2)
+        except TimeoutError:
+            waited = me.clock - begun
+        me.report(facts={"first": first, "second": second, "waited": waited})
+
+
+async def quick(me: Party, data: Any, public: Any, config: Any) -> None:
+    async for _ in me.rounds():
+        await me.send("hub", 1.0, "x")
+
+
+async def slow(me: Party, data: Any, public: Any, config: Any) -> None:
+    async for _ in me.rounds():
+        time.sleep(0.3)
+        await me.send("hub", 2.0, "x")

@@ -1,0 +1,341 @@
+"""engine=ray through the real command: who holds which data, what is killed and goes on, what listens and what is left running."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import REPOSITORY, absent
+from vflbench.types import ConfigError
+
+RUN = ["algorithm=glasu", "dataset=digits_graph", "model.hidden=8", "algorithm.local_steps=1", "engine=ray"]
+PLANTED = np.array([1234.567, 2345.678, 3456.789, 4567.891], np.float32)  # client_1's features of node 5
+
+# Looks at all processes at the end of a run, before they end: arrays and tensors that hold a planted value, and the driver's raw memory.
+LOOK = """
+import gc, json, struct, sys
+import numpy as np, torch
+from vflbench.cli import main
+from vflbench.federation.ray_engine import RayEngine
+
+halves = [float(number) for number in sys.argv.pop(1).split(",")]
+
+def holders(_, values):
+    stack, seen, found = list(gc.get_objects()), set(), 0
+    while stack:
+        one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        kind = type(one)
+        if issubclass(kind, np.ndarray):
+            if one.base is not None:
+                stack.append(one.base)
+            found += bool(one.dtype.kind == "f" and np.isin(one, np.array(values, np.float32).astype(one.dtype)).any())
+        elif issubclass(kind, torch.Tensor):
+            whole = one.detach().untyped_storage()
+            if one.is_floating_point() and one.layout is torch.strided:
+                flat = torch.empty(0, dtype=one.dtype).set_(whole).numpy() if one.dtype in (torch.float32, torch.float64) else np.zeros(0)
+                found += bool(np.isin(flat, np.array(values, np.float32).astype(flat.dtype)).any())
+            stack.extend(gc.get_referents(one))
+        else:
+            stack.extend(gc.get_referents(one))
+    return found
+
+def in_memory(values):
+    needle, rest = struct.pack("<2f", *values[:2]), struct.pack("<2f", *values[2:])  # two halves, which lie side by side in no code
+    count = 0
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+        for line in maps.read().splitlines():
+            span, rights = line.split()[:2]
+            start, end = (int(part, 16) for part in span.split("-"))
+            if not rights.startswith("rw") or end - start > 600_000_000:
+                continue
+            try:
+                memory.seek(start)
+                data = memory.read(end - start)
+            except OSError:
+                continue
+            at = data.find(needle)
+            while at >= 0:
+                count += data[at + 8 : at + 16] == rest
+                at = data.find(needle, at + 1)
+    return count
+
+last_words = RayEngine._last_words
+
+def look(engine):
+    import ray
+
+    found = {"driver's memory": in_memory(halves), "driver": holders(None, halves)}  # the second lays the values side by side
+    found |= {name: ray.get(actor.__ray_call__.remote(holders, halves)) for name, actor in engine._actors.items()}
+    print("FOUND", json.dumps(found), flush=True)
+    last_words(engine)
+
+RayEngine._last_words = look
+main()
+"""
+COMMAND = "from vflbench.cli import main\nmain()"
+# A round takes longer, so that a signal meets it.
+SLOWLY = """
+import time
+from vflbench.runner.evaluate import Observer
+on_round = Observer.on_round
+Observer.on_round = lambda *args: (time.sleep(0.1), on_round(*args))[1]
+"""
+
+
+@pytest.fixture(autouse=True)
+def ray_is_installed() -> None:
+    if importlib.util.find_spec("ray") is None:
+        absent("Ray is not installed: pip install 'vflbench[ray]'")
+
+
+def start(code: str, *words: str, where: Path) -> subprocess.Popen[str]:
+    path = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.Popen(command, env=environment, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(process: subprocess.Popen[str], code: int = 0) -> str:
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == code, output
+    return output
+
+
+def family(pid: int) -> dict[int, str]:
+    """The processes below `pid`, with their command lines."""
+    parents, names = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            names[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (OSError, ProcessLookupError):
+            continue
+    found, front = {}, {pid}
+    while front:
+        front = {child for child, parent in parents.items() if parent in front}
+        found |= {child: names[child] for child in front}
+    return found
+
+
+def gone(pids: Iterable[int], seconds: float = 30.0) -> bool:
+    """Whether these processes end (a zombie has)."""
+    deadline = time.monotonic() + seconds
+    left = set(pids)
+    while left and time.monotonic() < deadline:
+        left = {
+            pid
+            for pid in left
+            if Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        }
+        time.sleep(0.1)
+    return not left
+
+
+def listening(pids: list[int]) -> set[str]:
+    """Addresses on which these processes listen."""
+    inodes = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(link)))
+            except OSError:
+                continue
+    found = set()
+    for table, size in (("tcp", 4), ("tcp6", 16)):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                raw = bytes.fromhex(fields[1].split(":")[0])
+                words = b"".join(struct.pack(">I", word) for word in struct.unpack(f"<{size // 4}I", raw))
+                found.add(socket.inet_ntop(socket.AF_INET if size == 4 else socket.AF_INET6, words))
+    return found
+
+
+@pytest.mark.slow
+def test_nobody_but_its_owner_holds_a_partys_features(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60, 12)).astype(np.float32)
+    features[5, 4:8] = PLANTED
+    np.save(tmp_path / "x.npy", features)
+    np.save(tmp_path / "y.npy", rng.integers(0, 2, 60))
+    np.save(tmp_path / "e.npy", rng.integers(0, 60, (200, 2)))
+    files = ["dataset=graph_files", "dataset.features=x.npy", "dataset.labels=y.npy", "dataset.edges=e.npy"]
+    blocks = "dataset.blocks=[['0:4'],['4:8'],['8:12']]"
+    run = ["rounds=3", "eval_every=1", "checkpoint_every=1", "hydra.run.dir=run", blocks]
+    process = start(LOOK, ",".join(map(str, PLANTED.tolist())), *RUN, *files, *run, where=tmp_path)
+    left: set[int] = set()
+    while process.poll() is None:
+        left |= set(family(process.pid))
+        time.sleep(0.3)
+    found = json.loads(re.findall(r"FOUND (.*)", finish(process))[0])
+    assert found.pop("client_1") > 0
+    assert found == {"server": 0, "client_0": 0, "client_2": 0, "driver": 0, "driver's memory": 0}
+    assert len(left) >= 6 and gone(left)  # Ray's own and four parties
+
+
+@pytest.mark.slow
+def test_all_of_ray_listens_on_the_loopback_interface_and_ends_with_a_party_that_is_killed(tmp_path: Path) -> None:
+    process = start(SLOWLY + COMMAND, *RUN, "rounds=400", "checkpoint_every=2", "hydra.run.dir=run", where=tmp_path)
+    heard: set[str] = set()
+    seen: dict[int, str] = {}
+    while not list((tmp_path / "run" / "checkpoint").glob("round_*.pt")):
+        assert process.poll() is None, process.communicate()[0]
+        now = family(process.pid)
+        heard |= listening([process.pid, *now])
+        seen |= now
+        time.sleep(0.3)
+    assert {"raylet", "gcs_server"} <= {Path(name.split()[0]).name for name in seen.values() if name}
+    assert heard and heard <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+    assert all("--disable-frontend" in name for name in seen.values() if "dashboard.py" in name)
+    parties = sorted(pid for pid, name in family(process.pid).items() if name.startswith("ray::PartyProcess"))
+    assert len(parties) == 4
+    os.kill(parties[1], signal.SIGKILL)
+    output = finish(process, 1)
+    assert re.search(r"error: the process of (server|client_\d) has died in round \d+", output), output
+    assert "Traceback" not in output
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "failed"
+    assert gone(seen)
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_a_command_that_is_killed(tmp_path: Path) -> None:
+    process = start(SLOWLY + COMMAND, *RUN, "rounds=400", "checkpoint_every=2", "hydra.run.dir=run", where=tmp_path)
+    while not list((tmp_path / "run" / "checkpoint").glob("round_*.pt")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.1)
+    left = list(family(process.pid))
+    assert len(left) >= 6
+    process.kill()
+    process.communicate()
+    assert gone(left, 120.0)  # Ray's agents look once in a while whether their parent is there
+
+
+TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("ray_pool")
+def test_a_party_killed_at_any_moment_fails_the_run_by_name_and_it_goes_on(
+    kills: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the curve and the parameters of the run that was never stopped, which is the simulated one."""
+    import vflbench
+    from vflbench.runner.evaluate import Observer
+    from vflbench.types import FederationError
+
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    draw, on_round = random.Random(kills), Observer.on_round
+    task = [word for word in RUN if word != "engine=ray"]
+    task += [f"rounds={8 * kills + 8}", "eval_every=4", "checkpoint_every=2", "engine.threads=1", "engine.batch_compute=false"]
+    whole = vflbench.run([*task, f"hydra.run.dir={tmp_path / 'whole'}"])
+    folder = tmp_path / "broken"
+    apart = [*task, "engine=ray", "engine.address=auto", "engine.timeout=60", f"hydra.run.dir={folder}", "resume=true"]
+    for kill in range(kills):
+        last, delay, killed = 8 * kill + draw.randint(0, 7), 0.03 * draw.random(), []
+
+        def strikes(self: Observer, round: int, engine: Any, last: int = last, delay: float = delay, killed: list[Any] = killed) -> bool:
+            if round >= last and not killed:
+                killed.append((name := draw.choice(list(engine.pids)), engine.pids[name], time.monotonic()))
+                threading.Timer(delay, os.kill, (engine.pids[name], signal.SIGKILL)).start()
+            return on_round(self, round, engine)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Observer, "on_round", strikes)
+            with pytest.raises(FederationError) as error:
+                vflbench.run(apart)
+        (name, pid, when) = killed[0]
+        assert re.fullmatch(rf"the process of {name} has died in round \d+ \(killed, or out of memory\)", str(error.value))
+        assert time.monotonic() - when < 60 + 20 and gone([pid])  # engine.timeout, and writing the folder on a busy machine
+        summary = json.loads((folder / "summary.json").read_text())
+        assert summary["status"] == "failed" and name in summary["reason"]
+    run = vflbench.run(apart)
+    assert run.summary["status"] == "completed"
+    pd.testing.assert_frame_equal(whole.curve.drop(columns=TIMES), run.curve.drop(columns=TIMES), check_exact=True)
+    for path in (whole.folder / "model").iterdir():
+        assert path.read_bytes() == (folder / "model" / path.name).read_bytes()
+
+
+def refused(*words: str) -> str:
+    import vflbench
+
+    with pytest.raises(ConfigError) as error:
+        vflbench.run([*RUN, *words])
+    return str(error.value)
+
+
+def test_what_does_not_go_with_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wrong = ["engine.compute_clock=modelled", "engine.batch_compute=true", "network.timing=round", "network.server_bandwidth_gbps=1"]
+    text = refused(*wrong, "engine.address=everywhere", "engine.timeout=0")
+    for key in [word.partition("=")[0] for word in wrong] + ["engine.address", "engine.timeout"]:
+        assert f"{key}=" in text
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else find(name, *rest))
+    assert "engine=ray: needs Ray, which is not installed: pip install 'vflbench[ray]'" in refused()
+
+
+def test_a_device_for_no_party_and_bad_data_are_told_before_the_run(ray_cluster: Any, tmp_path: Path) -> None:
+    import vflbench
+    from vflbench.types import VflbenchError
+
+    auto = ["engine.address=auto", f"hydra.run.dir={tmp_path / 'run'}", "rounds=1"]
+    with pytest.raises(ConfigError, match=r"engine.devices.client_7=cpu: there is no such party; there are: server, client_0"):
+        vflbench.run([*RUN, *auto, "+engine.devices.client_7=cpu"])
+    with pytest.raises(VflbenchError, match="cora"):
+        vflbench.run(["algorithm=glasu", "dataset=cora", f"data_root={tmp_path}", "engine=ray", *auto])
+
+
+BANK = ["dataset=bank", "dataset.source=synthetic", "dataset.samples=600", "algorithm.batch_size=32", "model.width=8", "model.depth=3"]
+IN_REAL_TIME = {
+    "pubsub_vfl": [*BANK, "algorithm.workers=2", "algorithm.passive_workers=2", "algorithm.deadline=100"],
+    "avfl": BANK,
+    "avfl_ps": [*BANK, "algorithm.workers=2"],
+    "leasgd_async": ["dataset=digits", "model.widths=[16]", "algorithm.workers=3", "checkpoint_every=null"],
+}
+
+
+@pytest.mark.parametrize(
+    "algorithm", [pytest.param(name, marks=[] if name == "pubsub_vfl" else pytest.mark.slow) for name in sorted(IN_REAL_TIME)]
+)
+@pytest.mark.usefixtures("ray_pool")
+def test_what_depends_on_time_runs_to_its_end_in_real_time(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every batch of split learning is trained once an epoch, whichever message comes first; times and cores' use are measured."""
+    import vflbench
+    from vflbench.results.folder import validate_summary
+
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    words = [f"algorithm={algorithm}", *IN_REAL_TIME[algorithm], "rounds=3", "eval_every=1", "engine.threads=1"]
+    run = vflbench.run([*words, "engine=ray", "engine.address=auto", f"hydra.run.dir={tmp_path / 'run'}"])
+    summary = run.summary
+    assert (summary["status"], summary["rounds"]) == ("completed", 3) and validate_summary(summary) == []
+    assert (summary["engine"], summary["compute_clock"], summary["timing"]) == ("ray", "measured", "measured")
+    assert list(run.curve["round"]) == [1, 2, 3] and np.isfinite(run.curve["train_loss"]).all()
+    assert 0 < summary["communication_seconds"] < summary["virtual_seconds"] < summary["wall_seconds"]
+    if algorithm == "leasgd_async":
+        return
+    batches = -(-360 // 32)  # of 600 rows 60 % are for training
+    assert list(run.curve["iterations"]) == [batches, 2 * batches, 3 * batches]
+    assert 0 < summary["utilisation"] <= 1 and 0 < summary["waiting_seconds"] < summary["virtual_seconds"]
+    sent = run.ledger.query("tag == 'gradient' and link != 'local'").groupby("round").size()
+    counts = summary.get("batches", {})
+    assert counts.get("repeated", 0) == counts.get("dropped", 0) == 0  # nothing takes as long as the deadline here
+    assert sent.to_dict() == {1: batches, 2: batches, 3: batches}

@@ -1,0 +1,159 @@
+"""The wire form of what crosses between processes: plain data as JSON, arrays as their dtype, shape and bytes. Nothing is unpickled.
+
+    4 bytes length n of the head | n bytes head: JSON | the arrays' bytes, in the order of the head
+
+In the head null, booleans, numbers and text are themselves, and all else is a list that begins with its kind:
+["l", ...] list, ["t", ...] tuple, ["d", [key, value], ...] dict, ["a", dtype, shape] numpy array, ["s", dtype] numpy scalar,
+["T", dtype, shape, order of the dimensions in memory, whether it was on the sender's device] torch tensor.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from typing import Any
+
+import numpy as np
+import torch
+
+from vflbench.types import FederationError
+
+LENGTH = struct.Struct("<I")
+PLAIN_KINDS = "biufcSUmM"  # of numpy dtypes: numbers, text and times; objects and records do not cross
+TORCH_DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+    )
+}
+DEEPEST = 64  # levels of containers
+
+
+def pack(value: Any, device: str = "cpu") -> bytes:
+    """The wire form of tensors, arrays, numbers, text, None and lists, tuples and dicts of those; `device` is the sender's.
+
+    Raises
+    ------
+    FederationError : the value holds something else.
+    """
+    buffers: list[Any] = []
+    head = json.dumps(_describe(value, buffers, torch.device(device).type), separators=(",", ":")).encode()
+    return b"".join((LENGTH.pack(len(head)), head, *buffers))
+
+
+def unpack(data: bytes, device: str = "cpu") -> Any:
+    """The inverse of `pack`: new, writable arrays and tensors. A tensor of the sender's device arrives on `device`, the receiver's.
+
+    Raises
+    ------
+    FederationError : the bytes are not of this form.
+    """
+    try:
+        (length,) = LENGTH.unpack_from(data)
+        if length > len(data) - LENGTH.size:
+            raise ValueError("it ends before its head does")
+        head = json.loads(data[LENGTH.size : LENGTH.size + length])
+        reader = _Reader(memoryview(data)[LENGTH.size + length :], device)
+        value = reader.read(head, 0)
+        if reader.at != len(reader.data):
+            raise ValueError(f"{len(reader.data) - reader.at} bytes more than its head says")
+        return value
+    except (ValueError, TypeError, KeyError, IndexError, struct.error, RuntimeError, RecursionError) as error:
+        raise FederationError(f"not a message: {error}") from None
+
+
+def _describe(value: Any, buffers: list[Any], home: str) -> Any:
+    kind = type(value)
+    if value is None or kind is bool or kind is int or kind is float or kind is str:
+        return value
+    if isinstance(value, torch.Tensor):
+        tensor = value.detach()
+        at_home = tensor.device.type == home
+        tensor = tensor.cpu()
+        strides = tensor.stride()
+        order = sorted(range(tensor.dim()), key=lambda d: -strides[d])  # a copy keeps its layout, by which sums are ordered
+        flat = tensor.permute(order).contiguous().reshape(-1)
+        name = str(value.dtype).removeprefix("torch.")
+        if name not in TORCH_DTYPES or value.layout is not torch.strided:
+            raise FederationError(f"a tensor of {value.dtype}, {value.layout}, cannot cross between processes")
+        buffers.append(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
+        return ["T", name, list(tensor.shape), order, at_home]
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.ascontiguousarray(value)
+        if array.dtype.kind not in PLAIN_KINDS:
+            raise FederationError(f"an array of {array.dtype} cannot cross between processes")
+        buffers.append(array.tobytes())
+        return ["s", array.dtype.str] if isinstance(value, np.generic) else ["a", array.dtype.str, list(value.shape)]
+    if isinstance(value, list | tuple):
+        return ["t" if isinstance(value, tuple) else "l", *(_describe(part, buffers, home) for part in value)]
+    if isinstance(value, dict) and all(isinstance(key, str | int) for key in value):
+        return ["d", *([key, _describe(part, buffers, home)] for key, part in value.items())]
+    raise FederationError(f"{kind.__name__} cannot cross between processes: arrays, numbers, text and containers of those can")
+
+
+class _Reader:
+    def __init__(self, data: memoryview, device: str) -> None:
+        self.data, self.device, self.at = data, device, 0
+
+    def take(self, nbytes: int) -> memoryview:
+        if not 0 <= nbytes <= len(self.data) - self.at:
+            raise ValueError("an array is longer than the message")
+        self.at += nbytes
+        return self.data[self.at - nbytes : self.at]
+
+    def array(self, text: str, shape: list[int]) -> np.ndarray:
+        dtype = np.dtype(text)
+        if dtype.kind not in PLAIN_KINDS or not all(type(size) is int and size >= 0 for size in shape):
+            raise ValueError(f"an array of {text!r} with shape {shape}")
+        raw = self.take(math.prod(shape) * dtype.itemsize)
+        return np.frombuffer(raw, dtype).reshape(shape).copy() if dtype.itemsize else np.empty(shape, dtype)
+
+    def tensor(self, name: str, shape: list[int], order: list[int], at_home: bool) -> torch.Tensor:
+        dtype = TORCH_DTYPES[name]
+        if sorted(order) != list(range(len(shape))):
+            raise ValueError(f"dimensions {order} of a tensor with shape {shape}")
+        stored = [shape[d] for d in order]
+        raw = self.array("u1", [math.prod(shape) * dtype.itemsize] if all(type(s) is int and s >= 0 for s in shape) else [-1])
+        tensor = torch.from_numpy(raw).view(dtype) if len(raw) else torch.empty(0, dtype=dtype)
+        tensor = tensor.reshape(stored).permute([order.index(d) for d in range(len(shape))])
+        return tensor.to(self.device) if at_home else tensor
+
+    def read(self, head: Any, depth: int) -> Any:
+        if not isinstance(head, list):
+            if head is None or isinstance(head, bool | int | float | str):
+                return head
+            raise ValueError("a head holds lists and plain values")
+        if depth > DEEPEST:
+            raise ValueError("containers too deep")
+        kind, *parts = head
+        if kind == "T":
+            return self.tensor(*parts)
+        if kind == "a":
+            return self.array(*parts)
+        if kind == "s":
+            return self.array(parts[0], [])[()]
+        if kind in ("l", "t"):
+            items = [self.read(part, depth + 1) for part in parts]
+            return items if kind == "l" else tuple(items)
+        if kind == "d":
+            return {_key(key): self.read(part, depth + 1) for key, part in parts}
+        raise ValueError(f"kind {kind!r}")
+
+
+def _key(key: Any) -> str | int:
+    if not isinstance(key, str | int):
+        raise ValueError("a dict's keys are text or whole numbers")
+    return key
+
+
+def shape_of(value: Any) -> str:
+    """A payload in few words, for messages about errors: float32 (20, 24)."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(shape_of, value[:8]))}{', ...' if len(value) > 8 else ''}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {shape_of(part)}' for key, part in list(value.items())[:8])}}}"
+    return type(value).__name__

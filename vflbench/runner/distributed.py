@@ -1,0 +1,327 @@
+"""Runs whose parties are in processes of their own (engine=ray): who builds what, and who holds which data.
+
+A process of its own, the surveyor, looks at the whole task before the run, as `Federation` does, and tells the driver what is public
+and what scoring needs; no features. Where workers report whole models, which are scored on rows (sharded data), the surveyor stays and
+scores them; else it ends before the parties start.
+
+Each party's process then builds its own part. Of a benchmark set it loads all and keeps that. Where the user has a file for each party
+(modules of data sets with a function `load_own`) it opens its own and no other: the surveyor has brought the files together, as a private
+set intersection or a table mapping would, and `Told` is what comes of that for the party: the numbers of its rows, who is in which split,
+labels if its program has them. A party whose program holds more (a centralized baseline's) opens all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import FunctionType, MethodType, TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+
+from vflbench import registry
+from vflbench.data import sources
+from vflbench.data.tasks import AlignedTask, GraphTask, RelationalTask, Shard, ShardedTask, Task
+from vflbench.federation.nats_broker import Channels, Service
+from vflbench.federation.ray_engine import Cluster, RayEngine, elsewhere
+from vflbench.runner.evaluate import METRICS, Observer
+from vflbench.runner.models import WholeModels
+from vflbench.runner.run import Federation, Known, resolve_device
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, division
+
+
+def without_features(task: Task) -> Task:
+    """What the driver may hold: labels, splits and sizes for scoring; of features, edges and keys the shapes of a row."""
+
+    def empty(array: np.ndarray) -> np.ndarray:
+        return np.empty((0, *array.shape[1:]), array.dtype)
+
+    def bare(shard: Shard) -> Shard:
+        return Shard(empty(shard.features), shard.labels)
+
+    if isinstance(task, GraphTask):
+        no_edges = np.empty((2, 0), np.int64)
+        features, edges = tuple(map(empty, task.features)), (no_edges,) * task.parties
+        return dataclasses.replace(task, features=features, edges=edges, all_edges=no_edges, columns=None)
+    if isinstance(task, AlignedTask):
+        apart = {split: tuple(map(empty, blocks)) for split, blocks in task.held_out_features.items()}
+        return dataclasses.replace(task, features=tuple(map(empty, task.features)), held_out_features=apart)
+    if isinstance(task, ShardedTask):
+        held_out = {split: bare(shard) for split, shard in task.held_out.items()}
+        return dataclasses.replace(task, shards=tuple(map(bare, task.shards)), held_out=held_out)
+    clients = [dataclasses.replace(part, keys={}, features=empty(part.features), labels=None, held_out={}) for part in task.clients]
+    return dataclasses.replace(task, clients=tuple(clients))
+
+
+def detached(value: Any) -> Any:
+    """A party's data without views: a slice of a matrix would keep the whole of it, the others' columns too, in memory."""
+    if isinstance(value, np.ndarray):
+        return value if value.base is None or isinstance(value, np.memmap) else value.copy(order="K")
+    if isinstance(value, Mapping):
+        return {key: detached(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(detached, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{f.name: detached(getattr(value, f.name)) for f in dataclasses.fields(value)})
+    return value
+
+
+# --- what a party is told that opens its own files only -------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """What the surveyor tells a party; with its own files it makes the party's data."""
+
+    task: Task  # without features, and without what is for other parties
+    index: int | None  # the part of the task that is its organisation's; None: it has none
+
+
+def told(task: Task, index: int | None, labelled: bool) -> Task:
+    """What of the task the owner of part `index` must be told; `labelled`: its program has the training labels, too."""
+    bare = without_features(task)
+    if isinstance(task, GraphTask) and isinstance(bare, GraphTask):
+        training = np.full_like(task.labels, -1)
+        training[task.splits["train"]] = task.labels[task.splits["train"]]
+        return dataclasses.replace(bare, labels=training, columns=task.columns)
+    if isinstance(task, AlignedTask) and isinstance(bare, AlignedTask):
+        assert task.rows is not None
+        nowhere = np.empty(0, np.int64)
+        rows = tuple(rows if party == index else nowhere for party, rows in enumerate(task.rows))
+        labels = task.labels if labelled or index == task.owner else np.zeros_like(task.labels)
+        unknown = {split: np.zeros_like(truth) for split, truth in task.held_out_labels.items()}
+        return dataclasses.replace(bare, rows=rows, labels=labels, held_out_labels=unknown)
+    assert isinstance(bare, RelationalTask)
+    return dataclasses.replace(bare, held_out={})
+
+
+def with_part(bare: Task, task: Task, index: int | None) -> Task:
+    """`bare`, as `told` gives it, with part `index` of the whole task: what `load_own` makes of it, from the files."""
+    if index is None:
+        return bare
+
+    def beside(blocks: tuple[Any, ...], whole: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*blocks[:index], whole[index], *blocks[index + 1 :])
+
+    if isinstance(task, GraphTask) and isinstance(bare, GraphTask):
+        return dataclasses.replace(bare, features=beside(bare.features, task.features), edges=beside(bare.edges, task.edges))
+    if isinstance(task, AlignedTask) and isinstance(bare, AlignedTask):
+        held_out = {split: beside(bare.held_out_features[split], blocks) for split, blocks in task.held_out_features.items()}
+        return dataclasses.replace(bare, features=beside(bare.features, task.features), held_out_features=held_out)
+    assert isinstance(task, RelationalTask) and isinstance(bare, RelationalTask)
+    return dataclasses.replace(bare, clients=beside(bare.clients, task.clients))
+
+
+def own_files(config: RunConfig, task: Task) -> bool:
+    """Whether a party can read its part of the task and leave the others' files alone."""
+    if not hasattr(registry.load_dataset(config.dataset.name), "load_own"):
+        return False
+    if isinstance(task, GraphTask):
+        return bool(config.dataset.client_edges)
+    return isinstance(task, RelationalTask) or (isinstance(task, AlignedTask) and task.rows is not None)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two parties' programs and data are equal."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        numbers = one.dtype.kind in "fc"
+        return one.dtype == other.dtype and one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=numbers))
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, partial):
+        return same(one.func, other.func) and same(one.args, other.args) and same(one.keywords, other.keywords)
+    if isinstance(one, torch.nn.Module):
+        return same(dict(one.state_dict()), dict(other.state_dict()))
+    if isinstance(one, MethodType):
+        return one.__func__ is other.__func__ and same(one.__self__, other.__self__)
+    if hasattr(one, "__dict__") and not isinstance(one, FunctionType | type):
+        return same(vars(one), vars(other))
+    return bool(one == other)
+
+
+def tell(federation: Federation) -> dict[str, Told]:
+    """What each party is told that can do with its own files: with these its data are what they are in the whole federation."""
+    task, found = federation.task, {}
+    if not own_files(federation.config, task):
+        return {}
+    made: dict[tuple[int | None, bool], tuple[Told, dict[str, Any]]] = {}
+    for name, spec in federation.specs.items():
+        hub = spec.organisation or name
+        index = federation.attacked.index(hub) if hub in federation.attacked else None
+        for labelled in (False, True):
+            if (index, labelled) not in made:
+                bare = told(task, index, labelled)
+                try:
+                    specs = federation.module.parties(with_part(bare, task, index), federation.decided)
+                except Exception:  # it wants more than there is, in whatever way it notices that
+                    specs = {}
+                made[index, labelled] = Told(bare, index), specs
+            message, specs = made[index, labelled]
+            if name in specs and same(specs[name].data, spec.data) and same(specs[name].program, spec.program):
+                found[name] = message
+                break
+    return found
+
+
+# --- before the run -----------------------------------------------------------------------------------------------------------
+
+
+class Surveyor:
+    """The actor that sees the whole task, and scores whole models."""
+
+    def survey(self, config: RunConfig, info: AlgorithmInfo) -> tuple[Known, dict[str, Told]] | list[Problem] | str:
+        """What the driver may know, and what it passes on to parties; or what is wrong with the configuration or the data."""
+        try:
+            federation = Federation(config, info)
+            federation.mechanisms()  # noise is calibrated here for the first time, which may fail
+        except ConfigError as error:
+            return error.problems
+        except VflbenchError as error:
+            return str(error)
+        except OSError as error:
+            return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        task = federation.task
+        if isinstance(task, ShardedTask):
+            self.models = WholeModels(task, config.model, METRICS[task.metric.name])
+        specs = {name: dataclasses.replace(spec, program=elsewhere, data=None) for name, spec in federation.specs.items()}
+        known = Known(without_features(task), federation.layout, federation.decided, federation.facts, specs)
+        return known, tell(federation)
+
+    def score(self, round: int, models: list[Any]) -> tuple[dict[str, float], dict[str, Any]]:
+        """`WholeModels.score`, and its row of the averaged model."""
+        values = self.models.score(round, models)
+        return values, self.models.averaged.pop()
+
+
+class ScoredElsewhere(WholeModels):
+    """`WholeModels` whose rows are with the surveyor."""
+
+    def __init__(self, task: ShardedTask, surveyor: Any) -> None:
+        self.task, self.surveyor = task, surveyor
+        self.averaged = []
+
+    def score(self, round: int, models: list[Any]) -> dict[str, float]:
+        import ray
+
+        values, averaged = ray.get(self.surveyor.score.remote(round, models))
+        self.averaged.append(averaged)
+        return values
+
+
+def party(
+    config: RunConfig,
+    info: AlgorithmInfo,
+    eval_every: int,
+    checkpoint_every: int | None,
+    name: str,
+    known: Known | None = None,
+    index: int | None = None,
+    broker: Channels | None = None,
+) -> dict[str, Any]:
+    """In the party's process: the arguments of its `PartyEngine`, with its own data and nobody else's.
+
+    Parameters
+    ----------
+    known, index : what it is told (`Told`), where it opens its own files only, and the rest of what is public.
+    broker : what the party's messages to other organisations pass, where they are published.
+    """
+    config = dataclasses.replace(config, device=config.engine.devices.get(name, config.device))
+    if known is None:
+        federation = Federation(config, info)
+    else:
+        task, decided = known.task, dataclasses.replace(known.decided, device=resolve_device(config.device))
+        if index is not None:
+            load_own, root = registry.load_dataset(config.dataset.name).load_own, sources.data_root(config.data_root)
+            task = load_own(config.dataset, known.layout, division(config.algorithm), config.seed, root, task, index)
+        federation = Federation(config, info, dataclasses.replace(known, task=task, decided=decided))
+        federation.specs = federation.module.parties(task, decided)
+    own = federation.specs[name]
+    specs = {n: dataclasses.replace(spec, program=elsewhere, data=None) for n, spec in federation.specs.items()}
+    specs[name] = dataclasses.replace(own, data=detached(own.data))
+    arguments = federation.engine_arguments() | {
+        "eval_every": eval_every, "checkpoint_every": checkpoint_every, "privacy": federation.mechanisms(),
+        "specs": specs, "public": federation.task.public, "config": federation.decided, "threads": config.engine.threads,
+        "broker": broker,
+    }  # fmt: skip
+    arguments["privacy"] = {client: secret for client, secret in arguments["privacy"].items() if client == name}
+    del federation, own
+    gc.collect()
+    return arguments
+
+
+class Host:
+    """The processes of one run: `with Host(config, info) as host:`.
+
+    Attributes
+    ----------
+    federation : what the driver knows. models : scores whole models; None where parties report predictions. broker : None or a real one.
+
+    Raises
+    ------
+    ConfigError, VflbenchError : on entering; as `Federation`, and where Ray does not start.
+    """
+
+    def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:
+        root = None if config.data_root is None else str(Path(config.data_root).expanduser().absolute())
+        self.config, self.info = dataclasses.replace(config, data_root=root), info
+        self.cluster = Cluster(config.engine)
+        self.broker = Service(config, info) if config.broker.name == "nats" else None
+
+    def __enter__(self) -> Host:
+        self.cluster.__enter__()
+        try:
+            self.federation, self.models, self.known, self.messages = self._survey()
+            if self.broker is not None:
+                self.broker.__enter__()
+        except BaseException:
+            self.cluster.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        try:
+            self.cluster.__exit__(kind, error, where)
+        finally:
+            if self.broker is not None:
+                self.broker.__exit__()
+
+    def _survey(self) -> tuple[Federation, ScoredElsewhere | None, Known, dict[str, Told]]:
+        import ray
+
+        surveyor = self.cluster.hire(Surveyor)
+        found = ray.get(surveyor.survey.remote(self.config, self.info))
+        if isinstance(found, list):
+            raise ConfigError(found)
+        if isinstance(found, str):
+            raise VflbenchError(found)
+        known, messages = found
+        federation = Federation(self.config, self.info, known)
+        if unknown := [name for name in self.config.engine.devices if name not in federation.specs]:
+            allowed = f"there is no such party; there are: {', '.join(federation.specs)}"
+            raise ConfigError([Problem(f"engine.devices.{name}", self.config.engine.devices[name], allowed) for name in unknown])
+        if isinstance(known.task, ShardedTask):
+            return federation, ScoredElsewhere(known.task, surveyor), known, messages
+        self.cluster.dismiss([surveyor])
+        return federation, None, known, messages
+
+    def engine(self, observer: Observer, **options: Any) -> RayEngine:
+        """The engine of the run, whose parties are yet to be started."""
+        federation, every = self.federation, options.get("checkpoint_every")
+        builds = {name: partial(party, self.config, self.info, federation.eval_every, every) for name in federation.specs}
+        for name, message in self.messages.items():
+            builds[name] = partial(builds[name], known=dataclasses.replace(self.known, task=message.task), index=message.index)
+        if self.broker is not None:
+            builds |= {name: partial(builds[name], broker=self.broker.channels) for name in federation.hubs}
+        timeout, names = self.config.engine.timeout, list(federation.specs)
+        options |= {"on_report": observer.on_report, "expendable": [name for name, spec in federation.specs.items() if spec.expendable]}
+        return RayEngine(self.cluster, names, builds, timeout=timeout, rounds=federation.rounds, **options)
