@@ -78,7 +78,8 @@ def test_what_is_not_of_this_form_is_refused() -> None:
         deep = [deep]
     bad = [b"", b"\x05", pickle.dumps([1]), good[:-1], good + b"x", wire.pack(deep), wire.LENGTH.pack(2**31) + b"[]"]
     for head in (
-        b'["T","float32",[-1],[0],true]', b'["T","float32",[2],[1],true]', b'["T","object",[2],[0],true]', b'["T","float32",["2"],[0],true]',
+        b'["T","float32",[-1],[0],true]', b'["T","float32",[2],[1],true]', b'["T","object",[2],[0],true]',
+        b'["T","float32",["2"],[0],true]',
         b'["a","O",[1]]', b'["a","f8",[9999999999]]', b'["q",1]', b'{"a":1}', b'["d",[[1],2]]', b"[", b"\xff\xff", b"[[]]",
     ):  # fmt: skip
         bad.append(wire.LENGTH.pack(len(head)) + head)
