@@ -144,7 +144,10 @@ class RayParty(SimulatedParty):
         """The message that arrived first here, or arrives next."""
         if self.in_evaluation:
             raise FederationError(f"{self.name} calls recv_any within evaluating(), where no time passes: use recv_all")
-        mail = Mailboxes(srcs, [(self._box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of])
+        key = id(srcs) if isinstance(srcs, Mapping) else (tuple(srcs), tag)
+        if key not in self.any_of:
+            self.any_of[key] = Mailboxes(srcs, [(self._box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of])
+        mail = self.any_of[key]
         deadline = None if timeout is None else self.now + timeout
         self.engine.look()
         while True:
