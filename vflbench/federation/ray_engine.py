@@ -56,6 +56,7 @@ from vflbench.types import EngineConfig, FederationError, Problem, RunConfig, Vf
 POLL = 0.5  # s without news after which the driver asks the parties how they are
 LARGEST_CALL = 8_000_000  # bytes that one call carries, unless a single message is larger
 SCORED = ("predictions", "partial", "parameters", "penalty")  # reports that make a row of the curve
+SWITCH = 1e-4  # s after which the program gets its turn though the event loop is busy: it need not wait until a message is acknowledged
 STARTING = 600.0  # s that processes have to start in, and to load their data
 STARTS = 3  # times that starting Ray is tried
 OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
@@ -167,7 +168,10 @@ class RayParty(SimulatedParty):
         """The message that arrived first here, or arrives next. Raises PartyLost of one in `srcs` that has died and has none left here."""
         if self.in_evaluation:
             raise FederationError(f"{self.name} calls recv_any within evaluating(), where no time passes: use recv_all")
-        mail = Mailboxes(srcs, [(self._box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of])
+        key = id(srcs) if isinstance(srcs, Mapping) else (tuple(srcs), tag)
+        if key not in self.any_of:
+            self.any_of[key] = Mailboxes(srcs, [(self._box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of])
+        mail = self.any_of[key]
         deadline = None if timeout is None else self.now + timeout
         self.engine.look()
         while True:
@@ -275,7 +279,7 @@ class PartyEngine(SimulatedEngine):
     def post(self, dst: str, message: tuple[Any, ...], row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
         self.office.post(dst, wire.pack(message, self.device), row, topic)
 
-    def arrive(self, src: str, first: int | None, parts: Sequence[bytes], when: float) -> None:
+    def arrive(self, src: str, first: int | None, parts: Sequence[bytes | memoryview], when: float) -> None:
         """Lay messages from `src` into their mailboxes.
 
         `first` is the number of the first since the start, None of what a broker passed on; `when` the wall clock's.
@@ -386,6 +390,7 @@ class PartyProcess:
 
     def __init__(self) -> None:
         self.thread: threading.Thread | None = None
+        sys.setswitchinterval(SWITCH)
         self.courier: Courier | None = None
 
     def _begin(self, name: str, actors: Mapping[str, Any]) -> None:
@@ -728,14 +733,14 @@ def _join(first: int, parts: Sequence[bytes]) -> bytes:
     return b"".join((CALL.pack(first, len(parts)), *(piece for part in parts for piece in (SIZE.pack(len(part)), part))))
 
 
-def _split(data: bytes) -> tuple[int, list[bytes]]:
-    """The inverse of `_join`. Errors: ValueError."""
+def _split(data: bytes) -> tuple[int, list[memoryview]]:
+    """The inverse of `_join`, without a copy. Errors: ValueError."""
     try:
         first, count = CALL.unpack_from(data)
-        parts, at = [], CALL.size
+        parts, at, whole = [], CALL.size, memoryview(data)
         for _ in range(count):
             (size,) = SIZE.unpack_from(data, at)
-            parts.append(data[at + SIZE.size : at + SIZE.size + size])
+            parts.append(whole[at + SIZE.size : at + SIZE.size + size])
             at += SIZE.size + size
     except struct.error as error:
         raise ValueError(f"not a message: {error}") from None
