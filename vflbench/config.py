@@ -61,6 +61,7 @@ UNBOUNDED = frozenset(("privacy.mu",))  # may be infinite
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LINK = re.compile(r"^network\.links\.[^.]+\.")  # one link of its own has the ranges of its kind
 SECRET = re.compile(r"://[^/\s@]*:[^/\s@]+@")
+LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}  # of sweeps, and the extra that has each
 UNCOMPOSED = "the configuration cannot be composed: "
 UNTYPED = ("algorithm", "dataset", "model")  # their dataclass belongs to the chosen option
 
@@ -86,18 +87,10 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     from hydra.core.config_search_path import SearchPathQuery
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf
 
     from vflbench import hydra_cache
-    from vflbench.federation import delays
 
-    # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
-    OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
-    # A value per option: lr: ${by:${model.name},{gcn:0.003,gcnii:0.03}}.
-    # An option without a value takes the first: what the algorithm cannot run with is refused later, by name.
-    OmegaConf.register_new_resolver("by", lambda option, values: values.get(option, next(iter(values.values()))), replace=True)
-    # A measured constant: delays: ${profile:${compute.file},delays}; so a run's manifest has the constants, not only a path.
-    OmegaConf.register_new_resolver("profile", delays.measured, replace=True)
+    register_resolvers()
     path = create_config_search_path(str(config_dir()))
     if user_dir is not None:
         folder = Path(user_dir).expanduser().absolute()
@@ -117,6 +110,21 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     finally:
         GlobalHydra.instance().hydra = before
         HydraConfig.instance().cfg = before_config
+
+
+def register_resolvers() -> None:
+    """Teach OmegaConf the `${name:...}` of our options."""
+    from omegaconf import OmegaConf
+
+    from vflbench.federation import delays
+
+    # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
+    OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
+    # A value per option: lr: ${by:${model.name},{gcn:0.003,gcnii:0.03}}.
+    # An option without a value takes the first: what the algorithm cannot run with is refused later, by name.
+    OmegaConf.register_new_resolver("by", lambda option, values: values.get(option, next(iter(values.values()))), replace=True)
+    # A measured constant: delays: ${profile:${compute.file},delays}; so a run's manifest has the constants, not only a path.
+    OmegaConf.register_new_resolver("profile", delays.measured, replace=True)
 
 
 def _store_plugins(overrides: list[str]) -> None:
@@ -411,6 +419,8 @@ def _option_problems(override: Override, groups: frozenset[str], loader: ConfigL
         return []
     known = options(loader, group)
     found = [value for value in _values(override) if value not in known and not (value is None and group == "experiment")]
+    if group == "hydra/launcher" and (lacking := [v for v in found if v in LAUNCHERS]):
+        return [Problem(group, v, f"needs a package that is not installed: pip install 'vflbench[{LAUNCHERS[v]}]'") for v in lacking]
     return [Problem(group, _show(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known)) for v in found]
 
 
