@@ -318,8 +318,11 @@ def _hydra_problems(hydra: Hydra, typed: list[Override], groups: frozenset[str])
             try:
                 next(_combinations(hydra, [*others, override], groups))
             except VflbenchError as error:
+                key, value = override.key_or_group, _line(override).partition("=")[2]
                 reason = str(error).removeprefix(UNCOMPOSED).rstrip(".")
-                problems.append((override, Problem(override.key_or_group, _line(override).partition("=")[2], reason)))
+                if key == "hydra/launcher" and value in LAUNCHERS:
+                    reason = f"needs a package that is not installed: pip install 'vflbench[{LAUNCHERS[value]}]'"
+                problems.append((override, Problem(key, value, reason)))
     return problems
 
 
@@ -419,8 +422,6 @@ def _option_problems(override: Override, groups: frozenset[str], loader: ConfigL
         return []
     known = options(loader, group)
     found = [value for value in _values(override) if value not in known and not (value is None and group == "experiment")]
-    if group == "hydra/launcher" and (lacking := [v for v in found if v in LAUNCHERS]):
-        return [Problem(group, v, f"needs a package that is not installed: pip install 'vflbench[{LAUNCHERS[v]}]'") for v in lacking]
     return [Problem(group, _show(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known)) for v in found]
 
 

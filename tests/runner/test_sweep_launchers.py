@@ -104,15 +104,14 @@ def one_after_the_other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def swept(at: Path, *words: str, **environment: str) -> Path:
-    (at / "s" / "1").mkdir(parents=True)
-    (at / "s" / "1" / "checkpoint").touch()  # where a folder is to be
+    (at / "s" / "1" / "manifest.json").mkdir(parents=True)  # where a file is to be
     process = vflbench(*SWEEP, *words, at=at, **environment)
     out, err = process.communicate(timeout=400)
     assert process.returncode == 1, err
     found = [json.loads((at / "s" / str(n) / "summary.json").read_text())["status"] for n in range(4)]
     assert found == ["completed", "failed", "completed", "completed"]
     assert "[3/4] stcd ridge seed=2: train_suboptimality" in out and "Traceback" not in err
-    assert "[2/4] stcd ridge seed=1: failed: " in err and "File exists" in err and "1 of 4 jobs failed" in err
+    assert "[2/4] stcd ridge seed=1: failed: " in err and "manifest.json" in err and "1 of 4 jobs failed" in err
     table = out[out.index("\njob ") :].splitlines()
     assert [line.split()[:3] for line in table[2:6]] == [[str(n), str(n), found[n]] for n in range(4)]
     assert not list((at / "s").glob("*/.lock")) and (at / "s" / "curve.png").exists()
@@ -135,7 +134,7 @@ def test_a_sweep_side_by_side_is_the_one_after_the_other(launcher: str, one_afte
     assert threads == {max(joblib.cpu_count() // 2, 1)}
 
     before = {job: (at / "s" / job / "summary.json").stat().st_mtime_ns for job in ("0", "2", "3")}
-    (at / "s" / "1" / "checkpoint").unlink()
+    (at / "s" / "1" / "manifest.json").rmdir()
     again = vflbench(*SWEEP, *words, at=at)
     out, err = again.communicate(timeout=400)
     assert again.returncode == 0, err
