@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 import vflbench
-from vflbench import cli
+from vflbench import cli, config
 from vflbench.plots import curves
+from vflbench.results import lock
 from vflbench.results.folder import summarise, validate_summary, write_curve, write_json
 from vflbench.results.identity import config_hash
 from vflbench.types import ConfigError, DataError, DataSource, Metric, VflbenchError
@@ -297,6 +298,44 @@ def test_what_can_be_swept(vfl: Callable[..., int], swept: list[str], key: str, 
     manifests = [json.loads(Path("s", str(n), "manifest.json").read_text()) for n in range(len(expected))]
     found = [functools.reduce(lambda values, part: values[part], key.split("."), m["config"]) for m in manifests]
     assert found == expected and not Path("s", str(len(expected))).exists()
+
+
+def test_two_jobs_of_a_sweep_have_two_folders(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=s", "hydra.sweep.subdir=${algorithm.name}") == 1
+    err = capsys.readouterr().err.replace(os.sep, "/")
+    assert "two jobs would write to s/toy" in err and "seed=0" in err and "seed=1" in err and not Path("s").exists()
+    assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=s", "hydra.sweep.subdir=${algorithm.name}_${seed}") == 0
+    assert [summary(f"s/toy_{n}")["seed"] for n in (0, 1)] == [0, 1]
+
+
+def test_nothing_is_written_where_another_process_runs(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("s/0").mkdir(parents=True)
+    with lock.alone(Path("s/0")):
+        assert vfl(*TOY, "hydra.run.dir=s/0") == 1
+        assert vfl(*TOY, "hydra.run.dir=s/0", "overwrite=true") == 1
+        assert capsys.readouterr().err.count(f"process {os.getpid()} on ") == 2
+        assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=s") == 1
+        out, err = capsys.readouterr()
+        assert "[1/2] toy toy_graph seed=0: failed: " in err and "is running there" in err and "1 of 2 jobs failed" in err
+        assert "[2/2] toy toy_graph seed=1: test_accuracy 0.8" in out
+        assert [path.name for path in Path("s/0").iterdir()] == [".lock"]
+        Path("s/0/manifest.json").write_text('{"schema": 1, "config_hash": "x", "config": {}}')
+        assert vfl(*TOY, "hydra.run.dir=s/0") == 1
+        assert "is running there" in capsys.readouterr().err, "that comes before how it could be continued"
+
+
+def test_a_launcher_that_is_not_installed_is_named_with_its_package(
+    vfl: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hydra.core.config_store import ConfigStore
+
+    with config.session():  # Hydra looks for plugins
+        there = ConfigStore.instance().repo["hydra"]["launcher"]
+    for launcher, extra in (("joblib", "parallel"), ("submitit_local", "slurm")):
+        monkeypatch.delitem(there, f"{launcher}.yaml", raising=False)
+        assert vfl("-m", *TOY, "seed=0,1", f"hydra/launcher={launcher}", "hydra.launcher.no_key=2") == 1
+        err = capsys.readouterr().err
+        assert f"hydra/launcher={launcher}: needs a package that is not installed: pip install 'vflbench[{extra}]'" in err
 
 
 def test_a_sweep_of_impossible_jobs_alone_is_no_failure(vfl: Callable[..., int]) -> None:

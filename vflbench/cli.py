@@ -102,6 +102,11 @@ class Outcome:
     code: int
     folder: Path
     error: VflbenchError | None = None
+    line: str = ""  # what is said of it
+
+    def tell(self) -> None:
+        """Say the line: on stderr where it is an error."""
+        (complain if self.error else say)(self.line)
 
 
 def train(args: list[str]) -> int:
@@ -154,9 +159,14 @@ def _hydras_own(flags: Namespace, parser: ArgumentParser) -> int:
 def _start(hydra: Hydra, plan: Plan, overrides: list[str], command: str, quiet: bool = False) -> Outcome:
     """Run one checked configuration in its folder."""
     from vflbench import config
+    from vflbench.results import lock
 
     folder = Path(str(plan.cfg.hydra.run.dir))
-    _admit(folder, plan.cfg)
+    try:
+        _admit(folder, plan.cfg)
+    except VflbenchError:
+        with lock.alone(folder):  # that it is running comes before what could be done with it
+            raise
     if plan.cfg.resume and not any(text.startswith("hydra.run.dir=") for text in overrides):
         found = _unfinished(RUNS, config.plain(plan.cfg))
         if found is not None:
@@ -170,9 +180,10 @@ def _start(hydra: Hydra, plan: Plan, overrides: list[str], command: str, quiet: 
 
 
 def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]) -> int:
-    from omegaconf import open_dict, read_write
+    from omegaconf import OmegaConf, open_dict, read_write
 
     from vflbench import config
+    from vflbench.runner import launchers
 
     assert plan.jobs is not None
     shared = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
@@ -185,24 +196,45 @@ def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]
                 say(f"skipped: {_one_line(impossible)}")
         return 0
     folder = Path(str(plan.cfg.hydra.sweep.dir))
-    if folder.is_dir():
+    if plan.cfg.resume and not folder.is_dir() and not any(text.startswith("hydra.sweep.dir=") for text in overrides):
+        raise VflbenchError("resume=true: a sweep is continued in its own folder; name it with hydra.sweep.dir=outputs/multirun/...")
+    numbered = OmegaConf.to_container(plan.cfg.hydra.sweep)["subdir"] == "${hydra.job.num}"  # type: ignore[call-overload,index]
+    if folder.is_dir() or not numbered:
+        taken: dict[Path, list[str]] = {}
         for number, job in enumerate(plan.jobs):
             cfg = config.compose(hydra, [*shared, *job])
             with read_write(cfg), read_write(cfg.hydra), open_dict(cfg.hydra.job):
-                cfg.hydra.job.num = number
+                cfg.hydra.job.num = cfg.hydra.job.id = number
             run_folder = folder / str(cfg.hydra.sweep.subdir)
+            other = taken.setdefault(run_folder.resolve(), job)
+            if other is not job:
+                both = f"{' '.join(other)} and {' '.join(job)}"
+                raise VflbenchError(f"two jobs would write to {run_folder}: {both}. Let hydra.sweep.subdir name what differs")
             _admit(run_folder, cfg, sweep=True)
-    elif plan.cfg.resume and not any(text.startswith("hydra.sweep.dir=") for text in overrides):
-        raise VflbenchError("resume=true: a sweep is continued in its own folder; name it with hydra.sweep.dir=outputs/multirun/...")
-    task = partial(_job, command=shlex.join(["vflbench", *args]), total=len(plan.jobs), swept=plan.swept)
+    command = shlex.join(["vflbench", *args])
     # The folder by name: its default has the time in it, which would be another one by now.
-    returns = hydra.multirun("config", task, [*overrides, "hydra.mode=MULTIRUN", config.quoted("hydra.sweep.dir", str(folder))])
-    outcomes: list[Outcome] = [item.return_value for batch in returns for item in batch]
+    overrides = [*overrides, "hydra.mode=MULTIRUN", config.quoted("hydra.sweep.dir", str(folder))]
+    launcher = launchers.of(plan.cfg, len(plan.jobs), overrides)
+    task = partial(_job, command=command, total=len(plan.jobs), swept=plan.swept)
+    outcomes: list[Outcome] = []
+    died = ""
+    with launcher:
+        try:
+            for batch in hydra.multirun("config", task, [*overrides, *launcher.overrides]):
+                outcomes += [item.return_value for item in batch]
+        except launchers.DIED as error:
+            if launcher.name == "basic":
+                raise
+            died = launcher.told(error)
+    if not launcher.hears:
+        for outcome in outcomes:
+            outcome.tell()
     from vflbench.plots.curves import draw_runs
     from vflbench.results import reader, sweep
 
     say("\n" + sweep.table(folder))
-    ended = [reader.load(outcome.folder).summary for outcome in outcomes if _ended(outcome.folder)]
+    folders = [run.folder for run in sweep.jobs(folder)] if died else [outcome.folder for outcome in outcomes]
+    ended = [reader.load(run_folder).summary for run_folder in folders if _ended(run_folder)]
     if ended:
         draw_runs(sweep.jobs(folder), folder)
         say(f"curves: {_shown(folder / 'curve.png')}")
@@ -210,9 +242,11 @@ def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]
     for label in dict.fromkeys(filter(None, map(_made_up, ended))):
         say(label)
     failed = sum(outcome.code != 0 for outcome in outcomes)
-    if failed:
+    if died:
+        complain(f"{died}. The same command, with hydra.sweep.dir={_shown(folder)}, does what is left")
+    elif failed:
         complain(f"{failed} of {len(outcomes)} jobs failed")
-    return 1 if failed else 0
+    return 1 if failed or died else 0
 
 
 def _job(
@@ -224,60 +258,81 @@ def _job(
     """
     from hydra.core.hydra_config import HydraConfig
 
-    from vflbench import config
+    from vflbench.results import folder as files
+    from vflbench.results import lock
 
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
-    choices = {str(group): str(option) for group, option in hydra.runtime.choices.items() if option is not None}
-    values = config.plain(cfg)
     label = ""
     if total is not None:
         words = [w for w in hydra.overrides.task if w.split("=", 1)[0] in swept - {"algorithm", "dataset"}]
+        choices = hydra.runtime.choices
         label = " ".join((f"[{hydra.job.num + 1}/{total}]", choices["algorithm"], choices["dataset"], *words))
-    error: VflbenchError
     empty = not any(folder.iterdir())
     try:
-        if total is not None and not cfg.overwrite and (kept := _ended(folder)):
-            say(f"{label}: {kept}, kept")
-            return Outcome(0, folder)
-        if total is not None and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
-            values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
-        run_config = config.to_config(values)
-        if problems := config.check(run_config):
-            raise ConfigError(problems)
-        summary = _run(run_config, folder, command, choices, values, quiet or total is not None, cfg)
-    except ConfigError as impossible:
-        if total is None:
-            error = impossible
-        else:
-            reason = _one_line(impossible)
-            _write_unrun(folder, "skipped", reason, values, cfg)
-            say(f"{label}: skipped ({reason})")
-            return Outcome(0, folder)
-    except VflbenchError as failure:
-        error = failure
-    except OSError as failure:
-        error = VflbenchError(_os_reason(failure))
+        files.prepare(folder)
+        with lock.alone(folder):
+            outcome = _job_alone(cfg, folder, label, command, quiet)
+    except VflbenchError as error:  # nothing is written where another process writes
+        outcome = _failed(folder, error, label)
     except KeyboardInterrupt:  # while data was loading
         if empty and not any(folder.iterdir()):
             folder.rmdir()
         raise
+    if not quiet:
+        outcome.tell()
+    return outcome
+
+
+def _failed(folder: Path, error: VflbenchError, label: str) -> Outcome:
+    return Outcome(1, folder, error, f"{label}: failed: {error}" if label else f"error: {error}")
+
+
+def _job_alone(cfg: DictConfig, folder: Path, label: str, command: str, quiet: bool) -> Outcome:
+    """The job of `_job`, while no other process writes to its folder; a sweep's has a label."""
+    from hydra.core.hydra_config import HydraConfig
+
+    from vflbench import config
+
+    choices = {str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None}
+    values = config.plain(cfg)
+    error: VflbenchError
+    try:
+        _admit(folder, cfg, sweep=bool(label))  # again: another process may have been here since
+        if label and not cfg.overwrite and (kept := _ended(folder)):
+            return Outcome(0, folder, line=f"{label}: {kept}, kept")
+        if label and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
+            values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
+        run_config = config.to_config(values)
+        if problems := config.check(run_config):
+            raise ConfigError(problems)
+        summary = _run(run_config, folder, command, choices, values, quiet or bool(label), cfg)
+    except ConfigError as impossible:
+        if label:
+            reason = _one_line(impossible)
+            _write_unrun(folder, "skipped", reason, values, cfg)
+            return Outcome(0, folder, line=f"{label}: skipped ({reason})")
+        error = impossible
+    except VflbenchError as failure:
+        error = failure
+    except OSError as failure:
+        error = VflbenchError(_os_reason(failure))
     except Exception as bug:
         _write_unrun(folder, "failed", f"{type(bug).__name__}: {bug}", values, cfg)
-        if total is None:
+        if not label:
             raise
         complain(traceback.format_exc())  # a bug is shown whole, and the sweep goes on
         error = VflbenchError(f"{type(bug).__name__}: {bug}")
     else:
-        if not quiet:
-            say(f"{label}: {result_line(summary)}" if label else report(summary, folder))
+        code = 1 if summary["status"] == "failed" else 0
+        done = Outcome(code, folder, line=f"{label}: {result_line(summary)}" if label else report(summary, folder))
         if summary["status"] == "interrupted":
+            if not quiet:
+                done.tell()
             raise KeyboardInterrupt
-        return Outcome(1 if summary["status"] == "failed" else 0, folder)
+        return done
     _write_unrun(folder, "failed", str(error), values, cfg)
-    if not quiet:
-        complain(f"{label}: failed: {error}" if label else f"error: {error}")
-    return Outcome(1, folder, error)
+    return _failed(folder, error, label)
 
 
 def _run(

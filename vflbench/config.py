@@ -62,6 +62,7 @@ UNBOUNDED = frozenset(("privacy.mu",))  # may be infinite
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LINK = re.compile(r"^network\.links\.[^.]+\.")  # one link of its own has the ranges of its kind
 SECRET = re.compile(r"://[^/\s@]*:[^/\s@]+@")
+LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}  # of sweeps, and the extra that has each
 UNCOMPOSED = "the configuration cannot be composed: "
 UNTYPED = ("algorithm", "dataset", "model")  # their dataclass belongs to the chosen option
 
@@ -87,18 +88,10 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     from hydra.core.config_search_path import SearchPathQuery
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf
 
     from vflbench import hydra_cache
-    from vflbench.federation import delays
 
-    # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
-    OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
-    # A value per option: lr: ${by:${model.name},{gcn:0.003,gcnii:0.03}}.
-    # An option without a value takes the first: what the algorithm cannot run with is refused later, by name.
-    OmegaConf.register_new_resolver("by", lambda option, values: values.get(option, next(iter(values.values()))), replace=True)
-    # A measured constant: delays: ${profile:${compute.file},delays}; so a run's manifest has the constants, not only a path.
-    OmegaConf.register_new_resolver("profile", delays.measured, replace=True)
+    register_resolvers()
     path = create_config_search_path(str(config_dir()))
     if user_dir is not None:
         folder = Path(user_dir).expanduser().absolute()
@@ -118,6 +111,21 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     finally:
         GlobalHydra.instance().hydra = before
         HydraConfig.instance().cfg = before_config
+
+
+def register_resolvers() -> None:
+    """Teach OmegaConf the `${name:...}` of our options."""
+    from omegaconf import OmegaConf
+
+    from vflbench.federation import delays
+
+    # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
+    OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
+    # A value per option: lr: ${by:${model.name},{gcn:0.003,gcnii:0.03}}.
+    # An option without a value takes the first: what the algorithm cannot run with is refused later, by name.
+    OmegaConf.register_new_resolver("by", lambda option, values: values.get(option, next(iter(values.values()))), replace=True)
+    # A measured constant: delays: ${profile:${compute.file},delays}; so a run's manifest has the constants, not only a path.
+    OmegaConf.register_new_resolver("profile", delays.measured, replace=True)
 
 
 def _store_plugins(overrides: list[str]) -> None:
@@ -311,8 +319,11 @@ def _hydra_problems(hydra: Hydra, typed: list[Override], groups: frozenset[str])
             try:
                 next(_combinations(hydra, [*others, override], groups))
             except VflbenchError as error:
+                key, value = override.key_or_group, _line(override).partition("=")[2]
                 reason = str(error).removeprefix(UNCOMPOSED).rstrip(".")
-                problems.append((override, Problem(override.key_or_group, _line(override).partition("=")[2], reason)))
+                if key == "hydra/launcher" and value in LAUNCHERS:
+                    reason = f"needs a package that is not installed: pip install 'vflbench[{LAUNCHERS[value]}]'"
+                problems.append((override, Problem(key, value, reason)))
     return problems
 
 

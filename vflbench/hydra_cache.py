@@ -67,6 +67,17 @@ class Loader(ConfigLoaderImpl):
         self.repository = Repository(config_search_path)
         self._composed = functools.lru_cache(maxsize=256)(self._compose)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_composed"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In a process of a launcher's, which has not come by `config.session`."""
+        from vflbench.config import register_resolvers
+
+        vars(self).update(state)
+        self._composed = functools.lru_cache(maxsize=256)(self._compose)
+        register_resolvers()
+
     def load_configuration(
         self,
         config_name: str | None,

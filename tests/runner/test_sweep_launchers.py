@@ -1,0 +1,152 @@
+"""Sweeps in several processes: who may write where, how many threads a job has, and the same results as one after the other."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import joblib
+import pytest
+
+from tests.conftest import absent
+from vflbench.results import lock
+from vflbench.runner import launchers
+from vflbench.types import ConfigError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SMALL = ["algorithm=stcd", "algorithm.parties=3", "dataset=ridge", "dataset.samples=40", "dataset.features=24", "topology=path"]
+FILES = ("curve.csv", "ledger.parquet", "trace.parquet", "model/client_0.safetensors", "model/client_2.safetensors")
+
+
+def vflbench(*words: str, at: Path, **environment: str) -> subprocess.Popen[str]:
+    env = {k: v for k, v in os.environ.items() if k != "VFLBENCH_DATA" and k not in launchers.THREADS}
+    command = [sys.executable, "-m", "vflbench", *words]
+    path = str(REPOSITORY) + os.pathsep + os.environ.get("PYTHONPATH", "")
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=at, env={**env, "PYTHONPATH": path, **environment}, **pipes)
+
+
+def test_a_folder_is_one_process_alone(tmp_path: Path) -> None:
+    """Another process is told who holds it; a process that is killed holds nothing."""
+    code = (
+        "import sys, time; from pathlib import Path; from vflbench.results import lock\n"
+        "with lock.alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    try:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        with pytest.raises(lock.Taken, match=f"process {other.pid} on .* is running there"), lock.alone(tmp_path):
+            pass
+    finally:
+        other.kill()
+        other.wait()
+    with lock.alone(tmp_path), pytest.raises(lock.Taken, match=f"process {os.getpid()} "), lock.alone(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def composed(launcher: str, **keys: Any) -> Any:
+    """What `launchers.of` reads of a configuration."""
+    runtime = SimpleNamespace(choices={"hydra/launcher": launcher})
+    sweeper = SimpleNamespace(max_batch_size=keys.pop("max_batch_size", None))
+    return SimpleNamespace(
+        hydra=SimpleNamespace(runtime=runtime, sweep=SimpleNamespace(dir="s"), sweeper=sweeper, launcher=SimpleNamespace(**keys))
+    )
+
+
+def test_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 8)
+    monkeypatch.setattr(joblib, "effective_n_jobs", lambda n: 8 if n == -1 else n)
+    for name in launchers.THREADS:
+        monkeypatch.delenv(name, raising=False)
+
+    def threads(cfg: Any, jobs: int) -> list[str | None]:
+        with launchers.of(cfg, jobs, []):
+            return [os.environ.get(name) for name in launchers.THREADS]
+
+    assert threads(composed("joblib", n_jobs=2), 4) == ["4"] * 3
+    assert threads(composed("joblib", n_jobs=-1), 4) == ["2"] * 3, "four jobs leave two cores each"
+    assert threads(composed("joblib", n_jobs=-1), 100) == ["1"] * 3
+    assert threads(composed("joblib", n_jobs=20), 20) == ["1"] * 3
+    assert threads(composed("submitit_local"), 3) == ["2"] * 3
+    assert threads(composed("submitit_local", max_batch_size=2), 30) == ["4"] * 3
+    assert threads(composed("basic"), 4) == threads(composed("submitit_slurm"), 4) == [None] * 3
+    assert not any(name in os.environ for name in launchers.THREADS), "as it was"
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert threads(composed("joblib", n_jobs=2), 4) == ["3"] * 3, "the user's own"
+    with pytest.raises(ConfigError, match=r"hydra.launcher.n_jobs=0"):
+        launchers.of(composed("joblib", n_jobs=0), 4, [])
+
+
+def test_submitit_starts_no_more_jobs_at_once_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 8)
+    assert launchers.of(composed("submitit_local"), 30, []).overrides[0] == "hydra.sweeper.max_batch_size=8"
+    mine = ["hydra.launcher.timeout_min=5"]
+    assert launchers.of(composed("submitit_local", max_batch_size=3), 30, mine).overrides == ["hydra.sweeper.max_batch_size=3"]
+
+
+# --- whole sweeps -----------------------------------------------------------------------------------------------------------------
+
+SWEEP = ["-m", *SMALL, "rounds=20", "seed=0,1,2,3", "hydra.sweep.dir=s"]
+
+
+@pytest.fixture(scope="module")
+def one_after_the_other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sweep by Hydra's own launcher, its second job hindered, at as many threads as jobs of the others have."""
+    at = tmp_path_factory.mktemp("basic")
+    return swept(at, OMP_NUM_THREADS=str(max(joblib.cpu_count() // 2, 1)))
+
+
+def swept(at: Path, *words: str, **environment: str) -> Path:
+    (at / "s" / "1" / "manifest.json").mkdir(parents=True)  # where a file is to be
+    process = vflbench(*SWEEP, *words, at=at, **environment)
+    out, err = process.communicate(timeout=400)
+    assert process.returncode == 1, err
+    found = [json.loads((at / "s" / str(n) / "summary.json").read_text())["status"] for n in range(4)]
+    assert found == ["completed", "failed", "completed", "completed"]
+    assert "[3/4] stcd ridge seed=2: train_suboptimality" in out and "Traceback" not in err
+    assert "[2/4] stcd ridge seed=1: failed: " in err and "manifest.json" in err and "1 of 4 jobs failed" in err
+    table = out[out.index("\njob ") :].splitlines()
+    assert [line.split()[:3] for line in table[2:6]] == [[str(n), str(n), found[n]] for n in range(4)]
+    assert not list((at / "s").glob("*/.lock")) and (at / "s" / "curve.png").exists()
+    return at
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
+def test_a_sweep_side_by_side_is_the_one_after_the_other(launcher: str, one_after_the_other: Path, tmp_path: Path) -> None:
+    """A failing job leaves a status and the rest go on; results to the last bit; a repeated sweep does what is left."""
+    if importlib.util.find_spec(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher") is None:
+        absent(f"the launcher {launcher} is not installed: pip install 'vflbench[parallel,slurm]'")
+    two = "hydra.launcher.n_jobs=2" if launcher == "joblib" else "hydra.sweeper.max_batch_size=2"
+    words = [f"hydra/launcher={launcher}", two]
+    at = swept(tmp_path, *words)
+    for job in ("0", "2", "3"):
+        for name in FILES:
+            assert (at / "s" / job / name).read_bytes() == (one_after_the_other / "s" / job / name).read_bytes(), (job, name)
+    threads = {json.loads((at / "s" / job / "manifest.json").read_text())["threads"] for job in ("0", "2", "3")}
+    assert threads == {max(joblib.cpu_count() // 2, 1)}
+
+    before = {job: (at / "s" / job / "summary.json").stat().st_mtime_ns for job in ("0", "2", "3")}
+    (at / "s" / "1" / "manifest.json").rmdir()
+    again = vflbench(*SWEEP, *words, at=at)
+    out, err = again.communicate(timeout=400)
+    assert again.returncode == 0, err
+    assert out.count("completed, kept") == 3 and "[2/4] stcd ridge seed=1: train_suboptimality" in out
+    assert {job: (at / "s" / job / "summary.json").stat().st_mtime_ns for job in before} == before
+
+
+@pytest.mark.slow
+def test_of_two_processes_that_start_the_same_run_one_wins_and_the_other_says_so(tmp_path: Path) -> None:
+    both = [vflbench(*SMALL, "rounds=400", "hydra.run.dir=r", at=tmp_path, OMP_NUM_THREADS="1") for _ in range(2)]
+    said = [process.communicate(timeout=400) for process in both]
+    assert sorted(process.returncode for process in both) == [0, 1], said
+    loser = said[[process.returncode for process in both].index(1)][1]
+    assert "is running there" in loser or "holds a run that has ended" in loser  # it may have come late
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["status"] == "completed"

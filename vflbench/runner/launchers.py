@@ -1,0 +1,95 @@
+"""Hydra's launchers of sweeps: how many jobs run side by side, and how many threads each may have."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from vflbench.types import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+DIED = RuntimeError  # what joblib and submitit raise where a job's process ends without a result
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+YEAR = 525_600  # minutes
+
+
+@dataclass
+class Launcher:
+    """`with launcher:` around the sweep gives its jobs, which inherit the environment, their threads.
+
+    Attributes
+    ----------
+    name : Hydra's. folder : the sweep's. overrides : for Hydra, beside the user's.
+    width : jobs side by side on this machine; None where another one decides.
+    """
+
+    name: str
+    folder: Path
+    width: int | None = None
+    overrides: list[str] = field(default_factory=list)
+    before: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def hears(self) -> bool:
+        """Whether what jobs print comes to this process' streams; submitit keeps it in files."""
+        return not self.name.startswith("submitit")
+
+    def __enter__(self) -> Launcher:
+        """Cores // jobs threads each, unless the user's environment says how many: more threads than cores slow each other down."""
+        if self.width is not None:
+            import joblib
+
+            threads = os.environ.get(THREADS[0], str(max(joblib.cpu_count() // self.width, 1)))
+            self.before = {name: os.environ.get(name) for name in THREADS}
+            for name in THREADS:
+                os.environ.setdefault(name, threads)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        for name, value in self.before.items():
+            if value is None:
+                os.environ.pop(name, None)
+
+    def told(self, error: RuntimeError) -> str:
+        """What to say where a job's process has died, once the others that submitit has started on this machine have ended."""
+        if self.name == "submitit_local":
+            for place in (self.folder / ".submitit").glob("*"):  # named by the process that looks after the job, a child of ours
+                with contextlib.suppress(ValueError, ChildProcessError):
+                    os.waitpid(int(place.name), 0)
+        logs = "" if self.hears else f"; its last words are below {self.folder / '.submitit'}"
+        return f"the process of a job has ended without a result ({type(error).__name__}: killed, or out of memory){logs}"
+
+
+def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
+    """The launcher of a sweep of so many jobs, by its composed configuration and what the user typed.
+
+    Raises
+    ------
+    ConfigError : no such number of processes.
+    """
+    launcher = Launcher(str(cfg.hydra.runtime.choices["hydra/launcher"]), Path(str(cfg.hydra.sweep.dir)))
+    if launcher.name not in ("joblib", "submitit_local"):
+        return launcher
+    import joblib
+
+    if launcher.name == "joblib":
+        wanted = int(cfg.hydra.launcher.n_jobs)
+        if not wanted:
+            raise ConfigError([Problem("hydra.launcher.n_jobs", wanted, "must be a number of processes; -1: one for each core")])
+        side_by_side = joblib.effective_n_jobs(wanted)
+    else:
+        # It starts all jobs at once: a batch as large as there are cores, unless the user says how large. And there is no queue that
+        # must know how long a job may take.
+        side_by_side = cfg.hydra.sweeper.max_batch_size or joblib.cpu_count()
+        launcher.overrides.append(f"hydra.sweeper.max_batch_size={side_by_side}")
+        if not any(text.startswith("hydra.launcher.timeout_min=") for text in overrides):
+            launcher.overrides.append(f"hydra.launcher.timeout_min={YEAR}")
+    launcher.width = min(side_by_side, jobs)
+    return launcher
