@@ -175,7 +175,8 @@ class RayParty(SimulatedParty):
         deadline = None if timeout is None else self.now + timeout
         self.engine.look()
         while True:
-            for src in self.engine.lost & {src for src, _ in mail.names}:
+            asked = {src for of in by_tag(srcs, tag).values() for src in of} if self.engine.lost else set()  # of the caller's lists as they are
+            for src in sorted(self.engine.lost & asked):
                 if not any(box for box, (other, _) in zip(mail.boxes, mail.names, strict=True) if other == src):
                     raise PartyLost(src)
             first = min([(box[0][0], box[0][4].src, box[0][2], place) for place, box in enumerate(mail.boxes) if box], default=None)
