@@ -175,7 +175,8 @@ class RayParty(SimulatedParty):
         deadline = None if timeout is None else self.now + timeout
         self.engine.look()
         while True:
-            asked = {src for of in by_tag(srcs, tag).values() for src in of} if self.engine.lost else set()  # of the caller's lists as they are
+            # By the caller's lists as they are: it may have taken the dead out of them.
+            asked = {src for of in by_tag(srcs, tag).values() for src in of} if self.engine.lost else set()
             for src in sorted(self.engine.lost & asked):
                 if not any(box for box, (other, _) in zip(mail.boxes, mail.names, strict=True) if other == src):
                     raise PartyLost(src)
