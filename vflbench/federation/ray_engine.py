@@ -55,7 +55,6 @@ from vflbench.types import EngineConfig, FederationError, Problem, RunConfig, Vf
 POLL = 0.5  # s without news after which the driver asks the parties how they are
 LARGEST_CALL = 8_000_000  # bytes that one call carries, unless a single message is larger
 SCORED = ("predictions", "partial", "parameters", "penalty")  # reports that make a row of the curve
-SWITCH = 1e-4  # s after which the program gets its turn though the event loop is busy: it need not wait until a message is acknowledged
 STARTING = 600.0  # s that processes have to start in, and to load their data
 STARTS = 3  # times that starting Ray is tried
 OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
@@ -344,7 +343,6 @@ class PartyProcess:
 
     def __init__(self) -> None:
         self.thread: threading.Thread | None = None
-        sys.setswitchinterval(SWITCH)
 
     def _begin(self, name: str, actors: Mapping[str, Any]) -> None:
         """Nothing has happened yet; `actors` are the other parties'."""
