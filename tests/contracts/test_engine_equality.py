@@ -15,7 +15,8 @@ import pytest
 from tests.contracts.test_algorithms import CASES, ON_CONVEX, TABLES, run
 from vflbench import registry
 from vflbench.results.folder import validate_summary
-from vflbench.results.reader import Run
+from vflbench.results.reader import Run, load
+from vflbench.runner.reprice import Profile, reprice
 
 SYNCHRONOUS = [(name, layout) for name, layout in CASES if not registry.algorithms()[name].time_dependent]
 FAST = {"glasu"}  # of the others each takes ten seconds: a process per party
@@ -27,7 +28,7 @@ TOGETHER = ["engine.batch_compute=false", "checkpoint_every=null"]
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs."""
-    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: None)
 
 
 def few(algorithm: str) -> list[str]:
@@ -57,6 +58,20 @@ def measured(ray: Run) -> None:
     assert (ray.trace["kind"] == "compute").any()
 
 
+def equally_repriced(simulated: Run, ray: Run, out: Path) -> None:
+    """Both under another network: the same time in communication; and what the Ray run computed, as it was measured, in between."""
+    network = {"name": "us_us", **{link: {"latency_ms": 67.0, "bandwidth_gbps": 1.15} for link in ("client_server", "client_client")}}
+    refused: list[str] = []
+    profile = Profile({"network": "us_us"}, {**ray.manifest["config"]["network"], **network})
+    results = reprice([str(one.folder) for one in (simulated, ray)], [profile], out, command="", refused=refused.append)
+    assert not refused and len(results) == 2
+    one, other = (load(result.folder) for result in results)
+    assert list(one.curve["communication_seconds"]) == list(other.curve["communication_seconds"])
+    assert one.summary["communication_seconds"] == other.summary["communication_seconds"]
+    assert other.summary["timing"] == "causal" and other.summary["compute_seconds"] >= 0
+    assert not {"utilisation", "waiting_seconds", "start_seconds", "cores"} & other.summary.keys()  # of that machine, not of this network
+
+
 @pytest.mark.parametrize(
     ("algorithm", "layout"),
     [pytest.param(*case, id="-".join(case), marks=[] if case[0] in FAST else pytest.mark.slow) for case in SYNCHRONOUS],
@@ -67,6 +82,7 @@ def test_engine_equality(algorithm: str, layout: str, tmp_path: Path) -> None:
     ray = run(tmp_path / "ray", algorithm, layout, *few(algorithm), *APART)
     equal(simulated, ray)
     measured(ray)
+    equally_repriced(simulated, ray, tmp_path / "us_us")
 
 
 PRIVATE = {

@@ -339,3 +339,20 @@ def test_what_depends_on_time_runs_to_its_end_in_real_time(algorithm: str, tmp_p
     counts = summary.get("batches", {})
     assert counts.get("repeated", 0) == counts.get("dropped", 0) == 0  # nothing takes as long as the deadline here
     assert sent.to_dict() == {1: batches, 2: batches, 3: batches}
+
+
+@pytest.mark.usefixtures("ray_pool")
+def test_a_file_for_each_party_makes_the_run_that_it_makes_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import vflbench
+    from tests.runner.test_distributed import tables
+
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    files = ",".join(map(str, tables(tmp_path, "some").values()))
+    words = ["algorithm=vfl", "algorithm.parties=3", "dataset=tabular_files", f"dataset.files=[{files}]", "dataset.label=bought"]
+    words += ["dataset.id=id", "dataset.alignment=psi", "algorithm.batch_size=8", "rounds=2"]
+    words += ["engine.threads=1", "engine.batch_compute=false"]
+    whole = vflbench.run([*words, f"hydra.run.dir={tmp_path / 'whole'}"])
+    apart = vflbench.run([*words, "engine=ray", "engine.address=auto", f"hydra.run.dir={tmp_path / 'apart'}"])
+    pd.testing.assert_frame_equal(whole.curve.drop(columns=TIMES), apart.curve.drop(columns=TIMES), check_exact=True)
+    for path in (whole.folder / "model").iterdir():
+        assert path.read_bytes() == (apart.folder / "model" / path.name).read_bytes()

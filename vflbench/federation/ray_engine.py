@@ -136,7 +136,7 @@ class RayParty(SimulatedParty):
             return (yield from self._recv_timeout(src, box, tag, timeout))
         while not box:
             if src in self.engine.lost:
-                raise PartyLost(src)
+                raise self.without(src)
             self.waiting, self.waiting_for = box, f"a message '{tag}' from {src}"
             yield
         return box.popleft() if self.in_evaluation else self._take(box)
@@ -153,12 +153,17 @@ class RayParty(SimulatedParty):
         self.engine.look()
         while not box:
             if src in self.engine.lost:
-                raise PartyLost(src)
+                raise self.without(src)
             if self.now >= deadline:
                 raise TimeoutError(f"nothing from {src} with tag {tag!r} within {timeout} s")
             self.waiting, self.waiting_for = box, f"a message '{tag}' from {src} until {deadline:.6g} s"
             yield from self.engine.until(deadline)
         return self._take(box)
+
+    def without(self, src: str) -> PartyLost:
+        """What is raised about `src`. The program then takes it out of its lists, which `any_of` must follow."""
+        self.any_of.clear()
+        return PartyLost(src)
 
     @types.coroutine
     def recv_any(
@@ -167,13 +172,17 @@ class RayParty(SimulatedParty):
         """The message that arrived first here, or arrives next. Raises PartyLost of one in `srcs` that has died and has none left here."""
         if self.in_evaluation:
             raise FederationError(f"{self.name} calls recv_any within evaluating(), where no time passes: use recv_all")
-        mail = Mailboxes(srcs, [(self._box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of])
+        key = id(srcs) if isinstance(srcs, Mapping) else (tuple(srcs), tag)
+        if key not in self.any_of:
+            self.any_of[key] = Mailboxes(srcs, [(self._box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of])
+        mail = self.any_of[key]
         deadline = None if timeout is None else self.now + timeout
         self.engine.look()
         while True:
-            for src in self.engine.lost & {src for src, _ in mail.names}:
-                if not any(box for box, (other, _) in zip(mail.boxes, mail.names, strict=True) if other == src):
-                    raise PartyLost(src)
+            for src in self.engine.lost:
+                boxes = [box for box, (other, _) in zip(mail.boxes, mail.names, strict=True) if other == src]
+                if boxes and not any(boxes):
+                    raise self.without(src)
             first = min([(box[0][0], box[0][4].src, box[0][2], place) for place, box in enumerate(mail.boxes) if box], default=None)
             if first is not None:
                 src, found = mail.names[first[3]]
@@ -275,7 +284,7 @@ class PartyEngine(SimulatedEngine):
     def post(self, dst: str, message: tuple[Any, ...], row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
         self.office.post(dst, wire.pack(message, self.device), row, topic)
 
-    def arrive(self, src: str, first: int | None, parts: Sequence[bytes], when: float) -> None:
+    def arrive(self, src: str, first: int | None, parts: Sequence[bytes | memoryview], when: float) -> None:
         """Lay messages from `src` into their mailboxes.
 
         `first` is the number of the first since the start, None of what a broker passed on; `when` the wall clock's.
@@ -728,14 +737,14 @@ def _join(first: int, parts: Sequence[bytes]) -> bytes:
     return b"".join((CALL.pack(first, len(parts)), *(piece for part in parts for piece in (SIZE.pack(len(part)), part))))
 
 
-def _split(data: bytes) -> tuple[int, list[bytes]]:
-    """The inverse of `_join`. Errors: ValueError."""
+def _split(data: bytes) -> tuple[int, list[memoryview]]:
+    """The inverse of `_join`, without a copy. Errors: ValueError."""
     try:
         first, count = CALL.unpack_from(data)
-        parts, at = [], CALL.size
+        parts, at, whole = [], CALL.size, memoryview(data)
         for _ in range(count):
             (size,) = SIZE.unpack_from(data, at)
-            parts.append(data[at + SIZE.size : at + SIZE.size + size])
+            parts.append(whole[at + SIZE.size : at + SIZE.size + size])
             at += SIZE.size + size
     except struct.error as error:
         raise ValueError(f"not a message: {error}") from None

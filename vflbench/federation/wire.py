@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from typing import Any
 
@@ -20,7 +21,8 @@ import torch
 from vflbench.types import FederationError
 
 LENGTH = struct.Struct("<I")
-PLAIN_KINDS = "biufcSUmM"  # of numpy dtypes: numbers, text and times; objects and records do not cross
+NUMBERS = "biufc"
+PLAIN_KINDS = NUMBERS + "SUmM"  # of numpy dtypes: numbers, text and times; objects and records do not cross
 TORCH_DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -28,7 +30,12 @@ TORCH_DTYPES = {
         *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
     )
 }
+DTYPE = re.compile(rf"[<>|=][{PLAIN_KINDS}]\d{{1,8}}(\[\d{{0,8}}[A-Za-zμ]{{1,2}}\])?")  # numpy itself takes, and does, much more
+NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
+NUMPY_DTYPES = {name: np.dtype(name) for name in TORCH_DTYPES if name != "bfloat16"}
 DEEPEST = 64  # levels of containers
+encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+decode = json.JSONDecoder().decode
 
 
 def pack(value: Any, device: str = "cpu") -> bytes:
@@ -39,11 +46,11 @@ def pack(value: Any, device: str = "cpu") -> bytes:
     FederationError : the value holds something else.
     """
     buffers: list[Any] = []
-    head = json.dumps(_describe(value, buffers, torch.device(device).type), separators=(",", ":")).encode()
+    head = encode(_describe(value, buffers, device.partition(":")[0])).encode()
     return b"".join((LENGTH.pack(len(head)), head, *buffers))
 
 
-def unpack(data: bytes, device: str = "cpu") -> Any:
+def unpack(data: bytes | memoryview, device: str = "cpu") -> Any:
     """The inverse of `pack`: new, writable arrays and tensors. A tensor of the sender's device arrives on `device`, the receiver's.
 
     Raises
@@ -54,7 +61,7 @@ def unpack(data: bytes, device: str = "cpu") -> Any:
         (length,) = LENGTH.unpack_from(data)
         if length > len(data) - LENGTH.size:
             raise ValueError("it ends before its head does")
-        head = json.loads(data[LENGTH.size : LENGTH.size + length])
+        head = decode(str(data[LENGTH.size : LENGTH.size + length], "utf-8"))
         reader = _Reader(memoryview(data)[LENGTH.size + length :], device)
         value = reader.read(head, 0)
         if reader.at != len(reader.data):
@@ -69,28 +76,38 @@ def _describe(value: Any, buffers: list[Any], home: str) -> Any:
     if value is None or kind is bool or kind is int or kind is float or kind is str:
         return value
     if isinstance(value, torch.Tensor):
-        tensor = value.detach()
-        at_home = tensor.device.type == home
-        tensor = tensor.cpu()
-        strides = tensor.stride()
-        order = sorted(range(tensor.dim()), key=lambda d: -strides[d])  # a copy keeps its layout, by which sums are ordered
-        flat = tensor.permute(order).contiguous().reshape(-1)
-        name = str(value.dtype).removeprefix("torch.")
-        if name not in TORCH_DTYPES or value.layout is not torch.strided:
+        name = NAMES.get(value.dtype)
+        if name is None or value.layout is not torch.strided:
             raise FederationError(f"a tensor of {value.dtype}, {value.layout}, cannot cross between processes")
-        buffers.append(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
-        return ["T", name, list(tensor.shape), order, at_home]
+        tensor, at_home = value.detach(), value.device.type == home
+        if value.device.type != "cpu":
+            tensor = tensor.cpu()
+        if tensor.is_contiguous():
+            order = list(range(tensor.dim()))
+        else:  # a copy keeps its layout, by which sums are ordered
+            strides = tensor.stride()
+            order = sorted(range(tensor.dim()), key=lambda d: -strides[d])
+            tensor = tensor.permute(order).contiguous()
+        buffers.append(_buffer(tensor))
+        return ["T", name, list(value.shape), order, at_home]
     if isinstance(value, np.ndarray | np.generic):
         array = np.ascontiguousarray(value)
         if array.dtype.kind not in PLAIN_KINDS:
             raise FederationError(f"an array of {array.dtype} cannot cross between processes")
-        buffers.append(array.tobytes())
+        buffers.append(array.data if array.dtype.kind in NUMBERS and array.ndim else array.tobytes())
         return ["s", array.dtype.str] if isinstance(value, np.generic) else ["a", array.dtype.str, list(value.shape)]
     if isinstance(value, list | tuple):
         return ["t" if isinstance(value, tuple) else "l", *(_describe(part, buffers, home) for part in value)]
     if isinstance(value, dict) and all(isinstance(key, str | int) for key in value):
         return ["d", *([key, _describe(part, buffers, home)] for key, part in value.items())]
     raise FederationError(f"{kind.__name__} cannot cross between processes: arrays, numbers, text and containers of those can")
+
+
+def _buffer(tensor: torch.Tensor) -> Any:
+    """The bytes of a contiguous tensor."""
+    if not tensor.numel():
+        return b""
+    return (tensor.reshape(-1).view(torch.uint8) if tensor.dtype is torch.bfloat16 else tensor).numpy().data
 
 
 class _Reader:
@@ -104,21 +121,26 @@ class _Reader:
         return self.data[self.at - nbytes : self.at]
 
     def array(self, text: str, shape: list[int]) -> np.ndarray:
-        dtype = np.dtype(text)
-        if dtype.kind not in PLAIN_KINDS or not all(type(size) is int and size >= 0 for size in shape):
+        if not DTYPE.fullmatch(text) or not all(type(size) is int and size >= 0 for size in shape):
             raise ValueError(f"an array of {text!r} with shape {shape}")
+        dtype = np.dtype(text)
         raw = self.take(math.prod(shape) * dtype.itemsize)
         return np.frombuffer(raw, dtype).reshape(shape).copy() if dtype.itemsize else np.empty(shape, dtype)
 
     def tensor(self, name: str, shape: list[int], order: list[int], at_home: bool) -> torch.Tensor:
-        dtype = TORCH_DTYPES[name]
-        if sorted(order) != list(range(len(shape))):
+        dtype, rank = TORCH_DTYPES[name], len(shape)
+        straight = list(range(rank))
+        if not all(type(size) is int and size >= 0 for size in shape) or (order != straight and sorted(order) != straight):
             raise ValueError(f"dimensions {order} of a tensor with shape {shape}")
-        stored = [shape[d] for d in order]
-        raw = self.array("u1", [math.prod(shape) * dtype.itemsize] if all(type(s) is int and s >= 0 for s in shape) else [-1])
-        tensor = torch.from_numpy(raw).view(dtype) if len(raw) else torch.empty(0, dtype=dtype)
-        tensor = tensor.reshape(stored).permute([order.index(d) for d in range(len(shape))])
-        return tensor.to(self.device) if at_home else tensor
+        raw = self.take(math.prod(shape) * dtype.itemsize)
+        if not len(raw):
+            tensor = torch.empty(shape, dtype=dtype)
+        elif order == straight and name in NUMPY_DTYPES:
+            tensor = torch.from_numpy(np.frombuffer(raw, NUMPY_DTYPES[name]).reshape(shape).copy())
+        else:
+            flat = torch.from_numpy(np.frombuffer(raw, np.uint8).copy()).view(dtype)
+            tensor = flat.reshape([shape[d] for d in order]).permute([order.index(d) for d in straight])
+        return tensor.to(self.device) if at_home and self.device != "cpu" else tensor
 
     def read(self, head: Any, depth: int) -> Any:
         if not isinstance(head, list):
