@@ -12,6 +12,7 @@ import pytest
 
 from vflbench import config, registry
 from vflbench.data.tasks import AlignedTask
+from vflbench.runner.costs import core_seconds
 from vflbench.runner.distributed import Surveyor, Told, party, same
 from vflbench.runner.run import Federation, Known
 from vflbench.types import DataError, RunConfig
@@ -152,3 +153,11 @@ def test_a_party_that_holds_everything_opens_everything(tmp_path: Path) -> None:
     words = ["algorithm=centralized_gd", "algorithm.parties=3", "dataset=tabular_files", f"dataset.files=[{files}]", "model=split_mlp"]
     _, whole, _, messages = survey([*words, "dataset.label=bought", "dataset.id=id"])
     assert len(whole.specs) == 1 and messages == {}
+
+
+def test_no_more_cores_are_busy_than_there_are() -> None:
+    """Computations from 0 to 2 s, 1 to 3 s and 1 to 2 s: one core, then three that are wanted, then one."""
+    rows = np.array([[0, 0, 0, 2.0, 2.0], [0, 0, 0, 2.0, 3.0], [0, 0, 0, 1.0, 2.0]])
+    assert [core_seconds(rows, cores, 1) for cores in (1, 2, 3)] == [3.0, 4.0, 5.0]
+    assert core_seconds(rows, 4, 2) == 2 + 4 + 2
+    assert core_seconds(rows[:0], 2, 1) == 0

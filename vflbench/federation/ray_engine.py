@@ -56,7 +56,6 @@ from vflbench.types import EngineConfig, FederationError, Problem, RunConfig, Vf
 POLL = 0.5  # s without news after which the driver asks the parties how they are
 LARGEST_CALL = 8_000_000  # bytes that one call carries, unless a single message is larger
 SCORED = ("predictions", "partial", "parameters", "penalty")  # reports that make a row of the curve
-SWITCH = 1e-4  # s after which the program gets its turn though the event loop is busy: it need not wait until a message is acknowledged
 STARTING = 600.0  # s that processes have to start in, and to load their data
 STARTS = 3  # times that starting Ray is tried
 OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
@@ -137,7 +136,7 @@ class RayParty(SimulatedParty):
             return (yield from self._recv_timeout(src, box, tag, timeout))
         while not box:
             if src in self.engine.lost:
-                raise PartyLost(src)
+                raise self.without(src)
             self.waiting, self.waiting_for = box, f"a message '{tag}' from {src}"
             yield
         return box.popleft() if self.in_evaluation else self._take(box)
@@ -154,12 +153,17 @@ class RayParty(SimulatedParty):
         self.engine.look()
         while not box:
             if src in self.engine.lost:
-                raise PartyLost(src)
+                raise self.without(src)
             if self.now >= deadline:
                 raise TimeoutError(f"nothing from {src} with tag {tag!r} within {timeout} s")
             self.waiting, self.waiting_for = box, f"a message '{tag}' from {src} until {deadline:.6g} s"
             yield from self.engine.until(deadline)
         return self._take(box)
+
+    def without(self, src: str) -> PartyLost:
+        """What is raised about `src`. The program then takes it out of its lists, which `any_of` must follow."""
+        self.any_of.clear()
+        return PartyLost(src)
 
     @types.coroutine
     def recv_any(
@@ -175,11 +179,10 @@ class RayParty(SimulatedParty):
         deadline = None if timeout is None else self.now + timeout
         self.engine.look()
         while True:
-            # By the caller's lists as they are: it may have taken the dead out of them.
-            asked = {src for of in by_tag(srcs, tag).values() for src in of} if self.engine.lost else set()
-            for src in sorted(self.engine.lost & asked):
-                if not any(box for box, (other, _) in zip(mail.boxes, mail.names, strict=True) if other == src):
-                    raise PartyLost(src)
+            for src in self.engine.lost:
+                boxes = [box for box, (other, _) in zip(mail.boxes, mail.names, strict=True) if other == src]
+                if boxes and not any(boxes):
+                    raise self.without(src)
             first = min([(box[0][0], box[0][4].src, box[0][2], place) for place, box in enumerate(mail.boxes) if box], default=None)
             if first is not None:
                 src, found = mail.names[first[3]]
@@ -392,7 +395,6 @@ class PartyProcess:
 
     def __init__(self) -> None:
         self.thread: threading.Thread | None = None
-        sys.setswitchinterval(SWITCH)
         self.courier: Courier | None = None
 
     def _begin(self, name: str, actors: Mapping[str, Any]) -> None:
