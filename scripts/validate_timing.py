@@ -17,9 +17,9 @@ total          measured: when the last party was through. Simulated: what the re
 untimed        work of the parties outside `me.compute` (sampling, building models, packing messages), in no simulation's time.
 
 Messages, their bytes and the trained parameters are the same in both, or the script fails. It prints a Markdown table, and ends with 1
-where communication is more than 10 % off. The total is not judged: on a machine with fewer cores than parties it has waiting for cores in it,
-as `proxy late` shows. Connections are made before the clock starts. The rounds are followed by one more, not timed: a program's last round has
-an evaluation, whose messages cost nothing in a simulation and real seconds here.
+where communication is more than 10 % off. The total is not judged: on a machine with fewer cores than parties it has waiting for cores
+in it, as `proxy late` shows. Connections are made before the clock starts. The rounds are followed by one more, not timed: a program's
+last round has an evaluation, whose messages cost nothing in a simulation and real seconds here.
 """
 
 from __future__ import annotations
