@@ -10,14 +10,16 @@ message after the other, and gives them out one latency later. The proxy reckons
 
 Compared, at the end of a round:
 
-communication  measured: the seconds in which no party computed, by the parties' own clocks. Simulated: the simulated engine's
-               communication_seconds of the same configuration, from a run of its own.
-total          measured: when the last party was through. Simulated: that run's messages and computations, with the seconds that the
-               computations took there, put on the same network by `vflbench reprice`'s replay. So both have the same computing.
+communication  measured: the seconds in which every party waited for a message, by the parties' own clocks. Simulated: the simulated
+               engine's communication_seconds of the same configuration, from a run of its own.
+total          measured: when the last party was through. Simulated: what the real parties sent and how long they worked in between, put on
+               the same network by `vflbench reprice`'s replay. So both have the same computing.
+untimed        work of the parties outside `me.compute` (sampling, building models, packing messages), in no simulation's time.
 
 Messages, their bytes and the trained parameters are the same in both, or the script fails. It prints a Markdown table, and ends with 1
-where a ratio is more than 10 % off. Connections are made before the clock starts. The rounds are followed by one more, not timed: a
-program's last round has an evaluation, whose messages cost nothing in a simulation and real seconds here.
+where communication is more than 10 % off. The total is not judged: on a machine with fewer cores than parties it has waiting for cores
+in it, as `proxy late` shows. Connections are made before the clock starts. The rounds are followed by one more, not timed: a program's
+last round has an evaluation, whose messages cost nothing in a simulation and real seconds here.
 """
 
 from __future__ import annotations
@@ -461,8 +463,8 @@ class Row:
 
     @property
     def off(self) -> bool:
-        """Whether one of them is further from 1 than is allowed."""
-        return any(abs(ratio - 1) > TOLERANCE for ratio in self.ratios)
+        """Whether communication is further from the simulated one than is allowed."""
+        return abs(self.ratios[0] - 1) > TOLERANCE
 
     def cells(self) -> list[str]:
         """The row of the table."""
@@ -484,7 +486,7 @@ def main(args: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Compare the simulated engine's times with real ones over shaped links.")
     parser.add_argument("--network", default="us_uk", help="the network whose links are made real (us_uk)")
     parser.add_argument("--other", default="us_us", help="the network that gives every second link of the uneven run (us_us)")
-    parser.add_argument("--rounds", type=int, default=30, help="timed rounds (30)")
+    parser.add_argument("--rounds", type=int, default=20, help="timed rounds (20)")
     parser.add_argument("--only", choices=[name for name, _, _ in RUNS], help="one of the runs")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for all that is run, as vflbench takes them")
     flags = parser.parse_intermixed_args(args)
@@ -508,7 +510,7 @@ def main(args: Sequence[str]) -> int:
     except VflbenchError as error:
         print(error, file=sys.stderr)
         return 1
-    verdict = f"a ratio is more than {TOLERANCE:.0%} off" if off else f"all ratios are within {TOLERANCE:.0%} of 1"
+    verdict = f"communication: {'a ratio is more than' if off else 'all ratios are within'} {TOLERANCE:.0%} {'off' if off else 'of 1'}"
     print(f"\n{verdict}; load of the machine at the end {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     return int(off)
 

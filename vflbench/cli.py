@@ -588,7 +588,7 @@ Flags
   --info, --hydra-help what Hydra itself offers
   --version, --help
   hydra.run.dir=DIR    the run's folder; hydra.sweep.dir=DIR a sweep's
-  hydra/launcher=joblib  a sweep in parallel (pip install 'vflbench[parallel]')
+  hydra/launcher=joblib  a sweep in parallel (pip install 'vflbench[parallel]'); or submitit_local, submitit_slurm ('vflbench[slurm]')
 """
 
 
