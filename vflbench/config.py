@@ -105,7 +105,7 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     before, before_config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
     GlobalHydra.instance().clear()
     try:
-        hydra = Hydra("vflbench", hydra_cache.Loader(path))
+        hydra = Hydra("vflbench", hydra_cache.Loader(path, register_resolvers))
         GlobalHydra.instance().initialize(hydra)
         yield hydra
     finally:

@@ -10,6 +10,7 @@ import copy
 import functools
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,11 @@ class Repository(ConfigRepository):
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's own, over `Repository`."""
+    """Hydra's own, over `Repository`; `prepare` is called where it arrives in a process of a launcher's."""
 
-    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+    def __init__(self, config_search_path: ConfigSearchPath, prepare: Callable[[], None]) -> None:
         super().__init__(config_search_path)
+        self.prepare = prepare
         self.repository = Repository(config_search_path)
         self._composed = functools.lru_cache(maxsize=256)(self._compose)
 
@@ -71,12 +73,9 @@ class Loader(ConfigLoaderImpl):
         return {key: value for key, value in vars(self).items() if key != "_composed"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """In a process of a launcher's, which has not come by `config.session`."""
-        from vflbench.config import register_resolvers
-
         vars(self).update(state)
         self._composed = functools.lru_cache(maxsize=256)(self._compose)
-        register_resolvers()
+        self.prepare()
 
     def load_configuration(
         self,

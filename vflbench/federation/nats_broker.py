@@ -282,8 +282,8 @@ def _aside(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def connected(channels: Channels) -> Any:
-    """A client of the broker, for a few calls. Whatever goes wrong with the broker is a VflbenchError."""
+async def connected(channels: Channels, patience: float = STARTING) -> Any:
+    """A client of the broker, for a few calls. Whatever goes wrong with the broker, or takes `patience` s, is a VflbenchError."""
     import nats
 
     heard: list[Exception] = []
@@ -291,9 +291,9 @@ async def connected(channels: Channels) -> Any:
     async def hear(error: Exception) -> None:
         heard.append(error)
 
-    once = {"allow_reconnect": False, "max_reconnect_attempts": 2, "reconnect_time_wait": 0.2, "connect_timeout": 10}
+    once = {"allow_reconnect": False, "max_reconnect_attempts": 2, "reconnect_time_wait": 0.2, "connect_timeout": patience}
     try:
-        client = await asyncio.wait_for(nats.connect(channels.url, **once, error_cb=hear, **channels.credentials()), STARTING)
+        client = await asyncio.wait_for(nats.connect(channels.url, **once, error_cb=hear, **channels.credentials()), patience)
         try:
             yield client
         finally:
@@ -341,20 +341,22 @@ class Courier:
         import nats
         from nats.js.api import AckPolicy, ConsumerConfig
 
-        async with connected(self.channels):  # says at once what is wrong: the next one tries for ever
+        patience = max(self.channels.timeout, STARTING)  # other processes of the run are starting beside this one
+        async with connected(self.channels, patience):  # says what is wrong: the next one tries for ever
             pass
         self.client = await nats.connect(
             self.channels.url, **self.channels.credentials(), name=f"vflbench {self.name}", max_reconnect_attempts=-1,
             reconnect_time_wait=0.2, error_cb=self._on_error, disconnected_cb=self._on_loss, reconnected_cb=self._on_return,
-            closed_cb=self._on_loss,
+            closed_cb=self._on_loss, connect_timeout=patience,
         )  # fmt: skip
         self.stream = self.client.jetstream(timeout=ACKNOWLEDGED)
+        starting = self.client.jetstream(timeout=patience)
         try:
             for tag, stream in self.channels.streams.items():
                 # One at a time: the order is kept, also where one has to be handed over again.
                 one = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, ack_wait=ACKNOWLEDGED, max_ack_pending=1)
                 subject = f"{stream}.*.{self.name}.*"
-                await self.stream.subscribe(subject, stream=stream, durable=self.name, config=one, manual_ack=True, cb=self._receiver(tag))
+                await starting.subscribe(subject, stream=stream, durable=self.name, config=one, manual_ack=True, cb=self._receiver(tag))
         except (OSError, TimeoutError, nats.errors.Error) as error:
             raise VflbenchError(f"the broker at {self.channels.url}: {_said(error)}") from error
 

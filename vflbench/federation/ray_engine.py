@@ -57,6 +57,7 @@ POLL = 0.5  # s without news after which the driver asks the parties how they ar
 LARGEST_CALL = 8_000_000  # bytes that one call carries, unless a single message is larger
 SCORED = ("predictions", "partial", "parameters", "penalty")  # reports that make a row of the curve
 STARTING = 600.0  # s that processes have to start in, and to load their data
+AT_ONCE = 256  # processes that Ray may be starting
 STARTS = 3  # times that starting Ray is tried
 OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
 
@@ -764,6 +765,9 @@ def own_environment() -> dict[str, str]:
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # actors that reserve no GPU see the GPUs all the same
         "RAY_AUTH_MODE": "token",  # another user of the machine, who does not know the token, cannot connect
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        # Parties reserve no cores, so Ray would start one process after the other and warn of every few.
+        "RAY_worker_maximum_startup_concurrency": str(AT_ONCE),
+        "RAY_worker_register_timeout_seconds": f"{STARTING:.0f}",
     }
 
 
@@ -913,6 +917,7 @@ class RayEngine:
             self.ledger.tags.update(resume_from.totals["tags"])
         self.stopping = False
         self.pids: dict[str, int] = {}
+        self.told: set[tuple[str, str]] = set()  # logger and text of what parties have logged
         self.cores = 1  # of the machines that parties are on
         self.started_seconds = 0.0  # that starting the processes took
         self.began = 0.0
@@ -1051,7 +1056,9 @@ class RayEngine:
         self.ledger.rows.frombytes(rows.tobytes())
         party.trace.frombytes(event["trace"].tobytes())
         for logger, level, text in event["logs"]:
-            logging.getLogger(logger).log(level, "%s: %s", name, text)
+            if (logger, text) not in self.told:  # of the data set that each of them loads, say
+                self.told.add((logger, text))
+                logging.getLogger(logger).log(level, "%s: %s", name, text)
         for round, values in event["reports"]:
             if self.on_report is not None:
                 self.on_report(name, round, values)
