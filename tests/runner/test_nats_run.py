@@ -19,7 +19,7 @@ from tests.runner.test_ray_run import family, finish, gone, start
 from vflbench.federation.nats_broker import Server
 from vflbench.types import FederationError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 MODEL = ["model.depth=2", "model.width=8", "model.embedding=4", "model.top_width=4"]
 ROWS = ["dataset=synthetic", "dataset.features=12", "dataset.informative=6", "dataset.redundant=0"]
 WORKERS = ["algorithm.workers=2", "algorithm.passive_workers=2", "algorithm.batch_size=50", "algorithm.deadline=60"]

@@ -172,6 +172,7 @@ def listening(pids: list[int]) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_nobody_but_its_owner_holds_a_partys_features(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(60, 12)).astype(np.float32)
@@ -194,6 +195,7 @@ def test_nobody_but_its_owner_holds_a_partys_features(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_all_of_ray_listens_on_the_loopback_interface_and_ends_with_a_party_that_is_killed(tmp_path: Path) -> None:
     process = start(SLOWLY + COMMAND, *RUN, "rounds=400", "checkpoint_every=2", "hydra.run.dir=run", where=tmp_path)
     heard: set[str] = set()
@@ -218,6 +220,7 @@ def test_all_of_ray_listens_on_the_loopback_interface_and_ends_with_a_party_that
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_nothing_is_left_of_a_command_that_is_killed(tmp_path: Path) -> None:
     process = start(SLOWLY + COMMAND, *RUN, "rounds=400", "checkpoint_every=2", "hydra.run.dir=run", where=tmp_path)
     while not list((tmp_path / "run" / "checkpoint").glob("round_*.pt")):
@@ -233,7 +236,7 @@ def test_nothing_is_left_of_a_command_that_is_killed(tmp_path: Path) -> None:
 TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.long])])
 @pytest.mark.usefixtures("ray_pool")
 def test_a_party_killed_at_any_moment_fails_the_run_by_name_and_it_goes_on(
     kills: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -314,7 +317,8 @@ IN_REAL_TIME = {
 
 
 @pytest.mark.parametrize(
-    "algorithm", [pytest.param(name, marks=[] if name == "pubsub_vfl" else pytest.mark.slow) for name in sorted(IN_REAL_TIME)]
+    "algorithm",
+    [pytest.param(name, marks=[] if name == "pubsub_vfl" else [pytest.mark.slow, pytest.mark.long]) for name in sorted(IN_REAL_TIME)],
 )
 @pytest.mark.usefixtures("ray_pool")
 def test_what_depends_on_time_runs_to_its_end_in_real_time(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
