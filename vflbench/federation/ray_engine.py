@@ -1123,7 +1123,7 @@ class RayEngine:
         raise FederationError(f"deadlock: nobody can run and nothing is in flight. {lines}")
 
     def _last_words(self) -> None:
-        """Parameters, and what was not told yet, from those that still answer."""
+        """Parameters and what privacy has cost, from those that still answer."""
         import ray
 
         calls = {actor.ask.remote("last_words"): name for name, actor in self._living.items() if name in self.pids}
