@@ -154,6 +154,8 @@ class Office:
     wakes up once for a message.
     """
 
+    courier = None  # there is no broker
+
     def __init__(self, name: str, peers: Sequence[str], port: int, token: str, timeout: float) -> None:
         self.timeout = timeout
         self.engine: PartyEngine
@@ -170,7 +172,7 @@ class Office:
         end.sendall(SIZE.pack(len(words)) + words.encode())
         return end
 
-    def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None) -> None:
+    def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None, topic: None = None) -> None:
         from vflbench.federation import links as L
         from vflbench.federation.ledger import ledger_row
 
