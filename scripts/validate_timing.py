@@ -1,6 +1,6 @@
 """Is the simulated time true? The same party programs in real processes, over real sockets, through links of real latency and bandwidth.
 
-    python scripts/validate_timing.py                                # GLASU and RFL-ADMM-V between the US and the UK
+    python scripts/validate_timing.py                                # GLASU, RFL-ADMM-V and MTCD between the US and the UK
     python scripts/validate_timing.py --network us_us --rounds 20
     python scripts/validate_timing.py --only glasu model=gcn         # one of them, with other values
 
@@ -230,6 +230,7 @@ def party(config: RunConfig, info: AlgorithmInfo, eval_every: int, name: str, po
 
         arguments = distributed.party(config, info, eval_every, None, name)
         torch.set_num_threads(arguments.pop("threads"))
+        arguments.pop("broker")
         office = Office(name, [other for other in arguments["specs"] if other != name], port, token, config.engine.timeout)
         engine = office.engine = PartyEngine(name, office=office, **arguments)  # type: ignore[arg-type]
         parent.send("ready")

@@ -61,13 +61,20 @@ def test_validate_architectures(monkeypatch, capsys, tmp_path):
     text = capsys.readouterr().out
     rows = {
         row[0]: [float(cell.rstrip("%")) for cell in row[1:]]
-        for row in re.findall(r"^\| (\w*vfl) " + r"\| (\S+) " * 8 + r"\|$", text, re.M)
+        for row in re.findall(r"^\| (\w*vfl) " + r"\| (\S+) " * 7 + r"\|$", text, re.M)
     }
     assert set(rows) == {"avfl", "pubsub_vfl"}
     for measured, predicted, ratio, busy, busy_predicted, *_ in rows.values():
         assert measured > 0 and predicted >= 0 and ratio > 0 and 0 < busy <= 100 and 0 < busy_predicted <= 100
+    why = {row[0]: [float(cell) for cell in row[1:]] for row in re.findall(r"^\| (\w*vfl) " + r"\| (\S+) " * 5 + r"\|$", text, re.M)}
+    assert set(why) == {"avfl", "pubsub_vfl"}
+    for real, one_process, profile, messages, _ in why.values():
+        assert real > 0 and one_process > 0 and profile > 0 and messages >= 2 * 8  # 360 rows for training, in batches of 50
     assert "of the prediction: " in text
     assert reader.load(tmp_path / "pubsub_vfl_ray").manifest["broker"]["kind"] == "nats"
     with pytest.raises(SystemExit):
         script.main(["--epochs", "2"])
     assert "--epochs 2: at least 3" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        script.main(["--rows", "-5"])
+    assert "-5: must be a whole number of at least 1" in capsys.readouterr().err

@@ -708,7 +708,7 @@ def _range_problems(key: str, value: Any) -> list[Problem]:
     rule = LINK.sub("network.client_server.", key)
     if rule in CHOICES and value not in CHOICES[rule]:
         return [Problem(key, value, f"must be one of {', '.join(CHOICES[rule])}", closest(str(value), CHOICES[rule]))]
-    if rule == "device" and not DEVICE.fullmatch(value):
+    if (rule == "device" or rule.startswith("engine.devices.")) and not DEVICE.fullmatch(value):
         return [Problem(key, value, "must be auto, cpu, cuda or cuda:NUMBER", closest(value, ("auto", "cpu", "cuda")))]
     if rule in AT_LEAST and value < AT_LEAST[rule]:
         return [Problem(key, value, f"must be at least {AT_LEAST[rule]}")]

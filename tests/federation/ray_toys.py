@@ -100,6 +100,39 @@ async def lost(me: Party, data: Any, public: Any, config: Any) -> None:
         await me.recv("server", "down")
 
 
+async def in_flight(me: Party, data: Any, public: Any, config: Any) -> None:
+    """Says to have sent a message more than it has."""
+    async for _ in me.rounds():
+        me.engine.office.out["server"].posted += 1  # type: ignore[attr-defined]
+        await me.recv("server", "down")
+
+
+class Unreachable:
+    """An actor that is not reached, but has not died."""
+
+    class deliver:
+        @staticmethod
+        async def remote(*_: Any) -> float:
+            raise OSError("no route")
+
+
+async def cut_off(me: Party, data: Any, public: Any, config: Any) -> None:
+    async for _ in me.rounds():
+        me.engine.office.out["server"].actor = Unreachable  # type: ignore[attr-defined]
+        await me.send("server", torch.zeros(3), "up")
+        await me.recv("server", "down")
+
+
+async def hoarder(me: Party, data: Any, public: Any, config: Any) -> None:
+    """Keeps as state what cannot be in a cut that crosses to the driver."""
+    async for _ in me.rounds():
+        me.state.kept = {(1, 2): 3}
+        await me.send("server", torch.zeros(3), "up")
+        await me.recv("server", "down")
+        async with me.evaluating():
+            await me.send("server", torch.zeros(3), "shown")
+
+
 async def deaf(me: Party, data: Any, public: Any, config: Any) -> None:
     """Waits for what nobody sends."""
     async for _ in me.rounds():

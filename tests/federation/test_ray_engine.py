@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -129,9 +132,9 @@ def test_a_killed_party_is_named_and_the_run_goes_on_from_its_cut(ray_cluster: A
     assert again.bytes_sent == never.bytes_sent and again.boundary_clock > cut.totals["boundary_clock"]
 
 
-def fails(cluster: Any, what: str, timeout: float = 60.0, **programs: Any) -> None:
+def fails(cluster: Any, what: str, timeout: float = 60.0, checkpoint_every: int | None = None, **programs: Any) -> None:
     """A star in which one client has another program ends with this message, soon after it has started."""
-    engine = apart(cluster, {**toys.STAR, **programs}, Seen(), rounds=3, timeout=timeout)
+    engine = apart(cluster, {**toys.STAR, **programs}, Seen(), rounds=3, timeout=timeout, checkpoint_every=checkpoint_every)
     with pytest.raises(FederationError) as error:
         engine.run()
     assert re.fullmatch(what, str(error.value)), error.value
@@ -157,3 +160,49 @@ def test_a_deadlock_and_an_early_end_are_named_as_in_the_simulation(ray_cluster:
 
 def test_who_does_not_answer_ends_the_run_in_time(ray_cluster: Any) -> None:
     fails(ray_cluster, r"no answer from client_1 within 5 s \(engine.timeout\)", client_1=toys.stopped, timeout=5.0)
+
+
+def test_what_does_not_arrive_ends_the_run_in_time(ray_cluster: Any) -> None:
+    waits = r"server \(round 0\) waits for a message 'up' from client_1; .*"
+    fails(ray_cluster, rf"1 messages have not arrived within 5 s \(engine.timeout\). {waits}", client_1=toys.in_flight, timeout=5.0)
+    fails(ray_cluster, "client_1 could not hand a message over to server: OSError: no route", client_1=toys.cut_off)
+
+
+def test_a_part_of_a_cut_that_cannot_be_had_is_named(ray_cluster: Any) -> None:
+    fails(
+        ray_cluster,
+        "client_1 could not do what it was asked: FederationError: dict cannot cross .*",
+        client_1=toys.hoarder,
+        checkpoint_every=1,
+    )
+
+
+def test_the_clusters_files_are_its_owners_alone(ray_cluster: Any) -> None:
+    folder = Path(ray_cluster.folder)
+    assert folder.stat().st_mode & 0o777 == 0o700 and any(folder.glob("ray/session_*/logs/raylet.out"))
+    assert str(folder) not in os.environ.values()
+
+
+STRANGER = """
+import sys
+import ray
+try:
+    ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False)
+except Exception as error:
+    print("REFUSED", type(error).__name__, error)
+else:
+    print("TAKEN", ray.nodes())
+"""
+
+
+def test_nobody_joins_the_cluster_without_its_token(ray_cluster: Any) -> None:
+    """The address alone, which another user of the machine can find, is not enough; with the token it is."""
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    known = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    without = {key: value for key, value in known.items() if not key.startswith("RAY_AUTH")}
+    guessed = {**known, "RAY_AUTH_TOKEN": "0" * 64}
+    for environment, answer in ((without, "REFUSED"), (guessed, "REFUSED"), (known, "TAKEN")):
+        done = subprocess.run([sys.executable, "-c", STRANGER, address], env=environment, capture_output=True, text=True, timeout=300)
+        assert answer in done.stdout, (done.stdout, done.stderr)

@@ -80,7 +80,9 @@ def test_what_is_not_of_this_form_is_refused() -> None:
     for head in (
         b'["T","float32",[-1],[0],true]', b'["T","float32",[2],[1],true]', b'["T","object",[2],[0],true]',
         b'["T","float32",["2"],[0],true]',
-        b'["a","O",[1]]', b'["a","f8",[9999999999]]', b'["q",1]', b'{"a":1}', b'["d",[[1],2]]', b"[", b"\xff\xff", b"[[]]",
+        b'["a","O",[1]]', b'["a","<f8",[9999999999]]', b'["a","<U0",[99999999999]]', b'["a","|S0",[]]', b'["s","<U0"]',
+        b'["T","float32",[0,4611686018427387904,4611686018427387904],[0,1,2],true]',
+        b'["a","<f8",[0,4611686018427387904,4611686018427387904]]', b'["q",1]', b'{"a":1}', b'["d",[[1],2]]', b"[", b"\xff\xff", b"[[]]",
     ):  # fmt: skip
         bad.append(wire.LENGTH.pack(len(head)) + head)
     for data in bad:

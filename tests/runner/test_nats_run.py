@@ -84,6 +84,7 @@ def test_over_a_broker_pass_the_messages_that_pass_without(tmp_path: Path, monke
         found = summary(tmp_path / name)
         assert found["status"] == "completed"
         assert found["batches"] == {"trained": 36, "repeated": 0, "discarded": 0, "dropped": 0, "skipped": 0}
+        assert found["dropped_by_broker"] == {"embedding": 0, "gradient": 0}
         assert {key: count for key, count in messages(tmp_path / name).items() if key[3] in ("embedding", "gradient")} == published
         assert found["bytes"] == summary(tmp_path / "embedded")["bytes"]
         manifest = json.loads((tmp_path / name / "manifest.json").read_text())

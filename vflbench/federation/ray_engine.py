@@ -20,8 +20,10 @@ import logging
 import os
 import queue
 import secrets
+import shutil
 import struct
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -409,6 +411,7 @@ class PartyProcess:
         self.received = dict.fromkeys(actors, 0)  # source -> messages, and what the broker dropped
         self.taken: dict[tuple[str, str], int] = {}  # source, tag -> messages that the broker has passed on, and dropped
         self.passed_on = asyncio.Event()  # set by each
+        self.dropped: dict[str, int] = {}  # tag -> messages to this party that the broker replaced by newer ones
         self.engine: PartyEngine | None = None
         self.events: list[dict[str, Any]] = []
         self.news = asyncio.Event()
@@ -503,8 +506,12 @@ class PartyProcess:
         answer: asyncio.Future[bytes] = self.loop.create_future()
 
         def reply(engine: PartyEngine) -> None:
-            result = wire.pack(getattr(engine, what)(*values), engine.device)
-            self.loop.call_soon_threadsafe(answer.set_result, result)
+            try:
+                result = wire.pack(getattr(engine, what)(*values), engine.device)
+            except Exception as error:  # who asks is told
+                self.loop.call_soon_threadsafe(answer.set_exception, error)
+            else:
+                self.loop.call_soon_threadsafe(answer.set_result, result)
 
         self._put(reply)
         return await answer
@@ -624,12 +631,17 @@ class PartyProcess:
 
     async def _acknowledge(self, out: Outbox, told: Any, rows: list[tuple[Any, ...] | None]) -> None:
         """The other end has them: write their ledger rows, hand over what has come since."""
+        import ray
+
+        dst = next(name for name, other in self.out.items() if other is out)
         try:
             when = await told
         except FederationError as error:  # the broker does not take it
             return self._fail(error)
-        except Exception:  # it has died; the driver notices, and ends this process too
+        except ray.exceptions.ActorDiedError:  # the driver notices, and says who goes on
             return
+        except Exception as error:
+            return self._fail(FederationError(f"{self.name} could not hand a message over to {dst}: {type(error).__name__}: {error}"))
         engine = self.engine
         assert engine is not None and engine.began is not None
         with self.lock:
@@ -640,8 +652,11 @@ class PartyProcess:
                     engine.ledger.rows.frombytes(ledger_row(*head, sent, max(delivered, sent), seq))
             out.acknowledged += len(rows)
             out.busy = False
-            if out.waiting:
-                self._call(out)
+            try:
+                if out.waiting:
+                    self._call(out)
+            except Exception as error:  # Ray does not take the call: its store is full, say
+                return self._fail(FederationError(f"{self.name} could not send a message to {dst}: {type(error).__name__}: {error}"))
         self._offer()
 
     # What comes from the broker, in the loop.
@@ -653,6 +668,7 @@ class PartyProcess:
             return
         self.taken[src, tag] = number
         self.received[src] += number - before
+        self._miss(tag, number - before - 1)
         now = time.time()
         self._put(lambda engine: engine.arrive(src, None, [data], now))
         self.passed_on.set()
@@ -670,11 +686,16 @@ class PartyProcess:
                 if await self.courier.drained(tag):
                     missing = count - self.taken.get((src, tag), 0)
                     if missing > 0:
+                        self._miss(tag, missing)
                         self.received[src] += missing
                         self.taken[src, tag] = count
                 elif time.monotonic() > deadline:
                     limit = f"{self.courier.channels.timeout:g} s (engine.timeout)"
                     return self._fail(FederationError(f"the broker has not passed message '{tag}' of {src} on to {self.name} for {limit}"))
+
+    def _miss(self, tag: str, count: int) -> None:
+        if count:
+            self.dropped[tag] = self.dropped.get(tag, 0) + count
 
     def _fail(self, problem: FederationError) -> None:
         """Let the party's program fail."""
@@ -706,7 +727,7 @@ class PartyProcess:
                 rows = np.frombuffer(engine.ledger.rows.tobytes())
                 del engine.ledger.rows[:]
             logs, self.logs[:] = self.logs[:], []
-            self.events.append({**event, "ledger": rows, "tags": list(engine.tags), "logs": logs})
+            self.events.append({**event, "ledger": rows, "tags": list(engine.tags), "logs": logs, "dropped": self.dropped})
             self.news.set()
 
 
@@ -782,6 +803,7 @@ class Cluster:
     def __init__(self, config: EngineConfig) -> None:
         self.own = config.address == "local"
         self.actors: list[Any] = []
+        self.folder: str | None = None  # of Ray's sockets and logs, where the cluster is our own
 
     def __enter__(self) -> Cluster:
         if self.own and "ray" not in sys.modules:  # it reads its environment when it is imported
@@ -798,18 +820,23 @@ class Cluster:
                 ray.init(address="auto", **quiet)
             except ConnectionError as error:
                 raise VflbenchError("no Ray cluster runs here: start one with `ray start --head`, or use engine.address=local") from error
+            except Exception as error:  # another version of Ray, another token
+                raise VflbenchError(f"the Ray cluster that runs here cannot be used: {error}") from error
             return self
+        self.folder = private_folder()  # Ray lets everybody write to the one it is given, so that is below it
         quiet |= {"include_dashboard": False, "num_cpus": 0, "num_gpus": 0, "object_store_memory": OBJECT_STORE}
         for attempt in range(STARTS):
             try:
-                ray.init(address="local", _node_ip_address="127.0.0.1", **quiet)
+                ray.init(address="local", _node_ip_address="127.0.0.1", _temp_dir=f"{self.folder}/ray", **quiet)
                 break
             except Exception as error:  # Ray raises just that where it does not come up in 30 s, as on a busy machine
                 ray.shutdown()
                 if attempt == STARTS - 1:
+                    self._tidy()
                     raise VflbenchError(f"Ray does not start: {error}") from error
         if ray.util.get_node_ip_address() != "127.0.0.1":  # imported before, with another environment
             ray.shutdown()
+            self._tidy()
             raise VflbenchError("Ray was imported before vflbench could keep it on the loopback interface: use engine.address=auto")
         return self
 
@@ -836,6 +863,21 @@ class Cluster:
         self.dismiss(self.actors)
         if self.own:
             ray.shutdown()
+            self._tidy()
+
+    def _tidy(self) -> None:
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+
+
+def private_folder() -> str:
+    """A new folder that nobody else can enter, with a name that is short enough for Ray's sockets below it (107 characters in all)."""
+    folder = tempfile.mkdtemp(prefix="vfl-ray-")
+    if len(folder) > 40:
+        os.rmdir(folder)
+        folder = tempfile.mkdtemp(prefix="vfl-ray-", dir="/tmp")
+    return folder
 
 
 class _Spent:
@@ -855,6 +897,7 @@ class RemoteParty:
         self.name, self.index = name, index
         self.trace = array("d")
         self.privacy: _Spent | None = None
+        self.dropped: dict[str, int] = {}  # tag -> messages to it that a real broker replaced by newer ones
         self.round = 0
         self.finished = False
         self._parameters: dict[str, torch.Tensor] = {}
@@ -877,7 +920,7 @@ class RayEngine:
     cluster : where the processes are started; they end with `run`.
     names : of the parties, in order.
     build : makes a party's engine in its process; where they differ, one for each name.
-    timeout : s after which a party that does not answer fails the run.
+    timeout : s after which a party that does not answer, or a message that does not arrive, fails the run.
     expendable : the parties without which the run goes on where their process dies.
     rounds, on_report, on_round, checkpoint_every, on_cut, resume_from : as of `SimulatedEngine`.
 
@@ -926,13 +969,15 @@ class RayEngine:
         self._lives: dict[Any, str] = {}
         self._actors: dict[str, Any] = {}
         self._before: Any = None  # how the parties were at the last look, if all of them waited
+        self._since = 0.0  # when they were first seen so
 
     def run(self) -> None:
         """Run to the end.
 
         Raises
         ------
-        FederationError : a process has died or does not answer, a program has failed, all parties wait for each other.
+        FederationError : a process has died or does not answer, a program has failed, a message does not arrive, all parties wait for
+            each other.
         """
         try:
             self._start()
@@ -996,7 +1041,10 @@ class RayEngine:
                 self._hear(name, event)
 
     def _get(self, name: str, reference: Any) -> Any:
-        """The result of a call of `name`; None where its process has died and the run goes on. Raises FederationError where it does not."""
+        """The result of a call of `name`; None where its process has died and the run goes on.
+
+        Errors: FederationError where it does not go on, and where the call has failed otherwise.
+        """
         import ray
 
         try:
@@ -1009,6 +1057,9 @@ class RayEngine:
             if name not in self.lost:
                 self._lose(name, str(problem))
             return None
+        except ray.exceptions.RayError as error:
+            reason = error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
+            raise FederationError(f"{name} could not do what it was asked: {type(reason).__name__}: {reason}") from error
 
     def _lose(self, name: str, what: str) -> None:
         """Go on without a party."""
@@ -1062,6 +1113,7 @@ class RayEngine:
         for round, values in event["reports"]:
             if self.on_report is not None:
                 self.on_report(name, round, values)
+        party.dropped = event["dropped"]
         if event.get("spent") is not None:
             party.privacy = _Spent(event["spent"])
         if event["kind"] == "failed":
@@ -1109,18 +1161,21 @@ class RayEngine:
         unheard = [name for name, one in found.items() if one["news"] and name not in self._calls.values()]
         self._proceed(unheard)
         stuck = all(one["waits"] for one in found.values()) and not any(one["news"] for one in found.values())
-        stuck = stuck and sum(one["sent"] for one in found.values()) == sum(one["received"] for one in found.values())
         if not stuck or self._before != found:
-            self._before = found if stuck else None
+            self._before, self._since = found if stuck else None, time.monotonic()
             return
+        in_flight = sum(one["sent"] for one in found.values()) - sum(one["received"] for one in found.values())
+        if in_flight and time.monotonic() - self._since < self.timeout:
+            return
+        if in_flight:
+            limit = f"within {self.timeout:g} s (engine.timeout)"
+            raise FederationError(f"{in_flight} messages have not arrived {limit}. {_waiting(found)}")
         self._before = None
         parked = {name: one["round"] for name, one in found.items() if one["parked"]}
         if parked:  # they wait for slower ones, who wait for them
             self._proceed([name for name, round in parked.items() if round == min(parked.values())], released=True)
             return
-        waiting = {name: one for name, one in found.items() if not one["finished"]}
-        lines = "; ".join(f"{name} (round {one['round']}) waits for {one['for']}" for name, one in waiting.items())
-        raise FederationError(f"deadlock: nobody can run and nothing is in flight. {lines}")
+        raise FederationError(f"deadlock: nobody can run and nothing is in flight. {_waiting(found)}")
 
     def _last_words(self) -> None:
         """Parameters and what privacy has cost, from those that still answer."""
@@ -1138,6 +1193,11 @@ class RayEngine:
     def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
         """As of `SimulatedEngine`."""
         return take_traces({party.name: party.trace for party in self.order}, last_round)
+
+
+def _waiting(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Who waits for what, by the parties' states."""
+    return "; ".join(f"{name} (round {one['round']}) waits for {one['for']}" for name, one in found.items() if not one["finished"])
 
 
 Engine = SimulatedEngine | RayEngine

@@ -67,7 +67,7 @@ def unpack(data: bytes | memoryview, device: str = "cpu") -> Any:
         if reader.at != len(reader.data):
             raise ValueError(f"{len(reader.data) - reader.at} bytes more than its head says")
         return value
-    except (ValueError, TypeError, KeyError, IndexError, struct.error, RuntimeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, struct.error, RuntimeError, RecursionError, OverflowError, MemoryError) as error:
         raise FederationError(f"not a message: {error}") from None
 
 
@@ -124,8 +124,9 @@ class _Reader:
         if not DTYPE.fullmatch(text) or not all(type(size) is int and size >= 0 for size in shape):
             raise ValueError(f"an array of {text!r} with shape {shape}")
         dtype = np.dtype(text)
-        raw = self.take(math.prod(shape) * dtype.itemsize)
-        return np.frombuffer(raw, dtype).reshape(shape).copy() if dtype.itemsize else np.empty(shape, dtype)
+        if not dtype.itemsize:  # as many entries as it likes, in a message of no size
+            raise ValueError(f"an array of {text!r}, whose entries have no size")
+        return np.frombuffer(self.take(math.prod(shape) * dtype.itemsize), dtype).reshape(shape).copy()
 
     def tensor(self, name: str, shape: list[int], order: list[int], at_home: bool) -> torch.Tensor:
         dtype, rank = TORCH_DTYPES[name], len(shape)

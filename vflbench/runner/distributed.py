@@ -27,11 +27,11 @@ from vflbench import registry
 from vflbench.data import sources
 from vflbench.data.tasks import AlignedTask, GraphTask, RelationalTask, Shard, ShardedTask, Task
 from vflbench.federation.nats_broker import Channels, Service
-from vflbench.federation.ray_engine import Cluster, RayEngine, elsewhere
+from vflbench.federation.ray_engine import STARTING, Cluster, RayEngine, elsewhere
 from vflbench.runner.evaluate import METRICS, Observer
 from vflbench.runner.models import WholeModels
 from vflbench.runner.run import Federation, Known, resolve_device
-from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, VflbenchError, division
+from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig, VflbenchError, division
 
 
 def without_features(task: Task) -> Task:
@@ -204,18 +204,28 @@ class Surveyor:
 
 
 class ScoredElsewhere(WholeModels):
-    """`WholeModels` whose rows are with the surveyor."""
+    """`WholeModels` whose rows are with the surveyor. `score` raises FederationError where that does not answer within `timeout` s."""
 
-    def __init__(self, task: ShardedTask, surveyor: Any) -> None:
-        self.task, self.surveyor = task, surveyor
+    def __init__(self, task: ShardedTask, surveyor: Any, timeout: float) -> None:
+        self.task, self.surveyor, self.timeout = task, surveyor, timeout
         self.averaged = []
 
     def score(self, round: int, models: list[Any]) -> dict[str, float]:
-        import ray
-
-        values, averaged = ray.get(self.surveyor.score.remote(round, models))
+        values, averaged = answer(self.surveyor.score.remote(round, models), "the surveyor, which scores the models,", self.timeout)
         self.averaged.append(averaged)
         return values
+
+
+def answer(reference: Any, who: str, seconds: float) -> Any:
+    """The result of a call of an actor, `who` in words. Raises FederationError where it dies or takes longer."""
+    import ray
+
+    try:
+        return ray.get(reference, timeout=seconds)
+    except ray.exceptions.GetTimeoutError as error:
+        raise FederationError(f"no answer from {who} within {seconds:g} s (engine.timeout)") from error
+    except ray.exceptions.RayActorError as error:
+        raise FederationError(f"the process of {who} has died (killed, or out of memory)") from error
 
 
 def party(
@@ -226,6 +236,7 @@ def party(
     name: str,
     known: Known | None = None,
     index: int | None = None,
+    source: str | None = None,
     broker: Channels | None = None,
 ) -> dict[str, Any]:
     """In the party's process: the arguments of its `PartyEngine`, with its own data and nobody else's.
@@ -233,11 +244,18 @@ def party(
     Parameters
     ----------
     known, index : what it is told (`Told`), where it opens its own files only, and the rest of what is public.
+    source : kind of data that the surveyor found, where the party loads the whole set.
     broker : what the party's messages to other organisations pass, where they are published.
     """
-    config = dataclasses.replace(config, device=config.engine.devices.get(name, config.device))
+    if (device := config.engine.devices.get(name)) is not None:
+        try:
+            config = dataclasses.replace(config, device=resolve_device(device))
+        except ConfigError as error:
+            raise ConfigError([dataclasses.replace(one, key=f"engine.devices.{name}") for one in error.problems]) from error
     if known is None:
         federation = Federation(config, info)
+        if source not in (None, found := federation.task.source.kind):  # a download that failed for one and not for the other, say
+            raise VflbenchError(f"its data of {config.dataset.name} are {found}, those of the process that looked before the run {source}")
     else:
         task, decided = known.task, dataclasses.replace(known.decided, device=resolve_device(config.device))
         if index is not None:
@@ -296,10 +314,9 @@ class Host:
                 self.broker.__exit__()
 
     def _survey(self) -> tuple[Federation, ScoredElsewhere | None, Known, dict[str, Told]]:
-        import ray
-
-        surveyor = self.cluster.hire(Surveyor)
-        found = ray.get(surveyor.survey.remote(self.config, self.info))
+        surveyor, timeout = self.cluster.hire(Surveyor), self.config.engine.timeout
+        call = surveyor.survey.remote(self.config, self.info)
+        found = answer(call, "the surveyor, which looks at the data before the run,", max(timeout, STARTING))
         if isinstance(found, list):
             raise ConfigError(found)
         if isinstance(found, str):
@@ -310,14 +327,15 @@ class Host:
             allowed = f"there is no such party; there are: {', '.join(federation.specs)}"
             raise ConfigError([Problem(f"engine.devices.{name}", self.config.engine.devices[name], allowed) for name in unknown])
         if isinstance(known.task, ShardedTask):
-            return federation, ScoredElsewhere(known.task, surveyor), known, messages
+            return federation, ScoredElsewhere(known.task, surveyor, timeout), known, messages
         self.cluster.dismiss([surveyor])
         return federation, None, known, messages
 
     def engine(self, observer: Observer, **options: Any) -> RayEngine:
         """The engine of the run, whose parties are yet to be started."""
         federation, every = self.federation, options.get("checkpoint_every")
-        builds = {name: partial(party, self.config, self.info, federation.eval_every, every) for name in federation.specs}
+        whole = partial(party, self.config, self.info, federation.eval_every, every, source=self.known.task.source.kind)
+        builds = dict.fromkeys(federation.specs, whole)
         for name, message in self.messages.items():
             builds[name] = partial(builds[name], known=dataclasses.replace(self.known, task=message.task), index=message.index)
         if self.broker is not None:

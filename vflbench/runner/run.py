@@ -413,6 +413,10 @@ def _write(
     if isinstance(engine, RayEngine):
         extra |= {"engine": "ray", "start_seconds": engine.started_seconds, "cores": engine.cores}
         extra |= {"lost": engine.lost} if engine.lost else {}
+        if config.broker.name == "nats":  # beside what the algorithm's own channels drop
+            extra["dropped_by_broker"] = {
+                tag: sum(party.dropped.get(tag, 0) for party in engine.order) for tag, _ in federation.info.published
+            }
         used = costs.use(engine.cores, engine.boundary_clock, engine.finished_round, config.engine.threads or engine.cores)
     else:
         used = costs.use(federation.cores, engine.boundary_clock, engine.finished_round)
