@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import REPOSITORY, absent
-from vflbench.types import ConfigError
+from vflbench.types import ConfigError, FederationError, VflbenchError
 
 RUN = ["algorithm=glasu", "dataset=digits_graph", "model.hidden=8", "algorithm.local_steps=1", "engine=ray"]
 PLANTED = np.array([1234.567, 2345.678, 3456.789, 4567.891], np.float32)  # client_1's features of node 5
@@ -59,7 +59,9 @@ def holders(_, values):
             stack.extend(gc.get_referents(one))
     return found
 
-def in_memory(values):
+def in_memory(_, values):
+    import struct
+
     needle, rest = struct.pack("<2f", *values[:2]), struct.pack("<2f", *values[2:])  # two halves, which lie side by side in no code
     count = 0
     with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
@@ -84,7 +86,8 @@ last_words = RayEngine._last_words
 def look(engine):
     import ray
 
-    found = {"driver's memory": in_memory(halves), "driver": holders(None, halves)}  # the second lays the values side by side
+    found = {"driver's memory": in_memory(None, halves), "driver": holders(None, halves)}  # the second lays the values side by side
+    found["its owner's memory"] = ray.get(engine._actors["client_1"].__ray_call__.remote(in_memory, halves))
     found |= {name: ray.get(actor.__ray_call__.remote(holders, halves)) for name, actor in engine._actors.items()}
     print("FOUND", json.dumps(found), flush=True)
     last_words(engine)
@@ -189,7 +192,7 @@ def test_nobody_but_its_owner_holds_a_partys_features(tmp_path: Path) -> None:
         left |= set(family(process.pid))
         time.sleep(0.3)
     found = json.loads(re.findall(r"FOUND (.*)", finish(process))[0])
-    assert found.pop("client_1") > 0
+    assert found.pop("client_1") > 0 and found.pop("its owner's memory") > 0  # both ways of looking find what is there
     assert found == {"server": 0, "client_0": 0, "client_2": 0, "driver": 0, "driver's memory": 0}
     assert len(left) >= 6 and gone(left)  # Ray's own and four parties
 
@@ -217,6 +220,8 @@ def test_all_of_ray_listens_on_the_loopback_interface_and_ends_with_a_party_that
     assert "Traceback" not in output
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "failed"
     assert gone(seen)
+    folders = {found[0] for name in seen.values() if (found := re.findall(r"/\S*vfl-ray-\w+", name))}
+    assert len(folders) == 1 and not Path(folders.pop()).exists()
 
 
 @pytest.mark.slow
@@ -244,7 +249,6 @@ def test_a_party_killed_at_any_moment_fails_the_run_by_name_and_it_goes_on(
     """To the curve and the parameters of the run that was never stopped, which is the simulated one."""
     import vflbench
     from vflbench.runner.evaluate import Observer
-    from vflbench.types import FederationError
 
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
     draw, on_round = random.Random(kills), Observer.on_round
@@ -298,13 +302,73 @@ def test_what_does_not_go_with_it_is_refused_by_name(monkeypatch: pytest.MonkeyP
 
 def test_a_device_for_no_party_and_bad_data_are_told_before_the_run(ray_cluster: Any, tmp_path: Path) -> None:
     import vflbench
-    from vflbench.types import VflbenchError
 
     auto = ["engine.address=auto", f"hydra.run.dir={tmp_path / 'run'}", "rounds=1"]
     with pytest.raises(ConfigError, match=r"engine.devices.client_7=cpu: there is no such party; there are: server, client_0"):
         vflbench.run([*RUN, *auto, "+engine.devices.client_7=cpu"])
     with pytest.raises(VflbenchError, match="cora"):
         vflbench.run(["algorithm=glasu", "dataset=cora", f"data_root={tmp_path}", "engine=ray", *auto])
+
+
+def test_a_device_that_is_none_is_told_with_its_party(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from vflbench import config, registry
+    from vflbench.runner.distributed import party
+
+    assert "engine.devices.client_0=gpu: must be auto, cpu, cuda or cuda:NUMBER" in refused("+engine.devices.client_0=gpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    words = [*RUN, "+engine.devices.client_0=cuda:1"]
+    with config.session(words) as hydra:
+        plan = config.plan(hydra, words)
+    assert plan.config is not None
+    with pytest.raises(ConfigError, match=r"engine.devices.client_0=cuda:1: this machine has 0 GPUs"):
+        party(plan.config, registry.algorithms()["glasu"], 1, None, "client_0")
+    found = party(plan.config, registry.algorithms()["glasu"], 1, None, "client_1", source="real")
+    assert found["specs"]["client_1"].data is not None
+    with pytest.raises(VflbenchError, match="its data of digits_graph are real, those of the process that looked before the run synthetic"):
+        party(plan.config, registry.algorithms()["glasu"], 1, None, "client_1", source="synthetic")
+
+
+@pytest.mark.usefixtures("ray_pool")
+@pytest.mark.parametrize("when", ["survey", "score"])
+def test_a_surveyor_that_is_killed_fails_the_run_by_name(when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    import vflbench
+    from vflbench.federation.ray_engine import Cluster
+    from vflbench.runner.distributed import ScoredElsewhere, Surveyor
+
+    hire, score = Cluster.hire, ScoredElsewhere.score
+
+    def killed(self: Cluster, kind: type) -> Any:
+        actor = hire(self, kind)
+        if kind is Surveyor:
+            ray.kill(actor)
+        return actor
+
+    def strikes(self: ScoredElsewhere, round: int, models: list[Any]) -> dict[str, float]:
+        ray.kill(self.surveyor)
+        return score(self, round, models)
+
+    if when == "survey":
+        monkeypatch.setattr(Cluster, "hire", killed)
+    else:
+        monkeypatch.setattr(ScoredElsewhere, "score", strikes)
+    words = ["algorithm=leasgd", "dataset=digits", "model.widths=[16]", "algorithm.workers=2", "rounds=2", "eval_every=1", "engine=ray"]
+    with pytest.raises(FederationError, match=r"the process of the surveyor, which .*, has died \(killed, or out of memory\)"):
+        vflbench.run([*words, "engine.address=auto", f"hydra.run.dir={tmp_path / 'run'}"])
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "failed"
+
+
+def test_who_does_not_answer_the_driver_is_named_in_time(ray_cluster: Any) -> None:
+    from vflbench.federation.ray_engine import PartyProcess
+    from vflbench.runner.distributed import answer
+
+    actor = ray_cluster.hire(PartyProcess)
+    with pytest.raises(FederationError, match=r"no answer from him within 0.5 s \(engine.timeout\)"):
+        answer(actor.live.remote(), "him", 0.5)
+    ray_cluster.dismiss([actor])
 
 
 BANK = ["dataset=bank", "dataset.source=synthetic", "dataset.samples=600", "algorithm.batch_size=32", "model.width=8", "model.depth=3"]
