@@ -485,11 +485,18 @@ HEAD = [
 ]
 
 
+def count(text: str) -> int:
+    """A whole number of at least 1, for argparse."""
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
+    return int(text)
+
+
 def main(args: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Compare the simulated engine's times with real ones over shaped links.")
     parser.add_argument("--network", default="us_uk", help="the network whose links are made real (us_uk)")
     parser.add_argument("--other", default="us_us", help="the network that gives every second link of the uneven run (us_us)")
-    parser.add_argument("--rounds", type=int, default=20, help="timed rounds (20)")
+    parser.add_argument("--rounds", type=count, default=20, help="timed rounds (20)")
     parser.add_argument("--only", choices=[name for name, _, _ in RUNS], help="one of the runs")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for all that is run, as vflbench takes them")
     flags = parser.parse_intermixed_args(args)

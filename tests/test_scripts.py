@@ -50,7 +50,6 @@ def test_crossings(crossings, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_validate_architectures(monkeypatch, capsys, tmp_path):
     """A quick run: two architectures, measured beside predicted."""
     monkeypatch.syspath_prepend(str(SCRIPTS))

@@ -98,7 +98,6 @@ def test_the_exit_code_says_whether_all_are_within_ten_percent(
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_processes_send_and_train_what_the_simulation_does_and_are_not_quicker_than_their_links(script: Any) -> None:
     """That messages, bytes and parameters are equal is checked inside. Links of 30 and of 10 ms; the time they take is a lower bound."""
     small = ["dataset=ridge", "dataset.samples=40", "dataset.features=24"]
@@ -112,7 +111,6 @@ def test_processes_send_and_train_what_the_simulation_does_and_are_not_quicker_t
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_what_a_party_fails_on_is_told_and_nobody_is_left(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import multiprocessing
 

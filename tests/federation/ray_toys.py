@@ -123,6 +123,18 @@ async def cut_off(me: Party, data: Any, public: Any, config: Any) -> None:
         await me.recv("server", "down")
 
 
+async def cut_off_at_the_end(me: Party, data: Any, public: Any, config: Any) -> None:
+    """What its program has sent last does not arrive, when it has ended."""
+    async for t in me.rounds():
+        await me.send("server", torch.zeros(3), "up")
+        await me.recv("server", "down")
+        if me.evaluates(t):
+            async with me.evaluating():
+                if t == 3:
+                    me.engine.office.out["server"].actor = Unreachable  # type: ignore[attr-defined]
+                await me.send("server", torch.zeros(3), "shown")
+
+
 async def hoarder(me: Party, data: Any, public: Any, config: Any) -> None:
     """Keeps as state what cannot be in a cut that crosses to the driver."""
     async for _ in me.rounds():

@@ -163,9 +163,10 @@ def test_who_does_not_answer_ends_the_run_in_time(ray_cluster: Any) -> None:
 
 
 def test_what_does_not_arrive_ends_the_run_in_time(ray_cluster: Any) -> None:
-    waits = r"server \(round 0\) waits for a message 'up' from client_1; .*"
-    fails(ray_cluster, rf"1 messages have not arrived within 5 s \(engine.timeout\). {waits}", client_1=toys.in_flight, timeout=5.0)
+    waits = r"1 of client_1 to server. server \(round 1\) waits for a message 'up' from client_1; .*"
+    fails(ray_cluster, rf"messages have not arrived within 5 s \(engine.timeout\): {waits}", client_1=toys.in_flight, timeout=5.0)
     fails(ray_cluster, "client_1 could not hand a message over to server: OSError: no route", client_1=toys.cut_off)
+    fails(ray_cluster, "client_1 could not hand a message over to server: OSError: no route", client_1=toys.cut_off_at_the_end)
 
 
 def test_a_part_of_a_cut_that_cannot_be_had_is_named(ray_cluster: Any) -> None:

@@ -119,7 +119,6 @@ def swept(at: Path, *words: str, **environment: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_a_sweep_side_by_side_is_the_one_after_the_other(launcher: str, one_after_the_other: Path, tmp_path: Path) -> None:
     """A failing job leaves a status and the rest go on; results to the last bit; a repeated sweep does what is left."""
@@ -144,7 +143,6 @@ def test_a_sweep_side_by_side_is_the_one_after_the_other(launcher: str, one_afte
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_of_two_processes_that_start_the_same_run_one_wins_and_the_other_says_so(tmp_path: Path) -> None:
     both = [vflbench(*SMALL, "rounds=400", "hydra.run.dir=r", at=tmp_path, OMP_NUM_THREADS="1") for _ in range(2)]
     said = [process.communicate(timeout=400) for process in both]

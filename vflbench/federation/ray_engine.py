@@ -61,6 +61,7 @@ SCORED = ("predictions", "partial", "parameters", "penalty")  # reports that mak
 STARTING = 600.0  # s that processes have to start in, and to load their data
 AT_ONCE = 256  # processes that Ray may be starting
 STARTS = 3  # times that starting Ray is tried
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
 OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
 
 log = logging.getLogger(__name__)
@@ -471,7 +472,7 @@ class PartyProcess:
         return now
 
     async def status(self) -> bytes:
-        """Whether the party waits, for what, and how many messages it has sent and received."""
+        """Whether the party waits, for what, and how many messages it has sent to each other one, and received."""
         waits = self.idle and self.handled == self.arrived
         engine = self.engine
         if engine is None:  # it is being built
@@ -487,8 +488,8 @@ class PartyProcess:
         with self.lock:
             for out in self.out.values():  # nothing has happened for a while: has the broker passed everything on?
                 self._follow(out)
-        sent = sum(out.posted - out.calls_alone for out in self.out.values() if not out.gone)
-        received = sum(self.received[src] for src, out in self.out.items() if not out.gone)
+        sent = {dst: out.posted - out.calls_alone for dst, out in self.out.items() if not out.gone}
+        received = {src: self.received[src] for src, out in self.out.items() if not out.gone}
         return wire.pack({"waits": waits and engine.deadline is None, "sent": sent, "received": received, **facts})
 
     async def lose(self, name: bytes) -> None:
@@ -549,9 +550,11 @@ class PartyProcess:
             self.tell({"kind": "finished", **engine.news()})
         except Exception as error:
             self.tell({"kind": "failed", "error": engine.explain(error), "traceback": traceback.format_exc(), **engine.news()})
-        while True:  # the driver may still ask
-            with contextlib.suppress(FederationError):
+        while True:  # the driver may still ask, and what the program sent last may still fail to arrive
+            try:
                 self.take_in(engine, None)
+            except FederationError as error:
+                self.tell({"kind": "failed", "error": str(error), "traceback": traceback.format_exc(), **engine.news()})
 
     def _put(self, thing: Callable[[PartyEngine], None]) -> None:
         self.arrived += 1
@@ -631,16 +634,14 @@ class PartyProcess:
 
     async def _acknowledge(self, out: Outbox, told: Any, rows: list[tuple[Any, ...] | None]) -> None:
         """The other end has them: write their ledger rows, hand over what has come since."""
-        import ray
-
         dst = next(name for name, other in self.out.items() if other is out)
         try:
             when = await told
         except FederationError as error:  # the broker does not take it
             return self._fail(error)
-        except ray.exceptions.ActorDiedError:  # the driver notices, and says who goes on
-            return
         except Exception as error:
+            if isinstance(error, deaths()):  # the driver notices, and says who goes on
+                return
             return self._fail(FederationError(f"{self.name} could not hand a message over to {dst}: {type(error).__name__}: {error}"))
         engine = self.engine
         assert engine is not None and engine.began is not None
@@ -775,6 +776,13 @@ def _split(data: bytes) -> tuple[int, list[memoryview]]:
     return first, parts
 
 
+def deaths() -> tuple[type[Exception], ...]:
+    """What Ray raises about a call of a process that has died."""
+    import ray  # not before there is a cluster, whose environment it reads
+
+    return ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError
+
+
 # --- the driver -----------------------------------------------------------------------------------------------------------------
 
 
@@ -814,31 +822,37 @@ class Cluster:
             if self.own:
                 raise VflbenchError("this process is connected to a Ray cluster already: engine.address=auto uses it")
             return self
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
         if not self.own:
             try:
-                ray.init(address="auto", **quiet)
+                ray.init(address="auto", **QUIET)
             except ConnectionError as error:
                 raise VflbenchError("no Ray cluster runs here: start one with `ray start --head`, or use engine.address=local") from error
             except Exception as error:  # another version of Ray, another token
                 raise VflbenchError(f"the Ray cluster that runs here cannot be used: {error}") from error
             return self
+        try:
+            self._start()
+        except BaseException:
+            ray.shutdown()
+            self._tidy()
+            raise
+        return self
+
+    def _start(self) -> None:
+        import ray
+
         self.folder = private_folder()  # Ray lets everybody write to the one it is given, so that is below it
-        quiet |= {"include_dashboard": False, "num_cpus": 0, "num_gpus": 0, "object_store_memory": OBJECT_STORE}
+        options: dict[str, Any] = {"include_dashboard": False, "num_cpus": 0, "num_gpus": 0, "object_store_memory": OBJECT_STORE}
         for attempt in range(STARTS):
             try:
-                ray.init(address="local", _node_ip_address="127.0.0.1", _temp_dir=f"{self.folder}/ray", **quiet)
+                ray.init(address="local", _node_ip_address="127.0.0.1", _temp_dir=f"{self.folder}/ray", **options, **QUIET)
                 break
             except Exception as error:  # Ray raises just that where it does not come up in 30 s, as on a busy machine
                 ray.shutdown()
                 if attempt == STARTS - 1:
-                    self._tidy()
                     raise VflbenchError(f"Ray does not start: {error}") from error
         if ray.util.get_node_ip_address() != "127.0.0.1":  # imported before, with another environment
-            ray.shutdown()
-            self._tidy()
             raise VflbenchError("Ray was imported before vflbench could keep it on the loopback interface: use engine.address=auto")
-        return self
 
     def hire(self, kind: type) -> Any:
         """An actor of class `kind`. It reserves no cores: parties may outnumber them."""
@@ -983,11 +997,12 @@ class RayEngine:
             self._start()
             while not (self.stopping or all(party.finished for party in self.order)):
                 self._listen()
+            self._heard_last(self._gather({name: actor.ask.remote("last_words") for name, actor in self._living.items()}))
+        except BaseException:
+            self._last_words()
+            raise
         finally:
-            try:
-                self._last_words()
-            finally:
-                self.cluster.dismiss(list(self._actors.values()))
+            self.cluster.dismiss(list(self._actors.values()))
 
     def _start(self) -> None:
         start = time.perf_counter()
@@ -1049,7 +1064,7 @@ class RayEngine:
 
         try:
             return wire.unpack(ray.get(reference))
-        except ray.exceptions.RayActorError as error:
+        except deaths() as error:
             where = f"in round {self.parties[name].round + 1}" if self._calls or self.began else "while it started"
             problem = FederationError(f"the process of {name} has died {where} (killed, or out of memory)")
             if name not in self.expendable or not self.began:
@@ -1090,8 +1105,7 @@ class RayEngine:
             seconds = max(0.0, deadline - time.monotonic())
             ready, _ = ray.wait([*waiting, *self._lives], num_returns=1, timeout=seconds)
             if not ready:
-                silent = ", ".join(sorted(waiting.values()))
-                raise FederationError(f"no answer from {silent} within {timeout:g} s (engine.timeout)")
+                raise FederationError(silent(", ".join(sorted(waiting.values())), timeout))
             for reference in ready:
                 name = waiting.pop(reference, None) or self._lives.get(reference)
                 if name is not None:
@@ -1164,12 +1178,14 @@ class RayEngine:
         if not stuck or self._before != found:
             self._before, self._since = found if stuck else None, time.monotonic()
             return
-        in_flight = sum(one["sent"] for one in found.values()) - sum(one["received"] for one in found.values())
-        if in_flight and time.monotonic() - self._since < self.timeout:
+        on_their_way = {
+            (a, b): n - found[b]["received"].get(a, n) for a, one in found.items() for b, n in one["sent"].items() if b in found
+        }
+        if any(on_their_way.values()) and time.monotonic() - self._since < self.timeout:
             return
-        if in_flight:
-            limit = f"within {self.timeout:g} s (engine.timeout)"
-            raise FederationError(f"{in_flight} messages have not arrived {limit}. {_waiting(found)}")
+        if any(on_their_way.values()):
+            which = ", ".join(f"{n} of {a} to {b}" for (a, b), n in on_their_way.items() if n)
+            raise FederationError(f"messages have not arrived within {self.timeout:g} s (engine.timeout): {which}. {_waiting(found)}")
         self._before = None
         parked = {name: one["round"] for name, one in found.items() if one["parked"]}
         if parked:  # they wait for slower ones, who wait for them
@@ -1177,22 +1193,31 @@ class RayEngine:
             return
         raise FederationError(f"deadlock: nobody can run and nothing is in flight. {_waiting(found)}")
 
+    def _heard_last(self, words: Mapping[str, Mapping[str, Any]]) -> None:
+        """Parameters and what privacy has cost, by party."""
+        for name, one in words.items():
+            party = self.parties[name]
+            party._parameters = one["parameters"]
+            party.privacy = _Spent(one["spent"]) if one["spent"] is not None else party.privacy
+
     def _last_words(self) -> None:
-        """Parameters and what privacy has cost, from those that still answer."""
+        """Of a run that has failed: from those that still answer, soon."""
         import ray
 
         calls = {actor.ask.remote("last_words"): name for name, actor in self._living.items() if name in self.pids}
         ready, _ = ray.wait(list(calls), num_returns=max(len(calls), 1), timeout=min(self.timeout, 10.0)) if calls else ([], [])
         for reference in ready:
-            party = self.parties[calls[reference]]
             with contextlib.suppress(ray.exceptions.RayError):
-                words = wire.unpack(ray.get(reference))
-                party._parameters = words["parameters"]
-                party.privacy = _Spent(words["spent"]) if words["spent"] is not None else party.privacy
+                self._heard_last({calls[reference]: wire.unpack(ray.get(reference))})
 
     def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
         """As of `SimulatedEngine`."""
         return take_traces({party.name: party.trace for party in self.order}, last_round)
+
+
+def silent(who: str, seconds: float) -> str:
+    """What to say where nobody answers in time."""
+    return f"no answer from {who} within {seconds:g} s ({'the time to start in' if seconds == STARTING else 'engine.timeout'})"
 
 
 def _waiting(found: Mapping[str, Mapping[str, Any]]) -> str:

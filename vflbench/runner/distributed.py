@@ -27,7 +27,7 @@ from vflbench import registry
 from vflbench.data import sources
 from vflbench.data.tasks import AlignedTask, GraphTask, RelationalTask, Shard, ShardedTask, Task
 from vflbench.federation.nats_broker import Channels, Service
-from vflbench.federation.ray_engine import STARTING, Cluster, RayEngine, elsewhere
+from vflbench.federation.ray_engine import STARTING, Cluster, RayEngine, deaths, elsewhere, silent
 from vflbench.runner.evaluate import METRICS, Observer
 from vflbench.runner.models import WholeModels
 from vflbench.runner.run import Federation, Known, resolve_device
@@ -223,8 +223,8 @@ def answer(reference: Any, who: str, seconds: float) -> Any:
     try:
         return ray.get(reference, timeout=seconds)
     except ray.exceptions.GetTimeoutError as error:
-        raise FederationError(f"no answer from {who} within {seconds:g} s (engine.timeout)") from error
-    except ray.exceptions.RayActorError as error:
+        raise FederationError(silent(who, seconds)) from error
+    except deaths() as error:
         raise FederationError(f"the process of {who} has died (killed, or out of memory)") from error
 
 

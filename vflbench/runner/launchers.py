@@ -64,7 +64,8 @@ class Launcher:
                 with contextlib.suppress(ValueError, ChildProcessError):
                     os.waitpid(int(place.name), 0)
         logs = "" if self.hears else f"; its last words are below {self.folder / '.submitit'}"
-        return f"the process of a job has ended without a result ({type(error).__name__}: killed, or out of memory){logs}"
+        said = next(iter(str(error).strip().splitlines()), "killed, or out of memory")
+        return f"the process of a job has ended without a result ({type(error).__name__}: {said}){logs}"
 
 
 def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
