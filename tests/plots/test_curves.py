@@ -182,6 +182,15 @@ def test_networks_of_one_name_and_other_keys_have_panels_of_their_own(make_run, 
     assert table["panel"].unique().tolist() == panels and set(table["line"]) == {"GLASU"}
 
 
+def test_times_of_real_processes_are_not_said_to_be_a_networks(make_run, tmp_path):
+    """engine=ray uses nothing of `network`: one panel for all of its runs, apart from simulated ones."""
+    runs = [make_run(name, timing="measured", network={"name": name, "latency": at}) for at, name in enumerate(("us_uk", "us_us"))]
+    curves.draw_run(runs[0])
+    assert "GLASU on Cora · engine=ray · real data · seed 0" in words(runs[0].folder / "curve.svg")
+    panels = curves.draw_runs([*runs, make_run("simulated")], tmp_path)["panel"].unique()
+    assert panels.tolist() == ["Cora · engine=ray · real data", "Cora · us_uk · real data"]
+
+
 def test_nothing_to_draw(tmp_path):
     assert len(curves.draw_runs([], tmp_path)) == 0
     assert (tmp_path / "curve.png").exists()

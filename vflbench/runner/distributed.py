@@ -271,6 +271,8 @@ def party(
         "specs": specs, "public": federation.task.public, "config": federation.decided, "threads": config.engine.threads,
         "broker": broker,
     }  # fmt: skip
+    if config.model is not None:  # the first optimiser imports a second's worth of torch: part of starting, not of the first round
+        torch.optim.SGD([torch.zeros(1)])
     arguments["privacy"] = {client: secret for client, secret in arguments["privacy"].items() if client == name}
     del federation, own
     gc.collect()
