@@ -554,6 +554,8 @@ class PartyProcess:
             try:
                 self.take_in(engine, None)
             except FederationError as error:
+                if not self.marks:  # all of it has arrived
+                    continue
                 self.tell({"kind": "failed", "error": str(error), "traceback": traceback.format_exc(), **engine.news()})
 
     def _put(self, thing: Callable[[PartyEngine], None]) -> None:
@@ -717,7 +719,8 @@ class PartyProcess:
         """In the loop: hand over the events whose time has come."""
         engine = self.engine
         assert engine is not None
-        while len(self.marks) > 1 and self.marks[-1][0]["kind"] == "failed":  # what boundaries wait for may never come
+        failed = next((at for at, (event, _) in enumerate(self.marks) if event["kind"] == "failed"), 0)
+        for _ in range(failed):  # what boundaries before it wait for may never come
             self.marks.popleft()
         while self.marks:
             event, targets = self.marks[0]
@@ -777,7 +780,7 @@ def _split(data: bytes) -> tuple[int, list[memoryview]]:
 
 
 def deaths() -> tuple[type[Exception], ...]:
-    """What Ray raises about a call of a process that has died."""
+    """What Ray raises about a call of a process that has died, or that cannot be reached any more."""
     import ray  # not before there is a cluster, whose environment it reads
 
     return ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError
@@ -888,7 +891,7 @@ class Cluster:
 def private_folder() -> str:
     """A new folder that nobody else can enter, with a name that is short enough for Ray's sockets below it (107 characters in all)."""
     folder = tempfile.mkdtemp(prefix="vfl-ray-")
-    if len(folder) > 40:
+    if len(folder) > 36:
         os.rmdir(folder)
         folder = tempfile.mkdtemp(prefix="vfl-ray-", dir="/tmp")
     return folder
@@ -1105,7 +1108,7 @@ class RayEngine:
             seconds = max(0.0, deadline - time.monotonic())
             ready, _ = ray.wait([*waiting, *self._lives], num_returns=1, timeout=seconds)
             if not ready:
-                raise FederationError(silent(", ".join(sorted(waiting.values())), timeout))
+                raise FederationError(silent(", ".join(sorted(waiting.values())), timeout, timeout != self.timeout))
             for reference in ready:
                 name = waiting.pop(reference, None) or self._lives.get(reference)
                 if name is not None:
@@ -1172,9 +1175,9 @@ class RayEngine:
     def _look(self) -> None:
         """Nobody has told anything for a while: who waits for what? Twice the same, and everything sent has arrived: nobody can run."""
         found = self._gather({name: actor.status.remote() for name, actor in self._living.items()})
-        unheard = [name for name, one in found.items() if one["news"] and name not in self._calls.values()]
-        self._proceed(unheard)
-        stuck = all(one["waits"] for one in found.values()) and not any(one["news"] for one in found.values())
+        self._proceed([name for name, one in found.items() if one["news"] and name not in self._calls.values()])
+        news = [name for name, one in found.items() if one["news"] and not self.parties[name].finished]
+        stuck = all(one["waits"] for one in found.values()) and not news
         if not stuck or self._before != found:
             self._before, self._since = found if stuck else None, time.monotonic()
             return
@@ -1215,9 +1218,10 @@ class RayEngine:
         return take_traces({party.name: party.trace for party in self.order}, last_round)
 
 
-def silent(who: str, seconds: float) -> str:
+def silent(who: str, seconds: float, starting: bool = False) -> str:
     """What to say where nobody answers in time."""
-    return f"no answer from {who} within {seconds:g} s ({'the time to start in' if seconds == STARTING else 'engine.timeout'})"
+    limit = f"engine.timeout, but {STARTING:g} to start in" if starting else "engine.timeout"
+    return f"no answer from {who} within {seconds:g} s ({limit})"
 
 
 def _waiting(found: Mapping[str, Mapping[str, Any]]) -> str:

@@ -36,7 +36,6 @@ X_LABELS = {
 # Taken on training samples, and falling by orders of magnitude: what the axis says.
 _TRAINED = {TRAINING_METRIC: "relative gap to the optimum", "loss": "training loss"}
 _PICTURES = {"curve": "communication_seconds", "bytes": "bytes", "rounds": "round"}
-NO_NETWORK = "engine=ray"  # instead of a network's name: the times are of real processes, which use none of it
 _ENDED_WELL = ("completed", "target_reached", "budget")
 
 
@@ -72,12 +71,11 @@ def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None, names: I
     import matplotlib as mpl
 
     run = Run(run) if isinstance(run, Path) else run
+    told = summary or run.summary
+    network = style.NO_NETWORK if told["timing"] == "measured" else _network(run)
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
         for name in names:
-            told = summary or run.summary
-            save(
-                _picture(run.curve, told, NO_NETWORK if told["timing"] == "measured" else _network(run), _PICTURES[name]), run.folder / name
-            )
+            save(_picture(run.curve, told, network, _PICTURES[name]), run.folder / name)
 
 
 def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | None, x: str) -> Figure:
@@ -145,7 +143,7 @@ def _network(run: Run) -> str | None:
 def _networks(runs: Sequence[Run]) -> dict[Path, str]:
     """Run folder -> its network's name, with the keys that set it apart from others of that name."""
     measured = {run.folder for run in runs if run.summary["timing"] == "measured"}
-    named = {run.folder: NO_NETWORK if run.folder in measured else _network(run) or "" for run in runs}
+    named = {run.folder: style.NO_NETWORK if run.folder in measured else _network(run) or "" for run in runs}
     keys = {run.folder: flat(run.manifest["config"]["network"]) for run in runs if named[run.folder] and run.folder not in measured}
     found = dict(named)
     for folder, own in keys.items():

@@ -223,7 +223,9 @@ def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def rule(panel: Panel) -> str:
     """By which networks, timing and accounting a panel's times are."""
     found = {
-        "network": {run.manifest["config"]["network"].get("name") for run in panel.runs},
+        "network": {
+            style.NO_NETWORK if run.summary["timing"] == "measured" else run.manifest["config"]["network"].get("name") for run in panel.runs
+        },
         "timing": {run.summary["timing"] for run in panel.runs},
         "accounting": {run.summary["accounting"] for run in panel.runs},
     }

@@ -12,6 +12,7 @@ GREYS = ("#000000", "#999999", "#555555", "#BBBBBB")  # lines on each of which a
 LINES = ("-", "--", "-.", ":")
 ALARM = "#C00000"  # what must not be overlooked: data that are not real, a run that went wrong
 QUIET = "#666666"
+NO_NETWORK = "engine=ray"  # instead of a network's name: the times are of real processes, which use none of it
 
 PAPERS = {"tablepuppet": "TablePuppet", "glasu": "GLASU", "mtcd": "MTCD", "leasgd": "LEASGD", "pubsub_vfl": "PubSub-VFL"}
 

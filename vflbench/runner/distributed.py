@@ -216,16 +216,20 @@ class ScoredElsewhere(WholeModels):
         return values
 
 
-def answer(reference: Any, who: str, seconds: float) -> Any:
-    """The result of a call of an actor, `who` in words. Raises FederationError where it dies or takes longer."""
+def answer(reference: Any, who: str, seconds: float, starting: bool = False) -> Any:
+    """The result of a call of an actor, `who` in words. Raises FederationError where it dies, fails or takes longer."""
     import ray
 
     try:
         return ray.get(reference, timeout=seconds)
     except ray.exceptions.GetTimeoutError as error:
-        raise FederationError(silent(who, seconds)) from error
+        raise FederationError(silent(who, seconds, starting)) from error
     except deaths() as error:
         raise FederationError(f"the process of {who} has died (killed, or out of memory)") from error
+    except ray.exceptions.RayTaskError as error:
+        problem = FederationError(f"{who} failed: {type(error.cause).__name__}: {error.cause}")
+        problem.add_note(str(error))  # with its traceback
+        raise problem from error
 
 
 def party(
@@ -318,7 +322,7 @@ class Host:
     def _survey(self) -> tuple[Federation, ScoredElsewhere | None, Known, dict[str, Told]]:
         surveyor, timeout = self.cluster.hire(Surveyor), self.config.engine.timeout
         call = surveyor.survey.remote(self.config, self.info)
-        found = answer(call, "the surveyor, which looks at the data before the run,", max(timeout, STARTING))
+        found = answer(call, "the surveyor, which looks at the data before the run,", max(timeout, STARTING), timeout < STARTING)
         if isinstance(found, list):
             raise ConfigError(found)
         if isinstance(found, str):
