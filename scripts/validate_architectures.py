@@ -25,6 +25,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from validate_timing import count
+
 ARCHITECTURES = ("vfl", "vfl_ps", "avfl", "avfl_ps", "pubsub_vfl")
 WANTED = 0.25  # how far a prediction may be off
 ALONE = ("vfl", "avfl")  # have one worker for each party; the others take --workers
@@ -93,13 +95,6 @@ def columns(flags: argparse.Namespace) -> tuple[int, int]:
     task = Federation(planned, registry.algorithms()["vfl"]).task
     assert isinstance(task, AlignedTask)
     return task.features[0].shape[1], task.features[1].shape[1]
-
-
-def count(text: str) -> int:
-    """A whole number of at least 1, for argparse."""
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
-    return int(text)
 
 
 def main(argv: list[str] | None = None) -> int:

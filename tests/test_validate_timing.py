@@ -93,6 +93,8 @@ def test_the_exit_code_says_whether_all_are_within_ten_percent(
     monkeypatch.setattr(script, "validate", stand_in)
     near[0] = row(0.89, 1.0)
     assert script.main(["--network", "lan", "--rounds", "7", "seed=3"]) == 1
+    with pytest.raises(SystemExit):
+        script.main(["--rounds", "0"])
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert len(table) == 2 + 3 and len({line.count("|") for line in table}) == 1
 

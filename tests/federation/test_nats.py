@@ -271,10 +271,8 @@ def test_messages_keep_their_order_across_both_ways_and_what_the_broker_dropped_
             b.inbox.get()(SimpleNamespace(arrive=lambda src, first, parts, when: came.extend(parts)))  # type: ignore[arg-type]
         assert came == [b"first", b"published 3", b"published 4", b"last", b"published 5"]
         told = [wire.unpack(await process.status()) for process in (a, b)]
-        assert (told[0]["sent"], told[1]["received"]) == (
-            {"g": 8},
-            {"f": 8},
-        )  # as a deadlock is told by: what was dropped is not on its way
+        # As a deadlock is told by: what was dropped is not on its way.
+        assert told[0]["sent"] == {"g": 8} and told[1]["received"] == {"f": 8}
         assert (a.dropped, b.dropped) == ({}, {"embedding": 3})  # of the five in channel 3
         [event] = a.events
         rows = event["ledger"].reshape(-1, len(COLUMN))

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -128,6 +129,12 @@ def test_runs_with_other_metrics_have_panels_of_their_own(tmp_path: Path) -> Non
     write_run(tmp_path / "b", metric=Metric("rmse", "min"), seed=1)
     data = page_data(report.to_html(report.read([tmp_path], KNOWN), NETWORKS))
     assert [(panel["metric"], panel["goal"]) for panel in data["panels"]] == [("accuracy", "max"), ("rmse", "min")]
+
+
+def test_times_of_real_processes_are_said_to_be_of_no_network() -> None:
+    run = SimpleNamespace(manifest={"config": {"network": {"name": "us_uk"}}}, summary={"timing": "measured", "accounting": "strict"})
+    panel: Any = SimpleNamespace(runs=[run])
+    assert report.rule(panel) == "network engine=ray, timing measured, accounting strict"
 
 
 def test_without_validation_no_target_is_judged_on_test(tmp_path: Path) -> None:

@@ -39,8 +39,6 @@ from vflbench.federation.ray_engine import RayEngine
 halves = [float(number) for number in sys.argv.pop(1).split(",")]
 
 def holders(_, values):
-    import struct
-
     needle, rest = struct.pack("<2f", *values[:2]), struct.pack("<2f", *values[2:])
     stack, seen, found = list(gc.get_objects()), set(), 0
     while stack:
@@ -68,8 +66,6 @@ def holders(_, values):
     return found
 
 def in_memory(_, values):
-    import struct
-
     needle, rest = struct.pack("<2f", *values[:2]), struct.pack("<2f", *values[2:])  # two halves, which lie side by side in no code
     count = 0
     with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
@@ -220,6 +216,9 @@ def test_all_of_ray_listens_on_the_loopback_interface_and_ends_with_a_party_that
     assert all("--disable-frontend" in name for name in seen.values() if "dashboard.py" in name)
     parties = sorted(pid for pid, name in family(process.pid).items() if name.startswith("ray::PartyProcess"))
     assert len(parties) == 4
+    services = [pid for pid, name in family(process.pid).items() if Path(name.split(" ")[0]).name in ("raylet", "gcs_server")]
+    assert len(services) == 2  # nothing is reported to Ray's makers
+    assert all(b"RAY_USAGE_STATS_ENABLED=0\0" in Path(f"/proc/{pid}/environ").read_bytes() for pid in services)
     os.kill(parties[1], signal.SIGKILL)
     output = finish(process, 1)
     assert re.search(r"error: the process of (server|client_\d) has died in round \d+", output), output
@@ -385,8 +384,7 @@ IN_REAL_TIME = {
 
 
 @pytest.mark.parametrize(
-    "algorithm",
-    [pytest.param(name, marks=[] if name == "pubsub_vfl" else pytest.mark.slow) for name in sorted(IN_REAL_TIME)],
+    "algorithm", [pytest.param(name, marks=[] if name == "pubsub_vfl" else pytest.mark.slow) for name in sorted(IN_REAL_TIME)]
 )
 @pytest.mark.usefixtures("ray_pool")
 def test_what_depends_on_time_runs_to_its_end_in_real_time(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ SCORED = ("predictions", "partial", "parameters", "penalty")  # reports that mak
 STARTING = 600.0  # s that processes have to start in, and to load their data
 AT_ONCE = 256  # processes that Ray may be starting
 STARTS = 3  # times that starting Ray is tried
-QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}  # of ray.init
 OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
 
 log = logging.getLogger(__name__)
@@ -378,6 +378,7 @@ class PartyEngine(SimulatedEngine):
 class Outbox:
     """What goes to one party: at most one call in flight, or one message to the broker. In all, the order is kept."""
 
+    dst: str
     actor: Any
     waiting: deque[tuple[bytes, tuple[Any, ...] | None, tuple[str, int] | None]] = field(default_factory=deque)  # the last: tag, channel
     busy: bool = False
@@ -406,7 +407,7 @@ class PartyProcess:
         self.name = name
         self.inbox: queue.SimpleQueue[Callable[[PartyEngine], None]] = queue.SimpleQueue()
         self.lock = threading.Lock()  # of outboxes and the ledger, which both threads write
-        self.out = {other: Outbox(actor) for other, actor in actors.items()}
+        self.out = {other: Outbox(other, actor) for other, actor in actors.items()}
         self.arrived = self.handled = 0  # things for the inbox, and of those the ones that the thread has seen to
         self.idle = False  # the thread waits
         self.received = dict.fromkeys(actors, 0)  # source -> messages, and what the broker dropped
@@ -613,8 +614,7 @@ class PartyProcess:
             (data, row, _), (tag, channel) = out.waiting.popleft(), topic
             out.published[tag] = out.after[tag] = out.published.get(tag, 0) + 1
             assert self.courier is not None
-            dst = next(name for name, other in self.out.items() if other is out)
-            told: Any = self.courier.publish(dst, tag, channel, out.published[tag], data)
+            told: Any = self.courier.publish(out.dst, tag, channel, out.published[tag], data)
             return self._await(out, told, [row])
         parts: list[bytes] = []
         rows: list[tuple[Any, ...] | None] = []
@@ -636,7 +636,6 @@ class PartyProcess:
 
     async def _acknowledge(self, out: Outbox, told: Any, rows: list[tuple[Any, ...] | None]) -> None:
         """The other end has them: write their ledger rows, hand over what has come since."""
-        dst = next(name for name, other in self.out.items() if other is out)
         try:
             when = await told
         except FederationError as error:  # the broker does not take it
@@ -644,7 +643,7 @@ class PartyProcess:
         except Exception as error:
             if isinstance(error, deaths()):  # the driver notices, and says who goes on
                 return
-            return self._fail(FederationError(f"{self.name} could not hand a message over to {dst}: {type(error).__name__}: {error}"))
+            return self._fail(FederationError(f"{self.name} could not hand a message over to {out.dst}: {type(error).__name__}: {error}"))
         engine = self.engine
         assert engine is not None and engine.began is not None
         with self.lock:
@@ -659,7 +658,7 @@ class PartyProcess:
                 if out.waiting:
                     self._call(out)
             except Exception as error:  # Ray does not take the call: its store is full, say
-                return self._fail(FederationError(f"{self.name} could not send a message to {dst}: {type(error).__name__}: {error}"))
+                return self._fail(FederationError(f"{self.name} could not send a message to {out.dst}: {type(error).__name__}: {error}"))
         self._offer()
 
     # What comes from the broker, in the loop.

@@ -72,7 +72,7 @@ def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None, names: I
 
     run = Run(run) if isinstance(run, Path) else run
     told = summary or run.summary
-    network = style.NO_NETWORK if told["timing"] == "measured" else _network(run)
+    network = _network(run, told)
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
         for name in names:
             save(_picture(run.curve, told, network, _PICTURES[name]), run.folder / name)
@@ -133,8 +133,10 @@ def _alarm(summary: Mapping[str, Any]) -> str:
     return " · ".join(filter(None, [data, status]))
 
 
-def _network(run: Run) -> str | None:
-    """The network's name, if the manifest is there to tell."""
+def _network(run: Run, summary: Mapping[str, Any]) -> str | None:
+    """The network's name, if the manifest is there to tell, and the run had one."""
+    if summary["timing"] == "measured":
+        return style.NO_NETWORK
     config = run.manifest.get("config", {}) if (run.folder / "manifest.json").exists() else {}
     name: str | None = config.get("network", {}).get("name")
     return name
@@ -142,9 +144,8 @@ def _network(run: Run) -> str | None:
 
 def _networks(runs: Sequence[Run]) -> dict[Path, str]:
     """Run folder -> its network's name, with the keys that set it apart from others of that name."""
-    measured = {run.folder for run in runs if run.summary["timing"] == "measured"}
-    named = {run.folder: style.NO_NETWORK if run.folder in measured else _network(run) or "" for run in runs}
-    keys = {run.folder: flat(run.manifest["config"]["network"]) for run in runs if named[run.folder] and run.folder not in measured}
+    named = {run.folder: _network(run, run.summary) or "" for run in runs}
+    keys = {run.folder: flat(run.manifest["config"]["network"]) for run in runs if named[run.folder] not in ("", style.NO_NETWORK)}
     found = dict(named)
     for folder, own in keys.items():
         peers = [other for place, other in keys.items() if named[place] == named[folder]]
