@@ -131,9 +131,9 @@ def bare_glasu(federation: Federation, rounds: int) -> float:
     import torch
     import torch.nn.functional as F
 
+    from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, forward
     from vflbench.data.graph.sampling import Graph, sample_blocks, union
     from vflbench.models import gnn, training
-    from vflbench.models.split_gnn import Aggregation, aggregation_layers, forward
 
     cfg, model_config, task = federation.config.algorithm, federation.config.model, federation.task
     count, dtype = task.parties, gnn.DTYPES[model_config.dtype]
@@ -243,7 +243,7 @@ def joined(task: Any, how: str) -> tuple[float, Any]:
 
 def clients_half(task: Any, count: int = 9) -> float:
     """CPU seconds an epoch that the clients of `rfl_admm_v` spend on their updates, all together."""
-    from vflbench.models.admm import ThetaUpdate
+    from vflbench.algorithms.joins.admm import ThetaUpdate
 
     spent: list[float] = []
     update = ThetaUpdate.__call__
@@ -338,7 +338,7 @@ def token_hops(clients: int, width: int, hops: int, rounds: int, samples: int = 
     """CPU seconds a hop of STCD on a ring of `clients` with `width` columns each, after the first round."""
     import numpy as np
 
-    from vflbench.algorithms import stcd
+    from vflbench.algorithms.tokens import stcd
     from vflbench.data.tasks import AlignedTask, Objective
     from vflbench.federation import topology
     from vflbench.federation.simulated import SimulatedEngine
@@ -594,7 +594,7 @@ def leasgd() -> None:
 
 def pubsub_seconds(task: Any, batch: int, **options: Any) -> float:
     """CPU seconds of the second of two epochs of PubSub-VFL, 8 and 10 workers; starting up and the first one are left out."""
-    from vflbench.algorithms import pubsub_vfl
+    from vflbench.algorithms.split import pubsub_vfl
     from vflbench.federation import clock, topology
     from vflbench.federation.simulated import SimulatedEngine
     from vflbench.models import split_learning
@@ -632,8 +632,8 @@ def bare_pubsub(task: Any, batch: int) -> float:
 
     public, generator = task.public, torch.Generator().manual_seed(0)
     model = split_learning.Config("mlp10")
-    passive = split_learning.Passive(model, task.features[1].shape[1], generator)
-    active = split_learning.Active(model, task.features[0].shape[1], public, task.labels, generator)
+    passive = split_learning.Passive(model, task.features[1].shape[1:], generator)
+    active = split_learning.Active(model, task.features[0].shape[1:], public, task.labels, generator)
     thetas = [passive.theta.requires_grad_(), active.theta.requires_grad_()]
     optimisers = [torch.optim.Adam([theta], 1e-3) for theta in thetas]
     order = np.random.default_rng(0).permutation(public.samples)
@@ -654,9 +654,9 @@ def pubsub() -> None:
     import numpy as np
     import torch
 
+    from vflbench.algorithms.split.broker import Broker
+    from vflbench.algorithms.split.shared import Side
     from vflbench.data.tasks import AlignedTask
-    from vflbench.federation.broker import Broker
-    from vflbench.models.split_learning import Side
     from vflbench.types import DataSource, Metric
 
     torch.set_num_threads(1)
@@ -894,10 +894,10 @@ async def back(me: Any, data: Any, count: int, size: int) -> None:
 
 def two_parties(count: int, size: int, name: str) -> dict[str, Any]:
     from vflbench.federation.party import PartySpec
-    from vflbench.federation.ray_engine import elsewhere
+    from vflbench.federation.ray.party import elsewhere
 
     specs = {party: PartySpec(program if party == name else elsewhere) for party, program in (("there", there), ("back", back))}
-    return {"specs": specs, "public": count, "config": size, "rounds": 5, "batch_compute": False, "threads": 1}
+    return {"specs": specs, "public": count, "config": size, "rounds": 5, "threads": 1}
 
 
 class Bare:
@@ -920,7 +920,8 @@ class Bare:
 
 def ray(count: int = 300, rounds: int = 100) -> None:
     from vflbench import config, registry
-    from vflbench.federation.ray_engine import Cluster, RayEngine
+    from vflbench.federation.ray.cluster import Cluster
+    from vflbench.federation.ray.driver import RayEngine
     from vflbench.runner.distributed import Host
     from vflbench.runner.evaluate import Observer
     from vflbench.runner.run import Federation
@@ -989,18 +990,19 @@ async def subscriber(me: Any, data: Any, count: int, size: int) -> None:
 
 def publish(count: int, size: int, broker: Any, name: str) -> dict[str, Any]:
     from vflbench.federation.party import PartySpec
-    from vflbench.federation.ray_engine import elsewhere
+    from vflbench.federation.ray.party import elsewhere
 
     programs = {"publisher": publisher, "subscriber": subscriber}
     specs = {party: PartySpec(program if party == name else elsewhere) for party, program in programs.items()}
-    return {"specs": specs, "public": count, "config": size, "rounds": 4, "batch_compute": False, "threads": 1, "broker": broker}
+    return {"specs": specs, "public": count, "config": size, "rounds": 4, "threads": 1, "broker": broker}
 
 
 def broker(count: int = 1000, size: int = 65_536) -> None:
     from types import SimpleNamespace
 
-    from vflbench.federation.nats_broker import Service
-    from vflbench.federation.ray_engine import Cluster, RayEngine
+    from vflbench.federation.ray.cluster import Cluster
+    from vflbench.federation.ray.driver import RayEngine
+    from vflbench.federation.ray.nats_broker import Service
     from vflbench.types import BrokerConfig, EngineConfig
 
     configuration: Any = SimpleNamespace(algorithm=SimpleNamespace(p=5), broker=BrokerConfig("nats"), engine=EngineConfig("ray"))
@@ -1022,11 +1024,18 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
 
 
 def main() -> int:
-    lacking = {"ray": ["ray"], "broker": ["ray", "nats"]}  # what a benchmark needs that may not be installed
+    lacking = {
+        "mtcd": ["trimesh", "embreex"],
+        "ray": ["ray"],
+        "broker": ["ray", "nats"],
+    }  # what a benchmark needs that may not be installed
     absent = [name for name, packages in lacking.items() if not all(map(importlib.util.find_spec, packages))]
-    names = sys.argv[1:] or [name for name in BENCHMARKS if name not in absent]
-    if absent and not sys.argv[1:]:
-        print(f"left out, as what they need is not installed: {', '.join(absent)} (pip install 'vflbench[ray,broker]')", file=sys.stderr)
+    wanted = sys.argv[1:] or list(BENCHMARKS)
+    names = [name for name in wanted if name not in absent]
+    if left := [name for name in wanted if name in absent]:
+        print(
+            f"left out, as what they need is not installed: {', '.join(left)} (pip install 'vflbench[ray,broker,shapes]')", file=sys.stderr
+        )
     if unknown := [name for name in names if name not in BENCHMARKS]:
         print(f"no benchmark {', '.join(unknown)}: there are {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 1
@@ -1035,7 +1044,7 @@ def main() -> int:
 
     for name in names:
         BENCHMARKS[name]()
-    return 0
+    return int(bool(left and sys.argv[1:]))
 
 
 if __name__ == "__main__":

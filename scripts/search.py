@@ -16,19 +16,6 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-GRAPH = {"algorithm.lr": ("0.003", "0.01", "0.03"), "model.dropout": ("0.3", "0.5", "0.7")}
-ADMM = {"algorithm.lr": ("0.01", "0.02", "0.05", "0.1"), "algorithm.rho": ("0.5", "1.0", "2.0")}
-SGD = {"algorithm.lr": ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0"), "algorithm.batch_size": ("1024", "10240")}
-GD = {"algorithm.lr": ("0.01", "0.02", "0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.7", "1.0", "1.2", "1.5")}
-TOKENS = {"algorithm.lr": ("0.03", "0.1", "0.3")}
-ROWS = {"algorithm.lr": ("0.05", "0.1", "0.2", "0.3", "0.5")}
-GRIDS: dict[str, dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("rfl_admm_v", "rfl_admm", "vfl_admm"), ADMM),
-    **dict.fromkeys(("rfl_sgd_v", "rfl_sgd", "vfl_sgd", "centralized_join"), SGD),
-    "gd_join": GD,
-    **dict.fromkeys(("mtcd", "svfl", "centralized_gd"), TOKENS),
-    **dict.fromkeys(("leasgd", "leasgd_async", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd"), ROWS),
-}
 SEEDS = (100, 101)
 
 
@@ -51,7 +38,9 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 1
     algorithm, dataset, *given = sys.argv[1:]
-    grid: dict[str, tuple[str, ...]] = dict(GRIDS.get(algorithm, GRAPH))
+    from vflbench import registry
+
+    grid = dict(registry.algorithms()[algorithm].search) if algorithm in registry.algorithms() else {}
     varied = [text for text in given if "," in text or text.partition("=")[0] in (*grid, "seed")]
     given = [text for text in given if text not in varied]
     grid |= {key: tuple(values.split(",")) for key, _, values in (text.partition("=") for text in varied)}

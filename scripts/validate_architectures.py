@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"--epochs {flags.epochs}: at least 3, the first and the last are not counted")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import vflbench  # noqa: F401  sets what torch reads when it is imported
-    from vflbench.federation.ray_engine import Cluster
+    from vflbench.federation.ray.cluster import Cluster
     from vflbench.runner import profile
     from vflbench.types import EngineConfig
 

@@ -47,7 +47,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # parties are as many as there ar
 if TYPE_CHECKING:
     import numpy as np
 
-    from vflbench.federation.ray_engine import PartyEngine
+    from vflbench.federation.ray.party import PartyEngine
     from vflbench.types import AlgorithmInfo, LinkConfig, RunConfig
 
 Shapes = Mapping[tuple[str, str], tuple[float, float]]  # (source, reader) -> latency in s, s per byte
@@ -154,8 +154,6 @@ class Office:
     wakes up once for a message.
     """
 
-    courier = None  # there is no broker
-
     def __init__(self, name: str, peers: Sequence[str], port: int, token: str, timeout: float) -> None:
         self.timeout = timeout
         self.engine: PartyEngine
@@ -188,7 +186,7 @@ class Office:
         """Wait (at most `seconds`) for a message, and give the engine all that have come."""
         from vflbench.types import FederationError
 
-        began = engine.elapsed()
+        began = engine.clock.elapsed()
         deadline = time.monotonic() + (self.timeout if seconds is None else seconds)
         whole: list[tuple[str, list[bytes]]] = []
         while not whole:
@@ -198,9 +196,13 @@ class Office:
             if not ready:
                 break
             whole = [(self.sources[source], found) for source in ready if (found := self._read(source))]
-        self.waits.append((began, engine.elapsed()))
+        self.waits.append((began, engine.clock.elapsed()))
         for peer, messages in whole:
-            engine.arrive(peer, engine.arrived.get(peer, 0), messages, time.time())
+            engine.arrive(peer, engine.arrived.get(peer, 0), messages, self.now())
+
+    def now(self) -> float:
+        """Seconds by a clock that all processes of the machine share."""
+        return time.monotonic()
 
     def _read(self, source: socket.socket) -> list[bytes]:
         """The messages that have become whole."""
@@ -225,7 +227,7 @@ def party(config: RunConfig, info: AlgorithmInfo, eval_every: int, name: str, po
         import numpy as np
         import torch
 
-        from vflbench.federation.ray_engine import PartyEngine
+        from vflbench.federation.ray.party import PartyEngine
         from vflbench.runner import distributed
 
         arguments = distributed.party(config, info, eval_every, None, name)
@@ -234,8 +236,8 @@ def party(config: RunConfig, info: AlgorithmInfo, eval_every: int, name: str, po
         office = Office(name, [other for other in arguments["specs"] if other != name], port, token, config.engine.timeout)
         engine = office.engine = PartyEngine(name, office=office, **arguments)  # type: ignore[arg-type]
         parent.send("ready")
-        engine.began = parent.recv()
-        time.sleep(max(0.0, engine.began - time.time()))
+        engine.clock.began = began = parent.recv()
+        time.sleep(max(0.0, began - office.now()))
         engine.run()
         words = engine.last_words()
         traces = np.concatenate([*office.traces, words["trace"].reshape(-1, 5)])
@@ -334,7 +336,7 @@ def measure(config: RunConfig, info: AlgorithmInfo, eval_every: int, shapes: Sha
         for name in names:
             processes.start(name, party, config, info, eval_every, name, port, token)
         processes.heard([*names, "proxy"])
-        processes.tell(names, time.time() + 0.1)  # until when all have heard it
+        processes.tell(names, time.monotonic() + 0.1)  # until when all have heard it
         found = processes.heard(names)
         processes.tell(names, None)
         return found, processes.heard(["proxy"])["proxy"]

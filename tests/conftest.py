@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,16 @@ from typing import Literal
 
 from vflbench.types import AlgorithmInfo, Problem
 
-ALGORITHM = AlgorithmInfo(name="toy", summary="A toy.", paper="none", layouts=("graph",), topologies=("star", "ring"))
+ALGORITHM = AlgorithmInfo(
+    name="toy",
+    summary="A toy.",
+    paper="none",
+    layouts=("graph",),
+    divided_by="parties",
+    reports=("predictions",),
+    topologies=("star", "ring"),
+)
+EXPOSES = ()
 
 
 @dataclass
@@ -35,6 +45,11 @@ class Config:
     lr: float = 0.1
     combine: Literal["avg", "cat"] = "avg"
     fanout: list[int] | None = None
+    default_rounds: int = 10
+
+
+def parties(task, config):
+    raise NotImplementedError
 
 
 def check(config):
@@ -59,6 +74,10 @@ class Config:
     name: str = "toy_graph"
     source: str = "auto"
     variant: str = "auto"
+
+
+def load(config, layout, parties, seed, root):
+    raise NotImplementedError
 """
 
 
@@ -91,12 +110,18 @@ def no_data_by_accident(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "no-cache"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keys of parties' noise are not laid among the user's; set before any process is started."""
+    os.environ["XDG_STATE_HOME"] = os.environ["VFLBENCH_TEST_STATE"] = str(tmp_path_factory.getbasetemp() / "state")
+
+
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[Any]:
     """Ray for the runs of a module, which find it with engine.address=auto."""
     if importlib.util.find_spec("ray") is None:
         absent("Ray is not installed: pip install 'vflbench[ray]'")
-    from vflbench.federation.ray_engine import Cluster
+    from vflbench.federation.ray.cluster import Cluster
     from vflbench.types import EngineConfig
 
     with Cluster(EngineConfig("ray")) as cluster:
@@ -108,7 +133,7 @@ def ray_pool(ray_cluster: Any) -> Iterator[None]:
     """Processes that go from run to run: to start one, with torch in it, costs seconds."""
     import ray
 
-    from vflbench.federation.ray_engine import Cluster
+    from vflbench.federation.ray.cluster import Cluster
 
     idle: dict[type, list[Any]] = {}
     kinds: list[tuple[Any, type]] = []
@@ -183,11 +208,12 @@ def toy(toy_package: Path, literals: Any, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.fixture
 def make_run(tmp_path: Path) -> Any:
     """Writes a run whose test metric at round t is `level(t)`, at `pace` seconds and 1 MB a round."""
-    from vflbench.results import folder, identity, reader
+    from vflbench.results import folder, identity, inventory, reader
     from vflbench.types import DataSource, Metric
 
     def make(name, *, algorithm="glasu", seed=0, level=lambda t: t / 50, pace=2.0, sent=1_000_000, rounds=(10, 20, 30), **changes):
         path = tmp_path / name
+        shutil.rmtree(path, ignore_errors=True)
         folder.prepare(path)
         metric = changes.pop("metric", Metric("accuracy", "max"))
         config = {"algorithm": {"name": algorithm, **changes.pop("options", {})}, "dataset": {"name": "cora"}, "seed": seed}
@@ -213,6 +239,28 @@ def make_run(tmp_path: Path) -> Any:
         folder.write_curve(path / "curve.csv", curve, metric.name)
         folder.write_json(path / "manifest.json", {"config": config, "config_hash": identity.config_hash(config)})
         folder.write_json(path / "summary.json", summary)
+        (path / inventory.NAME).unlink()  # as older runs are, whose damages are found by what they break
         return reader.load(path)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Headless Chromium; where it is not installed the tests are skipped, and fail in CI."""
+    if importlib.util.find_spec("selenium") is None:
+        absent("selenium is not installed: pip install 'vflbench[dev]'")
+    program, driver = (next(filter(None, map(shutil.which, names)), None) for names in (("chromium", "google-chrome"), ("chromedriver",)))
+    if not program or not driver:
+        absent("no chromium with its chromedriver: apt-get install chromium chromium-driver")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1000"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    found = webdriver.Chrome(options=options, service=Service(driver))
+    yield found
+    found.quit()

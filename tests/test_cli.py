@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import importlib
 import json
@@ -11,6 +12,7 @@ import re
 import resource
 import subprocess
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,14 +23,25 @@ import pytest
 import vflbench
 from vflbench import cli, config
 from vflbench.plots import curves
-from vflbench.results import lock
-from vflbench.results.folder import summarise, validate_summary, write_curve, write_json
-from vflbench.results.identity import config_hash
+from vflbench.results import folder as files
+from vflbench.results import inventory, lock
+from vflbench.results.folder import atomic_write, summarise, validate_summary, write_curve, write_json
 from vflbench.types import ConfigError, DataError, DataSource, Metric, VflbenchError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TOY = ("algorithm=toy", "dataset=toy_graph")
-MALFORMED, KILLED, INTERRUPTED, BUG, SYNTHETIC, DISK = 101, 102, 103, 104, 105, 106  # seeds that make the stand-in do so
+SECRETIVE = 200  # a seed that makes the stand-in fail with the name of its data root
+MALFORMED, KILLED, INTERRUPTED, BUG, SYNTHETIC, DISK, DIVERGED, MEMORY, GPU = (
+    101,
+    102,
+    103,
+    104,
+    105,
+    106,
+    107,
+    108,
+    109,
+)  # seeds that make the stand-in do so
 
 
 def stand_in(
@@ -38,6 +51,8 @@ def stand_in(
     command: str,
     choices: dict[str, str],
     plain: dict[str, Any],
+    identity: str,
+    hidden: dict[str, str],
     info: Any,
     quiet: bool,
     clear: Any,
@@ -45,12 +60,18 @@ def stand_in(
 ) -> Any:
     if config.seed == MALFORMED:
         raise DataError("nodes.csv line 3: no number")
+    if config.seed == SECRETIVE:
+        raise DataError(f"no data in {config.data_root}")
     if config.seed == DISK:
         raise OSError(28, "No space left on device", str(folder / "ledger.parquet"))
+    if config.seed == MEMORY:
+        raise MemoryError("Unable to allocate 1.42 PiB for an array")
+    if config.seed == GPU:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 80 GiB")
     if config.seed == BUG:
         raise RuntimeError("a bug")
     clear()
-    write_json(folder / "manifest.json", {"schema": 1, "config": plain, "config_hash": config_hash(plain), "command": command})
+    write_json(folder / "manifest.json", {"schema": 1, "config": plain, "config_hash": identity, "command": command})
     if config.seed == KILLED and not config.resume:
         raise SystemExit(9)
     numbers = {
@@ -64,7 +85,8 @@ def stand_in(
     rows = [{"round": n, **numbers, "val_accuracy": 0.5 + n / 10, "test_accuracy": 0.6 + n / 10} for n in (1, 2)]
     write_curve(folder / "curve.csv", rows, "accuracy")
     summary = summarise(
-        status="interrupted" if config.seed == INTERRUPTED else "completed",
+        status={INTERRUPTED: "interrupted", DIVERGED: "diverged"}.get(config.seed, "completed"),
+        reason="the training loss is not finite in round 2" if config.seed == DIVERGED else None,
         algorithm=info.name,
         dataset=choices["dataset"],
         source=DataSource("synthetic" if config.seed == SYNTHETIC else "real"),
@@ -100,14 +122,19 @@ def vfl(request: pytest.FixtureRequest, toy: None, tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "vflbench.runner.run", runner)
     draws = request.node.get_closest_marker("draws")  # a second per picture
     if draws is None or "run" not in draws.args:
-        monkeypatch.setattr(curves, "draw_run", lambda folder, _: (folder / "curve.png").touch())
+        monkeypatch.setattr(curves, "draw_run", lambda folder, _: atomic_write(folder / "curve.png", ""))
     if draws is None or "runs" not in draws.args:
-        monkeypatch.setattr(curves, "draw_runs", lambda _, folder: (folder / "curve.png").touch())
+        monkeypatch.setattr(curves, "draw_runs", lambda _, folder: atomic_write(folder / "curve.png", ""))
     monkeypatch.chdir(tmp_path)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield lambda *args: cli.command([*args])
     root.handlers[:], root.level = handlers, level  # Hydra's would write to this test's closed stderr
+
+
+def contents(folder: str) -> dict[Path, bytes]:
+    """Every file but the list, which tells of every start."""
+    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file() and path.name != inventory.NAME}
 
 
 def summary(folder: str) -> dict[str, Any]:
@@ -161,52 +188,160 @@ def test_misuse_is_explained(vfl: Callable[..., int], capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("seed", "said"), [(MALFORMED, "nodes.csv line 3: no number"), (DISK, "ledger.parquet: No space left on device")])
-def test_a_failed_run_is_explained_and_recorded(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], seed: int, said: str) -> None:
+def test_a_run_that_cannot_start_leaves_nothing(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], seed: int, said: str) -> None:
+    assert vfl(*TOY, f"seed={seed}", "hydra.run.dir=some/where/out") == 1
+    assert f"error: {said}" in capsys.readouterr().err.replace(f"{Path('some/where/out').absolute()}{os.sep}", "")
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("key", ["hydra.run.dir=", "hydra.run.dir=''", "hydra.run.dir=' '", "hydra.run.dir=.", "hydra.run.dir=sub/.."])
+def test_a_folder_with_files_of_the_users_is_refused(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], key: str) -> None:
+    Path("sub").mkdir()
+    for name in ("figure.png", "ledger.parquet", "mine.csv", "sub/curve.csv", inventory.NAME):
+        Path(name).write_text("mine")
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    for more in (["overwrite=true"], ["resume=true"], [f"seed={MALFORMED}"], []):
+        assert vfl(*TOY, key, *more) == 1
+        err = capsys.readouterr().err
+        assert "hydra.run.dir" in err and (
+            ". holds figure.png, files.jsonl, ledger.parquet and 2 more" in err or "must name a folder" in err
+        )
+    assert vfl("-m", *TOY, "seed=0,1", key.replace("run", "sweep")) == 1
+    assert "hydra.sweep.dir" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+
+
+def test_a_sweep_and_a_run_do_not_take_each_others_folder(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl(*TOY, "hydra.run.dir=run") == 0
+    before = contents("run")
+    for more in ([], ["overwrite=true"]):
+        assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=run", *more) == 1
+        assert "run holds a run: choose another folder with hydra.sweep.dir" in capsys.readouterr().err and contents("run") == before
+    assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=sweep") == 0
+    before = contents("sweep")
+    for more in ([], ["overwrite=true"], ["resume=true"]):
+        assert vfl(*TOY, "hydra.run.dir=sweep", *more) == 1
+        assert "of a sweep or figure: choose another folder with hydra.run.dir" in capsys.readouterr().err and contents("sweep") == before
+
+
+def test_a_run_without_its_manifest_is_named_and_replaced_on_demand(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl(*TOY, "hydra.run.dir=run") == 0
+    atomic_write(Path("run/ledger.parquet"), b"of a real run")  # the stand-in has none
+    for name in ("manifest.json", "summary.json"):
+        Path("run", name).unlink()
+    before = contents("run")
+    for more in ([], ["resume=true"]):
+        assert vfl(*TOY, "hydra.run.dir=run", *more) == 1
+        assert "of a run whose manifest.json is gone" in capsys.readouterr().err and contents("run") == before
+    assert vfl(*TOY, "hydra.run.dir=run", "overwrite=true") == 0 and Path("run/manifest.json").is_file()
+
+
+@pytest.mark.parametrize("inside", ["checkpoint", "model/mine"])
+def test_a_run_does_not_take_a_folder_of_another_runs(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], inside: str) -> None:
+    assert vfl(*TOY, "hydra.run.dir=run") == 0
+    Path("run/checkpoint").mkdir(exist_ok=True)
+    before = contents("run")
+    assert vfl(*TOY, f"hydra.run.dir=run/{inside}") == 1
+    assert "is where the run in run has its files" in capsys.readouterr().err and contents("run") == before
+    assert vfl(*TOY, "hydra.run.dir=run/mine") == 0, "beside them it may stand"
+
+
+def test_a_terminal_that_lacks_a_character_is_no_reason_to_fail() -> None:
+    words = [sys.executable, "-c", "import sys; from vflbench import cli; sys.argv = ['vflbench', 'a·b']; cli.main()"]
+    done = subprocess.run(words, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, check=False)
+    assert done.returncode == 1 and b"Traceback" not in done.stderr and rb"a\xb7b" in done.stderr
+
+
+@pytest.mark.parametrize("subdir", ["", ".", "..", "../beside"])
+def test_a_sweeps_jobs_stay_below_its_folder(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], subdir: str) -> None:
+    assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=s", f"hydra.sweep.subdir={subdir}") == 1
+    assert "hydra.sweep.subdir" in capsys.readouterr().err and list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize(("seed", "said"), [(MEMORY, "1.42 PiB"), (GPU, "80 GiB")])
+def test_too_little_memory_is_no_bug(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], seed: int, said: str) -> None:
     assert vfl(*TOY, f"seed={seed}", "hydra.run.dir=out") == 1
-    assert f"error: {said}" in capsys.readouterr().err.replace(f"{Path('out').absolute()}{os.sep}", "")
-    recorded = summary("out")
-    assert recorded["status"] == "failed" and said in recorded["reason"] and validate_summary(recorded) == []
-    assert vfl(*TOY, "hydra.run.dir=out") == 0, "what failed before its first evaluation is no run to protect"
+    err = capsys.readouterr().err
+    assert err.startswith("error: out of memory: choose smaller sizes") and said in err and not Path("out").exists()
+    assert vfl("-m", *TOY, f"seed={seed},0") == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_run_that_diverged_says_so_and_a_sweep_goes_on(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl(*TOY, f"seed={DIVERGED}") == 1
+    out, err = capsys.readouterr()
+    assert err == "the run diverged: the training loss is not finite in round 2\n" and out.startswith("diverged: the training loss")
+    for _ in range(2):  # the second time it is kept
+        assert vfl("-m", *TOY, f"seed=0,{DIVERGED}", "hydra.sweep.dir=some") == 0
+        assert capsys.readouterr().err.splitlines()[-1] == "1 of 2 jobs diverged"
+        assert vfl("-m", *TOY, f"seed={DIVERGED}", "hydra.sweep.dir=all") == 1
+        assert capsys.readouterr().err.splitlines()[-1] == "1 of 1 jobs diverged"
+
+
+def test_a_sweep_in_which_nothing_ran(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ((), ("dry_run=true",)):
+        assert vfl("-m", "algorithm=toy", "dataset=toy_rows", "seed=0,1", *words) == 1
+        assert "toy runs on graph data" in capsys.readouterr().out
+    assert vfl("-m", "algorithm=toy", "dataset=toy_rows,toy_graph") == 0, "one has run"
+    capsys.readouterr()
+    assert vfl("-m", "algorithm=toy", "dataset=toy_rows") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "1 of 1 jobs were skipped"
 
 
 def test_an_unwritable_folder(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     Path("file").touch()
     assert vfl(*TOY, "hydra.run.dir=file/below") == 1
-    assert capsys.readouterr().err.startswith("error: file")
+    assert "hydra.run.dir=file/below: cannot be a folder" in capsys.readouterr().err
 
 
 def test_a_run_that_cannot_start_leaves_an_unfinished_one_as_it_was(vfl: Callable[..., int]) -> None:
     with pytest.raises(SystemExit):
         vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k")
-    before = {path: path.read_bytes() for path in Path("k").rglob("*") if path.is_file()}
+    before = contents("k")
     assert vfl(*TOY, f"seed={MALFORMED}", "hydra.run.dir=k", "overwrite=true") == 1
-    assert {path: path.read_bytes() for path in Path("k").rglob("*") if path.is_file()} == before
-
-
-def test_hydras_files_are_those_of_the_run_that_failed_last(vfl: Callable[..., int]) -> None:
-    for seed in (MALFORMED, DISK):
-        assert vfl(*TOY, f"seed={seed}", "hydra.run.dir=out") == 1
-        assert f"seed={seed}" in Path("out/.hydra/overrides.yaml").read_text() and summary("out")["seed"] == seed
+    assert contents("k") == before
 
 
 def test_a_bug_is_not_hidden_but_recorded(vfl: Callable[..., int]) -> None:
     with pytest.raises(RuntimeError, match="a bug"):
         vfl(*TOY, f"seed={BUG}", "hydra.run.dir=out")
-    assert summary("out")["reason"] == "RuntimeError: a bug"
+    recorded = summary("out")
+    assert recorded["status"] == "failed" and recorded["reason"] == "RuntimeError: a bug" and validate_summary(recorded) == []
+    assert vfl(*TOY, "hydra.run.dir=out") == 0, "what failed before its first evaluation is no run to protect"
 
 
 def test_an_ended_run_is_refused_before_anything_is_written(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert vfl(*TOY, "hydra.run.dir=a") == 0
-    before = {path: path.read_bytes() for path in Path("a").rglob("*") if path.is_file()}
+    before = contents("a")
     assert vfl(*TOY, "hydra.run.dir=a", "rounds=9") == 1
-    assert vfl(*TOY, "hydra.run.dir=a", "resume=true") == 1
     assert "overwrite=true" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in Path("a").rglob("*") if path.is_file()} == before
-    Path("a/checkpoint").mkdir()
+    assert vfl(*TOY, "hydra.run.dir=a", "resume=true") == 0, "a job that is queued twice is no failure"
+    assert "a holds a run that has ended (completed): nothing is left to do" in capsys.readouterr().out
     Path("a/notes.txt").touch()
+    assert vfl(*TOY, "hydra.run.dir=a", "rounds=9", "overwrite=true") == 1
+    assert "a holds notes.txt: not what vflbench wrote there" in capsys.readouterr().err
+    Path("a/notes.txt").unlink()
+    assert contents("a") == before
+    Path("a/curve.csv").write_text("annotated")
+    assert vfl(*TOY, "hydra.run.dir=a", "rounds=9", "overwrite=true") == 1
+    assert "a holds curve.csv (changed since): not what vflbench wrote there" in capsys.readouterr().err
+    Path("a/curve.csv").write_bytes(before[Path("a/curve.csv")])
     assert vfl(*TOY, "hydra.run.dir=a", "rounds=9", "overwrite=true") == 0
-    assert not Path("a/checkpoint").exists() and Path("a/notes.txt").exists()
     assert json.loads(Path("a/manifest.json").read_text())["config"]["rounds"] == 9
+
+
+def test_a_run_that_goes_on_has_its_way_free(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k")
+    Path("k/slurm-7.out").touch()
+    Path("k/curve.csv").write_text("mine")
+    assert vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k", "resume=true") == 1
+    assert "k holds curve.csv: not what vflbench wrote there" in capsys.readouterr().err and Path("k/curve.csv").read_text() == "mine"
+    Path("k/curve.csv").unlink()
+    assert vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k", "resume=true") == 0 and Path("k/slurm-7.out").exists()
+    Path("k", inventory.NAME).unlink()
+    assert vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k", "overwrite=true") == 1
+    assert "k holds a run of an older vflbench, which kept no list of its files" in capsys.readouterr().err
 
 
 def test_an_unfinished_run_is_continued_only_when_asked(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,8 +354,51 @@ def test_an_unfinished_run_is_continued_only_when_asked(vfl: Callable[..., int],
     assert vfl(*TOY, f"seed={KILLED}", "resume=true", "device=cpu") == 0
     out, err = capsys.readouterr()
     assert f"continuing {Path('outputs/k')}" in err and f"run folder: {Path('outputs/k')}" in out
-    assert vfl(*TOY, f"seed={KILLED}", "resume=true") == 0
+    assert vfl(*TOY, f"seed={KILLED}", "resume=true") == 0, "a job that is queued twice is no failure"
+    assert f"{Path('outputs/k')} holds a run that has ended (completed): nothing is left to do" in capsys.readouterr().out
+    assert vfl(*TOY, f"seed={KILLED}", "rounds=9", "resume=true") == 0
     assert "starting a new one" in capsys.readouterr().err
+
+
+@pytest.mark.draws("runs")
+def test_starts_at_one_moment_have_folders_of_their_own(vfl: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that stands still, or was set back to the moment of another start."""
+    stands = types.SimpleNamespace(now=lambda: datetime.datetime(2026, 1, 1))
+    monkeypatch.setattr("hydra.core.utils.datetime", stands)
+    monkeypatch.setattr("vflbench.plots.curves.draw_runs", lambda runs, folder: None)
+    for seed in (1, 2, 3):
+        assert vfl(*TOY, f"seed={seed}") == 0
+        assert vfl("-m", *TOY, f"seed={seed},{seed + 10}") == 0
+    seeds = {path.parent.name: json.loads(path.read_text())["seed"] for path in Path("outputs/runs").glob("*/summary.json")}
+    name = "2026-01-01_00-00-00-000000"
+    assert seeds == {f"{name}_toy_toy_graph": 1, f"{name}_toy_toy_graph_2": 2, f"{name}_toy_toy_graph_3": 3}
+    assert sorted(path.name for path in Path("outputs/multirun").iterdir()) == [name, f"{name}_2", f"{name}_3"]
+
+
+def test_of_two_unfinished_runs_the_newer_one_goes_on_though_the_clock_was_set_back_between_them(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, begun in (("first", time.time() + 3600), ("older", time.time() - 60), ("newer", time.time() - 30)):
+        with pytest.raises(SystemExit):
+            vfl(*TOY, f"seed={KILLED}", f"hydra.run.dir=outputs/{name}")
+        os.utime(f"outputs/{name}/manifest.json", (begun, begun))
+    assert vfl(*TOY, f"seed={KILLED}", "resume=true") == 0
+    assert f"continuing {Path('outputs/newer')}" in capsys.readouterr().err
+
+
+def test_a_text_from_the_environment_is_in_no_file(vfl: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "hunter2-hunter2")
+    secret = ["data_root=/x/${oc.env:TOKEN}", "algorithm.combine=${oc.env:HOW,avg}", "hydra.run.dir=a"]
+    assert vfl(*TOY, *secret) == 0
+    assert vfl("-m", *TOY, *secret[:2], "seed=1,2", "hydra.sweep.dir=s") == 0
+    config = json.loads(Path("a/manifest.json").read_text())["config"]
+    assert (config["data_root"], config["algorithm"]["combine"]) == ("/x/${oc.env:TOKEN}", "${oc.env:HOW}")
+    assert "${oc.env:TOKEN}" in Path("a/.hydra/config.yaml").read_text()
+    assert vfl("-m", *TOY, secret[0], f"seed={SECRETIVE}", "hydra.sweep.dir=t") == 1
+    assert summary("t/0")["reason"] == "no data in /x/${oc.env:TOKEN}"
+    assert not [path for path in Path().rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
+    monkeypatch.setenv("HOW", "cat")
+    assert vfl(*TOY, *secret, "resume=true") == 1, "another value is another run"
 
 
 def test_ctrl_c_ends_with_130(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,6 +420,8 @@ def test_a_sweep_goes_on_after_failed_and_impossible_jobs(vfl: Callable[..., int
     assert vfl(*sweep) == 1
     out, err = capsys.readouterr()
     assert [summary(f"s/{n}")["status"] for n in range(4)] == ["completed", "failed", "skipped", "skipped"]
+    others = [path for path in [Path("s"), *Path("s").rglob("*")] if path.stat().st_mode & 0o077]
+    assert not others, "what a run writes is the user's alone"
     assert validate_summary(summary("s/2")) == []
     assert "[1/4] toy toy_graph seed=0: test_accuracy 0.8" in out and "[3/4] toy toy_rows seed=0: skipped (dataset=toy_rows" in out
     assert "[2/4] toy toy_graph seed=101: failed: nodes.csv line 3" in err and "1 of 4 jobs failed" in err
@@ -309,7 +489,8 @@ def test_two_jobs_of_a_sweep_have_two_folders(vfl: Callable[..., int], capsys: p
 
 
 def test_nothing_is_written_where_another_process_runs(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    Path("s/0").mkdir(parents=True)
+    files.prepare(Path("s"))
+    files.prepare(Path("s/0"))
     with lock.alone(Path("s/0")):
         assert vfl(*TOY, "hydra.run.dir=s/0") == 1
         assert vfl(*TOY, "hydra.run.dir=s/0", "overwrite=true") == 1
@@ -318,8 +499,8 @@ def test_nothing_is_written_where_another_process_runs(vfl: Callable[..., int], 
         out, err = capsys.readouterr()
         assert "[1/2] toy toy_graph seed=0: failed: " in err and "is running there" in err and "1 of 2 jobs failed" in err
         assert "[2/2] toy toy_graph seed=1: test_accuracy 0.8" in out
-        assert [path.name for path in Path("s/0").iterdir()] == [".lock"]
-        Path("s/0/manifest.json").write_text('{"schema": 1, "config_hash": "x", "config": {}}')
+        assert [path.name for path in Path("s/0").iterdir()] == [inventory.NAME]
+        write_json(Path("s/0/manifest.json"), {"schema": 1, "config_hash": "x", "config": {}})
         assert vfl(*TOY, "hydra.run.dir=s/0") == 1
         assert "is running there" in capsys.readouterr().err, "that comes before how it could be continued"
 
@@ -336,11 +517,6 @@ def test_a_launcher_that_is_not_installed_is_named_with_its_package(
         assert vfl("-m", *TOY, "seed=0,1", f"hydra/launcher={launcher}", "hydra.launcher.no_key=2") == 1
         err = capsys.readouterr().err
         assert f"hydra/launcher={launcher}: needs a package that is not installed: pip install 'vflbench[{extra}]'" in err
-
-
-def test_a_sweep_of_impossible_jobs_alone_is_no_failure(vfl: Callable[..., int]) -> None:
-    assert vfl("-m", "algorithm=toy", "dataset=toy_rows", "seed=0,1") == 0
-    assert vfl("algorithm=toy", "dataset=toy_rows") == 1
 
 
 def test_a_sweep_is_resumed_in_its_own_folder_only(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from vflbench import config
+from vflbench.federation import delays
 from vflbench.types import ConfigError, Problem, VflbenchError
 
 BASE = ("algorithm=toy", "dataset=toy_graph")
@@ -58,6 +59,13 @@ def test_the_range_of_a_single_link_is_its_kinds(mine: Path) -> None:
     (mine / "network" / "slow.yaml").write_text("defaults: [us_uk]\nname: slow\n" + links)
     found = problems("network=slow", user_dir=mine)
     assert set(found) == {f"network.links.client_0->server.{key}" for key in ("latency_ms", "bandwidth_gbps")}
+
+
+def test_numbers_that_training_cannot_hold() -> None:
+    found = problems("algorithm.lr=1e31", "seed=9223372036854775808", f"algorithm.layers={10**400}", f"max_bytes={10**400}")
+    assert set(found) == {"algorithm.lr", "seed", "algorithm.layers", "max_bytes"}
+    assert "in size" in found["algorithm.lr"].allowed and "64 bits" in found["seed"].allowed
+    assert plan("algorithm.lr=1e30", "seed=9223372036854775807").config is not None
 
 
 def test_a_key_cannot_be_removed() -> None:
@@ -237,3 +245,46 @@ def test_an_option_that_was_edited_is_read_again(mine: Path) -> None:
         (mine / "algorithm" / "good.yaml").write_text(f"name: toy\nlocal_steps: {steps}\n")
         run = plan("algorithm=good", user_dir=mine).config
         assert run is not None and run.algorithm.local_steps == steps
+
+
+@pytest.mark.parametrize(
+    ("key", "low", "high"),
+    [
+        *((f"network.{kind}.latency_ms", None, 1e9) for kind in ("client_server", "client_client")),
+        *((f"network.{kind}bandwidth_gbps", 1e-9, 1e9) for kind in ("client_server.", "client_client.", "server_")),
+        ("network.ratio", 1e-9, 1e9),
+        *((f"compute.{key}", None, 1e6) for key in ("base_seconds", "seconds_per_unit", "batch_latency", "server_seconds")),
+        ("compute.core_cap", 1e-6, 1e6),
+    ],
+)
+def test_a_clock_can_go_on_under_every_physical_key(key: str, low: float | None, high: float) -> None:
+    """At its ends a key is taken; beyond them it is refused with the end's value."""
+    far = {f"{key}={value!r}": end for value, end in ((10 * high, high), (1e300, high), *(((low / 10, low),) if low else ()))}
+    for override, end in far.items():
+        assert f"{end}" in problems(override)[key].allowed
+    assert plan(f"{key}={high!r}").config is not None and plan(f"{key}={(low or 0.0)!r}").config is not None
+
+
+def test_numbers_that_no_float32_holds_are_refused_wherever_a_number_is_asked_for() -> None:
+    found = problems("algorithm.lr=1e300", "max_virtual_seconds=1e-300", "target=-1e40", "network.client_server.latency_ms=1e-300")
+    assert {problem.allowed.removesuffix(", or null") for problem in found.values()} == {"must be 0, or from 1e-30 to 1e+30 in size"}
+    assert len(found) == 4
+    assert plan("algorithm.lr=1e30", "max_virtual_seconds=1e-30", "target=0").config is not None
+
+
+def test_cores_and_delays_have_ends_too() -> None:
+    assert "at most 1,000,000" in problems("compute.cores=[1000001]")["compute.cores"].allowed
+    delay = "{scale:1e7,exponent:0}"
+    found = problems("+compute.delays={" + ",".join(f"{part}:{delay}" for part in delays.PARTS) + "}")
+    assert len(found) == len(delays.PARTS) and all("at most 1e+06 seconds a sample" in problem.allowed for problem in found.values())
+
+
+def test_a_preset_may_set_keys_that_none_has_no_use_for() -> None:
+    """A sweep over privacy=none,dp_sgd has one value of epsilon. A key that no option has is refused all the same."""
+    with config.session([], None) as hydra:
+        values = config.plain(config.plan(hydra, ["algorithm=leasgd", "dataset=digits"]).cfg)
+    values["privacy"] = {"name": "none", "epsilon": 4.65}
+    assert config.to_config(values).privacy.name == "none"
+    values["privacy"] = {"name": "none", "epsilom": 4.65}
+    with pytest.raises(ConfigError, match=r"privacy.epsilom=4.65: unknown key"):
+        config.to_config(values)

@@ -64,7 +64,7 @@ def test_the_command_writes_what_compute_measured_reads(
     said = capsys.readouterr().out
     assert "top_backward" in said and "compute=measured compute.file=outputs/profile/tiny.json" in said
     folder = Path("outputs/profile")
-    assert {path.name for path in folder.iterdir()} == {f"tiny.{kind}" for kind in ("json", "csv", "png", "svg")}
+    assert {path.name for path in folder.iterdir()} == {"files.jsonl", *(f"tiny.{kind}" for kind in ("json", "csv", "png", "svg"))}
     values = json.loads((folder / "tiny.json").read_text())
     assert values["options"]["features"] == [3, 5] and values["core_cap"] >= 1
     text = (folder / "tiny.json").read_text()

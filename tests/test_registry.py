@@ -13,8 +13,9 @@ from vflbench.types import AlgorithmInfo, DatasetInfo, VflbenchError
 
 def test_literal_is_read_without_running_the_module(tmp_path: Path) -> None:
     module = tmp_path / "m.py"
-    module.write_text('import nowhere\nALGORITHM = AlgorithmInfo(name="a", summary="x " "y", paper="p", layouts=("graph",))\n')
-    assert registry.literal(module, "ALGORITHM") == AlgorithmInfo("a", "x y", "p", ("graph",))
+    facts = 'name="a", summary="x " "y", paper="p", layouts=("graph",), divided_by=None, reports=()'
+    module.write_text(f"import nowhere\nALGORITHM = AlgorithmInfo({facts})\n")
+    assert registry.literal(module, "ALGORITHM") == AlgorithmInfo("a", "x y", "p", ("graph",), None, ())
     assert registry.literal(module, "DATASETS") is None
 
 
@@ -26,7 +27,7 @@ def test_a_computed_fact_is_refused_with_file_and_line(tmp_path: Path) -> None:
 
 
 def test_the_first_common_layout_is_the_algorithms() -> None:
-    algorithm = AlgorithmInfo("a", "", "", layouts=("aligned", "graph"))
+    algorithm = AlgorithmInfo("a", "", "", layouts=("aligned", "graph"), divided_by=None, reports=())
     assert registry.fit(algorithm, DatasetInfo("d", "", layouts=("graph", "aligned"))) == "aligned"
     assert registry.fit(algorithm, DatasetInfo("d", "", layouts=("relational",))) is None
 

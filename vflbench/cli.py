@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import itertools
 import json
 import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 import textwrap
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from vflbench import __version__
-from vflbench.types import ConfigError, EngineConfig, NetworkConfig, Problem, VflbenchError, closest
+from vflbench.results.texts import printable
+from vflbench.runner import interrupts
+from vflbench.types import ENDED, ENDED_WELL, ConfigError, EngineConfig, NetworkConfig, Problem, VflbenchError, closest
+from vflbench.version import __version__
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -32,13 +38,18 @@ if TYPE_CHECKING:
     from vflbench.runner.reprice import Finished
     from vflbench.types import RunConfig
 
-ENDED = ("completed", "target_reached", "budget", "diverged")  # statuses of a run that has nothing left to do
 RUNS = Path("outputs")
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    sys.exit(command(sys.argv[1:]))
+    """Entry point of the console script. SIGTERM ends it as Ctrl-C does, with exit code 143 for 130."""
+    interrupts.heed_sigterm()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no reason to fail
+    code = command(sys.argv[1:])
+    interrupts.heed_nothing()
+    sys.exit(128 + signal.SIGTERM if code == 130 and signal.SIGTERM in interrupts.received else code)
 
 
 def command(args: Sequence[str]) -> int:
@@ -57,6 +68,10 @@ def command(args: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         complain(f"error: {_os_reason(error)}")
+    except Exception as error:
+        if not _is_memory(error):
+            raise
+        complain(f"error: {_memory_reason(error)}")
     return 1
 
 
@@ -79,17 +94,26 @@ def _dispatch(args: list[str]) -> int:
 
 
 def say(text: str) -> None:
-    """One line or more on stdout, where results go."""
-    print(text, flush=True)
+    """One line or more on stdout, where results go. Texts of data and run folders may be in it: none commands the terminal."""
+    print(printable(text), flush=True)
 
 
 def complain(text: str) -> None:
-    """One line or more on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """One line or more on stderr, likewise."""
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def _os_reason(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error) or type(error).__name__
+
+
+def _is_memory(error: Exception) -> bool:
+    """Whether memory was asked for that is not there: of the machine (NumPy, torch) or of a GPU."""
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error)
+
+
+def _memory_reason(error: Exception) -> str:
+    return f"out of memory: choose smaller sizes ({str(error) or type(error).__name__})"
 
 
 # --- training ---------------------------------------------------------------------------------------------------------------
@@ -103,6 +127,8 @@ class Outcome:
     folder: Path
     error: VflbenchError | None = None
     line: str = ""  # what is said of it
+    status: str = "failed"
+    bug: Exception | None = None  # of a single run, to be shown whole
 
     def tell(self) -> None:
         """Say the line: on stderr where it is an error."""
@@ -136,17 +162,20 @@ def train(args: list[str]) -> int:
 
 def _hydras_own(flags: Namespace, parser: ArgumentParser) -> int:
     """`--cfg`, `--info`, `--hydra-help` and shell completion are Hydra's, with the options that a run would use, in their order."""
-    from vflbench import config
+    from vflbench import config, hydra_keys
 
     if flags.multirun:
         raise VflbenchError("-m does not go with --cfg, --info, --hydra-help and --shell-completion: give the values of one job")
-    with config.session(flags.overrides, flags.config_dir) as hydra:
+    with config.session(flags.overrides, flags.config_dir) as hydra, hydra_keys.refusing():
+        if not flags.shell_completion:
+            config.check_hydra_keys(hydra, flags.overrides)
         if flags.hydra_help:
             hydra.hydra_help("config", args_parser=parser, args=flags)
         elif flags.shell_completion:
             hydra.shell_completion("config", flags.overrides)
         else:
             cfg = config.compose(hydra, flags.overrides)  # refuses in our way what Hydra would refuse with a traceback
+            hydra_keys.folder(cfg, "hydra.run.dir")
             if flags.info is not None:
                 hydra.show_info(flags.info, "config", flags.overrides)
             else:
@@ -158,74 +187,108 @@ def _hydras_own(flags: Namespace, parser: ArgumentParser) -> int:
 
 def _start(hydra: Hydra, plan: Plan, overrides: list[str], command: str, quiet: bool = False) -> Outcome:
     """Run one checked configuration in its folder."""
-    from vflbench import config
-    from vflbench.results import lock
+    from vflbench import config, hydra_keys
+    from vflbench.results import inventory, lock
 
-    folder = Path(str(plan.cfg.hydra.run.dir))
+    folder, found = hydra_keys.folder(plan.cfg, "hydra.run.dir"), None
+    dated = _dated(plan.cfg, "run", overrides)
     try:
-        _admit(folder, plan.cfg)
+        if not dated:
+            _admit(folder, plan.cfg)
     except VflbenchError:
-        with lock.alone(folder):  # that it is running comes before what could be done with it
-            raise
+        if inventory.kept(folder):
+            with lock.alone(folder):  # that it is running comes before what could be done with it
+                raise
+        raise
     if plan.cfg.resume and not any(text.startswith("hydra.run.dir=") for text in overrides):
-        found = _unfinished(RUNS, config.plain(plan.cfg))
+        found = _to_continue(RUNS, config.plain(plan.cfg))
         if found is not None:
             overrides = [*overrides, config.quoted("hydra.run.dir", str(found))]
-        if not quiet:
-            nothing = f"no unfinished run of this configuration below {RUNS}/: starting a new one"
-            complain(f"continuing {found}" if found else nothing)
+        if not quiet and (found is None or _ended(found) is None):
+            complain(f"continuing {found}" if found else f"no run of this configuration below {RUNS}/: starting a new one")
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    if dated and found is None:
+        made[:1] = [_new(folder)]
+        overrides = [*overrides, config.quoted("hydra.run.dir", str(made[0]))]
+    elif found is None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before Hydra does, who lets others read it
     task = partial(_job, command=command, quiet=quiet)
-    outcome: Outcome = hydra.run("config", task, overrides, with_log_configuration=not quiet).return_value
+    try:
+        with hydra_keys.refusing():
+            outcome: Outcome = hydra.run("config", task, overrides, with_log_configuration=not quiet).return_value
+    finally:
+        for place in made:  # a run that could not start leaves nothing behind
+            with contextlib.suppress(OSError):
+                place.rmdir()
+    if outcome.bug is not None:
+        raise outcome.bug
     return outcome
 
 
 def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]) -> int:
     from omegaconf import OmegaConf, open_dict, read_write
 
-    from vflbench import config
+    from vflbench import config, hydra_keys
+    from vflbench.results import folder as files
+    from vflbench.results import inventory
     from vflbench.runner import launchers
 
     assert plan.jobs is not None
     shared = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
     if plan.cfg.dry_run:
+        possible = 0
         for number, job in enumerate(plan.jobs, start=1):
             say(f"[{number}/{len(plan.jobs)}] {' '.join(job)}")
             try:
                 say(_dry_run(config.compose(hydra, [*shared, *job])))
+                possible += 1
             except ConfigError as impossible:
                 say(f"skipped: {_one_line(impossible)}")
-        return 0
-    folder = Path(str(plan.cfg.hydra.sweep.dir))
+        return 0 if possible else 1
+    folder = hydra_keys.folder(plan.cfg, "hydra.sweep.dir")
     if plan.cfg.resume and not folder.is_dir() and not any(text.startswith("hydra.sweep.dir=") for text in overrides):
         raise VflbenchError("resume=true: a sweep is continued in its own folder; name it with hydra.sweep.dir=outputs/multirun/...")
     numbered = OmegaConf.to_container(plan.cfg.hydra.sweep)["subdir"] == "${hydra.job.num}"  # type: ignore[call-overload,index]
-    if folder.is_dir() or not numbered:
+    dated = _dated(plan.cfg, "sweep", overrides)
+    if (folder.is_dir() and not dated) or not numbered:
         taken: dict[Path, list[str]] = {}
         for number, job in enumerate(plan.jobs):
             cfg = config.compose(hydra, [*shared, *job])
             with read_write(cfg), read_write(cfg.hydra), open_dict(cfg.hydra.job):
                 cfg.hydra.job.num = cfg.hydra.job.id = number
-            run_folder = folder / str(cfg.hydra.sweep.subdir)
+            run_folder = folder / hydra_keys.folder(cfg, "hydra.sweep.subdir")
+            if folder.resolve() not in run_folder.resolve().parents:
+                raise ConfigError([Problem("hydra.sweep.subdir", str(cfg.hydra.sweep.subdir), "must name a folder below hydra.sweep.dir")])
             other = taken.setdefault(run_folder.resolve(), job)
             if other is not job:
                 both = f"{' '.join(other)} and {' '.join(job)}"
                 raise VflbenchError(f"two jobs would write to {run_folder}: {both}. Let hydra.sweep.subdir name what differs")
             _admit(run_folder, cfg, sweep=True)
+    _admit_sweep(folder)
     command = shlex.join(["vflbench", *args])
+    launcher = launchers.of(plan.cfg, len(plan.jobs), overrides)
+    launcher.folder = folder = _new(folder) if dated else folder
     # The folder by name: its default has the time in it, which would be another one by now.
     overrides = [*overrides, "hydra.mode=MULTIRUN", config.quoted("hydra.sweep.dir", str(folder))]
-    launcher = launchers.of(plan.cfg, len(plan.jobs), overrides)
     task = partial(_job, command=command, total=len(plan.jobs), swept=plan.swept)
     outcomes: list[Outcome] = []
     died = ""
-    with launcher:
-        try:
-            for batch in hydra.multirun("config", task, [*overrides, *launcher.overrides]):
-                outcomes += [item.return_value for item in batch]
-        except launchers.DIED as error:
-            if launcher.name == "basic":
-                raise
-            died = launcher.told(error)
+    files.prepare(folder)
+    try:
+        inventory.writing(folder, "multirun.yaml")  # by Hydra
+        with launcher, interrupts.passed_on(folder), hydra_keys.refusing():
+            try:
+                for batch in hydra.multirun("config", task, [*overrides, *launcher.overrides]):
+                    outcomes += [item.return_value for item in batch]
+            except launchers.DIED as error:
+                if launcher.name == "basic":
+                    raise
+                died = launcher.told(error)
+        if (folder / "multirun.yaml").exists():
+            (folder / "multirun.yaml").chmod(inventory.mode(folder))
+            inventory.written(folder, "multirun.yaml")
+    finally:
+        inventory.leave(folder)
     if not launcher.hears:
         for outcome in outcomes:
             outcome.tell()
@@ -241,14 +304,17 @@ def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]
     say(f"sweep folder: {_shown(folder)}")
     for label in dict.fromkeys(filter(None, map(_made_up, ended))):
         say(label)
-    failed = sum(outcome.code != 0 for outcome in outcomes)
+    count = Counter(outcome.status for outcome in outcomes)
+    well = sum(count[status] for status in ENDED_WELL)
     if died:
         complain(f"{died}. The same command, with hydra.sweep.dir={_shown(folder)}, does what is left")
-    elif failed:
-        complain(f"{failed} of {len(outcomes)} jobs failed")
-    return 1 if failed or died else 0
+    for status in ("failed", "diverged", *(["skipped"] if not well else [])):
+        if count[status]:
+            complain(f"{count[status]} of {len(outcomes)} jobs {'were ' if status == 'skipped' else ''}{status}")
+    return 0 if well and not count["failed"] and not died else 1
 
 
+@interrupts.job()
 def _job(
     cfg: DictConfig, *, command: str = "vflbench", quiet: bool = False, total: int | None = None, swept: frozenset[str] = frozenset()
 ) -> Outcome:
@@ -259,7 +325,7 @@ def _job(
     from hydra.core.hydra_config import HydraConfig
 
     from vflbench.results import folder as files
-    from vflbench.results import lock
+    from vflbench.results import inventory, lock
 
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
@@ -268,18 +334,23 @@ def _job(
         words = [w for w in hydra.overrides.task if w.split("=", 1)[0] in swept - {"algorithm", "dataset"}]
         choices = hydra.runtime.choices
         label = " ".join((f"[{hydra.job.num + 1}/{total}]", choices["algorithm"], choices["dataset"], *words))
-    empty = not any(folder.iterdir())
     try:
-        files.prepare(folder)
-        with lock.alone(folder):
-            outcome = _job_alone(cfg, folder, label, command, quiet)
+        if label and not any(folder.iterdir()):
+            folder.chmod(folder.stat().st_mode & 0o700)  # Hydra has made it, and lets others read it
+        if (done := _done(cfg, folder, label)) is not None:
+            outcome = done
+        else:
+            files.prepare(folder)
+            with lock.alone(folder):
+                try:
+                    outcome = _job_alone(cfg, folder, label, command, quiet)
+                finally:
+                    inventory.leave(folder)
     except VflbenchError as error:  # nothing is written where another process writes
         outcome = _failed(folder, error, label)
-    except KeyboardInterrupt:  # while data was loading
-        if empty and not any(folder.iterdir()):
-            folder.rmdir()
-        raise
-    if not quiet:
+    except OSError as failure:  # of the lock
+        outcome = _failed(folder, VflbenchError(_os_reason(failure)), label)
+    if not quiet and outcome.bug is None:
         outcome.tell()
     return outcome
 
@@ -298,53 +369,59 @@ def _job_alone(cfg: DictConfig, folder: Path, label: str, command: str, quiet: b
     values = config.plain(cfg)
     error: VflbenchError
     try:
-        _admit(folder, cfg, sweep=bool(label))  # again: another process may have been here since
-        if label and not cfg.overwrite and (kept := _ended(folder)):
-            return Outcome(0, folder, line=f"{label}: {kept}, kept")
+        if (done := _done(cfg, folder, label)) is not None:  # again: another process may have been here since
+            return done
         if label and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
             values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
         run_config = config.to_config(values)
         if problems := config.check(run_config):
             raise ConfigError(problems)
-        summary = _run(run_config, folder, command, choices, values, quiet or bool(label), cfg)
+        summary = _run(run_config, folder, command, choices, quiet or bool(label), cfg)
     except ConfigError as impossible:
         if label:
             reason = _one_line(impossible)
             _write_unrun(folder, "skipped", reason, values, cfg)
-            return Outcome(0, folder, line=f"{label}: skipped ({reason})")
+            return Outcome(0, folder, line=f"{label}: skipped ({reason})", status="skipped")
         error = impossible
     except VflbenchError as failure:
         error = failure
     except OSError as failure:
         error = VflbenchError(_os_reason(failure))
     except Exception as bug:
-        _write_unrun(folder, "failed", f"{type(bug).__name__}: {bug}", values, cfg)
-        if not label:
-            raise
-        complain(traceback.format_exc())  # a bug is shown whole, and the sweep goes on
-        error = VflbenchError(f"{type(bug).__name__}: {bug}")
+        if _is_memory(bug):
+            error = VflbenchError(_memory_reason(bug))
+        else:
+            _write_unrun(folder, "failed", f"{type(bug).__name__}: {bug}", values, cfg)
+            if not label:
+                return Outcome(1, folder, bug=bug)
+            complain(traceback.format_exc())  # a bug is shown whole, and the sweep goes on
+            error = VflbenchError(f"{type(bug).__name__}: {bug}")
     else:
-        code = 1 if summary["status"] == "failed" else 0
-        done = Outcome(code, folder, line=f"{label}: {result_line(summary)}" if label else report(summary, folder))
-        if summary["status"] == "interrupted":
+        status = summary["status"]
+        code = 1 if status == "failed" or (status == "diverged" and not label) else 0
+        done = Outcome(code, folder, line=f"{label}: {result_line(summary)}" if label else report(summary, folder), status=status)
+        if status == "diverged" and not label:
+            complain(f"the run diverged: {summary.get('reason') or 'its numbers are not finite'}")
+        if status == "interrupted":
             if not quiet:
                 done.tell()
             raise KeyboardInterrupt
         return done
-    _write_unrun(folder, "failed", str(error), values, cfg)
+    if label:  # the table of a sweep has every job
+        _write_unrun(folder, "failed", str(error), values, cfg)
     return _failed(folder, error, label)
 
 
-def _run(
-    run_config: RunConfig, folder: Path, command: str, choices: dict[str, str], values: dict[str, Any], quiet: bool, cfg: DictConfig
-) -> dict[str, Any]:
+def _run(run_config: RunConfig, folder: Path, command: str, choices: dict[str, str], quiet: bool, cfg: DictConfig) -> dict[str, Any]:
     """Train; the runner knows no plots, so it is handed the one that draws a run. The summary."""
-    from vflbench import registry
+    from vflbench import config, registry
     from vflbench.plots.curves import draw_run
+    from vflbench.results.identity import config_hash
     from vflbench.runner.run import run
 
     info = registry.algorithms()[run_config.algorithm.name]
-    how: dict[str, Any] = {"command": command, "choices": choices, "plain": values, "info": info, "quiet": quiet, "draw": draw_run}
+    how: dict[str, Any] = {"command": command, "choices": choices, "info": info, "quiet": quiet, "draw": draw_run}
+    how |= {"plain": config.without_secrets(cfg), "identity": config_hash(config.plain(cfg)), "hidden": config.from_environment(cfg)}
     summary: dict[str, Any] = run(run_config, folder, clear=partial(_clear, folder, run_config.overwrite, cfg), **how)
     return summary
 
@@ -394,17 +471,32 @@ def _state(folder: Path) -> tuple[str | None, str | None]:
 
 
 def _admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
-    """Refuse a folder whose run would be lost, before anything is written to it."""
+    """Refuse a folder in which a run or anything else of the user's would be lost, before anything is written to it."""
     from vflbench import config
+    from vflbench.results import folder as files
     from vflbench.results.identity import config_hash
 
     status, identity = _state(folder)
+    places = (folder.absolute(), *folder.absolute().parents)
+    inside = next((p for p in places if p.name in ("checkpoint", "model", "transcript", ".hydra") and _state(p.parent)[0]), None)
+    if inside is not None:
+        raise VflbenchError(f"{folder} is where the run in {_shown(inside.parent)} has its files: choose another hydra.run.dir")
+    if status is None and (others := _others(folder)):
+        a_runs = next((name for name in others if Path(name).parts[0] in files.FILES - files.SWEEP_FILES), None)
+        if a_runs is None:
+            raise VflbenchError(f"{folder} holds {others[0]} of a sweep or figure: choose another folder with hydra.run.dir=...")
+        if not cfg.overwrite:
+            lost = f"{folder} holds {a_runs} of a run whose manifest.json is gone"
+            raise VflbenchError(f"{lost}: choose another folder with hydra.run.dir=..., or replace it with overwrite=true")
     if status is None or cfg.overwrite or _is_nothing(folder, status):
+        _admit_foreign(folder)
         return
     same = identity == config_hash(config.plain(cfg))
     if (cfg.resume or sweep) and not same:
         raise VflbenchError(f"{folder} holds a run of another configuration ({_difference(folder, cfg)}): choose another folder")
-    if sweep or (cfg.resume and status not in ENDED):  # a repeated sweep keeps what has ended and continues the rest
+    if sweep or cfg.resume:  # a repeated sweep keeps what has ended and continues the rest
+        if status not in ENDED:
+            _admit_foreign(folder, goes_on=True)
         return
     if status in ENDED:
         raise VflbenchError(f"{folder} holds a run that has ended ({status}): choose another folder, or replace it with overwrite=true")
@@ -413,33 +505,99 @@ def _admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
     )
 
 
+def _others(folder: Path) -> list[str]:
+    """Files of vflbench's in a folder without a run that no start of a run has left there."""
+    from vflbench.results import inventory
+
+    names = inventory.own(folder) if inventory.kept(folder) else []
+    return [name for name in names if Path(name).parts[0] != ".hydra" and not name.endswith(".tmp")]
+
+
+def _admit_foreign(folder: Path, goes_on: bool = False) -> None:
+    """Refuse a folder with anything in it that no run wrote; where a run `goes_on` there, with what stands in its way."""
+    from hydra.core.hydra_config import HydraConfig
+
+    from vflbench.results import folder as files
+    from vflbench.results import inventory
+
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise ConfigError([Problem("hydra.run.dir", str(folder), f"cannot be a folder: {there} is a file")])
+    if there != folder:
+        return
+    handlers = HydraConfig.get().job_logging.get("handlers") or {}
+    logs = {Path(str(handler["filename"])).name for handler in handlers.values() if "filename" in handler}  # Hydra has opened them by now
+    found = [name for name in inventory.foreign(folder) if name not in logs]
+    if not inventory.kept(folder) and _state(folder)[0] is not None:
+        older = "a run of an older vflbench, which kept no list of its files"
+        raise VflbenchError(f"{folder} holds {older}: choose another folder with hydra.run.dir=..., or move it")
+    if goes_on:  # damaged checkpoints are looked at when they are needed
+        found = [name for name in found if Path(name).parts[0] in files.FILES]
+        found = [name for name in found if Path(name).parts[0] not in ("checkpoint", "transcript") or not inventory.damaged(folder, name)]
+    inventory.refuse(folder, found, "Choose another folder with hydra.run.dir=...")
+
+
+def _admit_sweep(folder: Path) -> None:
+    """Refuse the folder of a new sweep with anything in it, and that of a sweep which goes on with what stands in its way."""
+    from vflbench.results import folder as files
+    from vflbench.results import inventory
+
+    if _state(folder)[0] is not None:
+        raise VflbenchError(f"{folder} holds a run: choose another folder with hydra.sweep.dir=...")
+    found = inventory.foreign(folder) if folder.is_dir() else []
+    if inventory.kept(folder):
+        found = [name for name in found if name in files.SWEEP_FILES]
+    inventory.refuse(folder, found, "Choose another folder with hydra.sweep.dir=...")
+
+
+def _done(cfg: DictConfig, folder: Path, label: str) -> Outcome | None:
+    """The outcome of a job whose run has ended before: one that is queued twice is no failure. None where there is something to do.
+
+    Raises
+    ------
+    VflbenchError : the folder cannot be written to without a loss, or what is there is damaged.
+    """
+    from vflbench.results import reader
+
+    _admit(folder, cfg, sweep=bool(label))
+    if cfg.overwrite or not (label or cfg.resume) or (status := _ended(folder)) is None:
+        return None
+    run = reader.load(folder)
+    run.check_curve()
+    told = f"{_shown(folder)} holds a run that has ended ({status}): nothing is left to do\n{report(run.summary, folder)}"
+    return Outcome(0, folder, line=f"{label}: {status}, kept" if label else told, status=status)
+
+
 def _is_nothing(folder: Path, status: str) -> bool:
     """Whether the run failed or was skipped before it had anything to lose."""
     return status in ("failed", "skipped") and not any((folder / name).exists() for name in ("curve.csv", "checkpoint"))
 
 
 def _clear(folder: Path, overwrite: bool, cfg: DictConfig) -> None:
-    """Remove the run in `folder` that is to be replaced, its summary first, so that half a run is no result; and write `.hydra`.
+    """Remove the files of the run in `folder` that is to be replaced, its summary first, so that half a run is no result; and write
+    `.hydra`.
 
     Called when the new run has its data and parties, so that one that cannot start leaves the old one.
     """
+    from vflbench.results import inventory
+
     status, _ = _state(folder)
     if status is not None and (overwrite or _is_nothing(folder, status)):
-        for pattern in ("summary.json", "manifest.json", "*.csv", "*.parquet", "*.png", "*.svg", "model", "transcript", "checkpoint"):
-            for path in folder.glob(pattern):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        inventory.clear(folder, first="summary.json")
     _write_hydra(folder, cfg)
 
 
 def _write_hydra(folder: Path, cfg: DictConfig) -> None:
     """The files that Hydra itself writes before a job, which may then not start: config.yaml, hydra.yaml, overrides.yaml."""
     from hydra.core.hydra_config import HydraConfig
-    from hydra.core.utils import _save_config
     from omegaconf import OmegaConf
 
+    from vflbench.results import folder as files
+
     hydra = HydraConfig.get()
+    (folder / ".hydra").mkdir(mode=0o700, exist_ok=True)
     for name, part in (("config", cfg), ("hydra", OmegaConf.create({"hydra": hydra})), ("overrides", hydra.overrides.task)):
-        _save_config(part, f"{name}.yaml", folder / ".hydra")  # type: ignore[arg-type]
+        files.atomic_write(folder / ".hydra" / f"{name}.yaml", OmegaConf.to_yaml(part))
 
 
 def _difference(folder: Path, cfg: DictConfig) -> str:
@@ -449,29 +607,48 @@ def _difference(folder: Path, cfg: DictConfig) -> str:
 
     if not (folder / "manifest.json").is_file():
         return "it has no manifest.json"
-    ours, theirs = (
-        identity.flat(identity.identifying(values)) for values in (config.plain(cfg), reader.load(folder).manifest.get("config", {}))
-    )
+    written = (config.without_secrets(cfg), reader.load(folder).manifest.get("config", {}))
+    ours, theirs = (identity.flat(identity.identifying(values)) for values in written)
     keys = [key for key in {**theirs, **ours} if ours.get(key) != theirs.get(key)]
-    return ", ".join(f"{key}={theirs.get(key)} there, {ours.get(key)} here" for key in keys[:5]) or "other versions of vflbench"
+    return ", ".join(f"{key}={theirs.get(key)} there, {ours.get(key)} here" for key in keys[:5]) or "another vflbench or environment"
 
 
-def _unfinished(root: Path, values: dict[str, Any]) -> Path | None:
-    """The newest run below `root` that has this configuration and has not ended."""
-    from vflbench.results import reader
+def _dated(cfg: DictConfig, kind: Literal["run", "sweep"], overrides: list[str]) -> bool:
+    """Whether the folder is a new one by its name, which has the time in it and was not typed."""
+    from omegaconf import OmegaConf
+
+    name = str(OmegaConf.to_container(cfg.hydra[kind])["dir"])  # type: ignore[call-overload,index]
+    return "${now:" in name and not any(text.startswith(f"hydra.{kind}.dir=") for text in overrides)
+
+
+def _new(folder: Path) -> Path:
+    """The folder, made now, or one with a number where it is there: two may start in one microsecond, and a clock may be set back."""
+    for number in itertools.count(1):
+        new = folder if number == 1 else folder.with_name(f"{folder.name}_{number}")
+        with contextlib.suppress(FileExistsError):
+            new.mkdir(mode=0o700, parents=True)
+            return new
+    raise AssertionError
+
+
+def _to_continue(root: Path, values: dict[str, Any]) -> Path | None:
+    """The newest run below `root` of this configuration that has a list of its files to go by; one that has not ended before others."""
+    from vflbench.results import inventory, reader
     from vflbench.results.identity import config_hash
 
     wanted = config_hash(values)
-    found = []
+    found = {}
     for candidate in reader.find(root) if root.is_dir() else []:
         try:
             status, identity = _state(candidate.folder)
         except VflbenchError as damaged:
             complain(f"left aside: {damaged}")
             continue
-        if identity == wanted and status not in ENDED:
-            found.append(candidate.folder)
-    return max(found, key=lambda folder: (folder / "manifest.json").stat().st_mtime, default=None)
+        if identity == wanted and inventory.kept(candidate.folder):
+            found[candidate.folder] = status not in ENDED
+    begun = {folder: (folder / "manifest.json").stat().st_mtime for folder in found}
+    # What was begun after now was begun before the clock was set back.
+    return max(found, key=lambda folder: (found[folder], begun[folder] <= time.time(), begun[folder]), default=None)
 
 
 def _ended(folder: Path) -> str | None:
@@ -482,12 +659,15 @@ def _ended(folder: Path) -> str | None:
 
 def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str, values: dict[str, Any], cfg: DictConfig) -> None:
     """The summary of a run that never came to its end; what the runner itself has written stays."""
+    from vflbench import config
     from vflbench.results import folder as files
+    from vflbench.results import identity
 
     before, _ = _state(folder)
     if before is not None and not _is_nothing(folder, before):
         return
     names = {group: values[group]["name"] for group in ("algorithm", "dataset")}
+    reason = identity.hide(reason, config.from_environment(cfg))
     # An option file of the user's need not list every key.
     how = {
         "compute_clock": values["engine"].get("compute_clock", EngineConfig.compute_clock),
@@ -495,11 +675,9 @@ def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str
     }
     root = {key: values[key] for key in ("seed", "accounting", "device")}
     summary = files.summarise_unrun(status=status, reason=reason, **names, **how, **root)
-    try:
+    with contextlib.suppress(VflbenchError, OSError):  # the disk may be what failed; the reason itself is told all the same
         _write_hydra(folder, cfg)
         files.write_json(folder / "summary.json", summary)
-    except (VflbenchError, OSError) as error:  # the disk may be what failed; the reason itself is told all the same
-        complain(str(error))
 
 
 # --- what is said -------------------------------------------------------------------------------------------------------------
@@ -617,12 +795,14 @@ def list_command(args: list[str]) -> int:
 
     if args:
         raise VflbenchError(f"vflbench list takes no arguments, not {' '.join(args)}")
-    data = registry.datasets()
+    data, codecs = registry.datasets(), registry.option_entries("codec")
     rows = []
     for name, info in registry.algorithms().items():
         fitting = " ".join(n for n, other in data.items() if registry.fit(info, other))
-        fits = {"data": fitting, "privacy": " ".join(info.privacy), "models": " ".join(info.models), "attacks": " ".join(info.attacks)}
-        fits["codecs"] = f"none ({info.exact})" if info.exact else "none fp16 int8 topk" + " (feedback)" * bool(info.remembered)
+        attacks = " ".join(registry.options("attack", info, info.attacks))
+        private = " ".join(registry.options("privacy", info, info.privacy))
+        fits = {"data": fitting, "privacy": private, "models": " ".join(info.models), "attacks": attacks}
+        fits["codecs"] = f"none ({info.exact})" if info.exact else " ".join(("none", *codecs)) + " (feedback)" * bool(info.remembered)
         rows.append((name, info.summary, *(f"{what} {names or '-'}" for what, names in fits.items())))
     width = max(80, min(shutil.get_terminal_size().columns, 160))
     for name, summary, *facts in rows:
@@ -725,6 +905,7 @@ def _left(seconds: float) -> str:
 def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
     """Says which of a figure's runs are done and how long the rest will take: a bar on a terminal, else a line each."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
     began = time.monotonic()
@@ -733,7 +914,7 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
         task = bar.add_task("runs", total=total)
 
         def tell(done: int, of: int, job: Any) -> None:
-            bar.update(task, description=job.label, completed=done, total=of)
+            bar.update(task, description=escape(printable(job.label)), completed=done, total=of)
             left = (time.monotonic() - began) / done * (of - done)
             if job.note:
                 complain(f"{job.label}: {job.note}")
@@ -746,6 +927,7 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
 def figures_command(args: list[str]) -> int:
     """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures, from runs found or trained."""
     from vflbench.papers import definition, figures, jobs, page
+    from vflbench.results import inventory
 
     usage = (
         "usage: vflbench figures NAME ... [scale=smoke|small|full] [jobs=N] [out=DIR] [key=value ...]; "
@@ -776,9 +958,22 @@ def figures_command(args: list[str]) -> int:
     # Pages of two rounds have a place of their own: they must not take that of pages which took a night.
     folder = Path(own["out"]) if own["out"] else RUNS / "figures" / ("smoke" if own["scale"] == "smoke" else "")
     needed = [jobs.wanted(figure, own["scale"], overrides) for figure in chosen]
+    places = [folder, *(folder / figure.name for figure in chosen)]
+    new = [place for place in places if not place.exists()]
+    try:
+        for place in places:
+            figures.claim_folder(place, ("index.html",) if place == folder else None)
+    except VflbenchError:
+        for place in reversed(places):  # what was begun
+            if place.is_dir():
+                inventory.leave(place)
+            if place in new:
+                with contextlib.suppress(OSError):
+                    place.rmdir()
+        raise
     shared: dict[str, jobs.Job] = {}  # one run may serve several figures
     needed = [[shared.setdefault(job.identity, job) for job in own_jobs] for own_jobs in needed]
-    with _progress(len(shared)) as tell:
+    with _progress(len(shared)) as tell, interrupts.passed_on(folder / "runs"):
         jobs.carry_out(list(shared.values()), folder / "runs", [RUNS], _train_job, _reprice_job, int(own["jobs"]), tell)
     failed = 0
     for figure, own_jobs in zip(chosen, needed, strict=True):
@@ -841,26 +1036,36 @@ def reprice_command(args: list[str]) -> int:
 
 
 def report_command(args: list[str]) -> int:
-    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE]`: runs side by side, on one page."""
+    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--overwrite]`: runs side by side, on one page."""
     from argparse import ArgumentParser
 
     from vflbench.plots import report as page
+    from vflbench.results import inventory
     from vflbench.results.folder import atomic_write
 
     parser = ArgumentParser(prog="vflbench report", description="Runs side by side, as one HTML file that needs nothing else.")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
     parser.add_argument("--out", default="report.html", metavar="FILE", help="the page (default: report.html)")
-    parser.add_argument("--csv", metavar="FILE", help="its table, with all digits")
+    parser.add_argument("--csv", metavar="FILE", help="its table, with all digits; a text that would be a formula gets an apostrophe")
     parser.add_argument("--markdown", metavar="FILE", help="its tables, to paste")
+    parser.add_argument("--overwrite", action="store_true", help="replace these files where they are there")
     flags = parser.parse_args(args)
+    files = [Path(name) for name in (flags.out, flags.csv, flags.markdown) if name]
+    for path in files:
+        if inventory.listed_by(path) is not None or (path.parent / "manifest.json").exists():
+            raise VflbenchError(f"{path}: lies in the folder of a run, whose files it could replace; name another place")
+    if len(set(files)) < len(files):
+        raise VflbenchError(f"{', '.join(map(str, files))}: each needs a file of its own")
+    if not flags.overwrite and (there := [str(path) for path in files if os.path.lexists(path)]):
+        raise VflbenchError(f"{', '.join(there)}: already there; name another file, or replace it with --overwrite")
     found = page.read(flags.runs, _time_dependent())
     for note in found.notes:
         complain(note)
-    atomic_write(Path(flags.out), page.to_html(found, _networks()))
+    atomic_write(Path(flags.out), page.to_html(found, _networks()), replace=True)
     if flags.csv:
-        atomic_write(Path(flags.csv), page.to_csv(found))
+        atomic_write(Path(flags.csv), page.to_csv(found), replace=True)
     if flags.markdown:
-        atomic_write(Path(flags.markdown), page.to_markdown(found))
+        atomic_write(Path(flags.markdown), page.to_markdown(found), replace=True)
     for panel in found.panels:
         for choice in panel.choices:
             text = page.choice_cells(choice)

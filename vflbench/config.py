@@ -13,16 +13,31 @@ import functools
 import itertools
 import math
 import operator
+import os
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vflbench import registry
-from vflbench.types import AlgorithmInfo, ConfigError, NetworkConfig, Problem, RunConfig, VflbenchError, closest, division
+from vflbench import hydra_keys, registry
+from vflbench.contracts import OPTIONS, hook
+from vflbench.types import (
+    AlgorithmInfo,
+    ConfigError,
+    NetworkConfig,
+    Problem,
+    RunConfig,
+    VflbenchError,
+    closest,
+    division,
+    module_of,
+    rounds_per_epoch,
+)
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -32,9 +47,7 @@ if TYPE_CHECKING:
 
 # What a key may be where its type does not say it. The rules of a topology, a mechanism or an algorithm are in its own `check`.
 CHOICES: dict[str, tuple[str, ...]] = {
-    "accounting": ("strict", "tablepuppet"),
     "scale": ("full", "small", "smoke"),
-    "codec.name": ("none", "fp16", "int8", "topk"),
     "dataset.source": ("auto", "real", "synthetic"),
     "network.timing": ("causal", "round"),
     "engine.name": ("simulated", "ray"),
@@ -51,7 +64,17 @@ AT_LEAST: dict[str, float] = {
     "privacy.max_retries": 0,
     **{f"algorithm.{key}": 1 for key in ("parties", "parts", "workers", "local_steps", "layers", "batch_size")},
 }
-AT_MOST: dict[str, float] = {"network.latencies": 2, "engine.threads": 1024, "codec.fraction": 1}
+AT_MOST: dict[str, float] = {"algorithm.layers": 1000, "network.latencies": 2, "engine.threads": 1024, "codec.fraction": 1}
+# What can be, and lets a clock of 64 bits go on: times of days, rates of a bit a second and far beyond any network or machine.
+BANDWIDTHS = ("network.client_server.bandwidth_gbps", "network.client_client.bandwidth_gbps", "network.server_bandwidth_gbps")
+AT_LEAST |= {**dict.fromkeys((*BANDWIDTHS, "network.ratio"), 1e-9), "compute.core_cap": 1e-6, "algorithm.interval": 1e-6}
+AT_MOST |= {
+    **dict.fromkeys((*BANDWIDTHS, "network.ratio"), 1e9),
+    **dict.fromkeys(("network.client_server.latency_ms", "network.client_client.latency_ms"), 1e9),
+    **dict.fromkeys((f"compute.{key}" for key in ("base_seconds", "seconds_per_unit", "batch_latency", "server_seconds", "core_cap")), 1e6),
+    **dict.fromkeys(("algorithm.interval", "algorithm.deadline", "engine.timeout"), 1e6),
+}
+SMALLEST, LARGEST = 1e-30, 1e30  # of any number that is not 0: those of 32 bits end near here
 ABOVE_ZERO = (
     frozenset(("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.ratio", "algorithm.lr", "attack.tolerance"))
     | {"codec.fraction", "engine.timeout"}
@@ -63,8 +86,10 @@ DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LINK = re.compile(r"^network\.links\.[^.]+\.")  # one link of its own has the ranges of its kind
 SECRET = re.compile(r"://[^/\s@]*:[^/\s@]+@")
 LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}  # of sweeps, and the extra that has each
+MOST_JOBS = 10_000  # of one sweep
 UNCOMPOSED = "the configuration cannot be composed: "
-UNTYPED = ("algorithm", "dataset", "model")  # their dataclass belongs to the chosen option
+KEYED = tuple(group for group, kind in OPTIONS.items() if kind.keys is not None)  # open groups whose options have keys
+UNTYPED = ("algorithm", "dataset", "model", *KEYED)  # their dataclass belongs to the chosen option
 
 
 def config_dir() -> Path:
@@ -133,10 +158,7 @@ def _store_plugins(overrides: list[str]) -> None:
     from hydra.core.config_store import ConfigStore
 
     anything = any("*" in text or text.lstrip("+").startswith("experiment=") for text in overrides)
-    for group, entries, load in (
-        ("algorithm", registry.algorithm_entries(), registry.load_algorithm),
-        ("dataset", registry.dataset_entries(), registry.load_dataset),
-    ):
+    for group, entries, load in _registered():
         typed = [word for text in overrides if text.startswith(f"{group}=") for word in text.partition("=")[2].split(",")]
         meant = {closest(word, entries) for word in typed if word not in entries}  # an unknown option stands as its closest match
         for name, entry in entries.items():
@@ -148,6 +170,14 @@ def _store_plugins(overrides: list[str]) -> None:
             ConfigStore.instance().store(group=group, name=name, node={"defaults": ["_self_", *defaults], **node}, provider="vflbench")
 
 
+def _registered() -> Iterator[tuple[str, Mapping[str, registry.Entry[Any]], Callable[[str], types.ModuleType]]]:
+    """Of each group that other packages may add to: its name, what there is by name, and what loads one."""
+    yield "algorithm", registry.algorithm_entries(), registry.load_algorithm
+    yield "dataset", registry.dataset_entries(), registry.load_dataset
+    for group in KEYED:
+        yield group, registry.option_entries(group), partial(registry.load_option, group)
+
+
 def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
     """The composed configuration, `hydra` included.
 
@@ -157,16 +187,14 @@ def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> Dict
     """
     import yaml
     from hydra.core.hydra_config import HydraConfig
-    from hydra.errors import HydraException
     from hydra.types import RunMode
-    from omegaconf.errors import OmegaConfBaseException
 
     try:
         mode = RunMode.MULTIRUN if sweep else RunMode.RUN
         cfg = hydra.compose_config(
             "config", list(overrides), run_mode=mode, with_log_configuration=False, validate_sweep_overrides=not sweep
         )
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
+    except Exception as error:  # beside its own errors, Hydra fails assertions and conversions on what was typed
         texts = [str(error), str(error.__cause__ or "")]
         reasons = texts if isinstance(error, yaml.YAMLError) else [text.strip().partition("\n")[0] for text in texts]
         raise VflbenchError(UNCOMPOSED + " ".join(filter(None, reasons))) from error
@@ -221,6 +249,51 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
         raise VflbenchError(f"the configuration cannot be resolved: {error}") from error
 
 
+def from_environment(cfg: DictConfig) -> dict[str, str]:
+    """Texts in the configuration that come from the environment, the longest first: text -> `${oc.env:NAME}`. Not those below 4 characters:
+    they are no secrets, and stand in other words.
+    """
+    from omegaconf import OmegaConf
+    from omegaconf.resolvers import oc
+
+    found: dict[str, str] = {}
+
+    def resolve(name: str, *default: Any) -> Any:
+        value = oc.env(name, *default)
+        if name in os.environ and len(os.environ[name]) >= 4:
+            found[os.environ[name]] = "${oc.env:" + name + "}"
+        return value
+
+    OmegaConf.register_new_resolver("oc.env", resolve, replace=True)
+    try:
+        plain(cfg)
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
+    return {text: found[text] for text in sorted(found, key=len, reverse=True)}
+
+
+def without_secrets(cfg: DictConfig) -> dict[str, Any]:
+    """`plain`, for files: texts that come from the environment stay `${oc.env:NAME}`."""
+    from omegaconf import OmegaConf
+    from omegaconf.resolvers import oc
+
+    def named(value: Any, place: Any, key: Any) -> Any:
+        """`value`, which is what `place` has at `key`."""
+        if isinstance(value, dict | list):
+            inside = value.items() if isinstance(value, dict) else enumerate(value)
+            found = {inner: named(item, place[key], inner) for inner, item in inside}
+            return found if isinstance(value, dict) else list(found.values())
+        return place[key] if isinstance(value, str) else value  # a number is no secret, and what is computed of one has no name
+
+    values = plain(cfg)
+    OmegaConf.clear_resolver("oc.env")
+    OmegaConf.register_new_resolver("oc.env", lambda name, *default: "${oc.env:" + name + "}")
+    try:
+        return {key: named(value, cfg, key) for key, value in values.items()}
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
+
+
 def quoted(key: str, text: str) -> str:
     """The override that gives `key` exactly this text."""
     from hydra.core.override_parser.types import Quote, QuotedString
@@ -266,7 +339,11 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
     loader = hydra.config_loader
     groups = _groups(loader)
     typed = _parse(overrides, loader, problems)
-    single = [o for o in typed if not o.is_sweep_override() or o.key_or_group in groups]  # of several options the first
+    for override, found in hydra_keys.problems(typed):
+        note([found], override)
+    single = [
+        o for o in typed if o not in faulty and (not o.is_sweep_override() or o.key_or_group in groups)
+    ]  # of several options the first
     try:
         base = next(_combinations(hydra, single, groups))
     except VflbenchError:
@@ -277,6 +354,9 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
     if sweeping:
         preset = _select(base, "hydra.sweeper.params") or {}
         typed = _merge(_parse([f"{key}={value}" for key, value in preset.items()], loader, problems), typed)
+        if (jobs := math.prod(len(_values(o)) for o in typed if o.is_discrete_sweep())) > MOST_JOBS:
+            allowed = f"is {jobs} jobs, at most {MOST_JOBS} are started together: give fewer values"
+            raise ConfigError([*problems, Problem("the sweep", " ".join(map(_line, typed)), allowed)])
     for override in typed:
         note(_sweep_problems(override, sweeping), override)
     unknown = [o for o in typed if _option_problems(o, groups, loader)]
@@ -307,6 +387,17 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
     if problems or config is None:
         raise ConfigError(problems)
     return Plan(cfg, config, None, frozenset())
+
+
+def check_hydra_keys(hydra: Hydra, overrides: Sequence[str]) -> None:
+    """Refuse what a command line may not set of Hydra's own configuration.
+
+    Raises
+    ------
+    ConfigError : all problems.
+    """
+    if found := [problem for _, problem in hydra_keys.problems(_parse(overrides, hydra.config_loader, []))]:
+        raise ConfigError(found)
 
 
 def _hydra_problems(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -> list[tuple[Override, Problem]]:
@@ -349,11 +440,30 @@ def _parse(overrides: Sequence[str], loader: ConfigLoader, problems: list[Proble
         try:
             override = parser.parse_override(text)
             override.config_loader = loader  # to list what `glob(*)` means
-            parsed.append(override)
-        except HydraException as error:
+            if unlisted := _unlisted(override):
+                problems.append(Problem(key, value, unlisted))
+            else:
+                parsed.append(override)
+        except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
             reason = str(error).splitlines()[0]
             problems.append(Problem(key, value, f"cannot be read ({reason}); quote the value if it has special characters"))
     return parsed
+
+
+def _unlisted(override: Override) -> str:
+    """Why the values of a sweep cannot be listed, without listing them; of no sweep nothing."""
+    from hydra.core.override_parser.types import Glob, RangeSweep
+
+    value = override.value()
+    if isinstance(value, RangeSweep):
+        start, stop, step = (end for end in (value.start, value.stop, value.step) if end is not None)
+        if not all(abs(end) < LARGEST for end in (start, stop, step)) or not step:
+            return "a range has two finite ends and a step that is not 0: range(0,10) or range(0,1,0.1)"
+        if not 0 < (stop - start) / step <= MOST_JOBS:
+            return f"a range has at least one value and at most {MOST_JOBS}"
+    if isinstance(value, Glob) and not _values(override):
+        return "matches no option"
+    return ""
 
 
 def _line(override: Override) -> str:
@@ -411,9 +521,8 @@ def options(loader: ConfigLoader, group: str) -> list[str]:
 
     inner = loader.get_group_options(group, results_filter=ObjectType.GROUP)
     found = [f"{folder}/{name}" for folder in inner for name in options(loader, f"{group}/{folder}")]
-    registered: dict[str, Callable[[], Mapping[str, registry.Entry[Any]]]]
-    registered = {"algorithm": registry.algorithm_entries, "dataset": registry.dataset_entries}
-    plugins = {name for name, entry in registered.get(group, dict)().items() if entry.plugin}
+    entries = next((entries for known, entries, _ in _registered() if known == group), {})
+    plugins = {name for name, entry in entries.items() if entry.plugin}
     return sorted({*loader.get_group_options(group, results_filter=ObjectType.CONFIG), *found, *plugins})
 
 
@@ -434,6 +543,8 @@ def _sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
         return [Problem(key, value, "several values are a sweep: add -m (for a list write [a,b], for text with a comma quote it)")]
     if override.is_hydra_override():
         return [Problem(key, value, "cannot be swept")]
+    if key in ("dry_run", "resume", "overwrite"):
+        return [Problem(key, value, "holds for the whole sweep: give one value")]
     if key == "experiment":  # each preset has its own sweep, which Hydra would drop without a word
         return [Problem(key, value, "presets are started one at a time")]
     return [] if override.is_discrete_sweep() else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
@@ -515,15 +626,24 @@ def _fields(kind: type) -> dict[str, Any]:
 def _kinds(values: Mapping[str, Any]) -> dict[str, Any]:
     """Type of every root key; of an option whose name nobody knows, Any."""
     kinds = dict(_fields(RunConfig))
-    loaders: tuple[tuple[Mapping[str, Any], Callable[[str], Any]], ...] = (
-        (registry.algorithm_entries(), lambda name: registry.load_algorithm(name).Config),
-        (registry.dataset_entries(), lambda name: registry.load_dataset(name).Config),
-        (registry.model_modules(), registry.load_model_config),
-    )
-    for key, (known, load) in zip(UNTYPED, loaders, strict=True):
+    for key, (known, load) in _loaders().items():
         name = values[key].get("name") if isinstance(values.get(key), dict) else None
         kinds[key] = load(name) if isinstance(name, str) and name in known else Any
+        if key in KEYED and key not in values:  # its default
+            kinds[key] = OPTIONS[key].keys
     return kinds
+
+
+def _loaders() -> dict[str, tuple[Iterable[str], Callable[[str], Any]]]:
+    """Of each of UNTYPED, the names there are, and what gives the dataclass of one."""
+
+    def kind(group: str, load: Callable[[str], types.ModuleType], name: str) -> Any:
+        return OPTIONS[group].keys if name == "none" else load(name).Config
+
+    found: dict[str, tuple[Iterable[str], Callable[[str], Any]]] = {"model": (registry.model_modules(), registry.load_model_config)}
+    for group, entries, load in _registered():
+        found[group] = ("none",) * (group in KEYED) + tuple(entries), partial(kind, group, load)
+    return found
 
 
 def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mapping[str, Any], groups: frozenset[str]) -> list[Problem]:
@@ -545,8 +665,8 @@ def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mappin
             owner = f"{where}={inside.get('name')}" if isinstance(inside, dict) and inside.get("name") else where
             if part in groups and depth == 0:  # a group that is not set, e.g. a model for an algorithm that takes none
                 return [Problem(key, shown, f"no {part} is chosen")]
-            if part in fields:
-                having = _options_with(where, part) if depth == 1 else []
+            having = _options_with(where, part) if depth == 1 and (part in fields or where in KEYED) else []
+            if part in fields or having:
                 if isinstance(inside, dict) and inside.get("name") in having:  # an option file of the user's need not list every key
                     return [Problem(key, shown, f"your file of {owner} does not list this key: write it there, or +{_line(override)}")]
                 others = f"; {', '.join(having)} {'has' if len(having) == 1 else 'have'} it" if having else ""
@@ -606,17 +726,24 @@ def convert(kind: Any, values: Mapping[str, Any]) -> tuple[Any, list[Problem]]:
 
 def _convert_run(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[RunConfig | None, list[Problem]]:
     problems: list[Problem] = []
-    known: dict[str, Iterable[str]] = dict(
-        zip(UNTYPED, (registry.algorithm_entries(), registry.dataset_entries(), registry.model_modules()), strict=True)
-    )
+    known = {key: names for key, (names, _) in _loaders().items()}
     values = {"model": None, **values}  # an algorithm without a model leaves the group out
     for key in UNTYPED:
         if kinds[key] is Any and not (key == "model" and values[key] is None):
             name = values[key].get("name") if isinstance(values.get(key), dict) else None
             allowed = f"names no {key}; there are: {', '.join(known[key])}"
             problems.append(Problem(f"{key}.name", _show(name), allowed, closest(str(name), known[key])))
+    values |= {group: _of_none(group, values[group]) for group in KEYED if group in values}
     config = _convert_dataclass(RunConfig, values, "", problems, kinds)
     return (None if problems else config), problems
+
+
+def _of_none(group: str, given: Any) -> Any:
+    """`given`, where it is `none` without the keys of the group's other options: a preset sets those for a sweep that tries both."""
+    if not isinstance(given, Mapping) or given.get("name") != "none" or given.keys() <= _fields(OPTIONS[group].keys).keys():
+        return given
+    others = {key for name in registry.option_entries(group) for key in _fields(registry.load_option(group, name).Config)}
+    return {key: value for key, value in given.items() if key in _fields(OPTIONS[group].keys) or key not in others}
 
 
 def _convert_dataclass(kind: Any, values: Any, prefix: str, problems: list[Problem], kinds: Mapping[str, Any] | None = None) -> Any:
@@ -654,8 +781,11 @@ def _convert(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
     elif kind is int or kind is bool:
         if type(value) is not kind:
             problems.append(Problem(key, _show(value), f"must be {_SCALARS[kind]}"))
+        elif abs(value) >= 2**63:
+            problems.append(Problem(key, value, "is too large for an integer of 64 bits"))
     elif kind is float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) or key in UNBOUNDED):
+        finite = isinstance(value, int | float) and abs(value) <= sys.float_info.max  # an integer may have thousands of digits
+        if isinstance(value, bool) or not (finite or (key in UNBOUNDED and isinstance(value, float))):
             problems.append(Problem(key, _show(value), "must be a number"))
         else:
             value = float(value)
@@ -706,16 +836,19 @@ def _convert_container(origin: Any, args: tuple[Any, ...], value: Any, key: str,
 
 def _range_problems(key: str, value: Any) -> list[Problem]:
     rule = LINK.sub("network.client_server.", key)
-    if rule in CHOICES and value not in CHOICES[rule]:
-        return [Problem(key, value, f"must be one of {', '.join(CHOICES[rule])}", closest(str(value), CHOICES[rule]))]
+    choices = CHOICES.get(rule) or (rule == "accounting" and tuple(registry.option_entries(rule)))
+    if choices and value not in choices:
+        return [Problem(key, value, f"must be one of {', '.join(choices)}", closest(str(value), choices))]
     if (rule == "device" or rule.startswith("engine.devices.")) and not DEVICE.fullmatch(value):
         return [Problem(key, value, "must be auto, cpu, cuda or cuda:NUMBER", closest(value, ("auto", "cpu", "cuda")))]
+    if rule in ABOVE_ZERO and value <= 0:
+        return [Problem(key, value, "must be greater than 0")]
     if rule in AT_LEAST and value < AT_LEAST[rule]:
         return [Problem(key, value, f"must be at least {AT_LEAST[rule]}")]
     if rule in AT_MOST and value > AT_MOST[rule]:
         return [Problem(key, value, f"must be at most {AT_MOST[rule]}")]
-    if rule in ABOVE_ZERO and value <= 0:
-        return [Problem(key, value, "must be greater than 0")]
+    if isinstance(value, float) and math.isfinite(value) and value and not SMALLEST <= abs(value) <= LARGEST:
+        return [Problem(key, value, f"must be 0, or from {SMALLEST:g} to {LARGEST:g} in size")]
     return []
 
 
@@ -739,9 +872,9 @@ def check(config: RunConfig) -> list[Problem]:
         allowed = f"{info.name} runs on {' or '.join(info.layouts)} data: {', '.join(fitting)}"
         problems.append(Problem("dataset", data.name, allowed))
     chosen = {
-        "privacy": (config.privacy.name, info.privacy),
-        "attack": (config.attack.name, info.attacks),
-        "accounting": (config.accounting, info.accounting),
+        "privacy": (config.privacy.name, registry.options("privacy", info, info.privacy)),
+        "attack": (config.attack.name, registry.options("attack", info, info.attacks)),
+        "accounting": (config.accounting, registry.options("accounting", info, info.accounting)),
         "topology": (config.topology.name, info.topologies),
         "model": (config.model.name if config.model is not None else None, info.models),
     }
@@ -754,31 +887,32 @@ def check(config: RunConfig) -> list[Problem]:
     if config.epochs is not None and not info.epochs:
         problems.append(Problem("epochs", config.epochs, f"{info.name} counts rounds, not epochs: use rounds"))
     elif config.epochs is not None and config.rounds is not None:
-        per_epoch = getattr(config.algorithm, "rounds_per_epoch", 1)
+        per_epoch = rounds_per_epoch(config.algorithm)
         length = "an epoch" if per_epoch == 1 else f"1/{per_epoch} of an epoch"
         given = f"a round of {info.name} is {length}, and rounds={config.rounds} is given: use one"
         problems.append(Problem("epochs", config.epochs, given))
     if not any(problem.key == "topology" for problem in problems):
         problems += topology.check(config.topology)
+    for group in KEYED:
+        check_keys = hook(module_of(getattr(config, group)), "check")
+        if check_keys and not any(problem.key == group for problem in problems):
+            problems += check_keys(getattr(config, group))
     problems += delays.check(config.compute) + _codec_problems(config, info)
     if config.engine.name == "ray":
-        from vflbench.federation import ray_engine  # imports torch
+        from vflbench.federation import ray
 
-        problems += ray_engine.check(config)
+        problems += ray.check(config)
     if config.broker.name == "nats":
-        from vflbench.federation import nats_broker
+        from vflbench.federation.ray import nats_broker
 
         publishers = [name for name, other in registry.algorithms().items() if other.published]
         problems += nats_broker.check(config, info, publishers)
-    if config.privacy.name != "none" and not any(problem.key == "privacy" for problem in problems):
-        from vflbench.privacy import mechanisms  # imports torch
-
-        problems += mechanisms.check(config.privacy)
-    if hasattr(module := registry.load_dataset(data.name), "check"):
-        problems += module.check(config.dataset, layout or data.layouts[0], division(config.algorithm))
+    if check_data := hook(registry.load_dataset(data.name), "check"):
+        problems += check_data(config.dataset, layout or data.layouts[0], division(config.algorithm))
     # An algorithm's own rules read the model's keys.
-    if hasattr(module := registry.load_algorithm(info.name), "check") and not any(problem.key == "model" for problem in problems):
-        problems += module.check(config)
+    check_own = hook(registry.load_algorithm(info.name), "check")
+    if check_own and not any(problem.key == "model" for problem in problems):
+        problems += check_own(config)
     return problems
 
 

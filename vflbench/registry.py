@@ -1,4 +1,4 @@
-"""What can be chosen: algorithms, data sets and models, found by listing their rooms and the entry points of installed packages.
+"""What can be chosen: algorithms, data sets, models and more, found by listing their rooms and the entry points of installed packages.
 
 A name's facts are literals that are read from the source by `ast`: a module is imported only when it is chosen, so that
 `vflbench list` stays fast and one broken module does not keep the others from running.
@@ -12,16 +12,20 @@ import importlib
 import importlib.metadata
 import importlib.util
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from vflbench.types import AlgorithmInfo, DatasetInfo, VflbenchError, closest
+from vflbench import contracts
+from vflbench.types import AlgorithmInfo, DatasetInfo, OptionInfo, VflbenchError, closest
 
 ROOT = Path(__file__).parent
-_LITERALS = {kind.__name__: kind for kind in (AlgorithmInfo, DatasetInfo)}
+_LITERALS = {kind.__name__: kind for kind in (AlgorithmInfo, DatasetInfo, OptionInfo)}
+# Open groups: their rooms, whose last names are those of entry points.
+GROUPS = {"attack": "attacks", "codec": "federation/codecs", "accounting": "federation/accountings", "privacy": "privacy"}
+CHECKS = {group: functools.partial(contracts.check_option, group) for group in GROUPS}
 log = logging.getLogger(__name__)
 Info = TypeVar("Info")
 
@@ -46,18 +50,31 @@ def datasets() -> dict[str, DatasetInfo]:
 
 
 def load_algorithm(name: str) -> ModuleType:
-    """The module of algorithm `name`: it has ALGORITHM, Config, parties and perhaps check.
+    """The module of algorithm `name`, which keeps the contract `contracts.Algorithm`.
 
     Raises
     ------
-    VflbenchError : there is no such algorithm, or its module cannot be imported.
+    VflbenchError : there is no such algorithm, its module cannot be imported, or it breaks the contract.
     """
-    return _import(_lookup(algorithm_entries(), name, "algorithm").module)
+    return _checked(_lookup(algorithm_entries(), name, "algorithm").module, contracts.check_algorithm)
 
 
 def load_dataset(name: str) -> ModuleType:
-    """The module of data set `name`: it has DATASETS, Config and load. Errors as `load_algorithm`."""
-    return _import(_lookup(dataset_entries(), name, "dataset").module)
+    """The module of data set `name`, which keeps the contract `contracts.Dataset`. Errors as `load_algorithm`."""
+    return _checked(_lookup(dataset_entries(), name, "dataset").module, contracts.check_dataset)
+
+
+def load_option(group: str, name: str) -> ModuleType:
+    """The module of option `name` of an open group (GROUPS), which keeps that group's contract. Errors as `load_algorithm`."""
+    return _checked(_lookup(option_entries(group), name, group).module, CHECKS[group])
+
+
+def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple[str, ...]:
+    """The options of an open group that `algorithm` goes with: its `own`, and those of other packages that name it."""
+    if group == "privacy" and own == ("none",):  # it calls no mechanism: another package's would protect nothing
+        return own
+    entries = option_entries(group).items()
+    return (*own, *(name for name, entry in entries if entry.plugin and algorithm.name in entry.info.algorithms))
 
 
 def load_model_config(name: str) -> type:
@@ -84,6 +101,12 @@ def algorithm_entries() -> dict[str, Entry[AlgorithmInfo]]:
 def dataset_entries() -> dict[str, Entry[DatasetInfo]]:
     """Every data set with its module."""
     return _collect(DatasetInfo, "data", "DATASETS", "vflbench.datasets")
+
+
+@functools.cache
+def option_entries(group: str) -> dict[str, Entry[OptionInfo]]:
+    """Every option of an open group with its module, `none` left out."""
+    return _collect(OptionInfo, GROUPS[group], "OPTIONS", f"vflbench.{Path(GROUPS[group]).name}")
 
 
 @functools.cache
@@ -139,7 +162,7 @@ def literal(path: Path, variable: str) -> Any:
 
     Raises
     ------
-    VflbenchError : the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo and DatasetInfo).
+    VflbenchError : the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo).
     """
     text = path.read_text(encoding="utf-8")
     if variable not in text:
@@ -171,6 +194,13 @@ def _lookup(known: dict[str, Value], name: str, what: str) -> Value:
         hint = closest(name, known)
         raise VflbenchError(f"there is no {what} {name!r}" + (f"; did you mean {hint!r}?" if hint else f"; there are: {', '.join(known)}"))
     return known[name]
+
+
+@functools.cache
+def _checked(module: str, check: Callable[[ModuleType], None]) -> ModuleType:
+    found = _import(module)
+    check(found)
+    return found
 
 
 def _import(module: str) -> ModuleType:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, Literal
 
 Status = Literal["completed", "target_reached", "budget", "diverged", "interrupted", "failed", "skipped"]
+ENDED_WELL: tuple[Status, ...] = ("completed", "target_reached", "budget")
+ENDED: tuple[Status, ...] = (*ENDED_WELL, "diverged")  # of a run that has nothing left to do
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -43,7 +47,16 @@ class ConfigError(VflbenchError):
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
-        super().__init__("\n".join(str(p) for p in problems))
+        super().__init__(problems)  # with what it was made of, a copy in another process is made
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+def refuse(problems: list[Problem]) -> None:
+    """Raise ConfigError where there are any `problems`."""
+    if problems:
+        raise ConfigError(problems)
 
 
 class DataError(VflbenchError):
@@ -86,37 +99,20 @@ class TopologyConfig:
 
 
 @dataclass
-class PrivacyConfig:
+class OptionConfig:
+    """The keys of `none`, and of every other option of a group beside its own."""
+
     name: str = "none"
-    clip: float = 1.0
-    noise_multiplier: float | None = None  # standard deviation over clip; null: calibrated to epsilon
-    epsilon: float | None = None  # target; null: noise_multiplier is given
-    delta: float = 1e-5
-    neighbouring: str = "replace_one"  # replace_one | add_remove
-    label_noise: float = 0.5  # lambda: standard deviation of the noise on each coordinate of a one-hot label
-    rating_classes: int = 5  # a regression's labels are classes: 5 (1 to 5) | 6 (0 to 5)
-    prediction_noise: float | None = None  # standard deviation over prediction_clip of the noise on predictions; null: none
-    prediction_clip: float = 1.0  # largest L2 norm of a prediction that is sent, with prediction_noise
-    accountant: str = "rdp"  # dp_sgd on sharded rows: rdp | prv | gdp
-    clip_unit: str = "example"  # dp_sgd on sharded rows: what is clipped: every example's gradient | the whole batch's
-    mu: float = 1.0  # gdp_embedding: of all publications of a row together; inf: no noise
-    max_retries: int = 1  # gdp_embedding: how often more than once per epoch a row may be published, on average over the run
-    calibration: Literal["guaranteed", "paper"] = "guaranteed"  # gdp_embedding: how mu becomes noise
 
 
 @dataclass
-class AttackConfig:
-    name: str = "none"
-    parameters: Literal["released", "received"] = "released"  # how the server knows theta: every iterate is public | from the protocol
-    rows: int = 1000  # attacked rows per client, drawn at random
-    tolerance: float = 0.05  # what counts as recovered: a row's relative error (prediction_recovery), an entry's (embedding_inversion)
+class PrivacyConfig(OptionConfig):
+    secure_rng: bool | None = None  # parties draw noise from secrets of their own; null: with engine=ray
 
 
 @dataclass
-class CodecConfig:
-    name: str = "none"
-    fraction: float = 0.1  # topk: share of an array's entries that are sent
-    feedback: bool = False  # topk: send the largest entries of the difference to what has arrived before
+class CodecConfig(OptionConfig):
+    feedback: bool = False  # what is encoded is the difference to what has arrived before, which both ends remember
 
 
 @dataclass
@@ -168,14 +164,14 @@ class ComputeConfig:
 
 @dataclass
 class RunConfig:
-    """The whole configuration of one run, after composition. `algorithm`, `dataset` and `model` are the option's own dataclass."""
+    """The whole configuration of one run, after composition; what is `Any` is the option's own dataclass."""
 
     algorithm: Any
     dataset: Any
     model: Any
     network: NetworkConfig
     topology: TopologyConfig
-    privacy: PrivacyConfig
+    privacy: Any
     engine: EngineConfig
     compute: ComputeConfig
     seed: int = 0
@@ -193,17 +189,65 @@ class RunConfig:
     accounting: str = "strict"
     data_root: str | None = None
     scale: str = "full"
-    attack: AttackConfig = field(default_factory=AttackConfig)
-    codec: CodecConfig = field(default_factory=CodecConfig)
+    attack: Any = field(default_factory=OptionConfig)
+    codec: Any = field(default_factory=CodecConfig)
     broker: BrokerConfig = field(default_factory=BrokerConfig)
 
 
-def division(algorithm: Any) -> int:
-    """Into how many a data set is divided for `algorithm`: parties, workers, or horizontal parts of each table."""
-    return next((int(getattr(algorithm, key)) for key in ("parties", "workers", "parts") if hasattr(algorithm, key)), 1)
+DIVISORS = ("parties", "workers", "parts")  # keys of an algorithm that say into how many a data set is divided
+
+
+def division(algorithm: Any, otherwise: int = 2) -> int:
+    """Into how many a data set is divided for `algorithm`: parties, workers, or horizontal parts of each table; `otherwise` where null."""
+    number = next((getattr(algorithm, key) for key in DIVISORS if hasattr(algorithm, key)), 1)
+    return otherwise if number is None else int(number)
+
+
+def rounds_per_epoch(algorithm: Any) -> int:
+    """Rounds in a pass over the data, of an algorithm that counts epochs."""
+    return int(getattr(algorithm, "rounds_per_epoch", 1))
+
+
+def batch_size(algorithm: Any) -> int | None:
+    """Rows of a batch; None for an algorithm without batches."""
+    size: int | None = getattr(algorithm, "batch_size", None)
+    return size
+
+
+def module_of(config: Any) -> ModuleType:
+    """The module of the option whose keys `config` are: its Config is written there (contracts.py)."""
+    return sys.modules[type(config).__module__]
+
+
+def dtype(model: Any) -> str:
+    """The type of a model's numbers; float32 where it has no choice."""
+    return str(getattr(model, "dtype", "float32"))
 
 
 # --- what the registry knows of an option without importing it ----------------------------------------------------------
+
+
+SCORED = ("predictions", "partial", "parameters")  # what a party may report to be scored by (runner/evaluate.py)
+# What a message carries of its subject's data (papers: privacy.md 1.1, rivals.md 2.4).
+KINDS = (
+    *("features", "embeddings", "gradients", "labels", "predictions", "parameters", "sizes", "ids", "timing"),
+    *("raw", "binned", "projection", "sums", "split_bitmaps", "ciphertext"),
+)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One kind of message, an entry of an algorithm's `EXPOSES`: who sends what, about whose data, to whom.
+
+    A role is a party's name without its numbers: `client`, `passive_worker`.
+    """
+
+    tag: str
+    sender: str
+    receiver: str
+    kind: str
+    about: str  # the role whose data it is of; `all` where it is of everybody's
+    keys: tuple[str, ...] = ()  # of its dicts, all that there can be: these are not charged
 
 
 @dataclass(frozen=True)
@@ -213,7 +257,12 @@ class AlgorithmInfo:
     name: str
     summary: str
     paper: str
-    layouts: tuple[str, ...]  # graph | relational | aligned | sharded
+    layouts: tuple[str, ...]  # graph | relational | aligned | sharded, the preferred one first
+    divided_by: str | None  # its key, of DIVISORS, that says into how many the data are divided; None: they stay whole
+    reports: tuple[str, ...]  # of SCORED: what its parties report to be scored by
+    label: str = ""  # as pictures and reports name it; empty: its name
+    family: str = ""  # the room it is in: methods of a family differ in colour; empty: of nobody's
+    place: int = 0  # in its family, from 0: its colour and marker. Two never share one, and none changes
     privacy: tuple[str, ...] = ("none",)
     attacks: tuple[str, ...] = ("none",)
     models: tuple[str, ...] = ()  # allowed options of the model group; empty: takes none
@@ -223,6 +272,7 @@ class AlgorithmInfo:
     time_dependent: bool = False  # control flow depends on virtual time: no replay, engine equality not claimed
     exact: str = ""  # why it takes no codec: what it is would break if not the very numbers arrived; empty: it takes any
     remembered: tuple[str, ...] = ()  # tags whose messages are about the same entries every time: what codec.feedback may remember
+    search: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (key, values) to choose hyper-parameters from
     published: tuple[tuple[str, str], ...] = ()  # (tag, key of a channel's capacity): a broker may pass these; payload[0] is the channel
     modelled: bool = False  # running times are what is compared: computing takes time unless engine.compute_clock says otherwise
 
@@ -237,6 +287,15 @@ class DatasetInfo:
     sources: tuple[str, ...] = ("real", "synthetic")
     folder: str | None = None  # below data_root
     comes_with: str | None = None  # the library that has it: no files are looked for
+
+
+@dataclass(frozen=True)
+class OptionInfo:
+    """Written as literals in `OPTIONS = (OptionInfo(...), ...)` of a module of an open group: an attack, a codec."""
+
+    name: str
+    summary: str
+    algorithms: tuple[str, ...] = ()  # that it goes with, beside those which name it themselves: for options of other packages
 
 
 TRAINING_METRIC = "suboptimality"  # the one that is of the training samples: there is no validation or test value

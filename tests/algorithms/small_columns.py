@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.options import privacy_config
 from vflbench.data.tasks import AlignedTask, Objective
 from vflbench.federation import topology
 from vflbench.federation.ledger import COLUMN, sort_ledger
@@ -16,7 +17,7 @@ from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models.glm import Loss
 from vflbench.models.split_network import Config as ModelConfig
 from vflbench.runner.evaluate import Observer
-from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig, TopologyConfig
 
 
 def ridge(samples: int = 40, features: int = 30, parties: int = 6, alpha: float = 1.0, seed: int = 0) -> AlignedTask:
@@ -77,7 +78,7 @@ def config(module: ModuleType, task: AlignedTask, rounds: int = 2, graph: str | 
     algorithm = module.Config(**{"parties": task.parties, **{key: value for key, value in options.items() if key in known}})
     model = replace(ModelConfig("split_mlp", hidden=5, embedding=3, dtype="float64"), **options.get("model", {}))
     graph = TopologyConfig(graph) if isinstance(graph, str) else graph
-    others = options.get("network", NetworkConfig("ideal")), graph, PrivacyConfig(), EngineConfig(), ComputeConfig()
+    others = options.get("network", NetworkConfig("ideal")), graph, privacy_config(), EngineConfig(), ComputeConfig()
     run = RunConfig(algorithm, None, None if task.objective else model, *others)
     return replace(run, rounds=rounds, device="cpu", seed=options.get("seed", 0), target=options.get("target"))
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.options import privacy_config
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.simulated import SimulatedEngine
@@ -19,7 +20,6 @@ from vflbench.types import (
     EngineConfig,
     Metric,
     NetworkConfig,
-    PrivacyConfig,
     RunConfig,
     TopologyConfig,
 )
@@ -54,7 +54,7 @@ def task(parties: int = 2, nodes: int = 20, width: int = 4, classes: int = 3, ke
 def config(module: ModuleType, model: dict[str, Any] | None = None, **options: Any) -> RunConfig:
     """Deterministic by default: no dropout, all neighbours, all training nodes, plain SGD at a constant rate."""
     rounds = options.pop("rounds", 3)
-    privacy = options.pop("privacy", PrivacyConfig())
+    privacy = options.pop("privacy", privacy_config())
     seed = options.pop("seed", 0)
     defaults = {"layers": 2, "fanout": None, "batch_size": 100, "optimizer": "sgd", "lr": 0.5, "schedule": "none", "weight_decay": 0.0}
     known = module.Config.__dataclass_fields__

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from tests.algorithms.small_joins import Result
+from tests.options import make_mechanism, privacy_config
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.federation import topology
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models import classifiers
-from vflbench.privacy import mechanisms
-from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig, TopologyConfig
 
 
 def task(workers: int = 5, rows: int = 24, width: int = 3, classes: int = 3, seed: int = 0, equal: bool = False) -> ShardedTask:
@@ -33,9 +33,9 @@ def task(workers: int = 5, rows: int = 24, width: int = 3, classes: int = 3, see
     return ShardedTask("toy", DataSource("synthetic"), metric, classes, tuple(shards), {"val": shard(), "test": shard()})
 
 
-def config(module: ModuleType, rounds: int = 2, graph: str = "complete", privacy: PrivacyConfig | None = None, **options: Any) -> RunConfig:
+def config(module: ModuleType, rounds: int = 2, graph: str = "complete", privacy: Any = None, **options: Any) -> RunConfig:
     model = classifiers.Config(options.pop("model", "logistic"), [4], [2], 3, "float64")
-    parts = model, NetworkConfig("ideal"), TopologyConfig(graph), privacy or PrivacyConfig(), EngineConfig(), ComputeConfig()
+    parts = model, NetworkConfig("ideal"), TopologyConfig(graph), privacy or privacy_config(), EngineConfig(), ComputeConfig()
     known = module.Config.__dataclass_fields__
     algorithm = module.Config(**{"batch_size": 8, **{key: value for key, value in options.items() if key in known}})
     return replace(RunConfig(algorithm, None, *parts), rounds=rounds, device="cpu", seed=options.get("seed", 0))
@@ -49,7 +49,7 @@ def run(module: ModuleType, data: ShardedTask, cfg: RunConfig, programs: dict[st
         specs[name] = replace(specs[name], program=program)
     clients = [name for name, spec in specs.items() if spec.role != "server"]
     graph = topology.build(cfg.topology, [name for name in specs if name not in clients], clients, cfg.seed)
-    secrets = {name: mechanisms.make(cfg.privacy, layout="sharded") for name in clients} if cfg.privacy.name != "none" else {}
+    secrets = {name: make_mechanism(cfg.privacy, layout="sharded") for name in clients} if cfg.privacy.name != "none" else {}
     engine = SimulatedEngine(
         specs, data.public, cfg, rounds=cfg.rounds or 1, seed=cfg.seed, connected=graph.connected, neighbours=graph.neighbours,
         on_report=lambda name, round, values: reports.append((name, round, values)), **{"privacy": secrets, **options},

@@ -12,13 +12,13 @@ import torch
 
 from tests.algorithms.reference import Parameters, Reference
 from tests.algorithms.small_graphs import Result, assert_same, config, differ, run, task
+from tests.options import make_mechanism, privacy_config
 from vflbench import seeding
-from vflbench.algorithms import centralized_gnn, glasu, glasu_exact, simulated_centralized, standalone_gnn
+from vflbench.algorithms.graph import centralized_gnn, glasu, glasu_exact, joint, simulated_centralized, standalone_gnn
+from vflbench.algorithms.graph.joint import Aggregation
 from vflbench.data.graph.sampling import Graph, full_block
-from vflbench.models import gnn, split_gnn
+from vflbench.models import gnn
 from vflbench.models.gnn import MODEL_NAMES
-from vflbench.models.split_gnn import Aggregation
-from vflbench.types import PrivacyConfig
 
 BOTH = (glasu, glasu_exact)
 
@@ -114,7 +114,7 @@ def test_exact_gradients_equal_joint_autograd_for_every_network(name: str, how: 
         async def wait(segment: int, tensor: torch.Tensor) -> torch.Tensor:
             return await Ask(tensor)
 
-        passes.append(split_gnn.exact_gradients(models[m], xs[m], blocks[m], labels, wait, wait, masks(m)))
+        passes.append(joint.exact_gradients(models[m], xs[m], blocks[m], labels, wait, wait, masks(m)))
     asked = [each.send(None) for each in passes]
     for step in range(4):
         answers = [aggregation.combine(asked)] * 2 if step < 2 else aggregation.gradients(asked)
@@ -154,16 +154,16 @@ def test_the_first_local_pass_equals_joint_inference(name: str, how: str) -> Non
         own, h0 = model.segment(segment, blocks, h, h0, stream)
         h = aggregation.combine([other, own])  # what the server sends back
         others.append(aggregation.extract(h, own, 1).detach())
-    joint = model.classify(h, stream)
+    whole = model.classify(h, stream)
 
     def local() -> torch.Tensor:
         stream = torch.Generator().manual_seed(3)
-        return split_gnn.forward(model, x, blocks, stream, lambda segment, own: aggregation.insert(others[segment], own, 1))
+        return joint.forward(model, x, blocks, stream, lambda segment, own: aggregation.insert(others[segment], own, 1))
 
-    torch.testing.assert_close(local(), joint, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(local(), whole, rtol=1e-12, atol=1e-12)
     with torch.no_grad():
         model.projection.weight += 0.1
-    assert not torch.allclose(local(), joint)
+    assert not torch.allclose(local(), whole)
 
 
 # --- by hand ------------------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def test_a_linear_layer_averages_the_parties_products() -> None:
 def levels_of(graph: Any, cfg: Any) -> tuple[list[list[set[int]]], list[int], list[list[int]]]:
     """First round, all neighbours, by sets: per client the levels as sent for a union, their unions' sizes, and the levels' sizes."""
     own = cfg.algorithm
-    ends = split_gnn.aggregation_layers(own.layers, own.aggregations, own.aggregation_layers)
+    ends = joint.aggregation_layers(own.layers, own.aggregations, own.aggregation_layers)
     train = graph.splits["train"]
     batch = seeding.stream(cfg.seed, "batches/server").choice(train, min(own.batch_size, len(train)), replace=False)
     neighbours = [{u: set(edges[1][edges[0] == u].tolist()) for u in range(20)} for edges in graph.edges]
@@ -381,7 +381,7 @@ def levels_of(graph: Any, cfg: Any) -> tuple[list[list[set[int]]], list[int], li
 def table(graph: Any, cfg: Any, exact: bool) -> dict[tuple[str, str], list[int]]:
     """Bytes of one round by the table of glasu.md section 3: (tag, client) -> every message."""
     own, width = cfg.algorithm, 8 if cfg.model.dtype == "float64" else 4
-    ends = split_gnn.aggregation_layers(own.layers, own.aggregations, own.aggregation_layers)
+    ends = joint.aggregation_layers(own.layers, own.aggregations, own.aggregation_layers)
     sent, unions, sizes = levels_of(graph, cfg)
     hidden, share = cfg.model.hidden, cfg.model.hidden // (len(graph.edges) if own.aggregate == "cat" else 1)
     want = {}
@@ -491,12 +491,11 @@ def test_sampling_the_undropped_graph_is_sampling_the_own_one_where_nothing_was_
 
 
 def with_privacy(clip: float, noise: float, rounds: int = 3) -> Result:
-    from vflbench.privacy import mechanisms
 
-    settings = PrivacyConfig("gaussian_embedding", clip=clip, noise_multiplier=noise)
+    settings = privacy_config("gaussian_embedding", clip=clip, noise_multiplier=noise)
     cfg = config(glasu, privacy=settings, rounds=rounds)
     bound = glasu.max_releases(cfg, rounds)
-    guards = {f"client_{m}": mechanisms.make(settings, bound) for m in range(2)}
+    guards = {f"client_{m}": make_mechanism(settings, bound) for m in range(2)}
     return run(glasu, task(), cfg, privacy=guards)
 
 
@@ -518,12 +517,11 @@ def test_releases_stay_within_the_bound_and_reach_it_and_bytes_are_the_same() ->
 
 def test_noise_stays_out_of_the_own_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a client goes on with is the others' noisy part and its own exact one: with one party, noise changes nothing."""
-    from vflbench.privacy import mechanisms
 
-    settings = PrivacyConfig("gaussian_embedding", clip=1e6, noise_multiplier=1.0)
+    settings = privacy_config("gaussian_embedding", clip=1e6, noise_multiplier=1.0)
     graph = task(parties=1)
     cfg = config(glasu, local_steps=2)
-    noisy = run(glasu, graph, replace(cfg, privacy=settings), privacy={"client_0": mechanisms.make(settings, None)})
+    noisy = run(glasu, graph, replace(cfg, privacy=settings), privacy={"client_0": make_mechanism(settings, None)})
     plain = run(glasu, graph, cfg)
     for name, value in noisy.parameters("client_0").items():
         torch.testing.assert_close(value, plain.parameters("client_0")[name], rtol=1e-6, atol=1e-6)

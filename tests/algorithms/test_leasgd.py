@@ -16,15 +16,16 @@ from scipy import stats
 
 from tests.algorithms.small_joins import Result
 from tests.algorithms.small_shards import config, models, run, task
+from tests.options import privacy_config
 from vflbench import seeding
-from vflbench.algorithms import allreduce_sgd, centralized_sgd, d_psgd, easgd, leasgd, leasgd_async, local_sgd
+from vflbench.algorithms.gossip import allreduce_sgd, centralized_sgd, d_psgd, easgd, leasgd, leasgd_async, local_sgd
+from vflbench.algorithms.gossip.shared import LocalSgd, ranked
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import LINK_KINDS
 from vflbench.models import classifiers
-from vflbench.models.local_sgd import LocalSgd, ranked
 from vflbench.privacy.examples import NoisyScalars
-from vflbench.types import ConfigError, PrivacyConfig
+from vflbench.types import ConfigError
 
 EXACT = {"rtol": 1e-11, "atol": 1e-13}
 FAMILY = [leasgd, d_psgd, easgd, local_sgd, allreduce_sgd]
@@ -233,7 +234,7 @@ def test_d_psgd_is_w_times_the_models_minus_the_gradients(rule: str) -> None:
 @pytest.mark.parametrize("module", FAMILY, ids=lambda m: m.__name__.rpartition(".")[2])
 @pytest.mark.parametrize("private", [False, True])
 def test_batched_is_looped(module: ModuleType, private: bool) -> None:
-    secret = PrivacyConfig("dp_sgd", clip=0.5, noise_multiplier=0.7) if private else None
+    secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=0.7) if private else None
     cfg = config(module, 2, graph_of(module), secret, workers=5, model="mlp3")
     batched, looped = (models(run(module, task(), cfg, batch_compute=how)) for how in (True, False))
     torch.testing.assert_close(batched, looped, rtol=1e-9, atol=1e-12)
@@ -339,7 +340,7 @@ def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(
 
     def errors(m: int, sigma: float) -> torch.Tensor:
         """w - w*, (seeds, rounds, workers, D)."""
-        secret, found = PrivacyConfig("dp_sgd", clip=clip, noise_multiplier=sigma), []
+        secret, found = privacy_config("dp_sgd", clip=clip, noise_multiplier=sigma), []
         data = task(m, rows=12, width=2, classes=0, equal=True)
         for seed in range(seeds):
             options = {"batch_size": 12, "lr": lr, "alpha": beta / (m - 1) if mode == "star" else beta, "weight_decay": 0.0}
@@ -374,7 +375,7 @@ def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(
 
 
 def test_leasgd_and_d_psgd_spend_the_same_at_the_same_steps() -> None:
-    secret = PrivacyConfig("dp_sgd", clip=1.0, noise_multiplier=1.1)
+    secret = privacy_config("dp_sgd", clip=1.0, noise_multiplier=1.1)
     spent = []
     for module in FAMILY:
         result = run(module, task(), config(module, 3, graph_of(module), secret, workers=5))
@@ -383,7 +384,7 @@ def test_leasgd_and_d_psgd_spend_the_same_at_the_same_steps() -> None:
 
 
 def test_losses_are_outside_of_epsilon_unless_noisy_with_a_budget_of_their_own() -> None:
-    secret = PrivacyConfig("dp_sgd", clip=1.0, epsilon=3.0)
+    secret = privacy_config("dp_sgd", clip=1.0, epsilon=3.0)
     plain, noisy = (
         run(leasgd, task(), config(leasgd, 2, privacy=secret, workers=5, ranking=how, recategorise_every=2, ranking_epsilon=2.0))
         for how in ("running", "noisy")
@@ -395,7 +396,7 @@ def test_losses_are_outside_of_epsilon_unless_noisy_with_a_budget_of_their_own()
 
 
 def test_without_noise_and_clipping_whole_poisson_batches_are_the_plain_method() -> None:
-    secret = PrivacyConfig("dp_sgd", clip=1e9, noise_multiplier=0.0)
+    secret = privacy_config("dp_sgd", clip=1e9, noise_multiplier=0.0)
     private = run(leasgd, task(), config(leasgd, 2, privacy=secret, workers=5, batch_size=24))
     torch.testing.assert_close(models(private), models(trained(leasgd, task(), batch_size=24)), **EXACT)
     clipped = run(leasgd, task(), config(leasgd, 2, privacy=replace(secret, clip=0.01), workers=5, batch_size=24))
@@ -445,7 +446,7 @@ def test_ranking_by_noisy_loss_sends_what_the_mechanism_released_and_nothing_els
 
     monkeypatch.setattr(NoisyScalars, "release", noted)
     read: list[tuple[str, str, Any]] = []
-    secret = PrivacyConfig("dp_sgd", clip=1.0, noise_multiplier=1.0)
+    secret = privacy_config("dp_sgd", clip=1.0, noise_multiplier=1.0)
     cfg = config(leasgd, 4, privacy=secret, workers=5, ranking="noisy", ranking_epsilon=2.0, recategorise_every=2)
     result = run(leasgd, task(), cfg, on_read=lambda src, dst, tag, round, payload: read.append((src, tag, payload)))
     names, by_clean_means = list(result.engine.parties), 0
@@ -490,7 +491,7 @@ def test_what_cannot_be_is_told() -> None:
     assert keys(leasgd, mode="star", alpha=0.5) == ["algorithm.alpha"]
     assert keys(leasgd, mode="star") == []
     assert keys(leasgd, ranking="noisy") == ["algorithm.ranking"]
-    assert keys(leasgd, ranking="noisy", ranking_clip=0.0, privacy=PrivacyConfig("dp_sgd", epsilon=1.0)) == ["algorithm.ranking_clip"]
+    assert keys(leasgd, ranking="noisy", ranking_clip=0.0, privacy=privacy_config("dp_sgd", epsilon=1.0)) == ["algorithm.ranking_clip"]
     assert keys(easgd, workers=3, beta=1.49) == [] and keys(easgd, workers=3, beta=1.5) == ["algorithm.beta"]
     assert keys(local_sgd, weight_decay=-1.0, default_rounds=0) == ["algorithm.weight_decay", "algorithm.default_rounds"]
     with pytest.raises(ConfigError, match="falls into 2 pieces"):

@@ -16,17 +16,17 @@ import pytest
 import torch
 
 from tests.algorithms.small_columns import Result, classes, config, ridge, run, sparse
-from vflbench.algorithms import centralized_gd, dcpa, mtcd, stcd, svfl
+from vflbench.algorithms.tokens import centralized_gd, dcpa, mtcd, shared, stcd, svfl
+from vflbench.algorithms.tokens.walks import Walk, Walks, check, grounds
 from vflbench.data.tasks import AlignedTask, Objective
 from vflbench.federation import topology
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.party import RUNNING, SERVER, PartySpec
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.federation.walks import Walk, Walks, check, grounds
-from vflbench.models import token_methods
 from vflbench.models.glm import Glm, Loss, largest_eigenvalue
-from vflbench.models.split_network import Aggregation, SplitClient
 from vflbench.models.split_network import Config as ModelConfig
+from vflbench.models.split_network import SplitClient
+from vflbench.models.vertical import Aggregation
 from vflbench.types import ComputeConfig, ConfigError, NetworkConfig, TopologyConfig
 
 Record = dict[tuple[int, int, int], list[tuple[Any, Any]]]  # (round, token, s) -> per local update theta_k and A afterwards
@@ -83,7 +83,7 @@ def test_a_visit_to_a_split_network_follows_joint_autograd() -> None:
         cfg = config(svfl, task, aggregation=aggregation)
         model = cfg.model
         blocks = [SplitClient(k, task.part(k, True), task.public, cfg, model, "cpu") for k in range(task.parties)]
-        server = token_methods.make_server(task.joined(), task.public, cfg, model, "cpu")
+        server = shared.make_server(task.joined(), task.public, cfg, model, "cpu")
         token = server.token([block.represent() for block in blocks])
         scores = server.fusion(server.aggregation.of([block.local(block.x) for block in blocks]))
         loss = torch.nn.functional.cross_entropy(scores, server.y)
@@ -169,7 +169,7 @@ def test_the_token_is_in_accordance_after_every_update_hop_and_sync(how: str, we
 
     theta, copied = start, 0
     for t in range(1, rounds + 1):
-        rows = token_methods.batch(cfg.seed, t, task.public.samples, cfg.algorithm.batch_size)
+        rows = shared.batch(cfg.seed, t, task.public.samples, cfg.algorithm.batch_size)
         estimates = [list(theta) for _ in range(2)]
         visited: list[set[int]] = [set(), set()]
         for gamma, path in enumerate(walks.of(t).steps):
@@ -367,7 +367,7 @@ def test_messages_of_the_baselines() -> None:
         sent = run(dcpa, task, config(dcpa, task, iterations=3, graph=graph)).sent()
         assert sent == {(t, "dual"): (2 * edges * 3, 2 * edges * 3 * n) for t in (1, 2)}
     chosen = run(svfl, task, config(svfl, task)).sent()
-    steps = token_methods.LANCZOS_STEPS
+    steps = shared.LANCZOS_STEPS
     assert chosen.pop((0, "smoothness")) == (6 * (2 * steps + 1), 6 * (2 * steps * n + 8))
     assert chosen == run(svfl, task, config(svfl, task, lr=0.1)).sent()
 
@@ -511,8 +511,8 @@ def test_the_conjugates_prox_is_where_its_derivative_vanishes() -> None:
 def test_lanczos_finds_the_largest_eigenvalue_from_products_alone() -> None:
     for seed in range(5):
         x = np.concatenate(ridge(200, 300, seed=seed).features, axis=1)
-        gram = token_methods.Lanczos(200, np.random.default_rng(seed))
-        for _ in range(token_methods.LANCZOS_STEPS):
+        gram = shared.Lanczos(200, np.random.default_rng(seed))
+        for _ in range(shared.LANCZOS_STEPS):
             gram.take(x @ (x.T @ gram.vector))
         assert 0.99 <= gram.bound() / largest_eigenvalue(x) <= 1.1
     assert largest_eigenvalue(np.diag([3.0, 1.0])) == pytest.approx(9)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.algorithms.small_joins import aligned, config, raw, run, tables
-from vflbench.algorithms import centralized_join, gd_join, rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
+from vflbench.algorithms.joins import centralized_join, gd_join, rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
 from vflbench.data.relational.tables import RawTable, divide
 from vflbench.types import DataSource, Metric
 
@@ -165,7 +165,7 @@ def test_the_admms_fixed_point_is_least_squares_on_the_join() -> None:
 
 
 def sum_h(server: object) -> torch.Tensor:
-    from vflbench.federation.mapping import Join
+    from vflbench.algorithms.joins.mapping import Join
 
     return Join.of(server.mapping, "cpu").total(server.h)  # type: ignore[attr-defined]
 
@@ -184,7 +184,7 @@ def test_many_rounds_of_consensus_are_the_undivided_update(decay: float) -> None
 
 
 def test_cached_batch_matrices_are_the_same_recursion_as_the_batches() -> None:
-    from vflbench.models import admm
+    from vflbench.algorithms.joins import admm
 
     options = {"rho": 2.0, "rounds": 3, "batch_size": 7, "local_epochs": 3, "lr": 0.05, "weight_decay": 0.01, "proximal": True}
     cached = run(rfl_admm_v, tables(), config(rfl_admm_v, **options))
@@ -204,14 +204,14 @@ def test_a_round_of_admm_by_hand() -> None:
     y = (1, 3), rho = 1, no intercept, no decay, labels as they are. z = y / 2 = (0.5, 1.5); lambda = rho (0 - z) = -z; Y = lambda +
     rho (0 - z) = -2 z = (-1, -3). theta = -(x . Y) / (rho x . x) = (1 + 6) / 5 = 1.4, jittered by 1e-10.
     """
-    from vflbench.models.admm import Objective, ThetaUpdate, dual_step
+    from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step
     from vflbench.models.losses import Squared
-    from vflbench.models.partial import Config, make
+    from vflbench.models.partial import Config, Partial
 
     zeros, y = torch.zeros(2, 1, dtype=torch.float64), torch.tensor([1.0, 3.0], dtype=torch.float64)
     z, dual, (pull,) = dual_step([zeros], zeros, zeros, y, Squared(), 1.0, "newton")
     assert z[:, 0].tolist() == [0.5, 1.5] and dual[:, 0].tolist() == [-0.5, -1.5] and pull[:, 0].tolist() == [-1.0, -3.0]
-    model = make(Config(intercept="none", dtype="float64"), 1, 1, True, np.random.default_rng(0), "cpu")
+    model = Partial(Config(intercept="none", dtype="float64"), 1, 1, True, np.random.default_rng(0), "cpu")
     x = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
     ThetaUpdate(model, x, torch.ones(2, dtype=torch.float64), Objective(rho=1.0), "exact", 1, 1, 0.1)(pull)
     assert model.theta.item() == pytest.approx(1.4, rel=1e-9)

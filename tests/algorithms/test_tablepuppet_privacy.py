@@ -16,28 +16,28 @@ import torch
 
 import vflbench
 from tests.algorithms.small_joins import Result, aligned, config, run, tables
-from vflbench.algorithms import rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
+from tests.options import make_mechanism, privacy_config
+from vflbench.algorithms.joins import rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.privacy import mechanisms
 from vflbench.results.folder import validate_summary
 from vflbench.runner.evaluate import Observer
-from vflbench.types import ConfigError, PrivacyConfig, VflbenchError
+from vflbench.types import ConfigError, VflbenchError
 
 ADMM, SGD = [rfl_admm_v, rfl_admm, vfl_admm], [rfl_sgd_v, rfl_sgd, vfl_sgd]
-NONE = PrivacyConfig()
+NONE = privacy_config()
 
 
 def name_of(module: ModuleType) -> str:
     return module.__name__.rpartition(".")[2]
 
 
-def privately(module: ModuleType, privacy: PrivacyConfig, classes: int = 3, engine: dict[str, Any] | None = None, **options: Any) -> Result:
+def privately(module: ModuleType, privacy: Any, classes: int = 3, engine: dict[str, Any] | None = None, **options: Any) -> Result:
     over_joined, parts = module in (vfl_admm, vfl_sgd), 2 if module in (rfl_admm, rfl_sgd) else 1
     task = aligned(classes=classes) if over_joined else tables(parts, classes=classes)
     keys = {"rounds": 3, "batch_size": 16, "parts": parts, "local_epochs": 2, "inner_rounds": 3, **options}
     cfg = replace(config(module, **keys), privacy=privacy, seed=options.get("seed", 0))
     clients = [name for name in module.parties(task, cfg) if name != "server"]
-    secrets = {n: mechanisms.make(privacy, layout="aligned" if over_joined else "relational") for n in clients}
+    secrets = {n: make_mechanism(privacy, layout="aligned" if over_joined else "relational") for n in clients}
     return run(module, task, cfg, **{"privacy": secrets, **(engine or {})})
 
 
@@ -51,11 +51,11 @@ def test_without_noise_or_clipping_and_with_whole_batches_nothing_changes(module
     """A batch of all rows is drawn with certainty; what then differs is only how a sum is divided, and it must not."""
     whole = {"batch_size": 10**6, "lr": 0.1, "weight_decay": 0.01, "model": model, "proximal": True}
     plain = privately(module, NONE, **whole)
-    private = privately(module, PrivacyConfig("dp_sgd", clip=1e9, noise_multiplier=0.0), **whole)
+    private = privately(module, privacy_config("dp_sgd", clip=1e9, noise_multiplier=0.0), **whole)
     torch.testing.assert_close(private.theta(), plain.theta(), rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(private.losses, plain.losses, rtol=1e-9)
-    clipped = privately(module, PrivacyConfig("dp_sgd", clip=1e-3, noise_multiplier=0.0), **whole)
-    noisy = privately(module, PrivacyConfig("dp_sgd", clip=1e9, noise_multiplier=1e-9), **whole)
+    clipped = privately(module, privacy_config("dp_sgd", clip=1e-3, noise_multiplier=0.0), **whole)
+    noisy = privately(module, privacy_config("dp_sgd", clip=1e9, noise_multiplier=1e-9), **whole)
     for other in (clipped, noisy):
         assert not torch.allclose(other.theta(), plain.theta(), rtol=1e-3)
 
@@ -66,7 +66,7 @@ def test_a_random_batchs_step_is_on_average_that_of_all_rows(module: ModuleType)
     keys = {"lr": 1e-9, "weight_decay": 0.0, "inner_rounds": 1}
     whole = privately(module, NONE, rounds=1, local_epochs=1, batch_size=10**6, **keys)
     many = {"rounds": 1, "local_epochs": 200} if module in ADMM else {"rounds": 150}
-    private = privately(module, PrivacyConfig("dp_sgd", clip=1e9, noise_multiplier=0.0), **many, **keys)
+    private = privately(module, privacy_config("dp_sgd", clip=1e9, noise_multiplier=0.0), **many, **keys)
     for c in range(len(private.engine.order) - 1):
         mean, step = private.theta(c) / private.engine.order[c + 1].privacy.steps.taken, whole.theta(c)
         assert float((mean - step).norm() / step.norm()) < 0.2, c
@@ -74,22 +74,22 @@ def test_a_random_batchs_step_is_on_average_that_of_all_rows(module: ModuleType)
 
 @pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
 def test_every_party_ends_at_its_target_and_no_step_is_left(module: ModuleType) -> None:
-    result = privately(module, PrivacyConfig("tablepuppet", epsilon=2.0))
+    result = privately(module, privacy_config("tablepuppet", epsilon=2.0))
     for name, found in spent(result).items():
         party = result.engine.parties[name].privacy
         assert found["steps"] == party.steps.planned > 0, name
         assert 1.97 < found["epsilon"] <= 2.0 and found["covers"] == "model"
     labelled = [found["label_epsilon"] for found in spent(result).values() if found["label_epsilon"]]
     assert labelled == [pytest.approx(5.657, abs=1e-3)] * (2 if module in (rfl_admm, rfl_sgd) else 1)
-    again = privately(module, PrivacyConfig("tablepuppet", epsilon=2.0))
+    again = privately(module, privacy_config("tablepuppet", epsilon=2.0))
     assert torch.equal(again.theta(), result.theta())
-    other = privately(module, PrivacyConfig("tablepuppet", epsilon=2.0), seed=1)
+    other = privately(module, privacy_config("tablepuppet", epsilon=2.0), seed=1)
     assert not torch.equal(other.theta(), result.theta())
 
 
 def test_steps_and_rates_are_those_of_the_protocol() -> None:
     """RFL-ADMM: rounds x inner rounds x local epochs x batches at rate batch/n; RFL-SGD: rounds x N/B at 1 - (1 - B/N)^G."""
-    dp = PrivacyConfig("dp_sgd", noise_multiplier=1.0)
+    dp = privacy_config("dp_sgd", noise_multiplier=1.0)
     for result in (privately(rfl_admm_v, dp), privately(rfl_admm, dp)):
         inner = 3 if len(result.engine.order) > 4 else 1
         for party in result.engine.order[1:]:
@@ -106,7 +106,7 @@ def test_steps_and_rates_are_those_of_the_protocol() -> None:
 
 
 def test_replicas_of_a_table_stay_equal_with_noise() -> None:
-    result = privately(rfl_sgd, PrivacyConfig("dp_sgd", noise_multiplier=2.0))
+    result = privately(rfl_sgd, privacy_config("dp_sgd", noise_multiplier=2.0))
     for table in range(3):
         assert torch.equal(result.theta(2 * table), result.theta(2 * table + 1))
 
@@ -119,7 +119,7 @@ def test_every_client_noises_what_it_sends_by_a_stream_of_its_own() -> None:
         if tag == "gradient":
             seen.setdefault(src, []).append(np.asarray(payload, dtype=np.float64).ravel())
 
-    privacy = PrivacyConfig("dp_sgd", noise_multiplier=200.0, clip=1e-9)
+    privacy = privacy_config("dp_sgd", noise_multiplier=200.0, clip=1e-9)
     privately(rfl_sgd, privacy, engine={"on_read": keep}, rounds=60, weight_decay=0.0, lr=1e-6)
     noises = {name: np.concatenate(found) for name, found in seen.items()}
     assert len(noises) == 6
@@ -136,15 +136,15 @@ def test_every_client_noises_what_it_sends_by_a_stream_of_its_own() -> None:
 @pytest.mark.parametrize("module", ADMM, ids=name_of)
 def test_admm_sends_the_same_messages_with_and_without_privacy(module: ModuleType) -> None:
     plain = privately(module, NONE).engine.ledger.take()
-    for privacy in (PrivacyConfig("label_dp"), PrivacyConfig("tablepuppet", noise_multiplier=1.0, prediction_noise=1.0)):
+    for privacy in (privacy_config("label_dp"), privacy_config("tablepuppet", noise_multiplier=1.0, prediction_noise=1.0)):
         assert np.array_equal(privately(module, privacy).engine.ledger.take(), plain)
 
 
 @pytest.mark.parametrize("module", SGD, ids=name_of)
 def test_sgd_names_its_random_batches_and_sends_what_their_rows_need(module: ModuleType) -> None:
     plain = privately(module, NONE, rounds=60).sent()
-    private = privately(module, PrivacyConfig("dp_sgd", noise_multiplier=1.0), rounds=60).sent()
-    labels_only = privately(module, PrivacyConfig("label_dp"), rounds=60).sent()
+    private = privately(module, privacy_config("dp_sgd", noise_multiplier=1.0), rounds=60).sent()
+    labels_only = privately(module, privacy_config("label_dp"), rounds=60).sent()
     assert labels_only == plain
     assert not any(tag == "rows" for _, tag in plain) and not any(tag == "batches" for _, tag in private)
     for tag in ("gradient", "step"):
@@ -166,7 +166,7 @@ def test_sgd_names_its_random_batches_and_sends_what_their_rows_need(module: Mod
 
 @pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
 def test_with_noisy_predictions_the_transcript_is_covered(module: ModuleType) -> None:
-    result = privately(module, PrivacyConfig("dp_sgd", noise_multiplier=30.0, prediction_noise=20.0))
+    result = privately(module, privacy_config("dp_sgd", noise_multiplier=30.0, prediction_noise=20.0))
     for found in spent(result).values():
         assert found["covers"] == "transcript" and found["epsilon"] > max(found["model_epsilon"], found["prediction_epsilon"]) > 0
         assert found["releases"] == 3 if module in ADMM else 1 <= found["releases"] <= found["steps"]
@@ -176,13 +176,13 @@ def test_with_noisy_predictions_the_transcript_is_covered(module: ModuleType) ->
         if tag == "prediction" and round == 1:
             received.append(payload.reshape(-1).clone())
 
-    privately(module, PrivacyConfig("dp_sgd", noise_multiplier=30.0, prediction_noise=20.0), engine={"on_read": on_read}, lr=1e-9)
+    privately(module, privacy_config("dp_sgd", noise_multiplier=30.0, prediction_noise=20.0), engine={"on_read": on_read}, lr=1e-9)
     noise = torch.cat(received)  # theta is still all but 0, and so is every prediction
     assert abs(float(noise.std()) / 20 - 1) < 4.5 / math.sqrt(2 * len(noise))
 
 
 def test_predictions_are_sent_as_they_are_without_the_option() -> None:
-    results = [privately(rfl_admm_v, privacy, lr=1e-9) for privacy in (NONE, PrivacyConfig("dp_sgd", noise_multiplier=1.0))]
+    results = [privately(rfl_admm_v, privacy, lr=1e-9) for privacy in (NONE, privacy_config("dp_sgd", noise_multiplier=1.0))]
     for result in results:
         assert max(float(h.abs().max()) for h in result.engine.parties["server"].state.h) < 1e-5
 
@@ -196,18 +196,18 @@ def test_the_server_sees_noisy_labels_only(module: ModuleType) -> None:
         state = result.engine.parties["server"].state
         return np.asarray(state.mapping["labels"] if hasattr(state, "mapping") else state.labels)
 
-    true, noisy = labels(privately(module, NONE)), labels(privately(module, PrivacyConfig("label_dp", label_noise=1.0)))
+    true, noisy = labels(privately(module, NONE)), labels(privately(module, privacy_config("label_dp", label_noise=1.0)))
     assert true.shape == noisy.shape and 0.1 < np.mean(true != noisy) < 0.7
-    assert np.array_equal(true, labels(privately(module, PrivacyConfig("dp_sgd", noise_multiplier=1.0))))
+    assert np.array_equal(true, labels(privately(module, privacy_config("dp_sgd", noise_multiplier=1.0))))
     if module in (rfl_admm_v, rfl_sgd_v):  # once per row of the label table: all joined rows of one rating have the same noisy label
-        server = privately(module, PrivacyConfig("label_dp", label_noise=1.0)).engine.parties["server"].state.mapping
+        server = privately(module, privacy_config("label_dp", label_noise=1.0)).engine.parties["server"].state.mapping
         by_row = pd.DataFrame({"row": server["rows"][0], "label": server["labels"]}).groupby("row")["label"].nunique()
         assert (by_row == 1).all() and len(by_row) < len(server["labels"])
 
 
 def test_a_regression_that_is_no_rating_is_refused() -> None:
     with pytest.raises(ConfigError, match="whole ratings from 1 to 5"):
-        privately(rfl_admm_v, PrivacyConfig("label_dp"), classes=0)
+        privately(rfl_admm_v, privacy_config("label_dp"), classes=0)
 
 
 # --- stopping and going on ----------------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_a_regression_that_is_no_rating_is_refused() -> None:
 
 @pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
 def test_a_resumed_run_is_the_one_that_never_stopped(module: ModuleType) -> None:
-    privacy = PrivacyConfig("tablepuppet", epsilon=1.0, prediction_noise=5.0)
+    privacy = privacy_config("tablepuppet", epsilon=1.0, prediction_noise=5.0)
     cuts: list[Any] = []
     whole = privately(module, privacy, rounds=4, engine={"checkpoint_every": 1, "on_cut": cuts.append})
     for cut in cuts:

@@ -14,17 +14,26 @@ import torch
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.models import split_learning
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.seeding import batches
+from vflbench.types import AlgorithmInfo, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="small_split",
     summary="",
     paper="",
     layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions",),
     privacy=("none", "gdp_embedding"),
     attacks=("none", "embedding_inversion", "label_inference"),
     models=("mlp10",),
     epochs=True,
+)
+EXPOSES = (
+    Sent("embedding", "passive", "active", "embeddings", "passive"),
+    Sent("gradient", "active", "passive", "gradients", "active"),
+    Sent("work", "passive", "passive_worker", "features", "passive"),
+    Sent("work", "passive_worker", "passive", "embeddings", "passive"),
 )
 
 
@@ -50,8 +59,8 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     return specs
 
 
-def batches(public: AlignedPublic, config: RunConfig, epoch: int) -> list[np.ndarray]:
-    return split_learning.batches(config.seed, epoch, public.samples, config.algorithm.batch_size)
+def drawn(public: AlignedPublic, config: RunConfig, epoch: int) -> list[np.ndarray]:
+    return batches(config.seed, epoch, public.samples, config.algorithm.batch_size)
 
 
 def descend(model: Any, gradient: torch.Tensor, config: RunConfig) -> None:
@@ -62,11 +71,11 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     features = torch.from_numpy(data.features)
     labels = torch.from_numpy(data.labels)
     hubs = [name for name in me.clients if name.startswith("passive") and "worker" not in name]
-    model = split_learning.Active(config.model, features.shape[1], public, data.labels, me.torch_rng("init"))  # type: ignore[arg-type]
+    model = split_learning.Active(config.model, features.shape[1:], public, data.labels, me.torch_rng("init"))  # type: ignore[arg-type]
     me.state.model = model
     async for t in me.rounds():
         losses = []
-        for batch, rows in enumerate(batches(public, config, t)):
+        for batch, rows in enumerate(drawn(public, config, t)):
             received = await me.recv_all(hubs, tag="embedding")
             loss, gradient, dz = model.gradients(features[rows], labels[rows], [payload[3] for payload in received])
             descend(model, gradient, config)
@@ -85,10 +94,10 @@ async def hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunCo
     """Publishes what its worker computes, clips and noises it."""
     other = f"{me.name}_worker_00"
     features = torch.from_numpy(data.features)
-    model = split_learning.Passive(config.model, features.shape[1], me.torch_rng("init"))
+    model = split_learning.Passive(config.model, features.shape[1:], me.torch_rng("init"))
     me.state.model = model
     async for t in me.rounds():
-        for batch, rows in enumerate(batches(public, config, t)):
+        for batch, rows in enumerate(drawn(public, config, t)):
             await me.send(other, model(features[rows]), tag="work")
             z = await me.recv(other, tag="work")
             if me.privacy is not None:
@@ -108,6 +117,6 @@ async def worker(me: Party, data: None, public: AlignedPublic, config: RunConfig
     """Clips."""
     other = me.name.removesuffix("_worker_00")
     async for t in me.rounds():
-        for _ in batches(public, config, t):
+        for _ in drawn(public, config, t):
             z = await me.recv(other, tag="work")
             await me.send(other, z if me.privacy is None else me.privacy.clip(z), tag="work")

@@ -14,26 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.attacks import small_split
+from tests.options import make_mechanism, privacy_config
 from vflbench import registry
 from vflbench.attacks import embedding_inversion, label_inference, transcript
 from vflbench.attacks.transcript import Message
 from vflbench.data.tabular import bank, energy
 from vflbench.data.tasks import AlignedTask
 from vflbench.models import split_learning
-from vflbench.privacy.mechanisms import make
 from vflbench.results.folder import validate_summary
 from vflbench.runner.run import run
 from vflbench.runner.transcript import TranscriptWriter
-from vflbench.seeding import torch_stream
+from vflbench.seeding import batches, torch_stream
 from vflbench.types import (
-    AttackConfig,
     ComputeConfig,
     ConfigError,
     DataSource,
     EngineConfig,
     Metric,
     NetworkConfig,
-    PrivacyConfig,
+    OptionConfig,
     RunConfig,
     TopologyConfig,
 )
@@ -59,17 +58,17 @@ def task(labels: np.ndarray, classes: int = 2, features: int = 4, shadow: int = 
 
 
 def config(attack: str, rows: int = 10_000, **keys: Any) -> RunConfig:
-    chosen = AttackConfig(attack, rows=rows, tolerance=0.5)
+    chosen = OptionConfig() if attack == "none" else registry.load_option("attack", attack).Config(rows=rows)
     algorithm = small_split.Config(batch_size=SIZE)
     model = split_learning.Config(depth=2, width=16, embedding=8)
-    fixed = NetworkConfig("ideal"), TopologyConfig("complete"), PrivacyConfig(), EngineConfig(), ComputeConfig()
+    fixed = NetworkConfig("ideal"), TopologyConfig("complete"), privacy_config(), EngineConfig(), ComputeConfig()
     return replace(RunConfig(algorithm, None, model, *fixed, attack=chosen), **keys)
 
 
 def view(tag: str, values: np.ndarray, epochs: int, leave_out: set[tuple[int, int]] | frozenset[Any] = frozenset()) -> Iterator[Message]:
     """`values` (N, d) of the training rows, batch by batch; (epoch, batch) in `leave_out` never came."""
     for epoch in range(1, epochs + 1):
-        for batch, rows in enumerate(split_learning.batches(0, epoch, len(values), SIZE)):
+        for batch, rows in enumerate(batches(0, epoch, len(values), SIZE)):
             if (epoch, batch) not in leave_out:
                 arrays = (np.array(batch), np.array(0), np.array(float(batch)), values[rows])
                 yield Message(epoch, "active" if tag == "gradient" else "passive_1", "x", tag, arrays)
@@ -116,7 +115,7 @@ def test_only_whole_epochs_are_inverted() -> None:
     values = np.arange(40, dtype=np.float32)[:, None]
 
     def best(view: list[Message]) -> dict[str, tuple[int, np.ndarray, np.ndarray]]:
-        return embedding_inversion.best_epoch(view, lambda epoch: split_learning.batches(0, epoch, 40, SIZE), 40)
+        return embedding_inversion.best_epoch(view, lambda epoch: batches(0, epoch, 40, SIZE), 40)
 
     left, answers = {(1, 2), (3, 2), (4, 0)}, {1: values - 1, 2: values + 9, 3: values, 4: values}
     epoch, embeddings, answer = best(together(view("embedding", values, 4, left), asked(answers)))["passive_1"]
@@ -130,12 +129,12 @@ def test_the_epoch_whose_model_answered_is_inverted() -> None:
     values, shadow = rng.normal(size=(200, 3)), rng.normal(size=(300, 3))
     scale = {1: 1.0, 2: 2.0, 3: 4.0}
 
-    def batches(epoch: int) -> list[np.ndarray]:
-        return split_learning.batches(0, epoch, 200, SIZE)
+    def drawn(epoch: int) -> list[np.ndarray]:
+        return batches(0, epoch, 200, SIZE)
 
     published = [m for epoch, s in scale.items() for m in view("embedding", s * values, 3) if m.round == epoch]
     answers = asked({1: 1.4 * shadow, 2: 4.0 * shadow, 3: 8.0 * shadow})
-    epoch, embeddings, answer = embedding_inversion.best_epoch(together(iter(published), answers), batches, 200)["passive_1"]
+    epoch, embeddings, answer = embedding_inversion.best_epoch(together(iter(published), answers), drawn, 200)["passive_1"]
     assert epoch == 3 and np.array_equal(embeddings, 4 * values) and np.array_equal(answer, 4 * shadow)
 
 
@@ -203,7 +202,7 @@ def test_less_privacy_more_success() -> None:
     """The mechanism itself: sigma = 160, 0.4 and 0 beside columns of deviation 1; at mu = 0.1 nothing is left above the floor."""
     rates = []
     for mu in (0.1, 40.0, float("inf")):
-        secret: Any = make(PrivacyConfig("gdp_embedding", mu=mu, clip=4.0), 2)
+        secret: Any = make_mechanism(privacy_config("gdp_embedding", mu=mu, clip=4.0), 2)
 
         def embed(x: np.ndarray, rng: np.random.Generator, secret: Any = secret) -> np.ndarray:
             return secret.noised(torch.from_numpy(x), torch_stream(int(rng.integers(100)), "noise")).numpy()
@@ -304,7 +303,7 @@ def test_names_come_from_sizes_not_from_labels() -> None:
 def test_rows_without_a_gradient_are_left_out_or_seen_in_another_epoch() -> None:
     labels = draw([0.8, 0.2], rows=64)
     gradients = (0.5 - labels)[:, None] * np.array([[1.0, -2.0, 0.5]])
-    first = split_learning.batches(0, 1, 64, SIZE)[0]
+    first = batches(0, 1, 64, SIZE)[0]
     assert infer(gradients, labels, 2, leave_out={(1, 0)}) == infer(gradients, labels, 2) | {"auroc": 1.0, "success_rate": 1.0}
     gradients[first] = 0.0  # dead units
     found = infer(gradients, labels, 2)
@@ -317,9 +316,7 @@ def test_rows_without_a_gradient_are_left_out_or_seen_in_another_epoch() -> None
 def test_only_directions_count(scale: float) -> None:
     labels = draw([0.8, 0.2])
     gradients = ((0.5 - labels)[:, None] * np.array([[1.0, -2.0, 0.5]]) * scale).astype(np.float32)
-    found = label_inference.directions(
-        view("gradient", gradients, 1), lambda e: split_learning.batches(0, e, 800, SIZE), np.arange(0, 800, 3)
-    )
+    found = label_inference.directions(view("gradient", gradients, 1), lambda e: batches(0, e, 800, SIZE), np.arange(0, 800, 3))
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-6)
     np.testing.assert_allclose(found @ np.array([1.0, -2.0, 0.5]) / np.sqrt(5.25), np.sign(0.5 - labels[::3]), rtol=1e-6)
 
@@ -327,14 +324,14 @@ def test_only_directions_count(scale: float) -> None:
 # --- as a run makes them ------------------------------------------------------------------------------------------------------------
 
 
-def train(folder: Path, monkeypatch: pytest.MonkeyPatch, attack: str, privacy: PrivacyConfig | None = None, **keys: Any) -> dict[str, Any]:
+def train(folder: Path, monkeypatch: pytest.MonkeyPatch, attack: str, privacy: Any = None, **keys: Any) -> dict[str, Any]:
     """A whole run of small_split."""
     load = registry.load_algorithm
     monkeypatch.setattr(registry, "load_algorithm", lambda name: small_split if name == "small_split" else load(name))
     data = keys.pop("dataset", None) or bank.Config(name="bank", source="synthetic", samples=1200, validation=0.3)
     algorithm = small_split.Config(**{"batch_size": 64, **keys.pop("algorithm", {})})
-    cfg = config(attack, dataset=data, algorithm=algorithm, privacy=privacy or PrivacyConfig(), device="cpu", **{"rounds": 3, **keys})
-    return run(cfg, folder, command="", choices={}, plain={}, info=small_split.ALGORITHM, quiet=True)
+    cfg = config(attack, dataset=data, algorithm=algorithm, privacy=privacy or privacy_config(), device="cpu", **{"rounds": 3, **keys})
+    return run(cfg, folder, command="", choices={}, plain={}, identity="", hidden={}, info=small_split.ALGORITHM, quiet=True)
 
 
 def test_a_run_says_what_its_embeddings_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +344,7 @@ def test_a_run_says_what_its_embeddings_leak(tmp_path: Path, monkeypatch: pytest
     assert {m.tag for m in transcript.read(tmp_path / "a" / "transcript")} == {"embedding", "answer"}
     assert {m.dst for m in transcript.read(tmp_path / "a" / "transcript")} == {"active"}
 
-    private = train(tmp_path / "b", monkeypatch, "embedding_inversion", PrivacyConfig("gdp_embedding", mu=0.1), **parties)
+    private = train(tmp_path / "b", monkeypatch, "embedding_inversion", privacy_config("gdp_embedding", mu=0.1), **parties)
     assert private["attack"]["success_rate"] < private["attack"]["floor"] + 0.03 and private["attack"]["r2"] < 0.1
     spent = private["privacy"]
     assert (spent["releases"], spent["max_releases"], spent["mu"]) == (3, 6, pytest.approx(0.1 / np.sqrt(2)))
@@ -355,7 +352,7 @@ def test_a_run_says_what_its_embeddings_leak(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_papers_calibration_takes_the_tasks_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = train(tmp_path, monkeypatch, "none", PrivacyConfig("gdp_embedding", mu=0.5, calibration="paper"))["privacy"]
+    found = train(tmp_path, monkeypatch, "none", privacy_config("gdp_embedding", mu=0.5, calibration="paper"))["privacy"]
     # 1200 rows, 40 % of them for training: 480 in 8 batches of 64, 3 epochs
     assert found["noise_multiplier"] == pytest.approx(2 * 64 * np.sqrt(24) / (0.5 * 480))
     assert found["mu"] == pytest.approx(np.sqrt(3) * 2 / found["noise_multiplier"]) and not found["guaranteed"]

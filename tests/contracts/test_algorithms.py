@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cached_property
 from pathlib import Path
 
@@ -108,6 +109,17 @@ def test_every_algorithm_runs_and_keeps_the_contract(case: Case, tmp_path: Path)
         assert (first.folder / name).exists(), name
     other = case.run(tmp_path / "other", "seed=1", f"rounds={each(case.algorithm)}")  # as far as the first evaluation
     assert (first.curve["train_loss"][0] == other.curve["train_loss"][0]) == (case.algorithm in DRAWS_NOTHING)
+
+
+def test_every_message_is_declared_with_its_way(case: Case) -> None:
+    declared = {(sent.tag, sent.sender, sent.receiver) for sent in registry.load_algorithm(case.algorithm).EXPOSES}
+    ledger = case.whole.ledger
+    roles = {name: re.sub(r"_\d+", "", name) for name in {*ledger["src"], *ledger["dst"]}}
+    sent = {(tag, roles[src], roles[dst]) for tag, src, dst in zip(ledger["tag"], ledger["src"], ledger["dst"], strict=True)}
+    assert sent <= declared
+    elsewhere = {"rows"} if "dp_sgd" in registry.algorithms()[case.algorithm].privacy else set()  # batch by batch, with privacy
+    scoring = {("embedding", "passive", "active")}  # of workers' organisations
+    assert {way for way in declared - sent if way[0] not in elsewhere} <= scoring
 
 
 def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(

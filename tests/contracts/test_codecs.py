@@ -10,6 +10,7 @@ import pytest
 
 import vflbench
 from tests.contracts.test_algorithms import CASES, CONVEX, DATASET, DEPENDS_ON_TIME, ON_CONVEX, SPLIT, SPLIT_WORKERS, no_pictures, same
+from tests.options import codec_config
 from vflbench import config, registry
 from vflbench.attacks import transcript
 from vflbench.federation.ledger import COLUMN
@@ -17,7 +18,7 @@ from vflbench.federation.links import LINK_KINDS, LOCAL
 from vflbench.results.reader import Run
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.run import Federation
-from vflbench.types import CodecConfig, ConfigError, VflbenchError
+from vflbench.types import ConfigError, VflbenchError
 
 __all__ = ["no_pictures"]  # a fixture
 
@@ -49,7 +50,7 @@ def federation(algorithm: str, layout: str) -> Federation:
 @functools.cache
 def charged(algorithm: str, layout: str, codec: str) -> np.ndarray:
     """(messages, 2): tag and bytes of the rounds' messages between organisations."""
-    chosen = CodecConfig(codec.rstrip("+"), 0.1, codec == "topk+")
+    chosen = codec_config(codec.rstrip("+"), **({"feedback": True} if codec == "topk+" else {}))
     engine = federation(algorithm, layout).engine(codec=chosen)
     engine.run()
     rows = engine.ledger.take()
@@ -86,7 +87,7 @@ def test_those_that_send_nothing_take_none_and_those_that_remember_take_some() -
 
 
 REFUSED = {
-    ("codec.name=zip",): "codec.name=zip: must be one of none, fp16, int8, topk",
+    ("codec.name=zip",): "codec.name=zip: names no codec; there are: none, fp16, int8, topk",
     ("codec=int9",): "codec=int9: unknown codec; there are: fp16, int8, none, topk. Did you mean 'int8'?",
     ("codec=topk", "codec.fraction=0"): "codec.fraction=0.0: must be greater than 0",
     ("codec=topk", "codec.fraction=-0.5"): "codec.fraction=-0.5: must be greater than 0",
@@ -95,7 +96,7 @@ REFUSED = {
     (
         "codec=topk",
         "codec.fractoin=0.1",
-    ): "codec.fractoin=0.1: unknown key; codec=topk has: fraction, feedback. Did you mean 'codec.fraction'?",
+    ): "codec.fractoin=0.1: unknown key; codec=topk has: feedback, fraction. Did you mean 'codec.fraction'?",
     ("codec=int8", "codec.fraction=0.1"): "codec.fraction=0.1: codec=int8 has no such key; topk has it",
     ("codec=topk", "codec.feedback=true"): "codec.feedback=true: messages of glasu are about other rows every time",
     (

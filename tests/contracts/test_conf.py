@@ -12,17 +12,14 @@ import pytest
 import yaml
 
 import vflbench
-from vflbench import config, registry
+from vflbench import config, contracts, registry
 from vflbench.papers import definition
 from vflbench.types import (
-    AttackConfig,
     BrokerConfig,
-    CodecConfig,
     ComputeConfig,
     ConfigError,
     EngineConfig,
     NetworkConfig,
-    PrivacyConfig,
     RunConfig,
     TopologyConfig,
 )
@@ -33,13 +30,10 @@ FIXED = {
     "engine": EngineConfig,
     "compute": ComputeConfig,
     "topology": TopologyConfig,
-    "privacy": PrivacyConfig,
-    "attack": AttackConfig,
-    "codec": CodecConfig,
     "broker": BrokerConfig,
 }
 PARTIAL = {"topology", "engine", "privacy", "model", "attack", "codec", "broker"}  # an option lists the keys that it uses
-OPTIONS = sorted(path for group in (*FIXED, "dataset", "algorithm", "model") for path in (CONF / group).glob("*.yaml"))
+OPTIONS = sorted(path for group in (*FIXED, *registry.GROUPS, "dataset", "algorithm", "model") for path in (CONF / group).glob("*.yaml"))
 PRESETS = sorted((CONF / "experiment").rglob("*.yaml"))
 TUNED = sorted((CONF / "tuned").rglob("*.yaml"))
 
@@ -51,6 +45,8 @@ def name_of(path: Path) -> str:
 def dataclass_of(group: str, name: str) -> Any:
     if group in FIXED:
         return FIXED[group]
+    if group in registry.GROUPS:
+        return contracts.OPTIONS[group].keys if name == "none" else registry.load_option(group, name).Config
     if group == "model":
         return registry.load_model_config(name)
     return (registry.load_algorithm if group == "algorithm" else registry.load_dataset)(name).Config

@@ -7,26 +7,30 @@ from pathlib import Path
 
 import pytest
 
+from vflbench import registry
+
 ROOT = Path(__file__).resolve().parents[2] / "vflbench"
-BASE = {"types", "seeding"}
+BASE = {"types", "seeding", "version"}
 PIECES = {"data", "models", "federation", "privacy"}
 # room -> rooms it may import besides itself and BASE
 ALLOWED: dict[str, set[str]] = {
     "types": set(),
     "seeding": set(),
-    "registry": set(),
+    "contracts": set(),
+    "registry": {"contracts"},
     **{piece: set() for piece in PIECES},
-    "federation": {"data"},  # the table mapping joins keys
     "algorithms": PIECES,
     "attacks": PIECES,
     "results": set(),
-    "plots": {"results"},
-    "runner": {"algorithms", "attacks", "results", "registry"} | PIECES,
-    "papers": {"config", "runner", "algorithms", "attacks", "results", "plots", "registry"} | PIECES,
+    "plots": {"results", "registry"},
+    "runner": {"algorithms", "attacks", "results", "registry", "contracts"} | PIECES,
+    "papers": {"config", "contracts", "runner", "algorithms", "attacks", "results", "plots", "registry"} | PIECES,
     "hydra_cache": set(),
-    "config": {"registry", "hydra_cache"} | PIECES,
+    "hydra_keys": set(),
+    "version": set(),
+    "config": {"registry", "contracts", "hydra_cache", "hydra_keys"} | PIECES,
 }
-ALLOWED["cli"] = {"papers", "config", *ALLOWED["papers"]}
+ALLOWED["cli"] = {"papers", "config", "hydra_keys", *ALLOWED["papers"]}
 ALLOWED["__main__"] = {"cli"}
 # packages that a room must not touch, at any depth of its code
 FORBIDDEN = {
@@ -66,20 +70,62 @@ def room(path: Path) -> str:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_import_arrows(path: Path) -> None:
     if path == ROOT / "__init__.py":  # vflbench.run is the command, from Python
-        assert {n for n in imported(executed(path)) if n.startswith("vflbench.")} <= {"vflbench.cli.run"}
+        assert {n for n in imported(executed(path)) if n.startswith("vflbench.")} <= {"vflbench.cli.run", "vflbench.version.__version__"}
         return
     here = room(path)
     assert here in ALLOWED, f"a new room: say in {Path(__file__).name} whom it may import"
     names = imported(executed(path))
-    rooms = {name.split(".")[1] for name in names if name.startswith("vflbench.")} - {"__version__"}
+    rooms = {name.split(".")[1] for name in names if name.startswith("vflbench.")}
     assert rooms <= ALLOWED[here] | BASE | {here}
     packages = {name.split(".")[0] for name in names}
     assert not packages & FORBIDDEN.get(here, set())
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "algorithms").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "algorithms").rglob("*.py")), ids=lambda path: path.relative_to(ROOT / "algorithms").as_posix()
+)
 def test_algorithms_never_import_each_other(path: Path) -> None:
-    assert not {name for name in imported(executed(path)) if name.startswith("vflbench.algorithms.")}
+    """They meet only in what their family shares, which is in files that are no algorithm's."""
+    pieces = {f"vflbench.algorithms.{path.parent.name}.{other.stem}" for other in path.parent.glob("*.py") if not is_algorithm(other)}
+    names = {name for name in imported(executed(path)) if name.startswith("vflbench.algorithms.")}
+    assert all(any(name == piece or name.startswith(f"{piece}.") for piece in pieces) for name in names), names
+
+
+def is_algorithm(path: Path) -> bool:
+    return registry.literal(path, "ALGORITHM") is not None
+
+
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """One way round for each circle that a walk from every node meets."""
+    found: list[list[str]] = []
+    done: set[str] = set()
+
+    def walk(name: str, way: list[str]) -> None:
+        if name in way:
+            found.append([*way[way.index(name) :], name])
+        elif name not in done:
+            for other in sorted(graph[name]):
+                walk(other, [*way, name])
+            done.add(name)
+
+    for name in graph:
+        walk(name, [])
+    return found
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    """Imports inside functions included: what needs them to break a circle has two things in one file."""
+    modules = {module(path): path for path in SOURCES}
+    graph = {}
+    for name, path in modules.items():
+        named = {full if full in modules else full.rpartition(".")[0] for full in imported(executed(path))}
+        graph[name] = {other for other in named if other in modules} - {name}
+    assert graph["vflbench"] and circles(graph) == []
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == [["a", "b", "c", "a"]]
 
 
 def test_only_the_command_prints() -> None:

@@ -220,3 +220,23 @@ def test_malformed_splits_are_named(folder, rows, message):
     (folder / "s.csv").write_text("node,split\n" + "\n".join(rows) + "\n")
     with pytest.raises(DataError, match=message):
         run(folder, split="s.csv")
+
+
+@pytest.mark.parametrize("rows", [[], [(i, i) for i in range(NODES)]])
+def test_a_graph_without_an_edge_is_refused(folder, rows):
+    pd.DataFrame(rows, columns=["from", "to"]).to_csv(folder / "e.csv", index=False)
+    with pytest.raises(DataError, match=r"e\.csv: no edge between two different nodes"):
+        run(folder)
+    with pytest.raises(DataError, match=r"e\.csv, e\.csv: no edge"):
+        run(folder, edges=None, client_edges=["e.csv", "e.csv"])
+
+
+def test_clients_without_an_edge_are_said(folder, caplog):
+    pd.DataFrame([], columns=["from", "to"]).to_csv(folder / "none.csv", index=False)
+    run(folder, edges=None, client_edges=["e.csv", "none.csv"])
+    run(folder, keep_edges=0)
+    run(folder)
+    assert [record.getMessage() for record in caplog.records] == [
+        "dataset graph_files: Client 1 of 2 has not a single edge.",
+        "dataset graph_files: No client has a single edge.",
+    ]

@@ -12,12 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.federation.toys import behind
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.party import Party, PartySpec
-from vflbench.federation.ray_engine import elsewhere
+from vflbench.federation.ray.party import elsewhere
 from vflbench.types import ComputeConfig
 
 NAMES = ("server", "client_0", "client_1")
+
+
+def office(me: Party) -> Any:
+    """The process behind `me`."""
+    return behind(me).runtime.transport.office
 
 
 def build(programs: dict[str, Any], options: dict[str, Any], name: str) -> dict[str, Any]:
@@ -25,7 +31,7 @@ def build(programs: dict[str, Any], options: dict[str, Any], name: str) -> dict[
     specs = {party: PartySpec(program, role="server" if party == "server" else "client") for party, program in programs.items()}
     specs = {party: spec if party == name else dataclasses.replace(spec, program=elsewhere) for party, spec in specs.items()}
     clock = ComputeClock("measured", ComputeConfig())
-    return {"specs": specs, "public": None, "config": options.get("config"), "clock": clock, "batch_compute": False, "threads": 1} | {
+    return {"specs": specs, "public": None, "config": options.get("config"), "clock": clock, "threads": 1} | {
         key: value for key, value in options.items() if key in ("rounds", "seed", "eval_every", "checkpoint_every", "window")
     }
 
@@ -60,6 +66,22 @@ async def client(me: Party, data: Any, public: Any, config: Any) -> None:
 STAR = dict(zip(NAMES, (server, client, client), strict=True))
 
 
+async def set_back(me: Party, data: Any, public: Any, config: Any) -> None:
+    """A client whose wall clock is set back by an hour in each round."""
+    async for t in me.rounds():
+        wall = time.time
+        time.time = lambda wall=wall: wall() - 3600.0  # type: ignore[assignment,misc]
+        await me.send("server", torch.zeros(3), "up")
+        await me.recv("server", "down")
+        try:
+            await me.recv("server", "never", timeout=0.2)
+        except TimeoutError:
+            me.report(facts={"waited": me.clock})
+        if me.evaluates(t):
+            async with me.evaluating():
+                await me.send("server", torch.zeros(3), "shown")
+
+
 async def doomed(me: Party, data: Any, public: Any, config: Any) -> None:
     """Is killed in round 4 of its first start, in which it writes the file `config`."""
     me.state.x = torch.zeros(3)
@@ -88,14 +110,14 @@ async def misshapen(me: Party, data: Any, public: Any, config: Any) -> None:
 
 async def malformed(me: Party, data: Any, public: Any, config: Any) -> None:
     async for _ in me.rounds():
-        me.engine.office.post("server", b"\x80\x04\x95pickled", None)  # type: ignore[attr-defined]
+        office(me).post("server", b"\x80\x04\x95pickled", None)
         await me.recv("server", "down")
 
 
 async def lost(me: Party, data: Any, public: Any, config: Any) -> None:
     """A message of it never arrives."""
     async for _ in me.rounds():
-        me.engine.office.out["server"].numbered += 1  # type: ignore[attr-defined]
+        office(me).out["server"].numbered += 1
         await me.send("server", torch.zeros(3), "up")
         await me.recv("server", "down")
 
@@ -103,7 +125,7 @@ async def lost(me: Party, data: Any, public: Any, config: Any) -> None:
 async def in_flight(me: Party, data: Any, public: Any, config: Any) -> None:
     """Says to have sent a message more than it has."""
     async for _ in me.rounds():
-        me.engine.office.out["server"].posted += 1  # type: ignore[attr-defined]
+        office(me).out["server"].posted += 1
         await me.recv("server", "down")
 
 
@@ -118,7 +140,7 @@ class Unreachable:
 
 async def cut_off(me: Party, data: Any, public: Any, config: Any) -> None:
     async for _ in me.rounds():
-        me.engine.office.out["server"].actor = Unreachable  # type: ignore[attr-defined]
+        office(me).out["server"].actor = Unreachable
         await me.send("server", torch.zeros(3), "up")
         await me.recv("server", "down")
 
@@ -131,7 +153,7 @@ async def cut_off_at_the_end(me: Party, data: Any, public: Any, config: Any) -> 
         if me.evaluates(t):
             async with me.evaluating():
                 if t == 3:
-                    me.engine.office.out["server"].actor = Unreachable  # type: ignore[attr-defined]
+                    office(me).out["server"].actor = Unreachable
                 await me.send("server", torch.zeros(3), "shown")
 
 

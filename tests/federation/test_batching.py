@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from tests.federation.toys import gbps, modelled, once, rows_of, run_programs
-from vflbench.federation import simulated
 from vflbench.federation.party import batchable, party_names
-from vflbench.federation.simulated import run_batch, stack
+from vflbench.federation.simulated import batches
+from vflbench.federation.simulated.batches import run_batch, stack
 from vflbench.types import LinkConfig, NetworkConfig
 
 
@@ -36,13 +36,13 @@ def scaled(a, factor):
 def groups(monkeypatch):
     """The sizes of the groups that ran."""
     sizes = []
-    run_batch = simulated.run_batch
+    run_batch = batches.run_batch
 
     def counting(function, calls):
         sizes.append(len(calls))
         return run_batch(function, calls)
 
-    monkeypatch.setattr(simulated, "run_batch", counting)
+    monkeypatch.setattr(batches, "run_batch", counting)
     return sizes
 
 

@@ -10,14 +10,20 @@ import pytest
 import torch
 
 from tests.federation.toys import TOYS, Outcome, difference, network, rows_of, run_toy
+from tests.options import codec_config
 from vflbench.federation import replay
-from vflbench.federation.codec import Encoder, Fp16, Int8, TopK, make
+from vflbench.federation.codec import Encoder
 from vflbench.federation.party import Party, PartySpec
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.types import CodecConfig, FederationError
+from vflbench.types import FederationError, module_of
 
 INF, NAN = float("inf"), float("nan")
-CODECS = [CodecConfig("fp16"), CodecConfig("int8"), CodecConfig("topk", 0.3), CodecConfig("topk", 0.3, True)]
+CODECS = [
+    codec_config("fp16"),
+    codec_config("int8"),
+    codec_config("topk", fraction=0.3),
+    codec_config("topk", fraction=0.3, feedback=True),
+]
 RNG = np.random.default_rng
 
 
@@ -32,9 +38,14 @@ class Draws:
         return np.array(self.draws)
 
 
+def encode(codec: Any, values: Any, rng: Any) -> tuple[torch.Tensor, ...]:
+    sent: tuple[torch.Tensor, ...] = module_of(codec).encode(values, rng, codec)
+    return sent
+
+
 def through(codec: Any, values: Any, rng: Any = None) -> torch.Tensor:
     x = torch.as_tensor(values)
-    arrived: torch.Tensor = codec.decode(codec.encode(x, rng or RNG(0)), len(x), x.dtype)
+    arrived: torch.Tensor = module_of(codec).decode(encode(codec, x, rng or RNG(0)), len(x), x.dtype, codec)
     assert arrived.dtype == x.dtype and arrived.shape == x.shape
     return arrived
 
@@ -52,21 +63,21 @@ def samples(dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
 
 def test_fp16_by_hand(caplog: pytest.LogCaptureFixture) -> None:
     """11 bits: 2049 lies between 2048 and 2050, and goes to the even one; 1/3 is 1365 / 4096."""
-    arrived = through(Fp16(), [1.0, -0.5, 2049.0, 1 / 3, 2.0**-24, 65504.0, 0.0])
+    arrived = through(codec_config("fp16"), [1.0, -0.5, 2049.0, 1 / 3, 2.0**-24, 65504.0, 0.0])
     assert arrived.tolist() == [1.0, -0.5, 2048.0, 1365 / 4096, 2.0**-24, 65504.0, 0.0]
     assert not caplog.records
-    codec = Fp16()
+    codec = codec_config("fp16")
     for _ in range(2):
         assert through(codec, [1e5, -3e38, 65520.0, INF, -INF]).tolist() == [65504.0, -65504.0, 65504.0, INF, -INF]
     assert len(caplog.records) == 1 and "3e+38 is sent as 65504" in caplog.text  # once
-    assert through(Fp16(), [NAN]).isnan().all()
+    assert through(codec_config("fp16"), [NAN]).isnan().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_fp16_is_off_by_half_a_unit_of_its_last_place(dtype: torch.dtype) -> None:
     for x in samples(dtype):
         x = x.clamp(-65504, 65504)
-        assert ((through(Fp16(), x) - x).abs() <= x.abs() * 2.0**-11 + 2.0**-25).all()
+        assert ((through(codec_config("fp16"), x) - x).abs() <= x.abs() * 2.0**-11 + 2.0**-25).all()
 
 
 # --- int8 -----------------------------------------------------------------------------------------------------------------
@@ -74,28 +85,28 @@ def test_fp16_is_off_by_half_a_unit_of_its_last_place(dtype: torch.dtype) -> Non
 
 def test_int8_by_hand() -> None:
     """The scale is 127 / 127 = 1, then 254 / 127 = 2: a code is floor(x / scale + draw)."""
-    codec = Int8()
-    codes, scale = codec.encode(torch.tensor([127.0, 0.5, -0.25, 0.0, -3.0]), Draws(0.99, 0.4, 0.2, 0.99, 0.99))
+    codec = codec_config("int8")
+    codes, scale = encode(codec, torch.tensor([127.0, 0.5, -0.25, 0.0, -3.0]), Draws(0.99, 0.4, 0.2, 0.99, 0.99))
     assert codes.dtype == torch.int8 and scale.dtype == torch.float32 and scale.tolist() == [1.0]
     assert codes.tolist() == [127, 0, -1, 0, -3]
-    codes, scale = codec.encode(torch.tensor([-254.0, 1.0, -0.5, 3.0], dtype=torch.float64), Draws(0.0, 0.5, 0.25, 0.4))
+    codes, scale = encode(codec, torch.tensor([-254.0, 1.0, -0.5, 3.0], dtype=torch.float64), Draws(0.0, 0.5, 0.25, 0.4))
     assert (codes.tolist(), scale.tolist()) == ([-127, 1, 0, 1], [2.0])
-    assert codec.decode((codes, scale), 4, torch.float64).tolist() == [-254.0, 2.0, 0.0, 2.0]
+    assert module_of(codec).decode((codes, scale), 4, torch.float64, codec).tolist() == [-254.0, 2.0, 0.0, 2.0]
 
 
 def test_int8_of_what_has_no_scale() -> None:
-    assert through(Int8(), [0.0, 0.0, -0.0]).tolist() == [0.0, 0.0, 0.0]
+    assert through(codec_config("int8"), [0.0, 0.0, -0.0]).tolist() == [0.0, 0.0, 0.0]
     for lost in ([1.0, INF], [NAN, 0.0], [-INF]):
-        assert through(Int8(), lost).isnan().all()  # a run that diverges must be seen to
-    assert through(Int8(), torch.tensor([1e300, 1.0], dtype=torch.float64)).isnan().all()
-    small = through(Int8(), [1e-45, 0.0])
+        assert through(codec_config("int8"), lost).isnan().all()  # a run that diverges must be seen to
+    assert through(codec_config("int8"), torch.tensor([1e300, 1.0], dtype=torch.float64)).isnan().all()
+    small = through(codec_config("int8"), [1e-45, 0.0])
     assert small[1] == 0 and 0 <= small[0] <= 3e-45
 
 
 def test_int8_is_right_in_the_mean_over_all_draws() -> None:
     """Of x / scale = 0.25 one draw in four rounds up; the mean over evenly spaced draws is x itself."""
     x = torch.tensor([127.0, 0.25, -0.75, 41.5])
-    grid = [through(Int8(), x, Draws(*[(i + 0.5) / 4] * 4)) for i in range(4)]
+    grid = [through(codec_config("int8"), x, Draws(*[(i + 0.5) / 4] * 4)) for i in range(4)]
     assert torch.stack(grid).double().mean(0).tolist() == x.tolist()
     assert [y[1].item() for y in grid] == [0.0, 0.0, 0.0, 1.0]
 
@@ -103,7 +114,7 @@ def test_int8_is_right_in_the_mean_over_all_draws() -> None:
 def test_int8_is_right_in_the_mean_of_its_stream() -> None:
     """The largest of 200 means lies within 4.5 standard errors: 1 in 700 by chance; the seed is fixed."""
     rng, x = RNG(3), torch.from_numpy(RNG(5).normal(size=200))
-    draws = torch.stack([through(Int8(), x, rng) for _ in range(4000)])
+    draws = torch.stack([through(codec_config("int8"), x, rng) for _ in range(4000)])
     scale = x.abs().max() / 127
     part = (x / scale).frac().abs()
     error = (part * (1 - part)).sqrt() * scale / 4000**0.5
@@ -115,7 +126,7 @@ def test_int8_is_right_in_the_mean_of_its_stream() -> None:
 def test_int8_is_off_by_less_than_a_scale(dtype: torch.dtype) -> None:
     for x in samples(dtype):
         scale = x.double().abs().max() / 127
-        assert ((through(Int8(), x).double() - x.double()).abs() <= scale * (1 + 1e-5)).all()
+        assert ((through(codec_config("int8"), x).double() - x.double()).abs() <= scale * (1 + 1e-5)).all()
 
 
 # --- topk -----------------------------------------------------------------------------------------------------------------
@@ -123,15 +134,15 @@ def test_int8_is_off_by_less_than_a_scale(dtype: torch.dtype) -> None:
 
 def test_topk_by_hand() -> None:
     x = torch.tensor([1.0, -3.0, 2.0, 3.0, 0.5])
-    values, places = TopK(0.4).encode(x, RNG(0))
+    values, places = encode(codec_config("topk", fraction=0.4), x, RNG(0))
     assert (values.tolist(), places.tolist()) == ([-3.0, 3.0], [1, 3])
     assert (values.dtype, places.dtype) == (torch.float32, torch.int32)
-    assert through(TopK(0.2), x).tolist() == [0.0, -3.0, 0.0, 0.0, 0.0]  # of equals the first
-    assert through(TopK(0.01), x).tolist() == [0.0, -3.0, 0.0, 0.0, 0.0]  # at least one
-    assert through(TopK(0.5), x).tolist() == [0.0, -3.0, 0.0, 3.0, 0.0]  # 2.5 rounded to even
-    assert through(TopK(0.2), [1.0, NAN, 5.0, INF, 2.0]).isnan().tolist() == [False, True, False, False, False]
+    assert through(codec_config("topk", fraction=0.2), x).tolist() == [0.0, -3.0, 0.0, 0.0, 0.0]  # of equals the first
+    assert through(codec_config("topk", fraction=0.01), x).tolist() == [0.0, -3.0, 0.0, 0.0, 0.0]  # at least one
+    assert through(codec_config("topk", fraction=0.5), x).tolist() == [0.0, -3.0, 0.0, 3.0, 0.0]  # 2.5 rounded to even
+    assert through(codec_config("topk", fraction=0.2), [1.0, NAN, 5.0, INF, 2.0]).isnan().tolist() == [False, True, False, False, False]
     wide = torch.tensor([0.1, 7.0, 7.0], dtype=torch.float64)
-    values, _ = TopK(0.3).encode(wide, RNG(0))
+    values, _ = encode(codec_config("topk", fraction=0.3), wide, RNG(0))
     assert values.dtype == torch.float32
 
 
@@ -139,20 +150,18 @@ def test_topk_by_hand() -> None:
 def test_topk_is_off_by_its_bound(fraction: float) -> None:
     for x in samples():
         kept = max(1, round(fraction * len(x)))
-        y = through(TopK(fraction), x)
+        y = through(codec_config("topk", fraction=fraction), x)
         assert (y != 0).sum() == kept
         assert (y - x).norm() <= (1 - kept / len(x)) ** 0.5 * x.norm() * (1 + 1e-6)
 
 
-def encoder(config: CodecConfig, *remembered: str, rng: Any = None) -> Encoder:
-    codec = make(config)
-    assert codec is not None
-    return Encoder(codec, rng or RNG(0), remembered)
+def encoder(config: Any, *remembered: str, rng: Any = None) -> Encoder:
+    return Encoder(config, rng or RNG(0), remembered)
 
 
 def test_what_topk_left_out_crosses_later() -> None:
     """One of three entries a message: the largest of what the receiver does not know yet."""
-    one = encoder(CodecConfig("topk", 0.3, True), "model")
+    one = encoder(codec_config("topk", fraction=0.3, feedback=True), "model")
     x = np.array([4.0, 2.0, 1.0], np.float32)
     assert [one.encode(x, "a", "model").value.tolist() for _ in range(4)] == [[4, 0, 0], [4, 2, 0], [4, 2, 1], [4, 2, 1]]
     assert one.encode(x + np.float32([0, 0, 5]), "a", "model").value.tolist() == [4, 2, 6]
@@ -164,7 +173,7 @@ def test_what_topk_left_out_crosses_later() -> None:
 
 def test_the_memory_contracts() -> None:
     """EF21: |x - g'|^2 <= (1 - k/n) |x - g|^2."""
-    rng, one, g = RNG(1), encoder(CodecConfig("topk", 0.1, True), "m"), torch.zeros(50, dtype=torch.float64)
+    rng, one, g = RNG(1), encoder(codec_config("topk", fraction=0.1, feedback=True), "m"), torch.zeros(50, dtype=torch.float64)
     for _ in range(30):
         x = torch.from_numpy(rng.normal(size=50))
         new = one.encode(x, "a", "m").value
@@ -178,31 +187,31 @@ def test_the_memory_contracts() -> None:
 def test_only_floating_arrays_of_a_payload_are_encoded() -> None:
     ids, x = np.arange(6), torch.linspace(-1, 1, 24).reshape(4, 6).requires_grad_()
     payload = {"ids": ids, "x": x, "head": (3, 0.1, "text", True, None), "more": [x.double(), x[0, 0]]}
-    sent = encoder(CodecConfig("fp16")).encode(payload)
-    assert sent.nbytes == 6 * 8 + 24 * 2 + (8 + 8 + 4 + 1) + 24 * 2 + 2
+    sent = encoder(codec_config("fp16")).encode(payload)
+    assert sent.nbytes == 6 * 8 + 24 * 2 + (8 + 8 + 8 + 4 + 1 + 1) + (8 + 24 * 2 + 2)
     assert sent.vectors == 4
     assert sent.value["head"] == payload["head"] and isinstance(sent.value["more"], list)
     assert np.array_equal(sent.value["ids"], ids) and sent.value["ids"] is not ids
     assert torch.equal(sent.value["x"], x.detach().half().float()) and not sent.value["x"].requires_grad
     assert sent.value["more"][0].dtype == torch.float64
     with pytest.raises(FederationError, match="text as keys"):
-        encoder(CodecConfig("fp16")).encode({1: x})
+        encoder(codec_config("fp16")).encode({1: x})
     with pytest.raises(FederationError, match="must be dense"):
-        encoder(CodecConfig("fp16")).encode(x.detach().to_sparse())
+        encoder(codec_config("fp16")).encode(x.detach().to_sparse())
 
 
 @pytest.mark.parametrize(
     ("config", "float32", "float64"),
     [
-        (CodecConfig("fp16"), 2 * 1000, 2 * 1000),
-        (CodecConfig("int8"), 1000 + 4, 1000 + 4),
-        (CodecConfig("topk", 0.1), 100 * 8, 100 * 8),
-        (CodecConfig("topk", 0.6), 4 * 1000, 600 * 8),  # 4800 bytes would be more than the 4000 that it has
-        (CodecConfig("topk", 1.0), 4 * 1000, 8 * 1000),
+        (codec_config("fp16"), 2 * 1000, 2 * 1000),
+        (codec_config("int8"), 1000 + 4, 1000 + 4),
+        (codec_config("topk", fraction=0.1), 100 * 8, 100 * 8),
+        (codec_config("topk", fraction=0.6), 4 * 1000, 600 * 8),  # 4800 bytes would be more than the 4000 that it has
+        (codec_config("topk", fraction=1.0), 4 * 1000, 8 * 1000),
     ],
     ids=str,
 )
-def test_bytes_of_a_thousand_numbers(config: CodecConfig, float32: int, float64: int) -> None:
+def test_bytes_of_a_thousand_numbers(config: Any, float32: int, float64: int) -> None:
     x = RNG(0).normal(size=(100, 10))
     for array, expected in ((x.astype(np.float32), float32), (x, float64), (torch.from_numpy(x), float64)):
         sent = encoder(config).encode(array)
@@ -217,16 +226,16 @@ def test_arrays_that_would_not_get_smaller_cross_as_they_are() -> None:
         for x in (np.zeros((0, 3), np.float32), torch.arange(5), np.array(["a"]), torch.ones(3, dtype=torch.float16)[:0]):
             sent = encoder(config, "m").encode(x, "a", "m")
             assert sent.nbytes == x.nbytes and len(sent.value) == len(x)
-    assert encoder(CodecConfig("int8")).encode(np.float32([0.3])).value.tolist() == [np.float32(0.3)]  # 4 bytes, not 5
-    assert encoder(CodecConfig("fp16")).encode(torch.tensor([0.3], dtype=torch.bfloat16)).value.dtype == torch.bfloat16
-    swapped = encoder(CodecConfig("fp16")).encode(np.array([1.5, -2.0], ">f4"))
+    assert encoder(codec_config("int8")).encode(np.float32([0.3])).value.tolist() == [np.float32(0.3)]  # 4 bytes, not 5
+    assert encoder(codec_config("fp16")).encode(torch.tensor([0.3], dtype=torch.bfloat16)).value.dtype == torch.bfloat16
+    swapped = encoder(codec_config("fp16")).encode(np.array([1.5, -2.0], ">f4"))
     assert swapped.value.tolist() == [1.5, -2.0] and swapped.nbytes == 4
 
 
 @pytest.mark.parametrize("array", [np.zeros(3, complex), torch.zeros(3, dtype=torch.complex64), np.zeros(3, np.longdouble)])
 def test_complex_and_wider_numbers_are_refused(array: Any) -> None:
     with pytest.raises(FederationError, match="cannot be compressed"):
-        encoder(CodecConfig("int8")).encode(array)
+        encoder(codec_config("int8")).encode(array)
 
 
 # --- in the engine ----------------------------------------------------------------------------------------------------------
@@ -235,7 +244,7 @@ def test_complex_and_wider_numbers_are_refused(array: Any) -> None:
 X = np.random.default_rng(0).normal(size=40).astype(np.float32)
 
 
-def star(codec: CodecConfig | None, seen: dict[str, Any], **options: Any) -> SimulatedEngine:
+def star(codec: Any, seen: dict[str, Any], **options: Any) -> SimulatedEngine:
     """Two clients, one of which is at the server's; everything that can be sent, with what arrived of it in `seen`."""
 
     async def server(me: Party, data: Any, public: Any, config: Any) -> None:
@@ -283,9 +292,15 @@ def star(codec: CodecConfig | None, seen: dict[str, Any], **options: Any) -> Sim
 
 @pytest.mark.parametrize(
     ("config", "nbytes"),
-    [(None, 160), (CodecConfig("none"), 160), (CodecConfig("fp16"), 80), (CodecConfig("int8"), 44), (CodecConfig("topk", 0.3), 96)],
+    [
+        (None, 160),
+        (codec_config("none"), 160),
+        (codec_config("fp16"), 80),
+        (codec_config("int8"), 44),
+        (codec_config("topk", fraction=0.3), 96),
+    ],
 )
-def test_the_ledger_charges_what_is_sent_and_the_receiver_sees_what_arrives(config: CodecConfig | None, nbytes: int) -> None:
+def test_the_ledger_charges_what_is_sent_and_the_receiver_sees_what_arrives(config: Any, nbytes: int) -> None:
     seen: dict[str, Any] = {}
     rows = rows_of(star(config, seen))
     charged = {(row["src"], row["dst"], row["tag"]): row["bytes"] for row in rows}
@@ -317,7 +332,7 @@ def test_the_ledger_charges_what_is_sent_and_the_receiver_sees_what_arrives(conf
 def test_draws_are_the_senders_own_and_differ_from_message_to_message_and_seed_to_seed() -> None:
     seen: list[dict[str, Any]] = [{}, {}, {}]
     for found, seed in zip(seen, (0, 0, 1), strict=True):
-        star(CodecConfig("int8"), found, seed=seed)
+        star(codec_config("int8"), found, seed=seed)
     assert np.array_equal(seen[0]["far"], seen[1]["far"])
     assert not np.array_equal(seen[0]["far"], seen[2]["far"])
     assert not np.array_equal(seen[0]["far"], seen[0]["down far"])
@@ -335,16 +350,16 @@ def test_numbers_that_a_codec_can_hold_arrive_as_without_it() -> None:
         async for _ in me.rounds():
             await me.send("server", await me.recv("server", "down") * me.index, "up")
 
-    def losses(config: CodecConfig, **options: Any) -> list[float]:
+    def losses(config: Any, **options: Any) -> list[float]:
         found: list[float] = []
         specs = {"server": PartySpec(server, role="server"), "a": PartySpec(client), "b": PartySpec(client)}
         on_report = lambda name, round, values: found.append(values["train_loss"])  # noqa: E731
         SimulatedEngine(specs, rounds=3, codec=config, on_report=on_report, **options).run()
         return found
 
-    assert losses(CodecConfig("fp16")) == losses(CodecConfig("topk", 1.0)) == losses(CodecConfig("none"))
-    assert losses(CodecConfig("topk", 1.0, True), remembered=("up", "down")) == losses(CodecConfig("none"))
-    assert losses(CodecConfig("int8")) != losses(CodecConfig("none")) != losses(CodecConfig("topk", 0.3))
+    assert losses(codec_config("fp16")) == losses(codec_config("topk", fraction=1.0)) == losses(codec_config("none"))
+    assert losses(codec_config("topk", fraction=1.0, feedback=True), remembered=("up", "down")) == losses(codec_config("none"))
+    assert losses(codec_config("int8")) != losses(codec_config("none")) != losses(codec_config("topk", fraction=0.3))
 
 
 # --- a run that was stopped and goes on ---------------------------------------------------------------------------------------
@@ -353,11 +368,11 @@ REMEMBERED = ("up", "down", "late", "value", "gradient", "model")
 _WHOLE: dict[tuple[str, str], Outcome] = {}
 
 
-def stopped(toy: str, config: CodecConfig, *kills: int, **options: Any) -> Outcome:
+def stopped(toy: str, config: Any, *kills: int, **options: Any) -> Outcome:
     return run_toy(TOYS[toy], kills=kills, codec=config, remembered=REMEMBERED, **options)
 
 
-def whole(toy: str, config: CodecConfig) -> Outcome:
+def whole(toy: str, config: Any) -> Outcome:
     if (toy, str(config)) not in _WHOLE:
         _WHOLE[toy, str(config)] = stopped(toy, config)
     return _WHOLE[toy, str(config)]
@@ -365,7 +380,7 @@ def whole(toy: str, config: CodecConfig) -> Outcome:
 
 @pytest.mark.parametrize("config", CODECS[1::2], ids=str)  # those that have something to go on from
 @pytest.mark.parametrize("toy", ["ring", "async", *(pytest.param(name, marks=pytest.mark.slow) for name in ("star", "round_star"))])
-def test_random_kills(toy: str, config: CodecConfig) -> None:
+def test_random_kills(toy: str, config: Any) -> None:
     rng = random.Random(toy)
     assert difference(whole(toy, config), run_toy(TOYS[toy])) is not None  # the codec does something
     for shuffle in range(2):
@@ -374,7 +389,7 @@ def test_random_kills(toy: str, config: CodecConfig) -> None:
 
 
 @pytest.mark.parametrize(("key", "config"), [("codec", CODECS[3]), ("generators", CODECS[1])])
-def test_a_cut_needs_what_codecs_remember_and_their_stream(key: str, config: CodecConfig) -> None:
+def test_a_cut_needs_what_codecs_remember_and_their_stream(key: str, config: Any) -> None:
     def harm(cut: Any) -> None:
         for party in cut.parties.values():
             party[key] = {}
@@ -385,7 +400,7 @@ def test_a_cut_needs_what_codecs_remember_and_their_stream(key: str, config: Cod
 
 
 @pytest.mark.parametrize("config", CODECS[1::2], ids=str)
-def test_a_run_with_a_codec_is_re_timed_exactly(config: CodecConfig) -> None:
+def test_a_run_with_a_codec_is_re_timed_exactly(config: Any) -> None:
     toy = TOYS["star"]
 
     def drive(rate: float) -> tuple[SimulatedEngine, dict[int, float]]:

@@ -22,8 +22,8 @@ import pytest
 from tests.conftest import REPOSITORY
 from vflbench.federation import wire
 from vflbench.federation.ledger import COLUMN, Ledger
-from vflbench.federation.nats_broker import Channels, Courier, Server, Service, connected
-from vflbench.federation.ray_engine import PartyProcess
+from vflbench.federation.ray.nats_broker import Channels, Courier, Server, Service, connected
+from vflbench.federation.ray.process import PartyProcess
 from vflbench.types import ConfigError, FederationError, VflbenchError
 
 RUN = ["algorithm=pubsub_vfl", "dataset=synthetic", "engine=ray", "broker=nats"]
@@ -214,7 +214,7 @@ def test_streams_at_a_broker_that_is_named_end_with_the_run(service: Service, mo
 
 ALONE = """
 import sys, time
-from vflbench.federation.nats_broker import Server
+from vflbench.federation.ray.nats_broker import Server
 server = Server()
 print(server.process.pid, server.folder, flush=True)
 time.sleep(600)
@@ -249,8 +249,8 @@ def test_messages_keep_their_order_across_both_ways_and_what_the_broker_dropped_
             process.loop = asyncio.get_running_loop()
             process._begin(name, {there: SimpleNamespace(deliver=SimpleNamespace(remote=other.deliver))})
             process.engine = SimpleNamespace(  # type: ignore[assignment]
-                ledger=Ledger(), tags={}, before=0.0, began=time.time(), deadline=None, parked=[],
-                me=SimpleNamespace(round=1, waiting_for="", finished=False), lose=lambda name: None,
+                ledger=Ledger(), tags={}, clock=SimpleNamespace(at=lambda when: 0.0, deadline=None),
+                facts=lambda: {"round": 1, "for": "", "parked": False, "finished": False}, lose=lambda name: None,
             )  # fmt: skip
             process.courier = Courier(name, service.channels, process._take, process._fail)
         assert a.courier is not None and b.courier is not None

@@ -19,7 +19,7 @@ from tests.federation import ray_toys as toys
 from tests.federation.toys import plain_bytes, read_back
 from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.party import PartySpec
-from vflbench.federation.ray_engine import RayEngine
+from vflbench.federation.ray.driver import RayEngine
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.federation.snapshot import Cut
 from vflbench.types import FederationError
@@ -110,6 +110,19 @@ def test_what_depends_on_time_runs_in_real_time(ray_cluster: Any) -> None:
     facts = seen.reports[0][2]["facts"]
     assert (facts["first"], facts["second"]) == ("quick", "slow")
     assert facts["waited"] >= 0.4  # slow sleeps for 0.3 s, then 0.2 s in vain; the clock began a little before
+
+
+def test_wall_clocks_that_are_set_back_make_no_negative_times(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A party's in every round, and the driver's: between one machine's processes times are of a clock that nobody sets."""
+    seen, wall, began = Seen(), time.time, time.monotonic()
+    monkeypatch.setattr(time, "time", lambda: wall() - 3600.0 * len(seen.ended))
+    engine = apart(ray_cluster, {**toys.STAR, "client_1": toys.set_back}, seen, rounds=3)
+    engine.run()
+    ledger, passed = engine.ledger.take(engine.finished_round), time.monotonic() - began
+    sent, delivered = ledger[:, TIMES[0]], ledger[:, TIMES[1]]
+    assert (sent >= 0).all() and (sent <= delivered).all() and (delivered < passed).all() and 0.6 < engine.boundary_clock < passed
+    waited = [values["facts"]["waited"] for _, _, values in seen.reports if "facts" in values]
+    assert len(waited) == 3 and (np.diff([0.0, *waited]) >= 0.2).all()
 
 
 def test_a_killed_party_is_named_and_the_run_goes_on_from_its_cut(ray_cluster: Any, tmp_path: Path) -> None:

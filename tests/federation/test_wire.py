@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from vflbench.federation import wire
-from vflbench.federation.ray_engine import _join, _split
+from vflbench.federation.ray.calls import join, split
 from vflbench.types import FederationError
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -105,8 +105,8 @@ def test_whatever_bytes_arrive_end_in_a_value_or_a_refusal() -> None:
 
 def test_a_call_is_taken_apart_as_it_was_put_together() -> None:
     parts = [b"", b"abc", b"x" * 1000]
-    first, found = _split(_join(7, parts))
+    first, found = split(join(7, parts))
     assert first == 7 and list(map(bytes, found)) == parts
-    for data in (b"", _join(7, parts)[:-1], _join(7, parts) + b"x"):
+    for data in (b"", join(7, parts)[:-1], join(7, parts) + b"x"):
         with pytest.raises(ValueError, match="not a message"):
-            _split(data)
+            split(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import random
 from collections import deque
@@ -47,6 +48,11 @@ def run_programs(programs: dict[str, Callable[..., Any]], **options: Any) -> Sim
     engine = SimulatedEngine({name: PartySpec(program, role=roles[name]) for name, program in programs.items()}, **options)
     engine.run()
     return engine
+
+
+def behind(me: Party) -> Any:
+    """The `Member` behind `me`: who takes its functions apart finds it."""
+    return inspect.getclosurevars(me.recv).nonlocals["party"]
 
 
 def once(body: Callable[[Party], Any]) -> Callable[..., Any]:
@@ -159,8 +165,8 @@ def run_toy(
         engine.on_cut = on_cut
         schedule = _record_steps(engine, kill)
         if shuffle is not None:
-            engine.ready = RandomReady(engine.ready)
-            engine.ready.random = random.Random(shuffle)
+            engine.runtime.ready = RandomReady(engine.runtime.ready)
+            engine.runtime.ready.random = random.Random(shuffle)
         try:
             engine.run()
         except Killed:
@@ -171,7 +177,7 @@ def run_toy(
 
 def _record_steps(engine: SimulatedEngine, kill: int | None) -> list[str]:
     schedule: list[str] = []
-    step = engine._step
+    step = engine.runtime.step
 
     def recording(party: Any) -> None:
         schedule.append(party.name)
@@ -179,7 +185,7 @@ def _record_steps(engine: SimulatedEngine, kill: int | None) -> list[str]:
             raise Killed
         step(party)
 
-    engine._step = recording  # type: ignore[method-assign]
+    engine.runtime.step = recording  # type: ignore[method-assign]
     return schedule
 
 

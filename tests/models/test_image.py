@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from vflbench.models import image, mvcnn, resnet
+from vflbench.models import image, mvcnn, resnet, views
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -27,7 +27,7 @@ IDS = ["mvcnn", "mvcnn-plain", "resnet", "resnet-large"]
 @pytest.mark.parametrize("config", CONFIGS, ids=IDS)
 @pytest.mark.parametrize(("channels", "size"), [(1, 32), (3, (16, 32))])
 def test_shapes_types_and_finite_gradients(config, channels, size):
-    network = image.make_client(config, channels, size, generator())
+    network = views.make_client(config, channels, size, generator())
     shape = (4, channels, *((size, size) if isinstance(size, int) else size))
     out = network(torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator()))
     assert out.shape == (4, config.embedding) and out.dtype == torch.float32
@@ -38,7 +38,7 @@ def test_shapes_types_and_finite_gradients(config, channels, size):
 @pytest.mark.parametrize("config", CONFIGS, ids=IDS)
 def test_the_generator_alone_decides(config):
     before = torch.get_rng_state()
-    one, same, other = (image.make_client(config, 1, 32, generator(seed)) for seed in (1, 1, 2))
+    one, same, other = (views.make_client(config, 1, 32, generator(seed)) for seed in (1, 1, 2))
     fusions = [image.make_fusion(config, 16, 10, 12, "sum", generator(1)) for _ in range(2)]
     assert torch.equal(before, torch.get_rng_state())
     for a, b in ((one, same), fusions):
@@ -50,7 +50,7 @@ def test_the_generator_alone_decides(config):
 @pytest.mark.parametrize("config", CONFIGS, ids=IDS)
 def test_a_sample_does_not_see_the_others_of_its_batch(config):
     config.dtype = "float64"
-    network = image.make_client(config, 1, 32, generator())
+    network = views.make_client(config, 1, 32, generator())
     x = torch.randint(0, 256, (5, 1, 32, 32), generator=generator())
     together, alone = network(x), torch.cat([network(row[None]) for row in x])
     torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12)
@@ -59,7 +59,7 @@ def test_a_sample_does_not_see_the_others_of_its_batch(config):
 
 
 def test_bytes_and_numbers_of_the_same_size_are_the_same():
-    network = image.make_client(mvcnn.Config(), 1, 32, generator())
+    network = views.make_client(mvcnn.Config(), 1, 32, generator())
     x = torch.randint(0, 256, (2, 1, 32, 32), dtype=torch.uint8, generator=generator())
     assert torch.equal(network(x), network(x.float()))
     dark = image.Scaled(torch.float32)(torch.tensor([0, 51, 255], dtype=torch.uint8))
@@ -69,12 +69,12 @@ def test_bytes_and_numbers_of_the_same_size_are_the_same():
 def test_parameters_by_hand():
     # 3 x 3 filters and biases: 1-16, 16-32, 32-64; a scale and a shift a channel; 64 x 4 x 4 inputs of the linear layer.
     convolutions = (9 + 1) * 16 + (9 * 16 + 1) * 32 + (9 * 32 + 1) * 64
-    assert parameters(image.make_client(mvcnn.Config(), 1, 64, generator())) == convolutions + 2 * (16 + 32 + 64) + (1024 + 1) * 16
+    assert parameters(views.make_client(mvcnn.Config(), 1, 64, generator())) == convolutions + 2 * (16 + 32 + 64) + (1024 + 1) * 16
     # The ResNet18 of the literature, for 1,000 classes of colour images, has 11,689,512.
     full = resnet.Config(width=64, stem="large", embedding=1000)
-    assert parameters(image.make_client(full, 3, 224, generator())) == 11_689_512
+    assert parameters(views.make_client(full, 3, 224, generator())) == 11_689_512
     # MTCD's, section 7: channels 32, 64, 128, 256, and a stem of 3 x 3.
-    reduced = image.make_client(resnet.Config(), 3, 16, generator())
+    reduced = views.make_client(resnet.Config(), 3, 16, generator())
     widths = [block.second.out_channels for block in reduced if isinstance(block, resnet.Block)]
     assert widths == [32, 32, 64, 64, 128, 128, 256, 256]
     assert reduced[1].weight.shape == (32, 3, 3, 3) and reduced[1].stride == (1, 1)
@@ -82,7 +82,7 @@ def test_parameters_by_hand():
 
 
 def test_weights_have_the_spread_that_they_should():
-    network = image.make_client(resnet.Config(), 3, 16, generator())
+    network = views.make_client(resnet.Config(), 3, 16, generator())
     block = next(module for module in network if isinstance(module, resnet.Block))
     assert block.first.weight.std().item() == pytest.approx((2 / (32 * 9)) ** 0.5, rel=0.05)
     last = network[-1]
@@ -100,7 +100,7 @@ def test_fusion_by_hand():
 
 @pytest.mark.parametrize("config", CONFIGS[:3], ids=IDS[:3])
 def test_clients_in_one_call_equal_the_loop(config):
-    clients = [image.make_client(config, 1, 32, generator(k)) for k in range(3)]
+    clients = [views.make_client(config, 1, 32, generator(k)) for k in range(3)]
     x = torch.randint(0, 256, (3, 2, 1, 32, 32), dtype=torch.uint8, generator=generator())
     y = torch.tensor([1, 0])
 
@@ -136,7 +136,7 @@ def test_twelve_small_networks_learn_the_twin():
     task = modelnet.load(modelnet.Config(source="synthetic", size=32, validation=0.0), "aligned", 12, 0, None)
     x, new = ([torch.from_numpy(block) for block in blocks] for blocks in (task.features, task.held_out_features["test"]))
     y, config, rng = torch.from_numpy(task.labels), mvcnn.Config(), generator()
-    clients = [image.make_client(config, 1, 32, rng) for _ in range(12)]
+    clients = [views.make_client(config, 1, 32, rng) for _ in range(12)]
     fusion = image.make_fusion(config, config.embedding, 10, 12, "sum", rng)
     optimizer = torch.optim.SGD([p for network in (*clients, fusion) for p in network.parameters()], lr=0.1)
     for _ in range(6):

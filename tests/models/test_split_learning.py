@@ -12,7 +12,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from vflbench.models.split_learning import Active, Bottom, Config, Passive, Top, average, batches, check
+from vflbench.algorithms.split.shared import average
+from vflbench.models.split_learning import Active, Config, Passive, check
+from vflbench.models.vertical import Deep, Top
+from vflbench.seeding import batches
 
 SMALL = Config(depth=4, width=5, embedding=3, top_width=4, dtype="float64")
 
@@ -29,20 +32,20 @@ def active(classes: int = 3, parties: int = 3, **keys: Any) -> tuple[Active, tor
     """A model, own rows, labels and the passive parties' embeddings."""
     labels = np.arange(7) % classes if classes else np.linspace(-3.0, 11.0, 7)
     public = SimpleNamespace(parties=parties, classes=classes, outputs=classes or 1)
-    model = Active(replace(SMALL, **keys), 6, public, labels, generator())
+    model = Active(replace(SMALL, **keys), (6,), public, labels, generator())
     return model, rows(7, 6), torch.from_numpy(labels), [rows(7, 3, seed) for seed in range(2, parties + 1)]
 
 
 def test_the_paper_sized_bottom_has_ten_layers() -> None:
-    bottom = Bottom(Config(), features=20)
+    bottom = Deep(Config(), features=20)
     widths = [20, *[64] * 9, 32]
     assert bottom.size == sum(i * o + o for i, o in itertools.pairwise(widths))
-    residual = Bottom(Config("residual_mlp"), features=20)
+    residual = Deep(Config("residual_mlp"), features=20)
     assert residual.shapes == bottom.shapes  # the first layer, four blocks of two, the last one
 
 
 def test_ten_layers_are_torchs() -> None:
-    bottom = Bottom(replace(SMALL, depth=10), 6)
+    bottom = Deep(replace(SMALL, depth=10), 6)
     theta = bottom.initial(generator())
     widths = [6, *[5] * 9, 3]
     layers = [torch.nn.Linear(i, o).double() for i, o in itertools.pairwise(widths)]
@@ -54,7 +57,7 @@ def test_ten_layers_are_torchs() -> None:
 
 
 def test_a_residual_block_whose_weights_are_zero_passes_its_input() -> None:
-    bottom = Bottom(replace(SMALL, name="residual_mlp"), 6)
+    bottom = Deep(replace(SMALL, name="residual_mlp"), 6)
     theta = bottom.initial(generator())
     parts = list(theta.split(bottom.sizes))
     for inner in parts[2:6]:
@@ -67,17 +70,17 @@ def test_a_residual_block_whose_weights_are_zero_passes_its_input() -> None:
 
 @pytest.mark.parametrize("name", ["mlp10", "residual_mlp"])
 def test_an_embedding_is_a_function_of_its_row(name: str) -> None:
-    model = Passive(replace(SMALL, name=name), 6, generator())
+    model = Passive(replace(SMALL, name=name), (6,), generator())
     x = rows(7, 6)
     assert model(x).shape == (7, 3)
     torch.testing.assert_close(model(x)[2:3], model(x[2:3]), rtol=1e-12, atol=1e-12)
 
 
 def test_a_passive_gradient_is_at_the_parameters_that_it_is_given() -> None:
-    model, x, dz = Passive(SMALL, 6, generator()), rows(7, 6), rows(7, 3, seed=9)
-    past = model.bottom.initial(generator(5))
+    model, x, dz = Passive(SMALL, (6,), generator()), rows(7, 6), rows(7, 3, seed=9)
+    past = model.network.initial(generator(5))
     at = past.clone().requires_grad_()
-    (model.bottom(at, x) * dz).sum().backward()
+    (model.network(at, x) * dz).sum().backward()
     torch.testing.assert_close(model.gradient(past, x, dz), at.grad, rtol=1e-12, atol=1e-12)
     assert not torch.allclose(model.gradient(model.theta, x, dz), at.grad)
     assert not past.requires_grad and model.theta.grad is None
@@ -112,25 +115,25 @@ def test_a_regressions_scores_are_targets() -> None:
     assert (float(model.shift), float(model.scale)) == pytest.approx((y.mean().item(), y.std(correction=0).item()))
     torch.testing.assert_close(model(x, zs), model.outputs(model.theta, x, zs) * model.scale + model.shift)
     public = SimpleNamespace(parties=2, classes=0, outputs=1)
-    flat = Active(SMALL, 6, public, np.full(7, 2.5), generator())  # a target that does not vary
+    flat = Active(SMALL, (6,), public, np.full(7, 2.5), generator())  # a target that does not vary
     assert (float(flat.shift), float(flat.scale)) == (2.5, 1.0)
 
 
 def test_the_order_of_the_parties_counts() -> None:
     model, x, _, zs = active()
-    assert Top(SMALL, 3, 2).shapes == [(4, 9), (4,), (2, 4), (2,)]
+    assert Top(SMALL, 9, 2).shapes == [(4, 9), (4,), (2, 4), (2,)]
     assert not torch.allclose(model(x, zs), model(x, zs[::-1]))
 
 
 def test_initial_parameters_are_he_normal_and_drawn_alike_for_both_dtypes() -> None:
-    bottom = Bottom(Config(width=200, depth=3), 100)
+    bottom = Deep(Config(width=200, depth=3), 100)
     theta = bottom.initial(generator(3))
     weights = [part for part, shape in zip(theta.split(bottom.sizes), bottom.shapes, strict=True) if len(shape) == 2]
     shifts = [part for part, shape in zip(theta.split(bottom.sizes), bottom.shapes, strict=True) if len(shape) == 1]
     assert [w.std().item() for w in weights] == pytest.approx([(2 / n) ** 0.5 for n in (100, 200, 200)], rel=0.03)
     assert all(not shift.any() for shift in shifts)
     assert theta.dtype == torch.float32
-    double = Bottom(Config(width=200, depth=3, dtype="float64"), 100).initial(generator(3))
+    double = Deep(Config(width=200, depth=3, dtype="float64"), 100).initial(generator(3))
     assert torch.equal(double.float(), theta)
 
 

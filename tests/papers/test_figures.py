@@ -27,6 +27,15 @@ def test_every_promised_figure_is_there():
     assert {f"{paper}/{name}" for paper, names in PROMISED.items() for name in names.split()} <= set(FIGURES)
 
 
+def test_a_refused_figure_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "glasu/table3").mkdir(parents=True)
+    (tmp_path / "glasu/table3/figure.png").write_text("mine")
+    assert cli.command(["figures", "glasu/clients", "glasu/table3", "scale=smoke", "out=."]) == 1
+    assert "holds figure.png" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["figure.png", "glasu", "table3"]
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_definition_is_valid_and_says_what_a_reader_needs(name):
     found = definition.load(name)
@@ -216,7 +225,7 @@ def test_a_run_that_contradicts_itself_is_named_and_not_drawn(tmp_path, make_run
         old = make_run(name)
         (old.folder / "manifest.json").write_text(json.dumps({"config": found[0].values, "config_hash": found[0].identity}))
         summary = json.loads((old.folder / "summary.json").read_text())
-        summary["bytes"]["total"] += 1000
+        summary["bytes"] = {"total": 1, "by_tag": {"x": 1}, "by_link": {"client_server": 1}}
         (old.folder / "summary.json").write_text(json.dumps(summary))
 
     def train(words, folder):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.algorithms.small_columns import config, ridge, run
-from vflbench.algorithms import dcpa, mtcd, stcd, svfl
+from vflbench.algorithms.tokens import dcpa, mtcd, stcd, svfl
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import CLIENT_SERVER, LINK_KINDS
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,33 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import absent
 from vflbench.plots import report
 from vflbench.results import pricing, selection
 
 KNOWN = {"svfl": False, "stcd": False, "mtcd": False}
 NETWORKS = {"us_uk": (136.0, 0.42), "us_us": (67.0, 1.15)}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Headless Chromium; where it is not installed the tests are skipped, and fail in CI."""
-    if importlib.util.find_spec("selenium") is None:
-        absent("selenium is not installed: pip install 'vflbench[dev]'")
-    program, driver = (next(filter(None, map(shutil.which, names)), None) for names in (("chromium", "google-chrome"), ("chromedriver",)))
-    if not program or not driver:
-        absent("no chromium with its chromedriver: apt-get install chromium chromium-driver")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1000"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    found = webdriver.Chrome(options=options, service=Service(driver))
-    yield found
-    found.quit()
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +28,8 @@ def page(convex_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(browser: Any, page: Path) -> Iterator[Any]:
     """The page, freshly loaded; after the test it has asked for nothing and complained of nothing."""
-    browser.get_log("performance")
+    for kind in ("performance", "browser"):  # of the page before
+        browser.get_log(kind)
     browser.get(page.as_uri())
     yield browser
     assert browser.get_log("browser") == []

@@ -14,14 +14,14 @@ from scipy import stats
 
 from tests.algorithms.small_joins import Result
 from tests.algorithms.small_shards import config, models, run, task
+from tests.options import privacy_config
 from vflbench import seeding
-from vflbench.algorithms import allreduce_sgd, d_psgd, easgd, leasgd, leasgd_async, local_sgd
+from vflbench.algorithms.gossip import allreduce_sgd, d_psgd, easgd, leasgd, leasgd_async, local_sgd
+from vflbench.algorithms.gossip.shared import LocalSgd
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.models import classifiers
-from vflbench.models.local_sgd import LocalSgd
 from vflbench.privacy import accountant
 from vflbench.privacy.examples import ExamplePrivacy
-from vflbench.types import PrivacyConfig
 
 ROWS = (40, 16, 70)  # of workers, as a Dirichlet deal gives them
 
@@ -66,7 +66,7 @@ def test_a_run_is_the_slow_reference_with_noise_redrawn_from_each_workers_stream
     """w <- w - eta (mean of clipped gradients + noise + decay w), by autograd row by row: noise of standard deviation sigma C / b (unit
     batch: sigma C) from the stream noise/worker_i, on the batches recorded, divided by the expected size b."""
     data, eta, clip, sigma, decay, b = uneven(), 0.3, 0.2, 0.7, 0.05, 8
-    secret = PrivacyConfig("dp_sgd", clip=clip, noise_multiplier=sigma, clip_unit=unit)
+    secret = privacy_config("dp_sgd", clip=clip, noise_multiplier=sigma, clip_unit=unit)
     cfg = config(local_sgd, 1, "star", secret, workers=3, model=model, batch_size=b, lr=eta, weight_decay=decay, seed=3)
     result = run(local_sgd, data, cfg)
     assert steps_of(result) == 5  # 42 rows on average, 8 a batch
@@ -104,7 +104,7 @@ def test_workers_noise_is_their_own_and_new_in_every_step(module: ModuleType, mo
         return found
 
     monkeypatch.setattr(ExamplePrivacy, "noise", recorded)
-    secret = PrivacyConfig("dp_sgd", clip=0.5, noise_multiplier=2.0)
+    secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
     graph = {d_psgd: "ring", easgd: "star"}.get(module, "complete")
     run(module, uneven(), config(module, 1, graph, secret, workers=3))
     for i, n in enumerate(ROWS):
@@ -118,7 +118,7 @@ def test_workers_noise_is_their_own_and_new_in_every_step(module: ModuleType, mo
 @pytest.mark.parametrize("module", [local_sgd, leasgd])
 def test_batches_of_a_run_are_poisson_samples_at_the_rate_accounted(module: ModuleType, recorded: Recorded) -> None:
     """Sizes binomial, every row equally often, and pairs of rows as often together as independent ones."""
-    secret = PrivacyConfig("dp_sgd", clip=0.5, noise_multiplier=2.0)
+    secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
     result = run(module, uneven(), config(module, 120, graph="star" if module is local_sgd else "complete", privacy=secret, workers=3))
     parties = {p.privacy.rows: p.privacy for p in result.engine.order}
     assert sorted(recorded.batches) == sorted(parties) == sorted(ROWS)
@@ -143,7 +143,7 @@ def test_batches_of_a_run_are_poisson_samples_at_the_rate_accounted(module: Modu
 def test_what_is_accounted_is_what_was_done(module: ModuleType, recorded: Recorded) -> None:
     """Steps are iterations, the rate is b / n_i, epsilon that of both: also where shards are uneven, and one smaller than a batch."""
     graph = {d_psgd: "ring", easgd: "star", local_sgd: "star"}.get(module, "complete")
-    secret = PrivacyConfig("dp_sgd", clip=0.5, noise_multiplier=2.0)
+    secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
     result = run(module, uneven((40, 5, 70)), config(module, 2, graph, secret, workers=3))
     for p, n in zip([p for p in result.engine.order if p.role == "worker"], (40, 5, 70), strict=True):
         spent, q = p.privacy.spent(), min(8, n) / n
@@ -152,14 +152,14 @@ def test_what_is_accounted_is_what_was_done(module: ModuleType, recorded: Record
 
 
 def test_asynchronous_workers_account_for_their_own_steps(recorded: Recorded) -> None:
-    secret = PrivacyConfig("dp_sgd", clip=0.5, noise_multiplier=2.0)
+    secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
     result = run(leasgd_async, uneven(), config(leasgd_async, 3, privacy=secret, workers=3))
     steps = [p.privacy.spent()["steps"] for p in result.engine.order]
     assert steps == [p.state.wakes for p in result.engine.order] == [len(recorded.batches[n]) for n in ROWS] and len(set(steps)) > 1
 
 
 def test_rows_kept_for_ranking_are_in_no_batch_and_count_in_no_rate(recorded: Recorded) -> None:
-    secret = PrivacyConfig("dp_sgd", clip=0.5, noise_multiplier=2.0)
+    secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
     cfg = config(leasgd, 20, privacy=secret, workers=3, ranking="validation", validation_fraction=0.25)
     result = run(leasgd, uneven(), cfg)
     trained = [30, 12, 53]
@@ -169,7 +169,7 @@ def test_rows_kept_for_ranking_are_in_no_batch_and_count_in_no_rate(recorded: Re
 
 def test_an_empty_batch_is_a_step_of_noise_that_has_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is accounted, moves the model, and enters neither the running loss nor the round's mean."""
-    data, secret = task(3), PrivacyConfig("dp_sgd", clip=0.5, noise_multiplier=2.0)
+    data, secret = task(3), privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
 
     def with_batches(*sizes: int) -> tuple[list[torch.Tensor], list[float | None], Result]:
         left: dict[int, list[int]] = {}
@@ -195,5 +195,5 @@ def test_an_empty_batch_is_a_step_of_noise_that_has_no_loss(monkeypatch: pytest.
 
 def test_a_worker_that_was_not_prepared_has_spent_nothing() -> None:
     """What the summary asks after Ctrl-C in the first moment."""
-    spent = ExamplePrivacy(PrivacyConfig("dp_sgd", epsilon=1.0)).spent()
+    spent = ExamplePrivacy(privacy_config("dp_sgd", epsilon=1.0)).spent()
     assert (spent["epsilon"], spent["classical_epsilon"], spent["steps"]) == (0.0, 0.0, 0)

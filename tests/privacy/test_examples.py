@@ -13,10 +13,11 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
 
 from tests.algorithms.small_shards import config, models, run, task
-from vflbench.algorithms import local_sgd
-from vflbench.privacy import accountant, examples, mechanisms
+from tests.options import check_keys, make_mechanism, privacy_config
+from vflbench.algorithms.gossip import local_sgd
+from vflbench.privacy import accountant, examples
 from vflbench.privacy.examples import ExamplePrivacy, NoisyScalars
-from vflbench.types import ConfigError, FederationError, PrivacyConfig
+from vflbench.types import ConfigError, FederationError
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_an_evaluation_asks_opacus_nothing_twice(monkeypatch: pytest.MonkeyPatch
 
 
 def made(unit: str = "example", noise: float | None = 1.5, rows: int = 100, batch: int = 10, **options: float) -> ExamplePrivacy:
-    secret = ExamplePrivacy(PrivacyConfig("dp_sgd", clip=2.0, noise_multiplier=noise, clip_unit=unit, **options))  # type: ignore[arg-type]
+    secret = ExamplePrivacy(privacy_config("dp_sgd", clip=2.0, noise_multiplier=noise, clip_unit=unit, **options))  # type: ignore[arg-type]
     secret.prepare(rows, batch, 50, torch.Generator().manual_seed(0))
     return secret
 
@@ -113,7 +114,7 @@ def test_poisson_batches_hold_each_row_with_the_rate() -> None:
 def test_a_worker_moves_by_the_noisy_mean_of_what_is_clipped(unit: str) -> None:
     """One step from known models; the noise is what the same stream gives again. unit=batch: noise is not divided by the batch."""
     data, lr = task(3, rows=30), 0.5
-    secret = PrivacyConfig("dp_sgd", clip=0.2, noise_multiplier=0.5, clip_unit=unit)
+    secret = privacy_config("dp_sgd", clip=0.2, noise_multiplier=0.5, clip_unit=unit)
     how = {"workers": 3, "batch_size": 30, "weight_decay": 0.0}
     moved = run(local_sgd, data, config(local_sgd, 1, "star", secret, lr=lr, **how))
     start = models(run(local_sgd, data, config(local_sgd, 1, "star", lr=1e-300, **how)))
@@ -176,22 +177,22 @@ def _spent_without_noise() -> float:
 
 def test_mistakes_are_told(caplog: pytest.LogCaptureFixture) -> None:
     def keys(**options: object) -> list[str]:
-        return [p.key for p in mechanisms.check(PrivacyConfig("dp_sgd", **{"epsilon": 1.0, **options}))]  # type: ignore[arg-type]
+        return [p.key for p in check_keys(privacy_config("dp_sgd", **{"epsilon": 1.0, **options}))]  # type: ignore[arg-type]
 
     assert keys() == []
     assert keys(clip=0.0) == ["privacy.clip"]
     for name, of in (("dp_sgd", "a gradient"), ("gaussian_embedding", "a row")):
-        assert mechanisms.check(PrivacyConfig(name, clip=0.0, epsilon=1.0))[0].allowed.endswith(f"norm of {of}")
+        assert check_keys(privacy_config(name, clip=0.0, epsilon=1.0))[0].allowed.endswith(f"norm of {of}")
     assert keys(epsilon=1e-4) == ["privacy.epsilon"]  # RDP proves nothing so small
     assert keys(accountant="pvr") == ["privacy.accountant"] and keys(clip_unit="row") == ["privacy.clip_unit"]
     with pytest.raises(ConfigError, match=r"no noise reaches epsilon=0\.001"):
         made(noise=None, epsilon=0.001, accountant="prv")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="only workers with rows of their own"):
-        mechanisms.make(PrivacyConfig("dp_sgd", epsilon=1.0, clip_unit="batch"), layout="relational")
+        make_mechanism(privacy_config("dp_sgd", epsilon=1.0, clip_unit="batch"), layout="relational")
     with pytest.raises(ConfigError, match="send no predictions"):
-        mechanisms.make(PrivacyConfig("dp_sgd", epsilon=1.0, prediction_noise=1.0), layout="sharded")
+        make_mechanism(privacy_config("dp_sgd", epsilon=1.0, prediction_noise=1.0), layout="sharded")
     with caplog.at_level(logging.WARNING):
-        examples.warn(PrivacyConfig("dp_sgd", delta=1e-3), [900, 999])
+        examples.warn(privacy_config("dp_sgd", delta=1e-3), [900, 999])
         assert not caplog.records
-        examples.warn(PrivacyConfig("dp_sgd", delta=1e-3), [900, 1000])
+        examples.warn(privacy_config("dp_sgd", delta=1e-3), [900, 1000])
     assert "not below 1/n" in caplog.text

@@ -9,16 +9,16 @@ from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.options import check_keys, make_mechanism, privacy_config
 from vflbench import config as configuration
 from vflbench.privacy import accountant
 from vflbench.privacy.gdp import GdpEmbedding
-from vflbench.privacy.mechanisms import check, make
 from vflbench.seeding import torch_stream
-from vflbench.types import ConfigError, FederationError, PrivacyConfig
+from vflbench.types import ConfigError, FederationError
 
 
 def mechanism(epochs: int = 3, batch_size: int | None = None, samples: int | None = None, **keys: object) -> GdpEmbedding:
-    made = make(PrivacyConfig("gdp_embedding", **keys), epochs, "aligned", batch_size, samples)  # type: ignore[arg-type]
+    made = make_mechanism(privacy_config("gdp_embedding", **keys), epochs, "aligned", batch_size, samples)  # type: ignore[arg-type]
     assert isinstance(made, GdpEmbedding)
     return made
 
@@ -147,20 +147,20 @@ def test_no_noise_with_infinite_mu(calibration: str) -> None:
     ],
 )
 def test_check(keys: dict, wrong: list[str]) -> None:
-    config = PrivacyConfig("gdp_embedding", **keys)
-    assert [problem.key for problem in check(config)] == wrong
+    config = privacy_config("gdp_embedding", **keys)
+    assert [problem.key for problem in check_keys(config)] == wrong
     if wrong:
         with pytest.raises(ConfigError):
-            make(config, 10, "aligned", 8, 100)
+            make_mechanism(config, 10, "aligned", 8, 100)
     if "calibration" in keys and wrong:
-        assert check(config)[0].closest == "paper"
+        assert check_keys(config)[0].closest == "paper"
 
 
 def test_an_algorithm_must_say_what_it_publishes() -> None:
     with pytest.raises(ConfigError, match="max_releases"):
-        make(PrivacyConfig("gdp_embedding"))
+        make_mechanism(privacy_config("gdp_embedding"))
     with pytest.raises(ConfigError, match="needs an algorithm with batches"):
-        make(PrivacyConfig("gdp_embedding", calibration="paper"), 10)
+        make_mechanism(privacy_config("gdp_embedding", calibration="paper"), 10)
 
 
 @pytest.mark.parametrize(

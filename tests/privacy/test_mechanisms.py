@@ -8,9 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vflbench.privacy.mechanisms import GaussianEmbedding, check, make
+import vflbench
+from tests.options import check_keys, make_mechanism, privacy_config
+from vflbench.privacy.gaussian import GaussianEmbedding
 from vflbench.seeding import torch_stream
-from vflbench.types import ConfigError, FederationError, PrivacyConfig
+from vflbench.types import ConfigError, FederationError, VflbenchError
 
 
 def mechanism(clip: float = 1.0, noise: float = 1.0, neighbouring: str = "replace_one", limit: int | None = None) -> GaussianEmbedding:
@@ -119,7 +121,7 @@ def test_ids_must_fit(ids: list[int]) -> None:
 @settings(deadline=None, max_examples=15)
 @given(st.floats(0.05, 100.0), st.integers(1, 60))
 def test_target_is_kept_and_its_bound_enforced(target: float, bound: int) -> None:
-    private = make(PrivacyConfig("gaussian_embedding", clip=0.7, epsilon=target), bound)
+    private = make_mechanism(privacy_config("gaussian_embedding", clip=0.7, epsilon=target), bound)
     assert private is not None
     row, rng = torch.ones(1, 2), generator()
     for _ in range(bound):
@@ -132,11 +134,11 @@ def test_target_is_kept_and_its_bound_enforced(target: float, bound: int) -> Non
 
 
 def test_make() -> None:
-    assert make(PrivacyConfig(), None) is None
-    given_noise = make(PrivacyConfig("gaussian_embedding", noise_multiplier=0.5), 10)
+    assert make_mechanism(privacy_config(), None) is None
+    given_noise = make_mechanism(privacy_config("gaussian_embedding", noise_multiplier=0.5), 10)
     assert given_noise is not None and given_noise.noise_multiplier == 0.5 and given_noise.limit is None
     with pytest.raises(ConfigError, match="bounds how often a row is released"):
-        make(PrivacyConfig("gaussian_embedding", epsilon=1.0), None)
+        make_mechanism(privacy_config("gaussian_embedding", epsilon=1.0), None)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +162,21 @@ def test_make() -> None:
     ],
 )
 def test_check(keys: dict, wrong: list[str]) -> None:
-    config = PrivacyConfig("gaussian_embedding", **keys)
-    assert [problem.key for problem in check(config)] == wrong
+    config = privacy_config("gaussian_embedding", **keys)
+    assert [problem.key for problem in check_keys(config)] == wrong
     if wrong:
         with pytest.raises(ConfigError):
-            make(config, 10)
+            make_mechanism(config, 10)
 
 
-def test_check_names_the_closest_option() -> None:
-    (problem,) = check(PrivacyConfig("gausian_embedding"))
-    assert problem.closest == "gaussian_embedding"
-    assert check(PrivacyConfig("none", clip=-1.0)) == []
+@pytest.mark.parametrize("plus", ["", "+"])
+def test_a_key_of_another_mechanism_is_refused_by_name(plus: str) -> None:
+    words = ["algorithm=glasu", "dataset=digits_graph", "privacy=gaussian_embedding", "privacy.noise_multiplier=1", f"{plus}privacy.mu=2"]
+    with pytest.raises(ConfigError, match=r"^privacy\.mu=2: privacy=gaussian_embedding has no such key; gdp_embedding has it\.$"):
+        vflbench.run(words)
+
+
+def test_what_lacks_what_every_mechanism_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vflbench.privacy.gaussian.make", lambda config, facts: object())
+    with pytest.raises(VflbenchError, match=r"gaussian\.py: what make gives has no spent, state_dict, load_state_dict"):
+        make_mechanism(privacy_config("gaussian_embedding", noise_multiplier=1.0))

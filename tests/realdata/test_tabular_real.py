@@ -38,7 +38,7 @@ def test_energy(root):
     frame = pd.read_csv(
         io.BytesIO(gzip.decompress((root / "appliances_energy/energydata_complete.csv.gz").read_bytes())), skipinitialspace=True
     )
-    made = energy.read(gzip.decompress((root / "appliances_energy/energydata_complete.csv.gz").read_bytes()), "energy")
+    made = energy.read([(gzip.decompress((root / "appliances_energy/energydata_complete.csv.gz").read_bytes()), "energy")])
     np.testing.assert_allclose(made.values, frame.drop(columns=["date", "Appliances"]).astype(float), rtol=1e-12)
     np.testing.assert_array_equal(made.labels, frame["Appliances"].astype(float))
     task = energy.load(energy.Config(), "aligned", 2, 0, root)

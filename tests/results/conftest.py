@@ -1,6 +1,6 @@
 import pytest
 
-from vflbench.results import folder, identity, reader
+from vflbench.results import folder, identity, inventory, reader
 from vflbench.types import DataSource, Metric
 
 
@@ -39,8 +39,9 @@ def make_run(tmp_path):
         )
         folder.write_json(path / "summary.json", summary)
         if overrides:
-            folder.prepare(path / ".hydra")
+            (path / ".hydra").mkdir()
             folder.atomic_write(path / ".hydra" / "overrides.yaml", "".join(f"- {word}\n" for word in overrides))
+        (path / inventory.NAME).unlink()  # as older runs are, whose damages are found by what they break
         return reader.load(path)
 
     return make

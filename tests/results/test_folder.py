@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from vflbench.results import folder, reader
+from vflbench.results import folder, inventory, reader
 from vflbench.types import DataSource, Metric, VflbenchError
 
 ACCURACY = Metric("accuracy", "max")
@@ -38,14 +38,29 @@ def summary(**changes):
 
 
 def test_atomic_write_replaces(tmp_path):
+    inventory.start(tmp_path)
     folder.atomic_write(tmp_path / "a", "one é")
     folder.atomic_write(tmp_path / "a", b"two")
     assert (tmp_path / "a").read_bytes() == b"two"
-    assert os.listdir(tmp_path) == ["a"]
+    assert sorted(os.listdir(tmp_path)) == ["a", inventory.NAME]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_atomic_write_replaces_no_file_of_the_users(tmp_path, listed):
+    if listed:
+        inventory.start(tmp_path)
+        folder.atomic_write(tmp_path / "a", "ours")
+    (tmp_path / "a").write_text("theirs")
+    with pytest.raises(VflbenchError, match=r"a is there, and is not what vflbench wrote: move it away"):
+        folder.atomic_write(tmp_path / "a", "ours again")
+    assert (tmp_path / "a").read_text() == "theirs"
+    folder.atomic_write(tmp_path / "a", "as told", replace=True)
+    assert (tmp_path / "a").read_text() == "as told"
 
 
 @pytest.mark.parametrize("function", ["replace", "fsync"])
 def test_failing_write_leaves_what_was_there(tmp_path, monkeypatch, function):
+    inventory.start(tmp_path)
     folder.atomic_write(tmp_path / "a", "before")
 
     def full(*_):
@@ -54,8 +69,8 @@ def test_failing_write_leaves_what_was_there(tmp_path, monkeypatch, function):
     monkeypatch.setattr(os, function, full)
     with pytest.raises(VflbenchError, match=r"/a: No space left on device"):
         folder.atomic_write(tmp_path / "a", "after")
-    assert (tmp_path / "a").read_text() == "before"
-    assert os.listdir(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_text() == "before" and inventory.foreign(tmp_path) == []
+    assert sorted(os.listdir(tmp_path)) == ["a", inventory.NAME]
 
 
 @pytest.fixture
@@ -84,7 +99,10 @@ def test_interrupt_while_writing_leaves_nothing(tmp_path):
 
 def test_prepare(tmp_path):
     folder.prepare(tmp_path / "x" / "y")
-    assert os.listdir(tmp_path / "x" / "y") == []
+    assert os.listdir(tmp_path / "x" / "y") == [inventory.NAME]
+    assert (tmp_path / "x" / "y").stat().st_mode & 0o777 == 0o700
+    folder.atomic_write(tmp_path / "x" / "y" / "a", "private")
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "x" / "y").iterdir()} == {0o600}
     (tmp_path / "file").touch()
     with pytest.raises(VflbenchError, match=r"cannot write to the run folder .*file/run: Not a directory; choose another"):
         folder.prepare(tmp_path / "file" / "run")

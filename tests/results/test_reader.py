@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from vflbench.results import folder, reader
+from vflbench.results import folder, inventory, reader
 from vflbench.types import VflbenchError
 
 
@@ -76,6 +76,45 @@ def test_malformed_files_are_named(make_run):
         _ = run.summary
 
 
+DEEP, DIGITS = "[" * 100_000, "1" * 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("summary.json", DEEP),
+        ("manifest.json", DEEP),
+        ("summary.json", '{"schema": 1, "seed": ' + DIGITS + "}"),
+        (".hydra/overrides.yaml", "- 2001-13-45"),
+        (".hydra/overrides.yaml", DEEP[:20_000]),
+        ("curve.csv", "x" * 200_000),
+        ("files.jsonl", '{"vflbench": "the files it wrote here"}\n{"writing": "model\\u0000/x"}\n'),
+        ("files.jsonl", '{"vflbench": "the files it wrote here"}\n{"writing": "%s"}\n' % ("x" * 5000)),
+        ("files.jsonl", '{"vflbench": "the files it wrote here"}\n' + DEEP + "\n"),
+    ],
+)
+def test_hostile_values_are_named(make_run, name, text):
+    run = make_run("a")
+    (run.folder / name).parent.mkdir(exist_ok=True)
+    (run.folder / name).write_text(text)
+    with pytest.raises(VflbenchError):
+        damaged = reader.load(run.folder)
+        damaged.check_curve()
+        assert damaged.manifest and damaged.overrides
+    if name == "files.jsonl":
+        inventory.tidy(run.folder)
+        inventory.clear(run.folder)
+
+
+@pytest.mark.parametrize(("key", "value"), [("rounds", 10**30), ("seed", 10**30), ("messages", -(10**30))])
+def test_numbers_beyond_measure_are_named(make_run, key, value):
+    run = make_run("a")
+    path = run.folder / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(VflbenchError):
+        reader.load(run.folder).check_curve()
+
+
 def test_damaged_parquet_is_named(make_run):
     run = make_run("a")
     path = run.folder / "ledger.parquet"
@@ -105,6 +144,7 @@ def write_marks(run, rounds):
     """A trace in which one party ends each of `rounds`."""
     rows = {"party": [0], "kind": [folder.EVENT_KINDS.index("mark")], "peer": [-1], "seq": [-1]}
     columns = {key: np.repeat(value, len(rounds)) for key, value in rows.items()}
+    (run.folder / "trace.parquet").unlink(missing_ok=True)
     folder.trace_parquet(run.folder / "trace.parquet", {**columns, "value": np.array(rounds, dtype=float)}, ["server"])
 
 

@@ -117,7 +117,7 @@ def test_bad_runs_are_named_and_left_out(damaged):
         "cut_between_lines": f"it ends with round 20, test_accuracy {20 / 90}; summary.json ends with {30 / 90}",
         **{"no_curve": "curve.csv is missing", "no_manifest": "manifest.json is missing", "version": "schema version 7"},
         **{"incomplete": "bytes.total: missing", "text": "is no object", "broken": "is truncated or malformed", "twice": "the seed of"},
-        "no_config": "manifest.json has no configuration",
+        "no_config": "manifest.json is malformed: config: [] is no object",
     }
     assert set(notes) == set(expected)
     for name, words in expected.items():

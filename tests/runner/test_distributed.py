@@ -14,7 +14,7 @@ from vflbench import config, registry
 from vflbench.data.tasks import AlignedTask
 from vflbench.runner.costs import core_seconds
 from vflbench.runner.distributed import Surveyor, Told, party, same
-from vflbench.runner.run import Federation, Known
+from vflbench.runner.federation import Federation, Known
 from vflbench.types import DataError, RunConfig
 
 

@@ -1,94 +1,85 @@
-"""A run that is killed or interrupted goes on to the result of the run that never was, through the real command."""
+"""scripts/kill.py kills ten commands, and would tell if one of them came to harm."""
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
+import json
+import shutil
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from vflbench.results import reader
-
-RUN = ["algorithm=glasu", "dataset=digits_graph", "rounds=24", "eval_every=4", "checkpoint_every=2", "algorithm.local_steps=2"]
-
-# A round takes a fifth of a second longer, so that a run cannot end before a busy machine gets round to the signal; and Ctrl-C means
-# something even if these tests run in a shell's background, where it is ignored and children inherit that.
-SLOWLY = """
-import signal, time
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from vflbench.runner.evaluate import Observer
-on_round = Observer.on_round
-Observer.on_round = lambda *args: (time.sleep(0.2), on_round(*args))[1]
-"""
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
-def start(folder: Path, *more: str, slowly: bool = False) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    code = (SLOWLY if slowly else "") + "from vflbench.cli import main\nmain()"
-    command = [sys.executable, "-c", code, *RUN, f"hydra.run.dir={folder}", *more]
-    return subprocess.Popen(command, env=environment, cwd=folder.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+@pytest.fixture
+def kill(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import kill as script
 
-
-def outcome(folder: Path) -> tuple[bytes, list[dict[str, object]], dict[str, bytes]]:
-    models = {path.name: path.read_bytes() for path in sorted((folder / "model").iterdir())}
-    return (folder / "curve.csv").read_bytes(), reader.load(folder).ledger.to_dict("records"), models
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[dict[str, object]], dict[str, bytes]]:
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    process = start(folder)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    return outcome(folder)
-
-
-def wait_for(folder: Path, pattern: str, process: subprocess.Popen[str]) -> None:
-    while not list(folder.glob(pattern)):
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.005)
+    return script
 
 
 @pytest.mark.slow
-def test_killed_three_times_then_resumed_is_the_run_that_never_stopped(
-    tmp_path: Path, uninterrupted: tuple[bytes, list[dict[str, object]], dict[str, bytes]]
-) -> None:
-    folder, chance = tmp_path / "run", random.Random(0)
-    for kill, least in enumerate((2, 8, 16)):
-        process = start(folder, *(["resume=true"] if kill else []), slowly=True)
-        wait_for(folder, f"checkpoint/round_{least:08d}.pt", process)
-        time.sleep(chance.random() * 0.05)
-        process.kill()
-        process.communicate()
-        assert not (folder / "summary.json").exists(), "the run ended before it could be killed"
-    process = start(folder, "resume=true")
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    assert reader.load(folder).summary["status"] == "completed"
-    assert outcome(folder) == uninterrupted
+def test_ten_commands_are_killed_and_go_on_to_what_they_would_have_been(kill: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first ten scenarios: a method of each family, privacy, a sweep, figures, real processes, NATS."""
+    assert kill.main(["--kills", "10", "--seed", "1", "--once", "--jobs", "2"]) == 0, capsys.readouterr()
+    table = capsys.readouterr().out.splitlines()
+    assert table[-1] == "10 of 10" and [line.split("  ")[0] for line in table[1:-2]] == list(kill.SCENARIOS)[:10]
 
 
-@pytest.mark.slow
-def test_ctrl_c_leaves_what_there_is_and_resumes(
-    tmp_path: Path, uninterrupted: tuple[bytes, list[dict[str, object]], dict[str, bytes]]
-) -> None:
-    folder = tmp_path / "run"
-    process = start(folder, slowly=True)
-    wait_for(folder, "checkpoint/round_00000008.pt", process)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
-    run = reader.load(folder)
-    assert run.summary["status"] == "interrupted"
-    assert 8 <= run.summary["rounds"] < 24
-    assert len(run.ledger) and len(run.curve)
-    assert int(run.ledger["round"].max()) == run.summary["rounds"]
-    process = start(folder, "resume=true")
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    assert outcome(folder) == uninterrupted
+@pytest.mark.parametrize("name", ["model/server.safetensors", "ledger.parquet"])
+def test_a_result_that_differs_is_told(kill: Any, make_run: Any, tmp_path: Path, name: str) -> None:
+    whole = make_run("whole").folder
+    (whole / name).parent.mkdir(exist_ok=True)
+    (whole / name).write_bytes(b"what it should be")
+    shutil.copytree(whole, other := tmp_path / "other")
+    content = json.loads((other / "summary.json").read_text())
+    (other / "summary.json").write_text(json.dumps({**content, "wall_seconds": 99.0}))
+    assert kill.all_differs(whole, other) == []
+    (other / name).write_bytes(b"what it must not be")
+    assert kill.all_differs(whole, other) == [f"{name}: differs"]
+    (other / name).unlink()
+    assert kill.all_differs(whole, other) == [f"{name}: missing"]
+    shutil.copy(whole / name, other / name)
+    (other / "summary.json").write_text(json.dumps({**content, "messages": 2}))
+    assert kill.all_differs(whole, other) == ["./summary.json: messages differs"]
+
+
+def test_what_a_command_leaves_is_told(kill: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kill, "LINGER", 0.5)
+    monkeypatch.setattr(kill, "subprocess", Sleeping())
+    (tmp_path / "out").mkdir()
+    with kill.started(tmp_path, ("unused",)) as process:
+        assert kill.strike(process, 0.0, group=False)
+    assert kill.left(tmp_path) == kill.litter(tmp_path) == []
+    with kill.started(tmp_path, ("unused",)):
+        assert "still running" in kill.left(tmp_path)[0]
+    for name in ("out/.curve.csv.1a2b.tmp", "t/vfl-ray-abc"):
+        (tmp_path / name).touch()
+    assert kill.litter(tmp_path) == ["left: out/.curve.csv.1a2b.tmp", "left: t/vfl-ray-abc"]
+
+
+class Sleeping:
+    """The module subprocess, in which every command sleeps."""
+
+    def __getattr__(self, name: str) -> Any:
+        import subprocess
+
+        return getattr(subprocess, name)
+
+    def Popen(self, command: list[str], **options: Any) -> Any:
+        import subprocess
+
+        return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], **options)
+
+
+def test_how_far_a_command_was_is_told(kill: Any, tmp_path: Path) -> None:
+    found = [kill.phase(tmp_path)]
+    for name in ("r/manifest.json", "r/checkpoint/round", "r/ledger.parquet", "r/summary.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+        found.append(kill.phase(tmp_path))
+    before, training, writing, end = kill.PHASES
+    assert found == [before, before, training, writing, end]

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from tests.runner.test_ray_run import family, finish, gone, start
-from vflbench.federation.nats_broker import Server
+from vflbench.federation.ray.nats_broker import Server
 from vflbench.types import FederationError
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ SMALL, LONG = ["dataset.samples=1000", "epochs=3"], ["dataset.samples=8000", "ep
 COMMAND = """
 import json
 from vflbench.cli import main
-from vflbench.federation.ray_engine import RayEngine
+from vflbench.federation.ray.driver import RayEngine
 began = RayEngine._start
 RayEngine._start = lambda engine: (began(engine), print("PIDS", json.dumps(engine.pids), flush=True))
 main()
@@ -62,7 +62,7 @@ def servers(pid: int) -> list[int]:
 
 def in_epoch(folder: Path, epoch: int) -> bool:
     """Whether the one before it has ended, and been saved."""
-    return len(list((folder / "checkpoint").glob("ledger_*"))) >= epoch - 1
+    return any(int(path.stem.split("_")[1]) >= epoch - 1 for path in (folder / "checkpoint").glob("round_*.json"))
 
 
 @pytest.mark.usefixtures("ray_pool")

@@ -34,7 +34,7 @@ LOOK = """
 import gc, json, struct, sys
 import numpy as np, torch
 from vflbench.cli import main
-from vflbench.federation.ray_engine import RayEngine
+from vflbench.federation.ray.driver import RayEngine
 
 halves = [float(number) for number in sys.argv.pop(1).split(",")]
 
@@ -230,16 +230,22 @@ def test_all_of_ray_listens_on_the_loopback_interface_and_ends_with_a_party_that
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_a_command_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("ending", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
+def test_nothing_is_left_of_a_command_that_is_ended(ending: signal.Signals, code: int, tmp_path: Path) -> None:
+    """Neither processes nor the folder of Ray's sockets and logs."""
     process = start(SLOWLY + COMMAND, *RUN, "rounds=400", "checkpoint_every=2", "hydra.run.dir=run", where=tmp_path)
     while not list((tmp_path / "run" / "checkpoint").glob("round_*.pt")):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.1)
-    left = list(family(process.pid))
-    assert len(left) >= 6
-    process.kill()
-    process.communicate()
-    assert gone(left, 120.0)  # Ray's agents look once in a while whether their parent is there
+    left = family(process.pid)
+    folders = {Path(found[0]) for name in left.values() if (found := re.findall(r"/\S*vfl-ray-\w+", name))}
+    assert len(left) >= 6 and len(folders) == 1
+    process.send_signal(ending)
+    output = finish(process, code)
+    assert gone(left, 60.0) and not any(folder.exists() for folder in folders)
+    if ending == signal.SIGTERM:
+        assert "resume=true continues it" in output and "Traceback" not in output
+        assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"
 
 
 TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
@@ -339,7 +345,7 @@ def test_a_surveyor_that_is_killed_fails_the_run_by_name(when: str, tmp_path: Pa
     import ray
 
     import vflbench
-    from vflbench.federation.ray_engine import Cluster
+    from vflbench.federation.ray.cluster import Cluster
     from vflbench.runner.distributed import ScoredElsewhere, Surveyor
 
     hire, score = Cluster.hire, ScoredElsewhere.score
@@ -361,11 +367,14 @@ def test_a_surveyor_that_is_killed_fails_the_run_by_name(when: str, tmp_path: Pa
     words = ["algorithm=leasgd", "dataset=digits", "model.widths=[16]", "algorithm.workers=3", "rounds=2", "eval_every=1", "engine=ray"]
     with pytest.raises(FederationError, match=r"the process of the surveyor, which .*, has died \(killed, or out of memory\)"):
         vflbench.run([*words, "engine.address=auto", f"hydra.run.dir={tmp_path / 'run'}"])
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "failed"
+    if when == "survey":
+        assert not (tmp_path / "run").exists()
+    else:
+        assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "failed"
 
 
 def test_who_does_not_answer_the_driver_is_named_in_time(ray_cluster: Any) -> None:
-    from vflbench.federation.ray_engine import PartyProcess
+    from vflbench.federation.ray.process import PartyProcess
     from vflbench.runner.distributed import answer
 
     actor = ray_cluster.hire(PartyProcess)

@@ -13,6 +13,8 @@ import pytest
 
 import vflbench
 from vflbench import cli
+from vflbench.results import inventory
+from vflbench.results.folder import atomic_write
 from vflbench.results.reader import Run, load
 
 SMALL = [
@@ -29,7 +31,7 @@ SHARED = ["network=us_us", "network.server_bandwidth_gbps=0.01"]
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: (folder / "curve.png").touch())
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: atomic_write(folder / "curve.png", ""))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
     @functools.cache
     def make(*more: str) -> Run:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: (folder / "curve.png").touch())
+            patch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: atomic_write(folder / "curve.png", ""))
             return vflbench.run([*SMALL, *more, f"hydra.run.dir={tmp_path_factory.mktemp('trained') / 'run'}"])
 
     return make
@@ -49,12 +51,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
 def a(trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of a finished run at ./a."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(trained().folder, "a")
-    return Path("a")
+    return copied(trained(), "a")
 
 
 def copied(run: Run, name: str) -> Path:
-    shutil.copytree(run.folder, name)
+    """As an older vflbench would have left it, without a list: what tests break is found by what it breaks."""
+    shutil.copytree(run.folder, name, ignore=shutil.ignore_patterns(inventory.NAME))
     return Path(name)
 
 
@@ -77,7 +79,7 @@ def test_one_profile(a: Path, trained: Callable[..., Run], capsys: pytest.Captur
     assert f"{fresh.summary['communication_seconds']:.4g} s communication" in out and f"run folder: {made}" in out
     same_but_wall(made, fresh)
     assert {path.name for path in made.iterdir()} == {
-        *("curve.csv", "curve.png", "ledger.parquet", "trace.parquet", "manifest.json", "summary.json")
+        *("curve.csv", "curve.png", "ledger.parquet", "trace.parquet", "manifest.json", "summary.json", inventory.NAME)
     }
     manifest = load(made).manifest
     assert manifest["choices"]["network"] == "us_us" and manifest["command"] == "vflbench reprice a network=us_us"
@@ -173,7 +175,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "half a manifest": (lambda run: truncate(run / "manifest.json"), "manifest.json is truncated"),
     "another schema": (lambda run: edit(run / "summary.json", schema=2), "has schema version 2"),
     "another's trace": (lambda run: edit(run / "summary.json", rounds=5), "its trace ends with round 6, its summary with round 5"),
-    "no configuration": (lambda run: edit(run / "manifest.json", config={}), "no whole configuration"),
+    "no configuration": (lambda run: edit(run / "manifest.json", config={}), "manifest.json is malformed: config.algorithm: missing"),
     "wrong parties": (lambda run: edit(run / "manifest.json", parties={"server": {"role": "server"}}), "none of server"),
     "malformed parties": (lambda run: edit(run / "manifest.json", parties={"server": {"rank": 1}}), "malformed: parties"),
 }
@@ -226,6 +228,60 @@ def test_a_place_that_is_taken(a: Path, capsys: pytest.CaptureFixture[str]) -> N
     (place / "notes.txt").touch()
     assert cli.command(["reprice", "a", "network=us_us", "overwrite=true"]) == 1
     assert "holds notes.txt" in capsys.readouterr().err and (place / "summary.json").exists()
+
+
+@pytest.mark.parametrize("what", [".DS_Store", "mine/", "model/.DS_Store", "below"])
+def test_what_stands_in_a_place_that_is_replaced_stays(a: Path, what: str) -> None:
+    """A file of the file manager's, an empty folder, a run of the user's."""
+    place = Path("outputs/reprice/a_us_us")
+    assert cli.command(["reprice", "a", "network=us_us"]) == 0
+    if what == "below":
+        (place / "below").mkdir()
+        inventory.start(place / "below")
+        (place / "below/mine.csv").write_text("mine")
+    elif what.endswith("/"):
+        (place / what).mkdir()
+    else:
+        (place / what).parent.mkdir(exist_ok=True)
+        (place / what).touch()
+    below = contents(place / "below") if what == "below" else {}
+    edit(a / "summary.json", wall_seconds=1e6)
+    assert cli.command(["reprice", "a", "network=us_us", "overwrite=true"]) == 0
+    assert load(place).summary["wall_seconds"] == 1e6
+    assert any((folder / what).exists() for folder in (place, place.with_name(".a_us_us.old"))) and below == (
+        contents(place / "below") if below else {}
+    )
+
+
+def test_a_swap_that_fails_leaves_what_was_there(a: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = Path("outputs/reprice/a_us_us")
+    assert cli.command(["reprice", "a", "network=us_us"]) == 0
+    before, rename = contents(place), Path.rename
+    for stop in (OSError(28, "No space left on device"), KeyboardInterrupt()):
+
+        def fails(self: Path, target: Path, stop: BaseException = stop) -> Path:
+            if self.name.endswith(".tmp"):
+                raise stop
+            return rename(self, target)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "rename", fails)
+            assert cli.command(["reprice", "a", "network=us_us", "overwrite=true"]) in (1, 130)
+        assert contents(place) == before and [path.name for path in place.parent.iterdir()] == [place.name]
+    place.rename(place.with_name(".a_us_us.old"))  # a kill between the two
+    assert cli.command(["reprice", "a", "network=us_us"]) == 0
+    assert contents(place)[Path("curve.csv")] == before[Path("curve.csv")]
+    assert [path.name for path in place.parent.iterdir()] == [place.name]
+    before = contents(place)
+    place.rename("elsewhere")
+    place.symlink_to(Path("elsewhere").absolute())
+    capsys.readouterr()
+    assert cli.command(["reprice", "a", "network=us_us", "overwrite=true"]) == 1
+    assert "is a link" in capsys.readouterr().err and contents(Path("elsewhere")) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_whole_or_not_at_all(a: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from vflbench.federation.ledger import LEDGER_FIELDS, TRACE_KINDS
 from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.party import PartySpec
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.results import reader
+from vflbench.results import inventory, reader
 from vflbench.results.reader import Run
 from vflbench.runner.evaluate import Observer
 from vflbench.types import DataSource, FederationError, LinkConfig, NetworkConfig, VflbenchError
@@ -170,7 +170,7 @@ def test_privacy_noises_what_is_sent_and_says_what_it_covers(tmp_path: Path, und
 
 def test_another_partys_features_are_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An algorithm that reaches for its neighbour's data fails, naming both."""
-    from vflbench.algorithms import standalone_gnn
+    from vflbench.algorithms.graph import standalone_gnn
 
     honest, seen = standalone_gnn.parties, []
 
@@ -232,7 +232,7 @@ def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(
     tmp_path: Path, undisturbed: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = undisturbed()
-    kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
+    kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME}
     from vflbench.runner import checkpoint
 
     def full(*_: object, **__: object) -> None:
@@ -242,7 +242,7 @@ def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(
     with pytest.raises(VflbenchError, match="No space left"):
         run(tmp_path / "run")
     assert not list((tmp_path / "run").rglob("*.tmp*"))
-    assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
+    assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME}
 
 
 @pytest.mark.parametrize("part", ["ledger", "trace"])
@@ -254,7 +254,7 @@ def test_a_checkpoint_that_cannot_be_written_loses_no_rows(
     whole, write = undisturbed("engine.compute_clock=modelled"), checkpoint.write_parquet
 
     def full(path: Path, *more: Any) -> None:  # of the two parts the ledger's comes first
-        if path.name == f"{part}_00000008.parquet":
+        if path.name == f"{part}_00000008_0.parquet":
             raise OSError(28, "No space left on device", str(path))
         write(path, *more)
 
@@ -282,10 +282,10 @@ def test_ctrl_c_before_the_run_has_begun_leaves_nothing(tmp_path: Path, monkeypa
 
 def test_a_run_that_cannot_start_leaves_the_one_it_was_to_replace(tmp_path: Path) -> None:
     before = run(tmp_path / "run")
-    kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
+    kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME}
     with pytest.raises(VflbenchError, match="nowhere"):
         run(tmp_path / "run", "overwrite=true", "dataset=cora", "data_root=/nowhere/at/all")
-    assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file()}
+    assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME}
     replaced = run(tmp_path / "run", "overwrite=true", "rounds=4")
     assert replaced.summary["rounds"] == 4
 
@@ -297,14 +297,14 @@ def test_an_epsilon_that_no_noise_reaches_leaves_the_run_it_was_to_replace(tmp_p
     """Found by calibrating, which comes before the first file is touched."""
     folder = f"hydra.run.dir={tmp_path / 'run'}"
     vflbench.run(["algorithm=leasgd", *DIGITS, folder])
-    kept = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    kept = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name != inventory.NAME}
     for key, private in (
         (r"privacy\.epsilon=0\.005", ["privacy.epsilon=0.005", "privacy.accountant=prv"]),
         (r"algorithm\.ranking_epsilon=0\.05", ["algorithm.ranking=noisy", "algorithm.ranking_epsilon=0.05"]),
     ):
         with pytest.raises(VflbenchError, match=f"{key}: no noise reaches"):
             vflbench.run(["algorithm=leasgd", *DIGITS, "privacy=dp_sgd", *private, "overwrite=true", folder])
-        assert kept == {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+        assert kept == {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name != inventory.NAME}
 
 
 @pytest.mark.parametrize(

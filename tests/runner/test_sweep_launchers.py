@@ -15,7 +15,7 @@ import joblib
 import pytest
 
 from tests.conftest import absent
-from vflbench.results import lock
+from vflbench.results import inventory, lock
 from vflbench.runner import launchers
 from vflbench.types import ConfigError
 
@@ -48,7 +48,7 @@ def test_a_folder_is_one_process_alone(tmp_path: Path) -> None:
         other.wait()
     with lock.alone(tmp_path), pytest.raises(lock.Taken, match=f"process {os.getpid()} "), lock.alone(tmp_path):
         pass
-    assert list(tmp_path.iterdir()) == []
+    assert inventory.foreign(tmp_path) == []
 
 
 def composed(launcher: str, **keys: Any) -> Any:
@@ -105,6 +105,8 @@ def one_after_the_other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def swept(at: Path, *words: str, **environment: str) -> Path:
     (at / "s" / "1" / "manifest.json").mkdir(parents=True)  # where a file is to be
+    for folder in (at / "s", at / "s" / "1"):
+        inventory.start(folder)  # of an earlier start: what stands in a folder of the user's is refused
     process = vflbench(*SWEEP, *words, at=at, **environment)
     out, err = process.communicate(timeout=400)
     assert process.returncode == 1, err
@@ -114,7 +116,7 @@ def swept(at: Path, *words: str, **environment: str) -> Path:
     assert "[2/4] stcd ridge seed=1: failed: " in err and "manifest.json" in err and "1 of 4 jobs failed" in err
     table = out[out.index("\njob ") :].splitlines()
     assert [line.split()[:3] for line in table[2:6]] == [[str(n), str(n), found[n]] for n in range(4)]
-    assert not list((at / "s").glob("*/.lock")) and (at / "s" / "curve.png").exists()
+    assert (at / "s" / "curve.png").exists()
     return at
 
 

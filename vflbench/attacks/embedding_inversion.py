@@ -22,20 +22,28 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vflbench.attacks.transcript import ANSWER, Message, Watch, by_round, last_published
 from vflbench.data.tasks import AlignedTask
-from vflbench.models.split_learning import batches
-from vflbench.seeding import derive, stream
-from vflbench.types import Problem, RunConfig
+from vflbench.seeding import batches, derive, stream
+from vflbench.types import OptionInfo, Problem, RunConfig
 
+OPTIONS = (OptionInfo("embedding_inversion", "the active party inverts the embeddings that it received"),)
 TAG = "embedding"
 HIDDEN = (128, 128)
 MOST_SHADOWS = 10_000
 Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
+
+
+@dataclass
+class Config:
+    name: str = "embedding_inversion"
+    rows: int = 1000  # attacked training rows, drawn at random
+    tolerance: float = 0.5  # a number counts as recovered within so many standard deviations
 
 
 def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:

@@ -21,18 +21,25 @@ sizes cannot tell them apart, and names may be swapped: a success rate below a h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vflbench.attacks.transcript import Message, Watch, by_round, last_published
 from vflbench.data.tasks import AlignedTask
-from vflbench.models.split_learning import batches
-from vflbench.seeding import derive, stream
-from vflbench.types import Problem, RunConfig
+from vflbench.seeding import batches, derive, stream
+from vflbench.types import OptionInfo, Problem, RunConfig
 
+OPTIONS = (OptionInfo("label_inference", "a passive party guesses labels from the gradients that it received"),)
 TAG = "gradient"
 Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
+
+
+@dataclass
+class Config:
+    name: str = "label_inference"
+    rows: int = 1000  # attacked training rows, drawn at random
 
 
 def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:

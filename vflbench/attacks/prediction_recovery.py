@@ -16,19 +16,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from vflbench.attacks.transcript import RELEASED, Message, Watch
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.federation.party import SERVER
-from vflbench.models import relational
+from vflbench.models import partial
 from vflbench.seeding import stream
-from vflbench.types import RunConfig
+from vflbench.types import OptionInfo, RunConfig
 
 # What of the server's own messages the attack needs: which rows it asked for, and what it made of parameters.
+OPTIONS = (OptionInfo("prediction_recovery", "the server solves for a table's rows from a linear model's predictions"),)
 SENT = frozenset(("mapping", "batches", "rows", "step", "consensus"))
+
+
+@dataclass
+class Config:
+    name: str = "prediction_recovery"
+    parameters: Literal["released", "received"] = "released"  # how the server knows theta: every iterate is public | from the protocol
+    rows: int = 1000  # attacked rows per client, drawn at random
+    tolerance: float = 0.05  # a row counts as recovered up to this relative error
 
 
 def watch(task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> Watch:
@@ -168,13 +177,11 @@ def _summary(errors: np.ndarray, tolerance: float) -> dict[str, Any]:
 
 def attack(view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> dict[str, Any]:
     """Attack every client, and compare with the truth, which the server does not have. The summary's `attack`."""
-    biases = relational.intercepts(task.public, config)
+    biases = partial.intercepts(config.model, task.public.blocks, task.public.owner)
     truth: dict[str, np.ndarray] = {}
     bias: dict[str, bool] = {}
     for number, name in enumerate(clients):
-        if isinstance(task, RelationalTask):
-            truth[name], bias[name] = task.clients[number].features, biases[task.public.table_of(number)]
-        else:
-            truth[name], bias[name] = task.features[number], biases[number]
+        block, truth[name] = task.block(number)
+        bias[name] = biases[block]
     found = score(recover(view, config, bias), truth, config.attack.tolerance)
     return {"name": "prediction_recovery", "parameters": config.attack.parameters, "tolerance": config.attack.tolerance, **found}

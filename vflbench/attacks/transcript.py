@@ -79,9 +79,9 @@ def pack(messages: list[Message]) -> dict[str, np.ndarray]:
     return {f"{n:08d}/{m.src}/{m.dst}/{m.tag}/{i}": array for n, m in enumerate(messages) for i, array in enumerate(m.arrays)}
 
 
-def read(folder: Path) -> Iterator[Message]:
-    """The messages of a `transcript/`, in their order."""
-    for path in sorted(folder.glob("round_*.npz")):
+def read(folder: Path, names: Iterable[str] | None = None) -> Iterator[Message]:
+    """The messages of a `transcript/`, in their order; `names` are its files, None: all that are there."""
+    for path in sorted(folder.glob("round_*.npz") if names is None else (folder / name for name in names)):
         round = int(path.stem.split("_")[1])
         with np.load(path) as file:
             names = sorted(file.files, key=lambda name: (name.rpartition("/")[0], int(name.rpartition("/")[2])))

@@ -3,6 +3,7 @@ and how rows are dealt to workers."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +12,9 @@ import numpy as np
 
 from vflbench.data.tasks import GraphTask, Shard, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataSource, Metric, Problem
+from vflbench.types import ConfigError, DataSource, Metric, Problem, refuse
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,7 @@ def count_split(labels: np.ndarray, classes: int, per_class: int, validation: in
     if validation + test > left:
         allowed = f"only {max(left, 0)} labelled nodes are left beside training"
         problems.append(Problem("dataset.validation + dataset.test", validation + test, allowed))
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     rng = stream(seed, "split")
     train = np.concatenate([_rows_of(labels, c, rng)[:per_class] for c in range(classes)])
     rest = rng.permutation(np.setdiff1d(np.flatnonzero(labels >= 0), train))
@@ -169,6 +171,9 @@ def divide(
     rng = stream(seed, "partition")
     columns = blocks if blocks is not None else feature_blocks(graph.features.shape[1], parties, rng)
     kept = edges if edges is not None else drop_edges(graph.edges, len(graph.labels), keep_edges, parties, rng)
+    if lonely := [str(client) for client, own in enumerate(kept) if not own.size]:
+        who = "No client has" if len(lonely) == parties else f"Client {', '.join(lonely)} of {parties} has not"
+        log.warning("dataset %s: %s a single edge.", name, who)
     features = tuple(np.ascontiguousarray(graph.features[:, ids], dtype=np.float32) for ids in columns)
     return GraphTask(
         name=name,
@@ -251,8 +256,7 @@ def shard(
     ------
     ConfigError : a worker would be left without a row; class proportions are asked for where there are no classes.
     """
-    if problems := check_sharding(how, workers, regression=not classes):
-        raise ConfigError(problems)
+    refuse(check_sharding(how, workers, regression=not classes))
     iid, alpha, rng = how.sharding == "iid", how.dirichlet_alpha, stream(seed, "partition")
     dealt = iid_rows(len(train.labels), workers, rng) if iid else dirichlet_rows(train.labels, workers, alpha, rng)
     if empty := [worker for worker, rows in enumerate(dealt) if not len(rows)]:

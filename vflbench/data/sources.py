@@ -191,7 +191,8 @@ def locate(files: FileSet, root: Path | None, source: str = "auto", verify: bool
     ------
     DataError : with a data_root, files that are neither there nor to be had; a checksum that differs.
     """
-    if source == "synthetic":
+    if source == "synthetic":  # a twin asked for by name deserves a loud word too
+        log.warning("SYNTHETIC TWIN: dataset %s is MADE UP (dataset.source=synthetic). Results say data_source=synthetic.", files.option)
         return None
     if root is not None and not root.is_dir():
         raise DataError(f"data_root {root}: no such folder. Correct data_root (or VFLBENCH_DATA), or use dataset.source=synthetic.")
@@ -257,11 +258,6 @@ def atomic(path: Path) -> Iterator[Path]:
         place.replace(path)
     finally:
         place.unlink(missing_ok=True)
-
-
-def announce_twin(option: str) -> None:
-    """The loud word that a twin asked for by name deserves too."""
-    log.warning("SYNTHETIC TWIN: dataset %s is MADE UP (dataset.source=synthetic). Results say data_source=synthetic.", option)
 
 
 def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) -> tuple[tuple[str, str], ...]:

@@ -8,111 +8,24 @@ before `send`: a codec is post-processing of it, and epsilon stays.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.federation.party import Sized, copy_payload
-from vflbench.types import CodecConfig, FederationError
-
-LARGEST_HALF = 65504.0
-LEVELS = 127  # of int8, on either side of 0
-
-log = logging.getLogger(__name__)
+from vflbench.federation.payload import Copied, Form, copy_payload
+from vflbench.types import FederationError, module_of
 
 
-class Codec(Protocol):
-    """Both directions. `encode` takes (n,) floats, n > 0, and returns what is sent; `decode` makes (n,) floats of `dtype` of that."""
+class Encoded(NamedTuple):
+    """As `Copied`: `value` is what arrives, for the bytes that were sent. No payload: what a program makes of it is refused."""
 
-    def encode(self, values: Tensor, rng: np.random.Generator) -> tuple[Tensor, ...]: ...
-    def decode(self, sent: tuple[Tensor, ...], size: int, dtype: torch.dtype) -> Tensor: ...
-
-
-class Fp16:
-    """2 bytes a value: IEEE half precision, rounded to nearest; off by at most 2^-11 |x|, below 2^-14 by 2^-25.
-
-    What is larger than 65504 is sent as 65504, with a warning; infinity and NaN stay what they are.
-    """
-
-    def __init__(self) -> None:
-        self.warned = False
-
-    def encode(self, values: Tensor, rng: np.random.Generator) -> tuple[Tensor, ...]:
-        if values.element_size() <= 2:
-            return (values,)  # half precision already
-        half = values.half()
-        beyond = half.isinf() & values.isfinite()
-        if bool(beyond.any()):
-            if not self.warned:
-                log.warning(
-                    "codec=fp16: a number of size %.4g is sent as 65504, the largest that it has", float(values[beyond].abs().max())
-                )
-                self.warned = True
-            half = torch.where(beyond, half.sign() * LARGEST_HALF, half)
-        return (half,)
-
-    def decode(self, sent: tuple[Tensor, ...], size: int, dtype: torch.dtype) -> Tensor:
-        return sent[0].to(dtype)
-
-
-class Int8:
-    """1 byte a value and a float32 scale per array, max |x| / 127: stochastic rounding to its multiples.
-
-    A value is off by less than one scale, and right in the mean (QSGD: Alistarh et al. 2017, arXiv 1610.02132, section 3.1, with the
-    largest value as the norm). One scale per array and not per row: predictions and residuals are (n, 1), of which a scale per row
-    would be larger than the rows. An array with infinity, NaN or a float64 beyond 127 float32s in it arrives as NaN.
-    """
-
-    def encode(self, values: Tensor, rng: np.random.Generator) -> tuple[Tensor, ...]:
-        wide = values.double()
-        largest = float(wide.abs().max())
-        with np.errstate(over="ignore"):
-            scale = np.float32(largest / LEVELS)
-        if float(scale) * LEVELS < largest:  # exact in doubles; with a smaller scale the largest value would be cut off
-            scale = np.nextafter(scale, np.float32(np.inf))
-        draws = torch.from_numpy(rng.random(len(values))).to(values.device)
-        if not np.isfinite(scale):
-            scale, codes = np.float32(np.nan), torch.zeros_like(wide)
-        else:
-            codes = (wide / float(scale) + draws).floor().clamp(-LEVELS, LEVELS) if scale else torch.zeros_like(wide)
-        return codes.to(torch.int8), torch.tensor([scale], device=values.device)
-
-    def decode(self, sent: tuple[Tensor, ...], size: int, dtype: torch.dtype) -> Tensor:
-        codes, scale = sent
-        return (codes.double() * scale.double()).to(dtype)
-
-
-class TopK:
-    """The `fraction` of the entries that are largest in magnitude (rounded, at least one; of equals the first): float32 and an int32 index.
-
-    Every other entry arrives as 0: off by at most sqrt(1 - k/n) of the array's norm. 8 bytes an entry: an array of float32 is smaller
-    that way below a fraction of one half, and crosses as it is from there on.
-    """
-
-    def __init__(self, fraction: float) -> None:
-        self.fraction = fraction
-
-    def encode(self, values: Tensor, rng: np.random.Generator) -> tuple[Tensor, ...]:
-        kept = max(1, round(self.fraction * len(values)))
-        largest = values.abs().sort(descending=True, stable=True).indices[:kept].sort().values
-        chosen = values[largest]
-        return chosen.float() if chosen.element_size() > 4 else chosen, largest.to(torch.int32 if len(values) <= 2**31 else torch.int64)
-
-    def decode(self, sent: tuple[Tensor, ...], size: int, dtype: torch.dtype) -> Tensor:
-        values, places = sent
-        whole = torch.zeros(size, dtype=dtype, device=values.device)
-        whole[places.long()] = values.to(dtype)
-        return whole
-
-
-def make(config: CodecConfig) -> Codec | None:
-    """The codec of a configuration; None where payloads cross as they are."""
-    codecs: dict[str, Codec | None] = {"none": None, "fp16": Fp16(), "int8": Int8(), "topk": TopK(config.fraction)}
-    return codecs[config.name]
+    value: Any
+    nbytes: int
+    vectors: int
+    form: Form
 
 
 class Encoder:
@@ -120,7 +33,7 @@ class Encoder:
 
     Parameters
     ----------
-    codec : as `make`.
+    codec : the keys of one, whose module has `encode` and `decode`.
     rng : the stream `codec/<party>`, for stochastic rounding.
     remembered : tags of which sender and receiver remember what has arrived: the *difference* to it is encoded, and both add that
         to what they remember. This is EF21 (Richtarik, Sokolov, Fatkhullin 2021, arXiv 2106.05203, Algorithm 2). What topk leaves out
@@ -131,22 +44,25 @@ class Encoder:
     parties never overtake each other, so both ends' memories are equal: the sender's stands for both, and goes into checkpoints.
     """
 
-    def __init__(self, codec: Codec, rng: np.random.Generator, remembered: Collection[str] = ()) -> None:
-        self.codec = codec
-        self.rng = rng
+    def __init__(self, codec: Any, rng: np.random.Generator, remembered: Collection[str] = ()) -> None:
+        self.codec, self.module, self.rng = codec, module_of(codec), rng
         self.remembered = frozenset(remembered)
         self.memory: dict[str, Tensor] = {}
 
-    def encode(self, payload: Any, receiver: str = "", tag: str = "") -> Sized:
+    def encode(self, payload: Any, receiver: str = "", tag: str = "") -> Encoded:
         """What arrives of `payload`, a detached copy, with the bytes that were sent.
 
         Raises
         ------
         FederationError : as `copy_payload`, and for complex numbers and those wider than 64 bits.
         """
-        value, nbytes, vectors = copy_payload(payload)
+        return self.encode_copy(copy_payload(payload), receiver, tag)
+
+    def encode_copy(self, copied: Copied, receiver: str = "", tag: str = "") -> Encoded:
+        """As `encode`, of a copy that nobody else has."""
+        value, nbytes, vectors, form = copied
         arrived, saved = self._walk(value, f"{receiver}/{tag}" if tag in self.remembered else None)
-        return Sized(nbytes - saved, vectors, arrived)
+        return Encoded(arrived, nbytes - saved, vectors, form)
 
     def _walk(self, value: Any, place: str | None) -> tuple[Any, int]:
         """What arrives of a part of a payload, and how many bytes that saves."""
@@ -175,11 +91,11 @@ class Encoder:
         if before is not None and (before.shape != value.shape or before.dtype != value.dtype):
             before = None
         before = before.to(value.device).reshape(-1) if before is not None else None  # a checkpoint's is on the CPU
-        sent = self.codec.encode(flat if before is None else flat - before, self.rng)
+        sent = self.module.encode(flat if before is None else flat - before, self.rng, self.codec)
         saved = value.nbytes - sum(part.nbytes for part in sent)
         if saved <= 0:
             return value, 0
-        arrived = self.codec.decode(sent, len(flat), value.dtype)
+        arrived: Tensor = self.module.decode(sent, len(flat), value.dtype, self.codec)
         if before is not None:
             arrived = before + arrived
         arrived = arrived.reshape(value.shape)

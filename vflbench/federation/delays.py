@@ -14,6 +14,7 @@ from vflbench.types import ComputeConfig, Problem, closest
 
 PARTS = ("active_forward", "active_backward", "passive_forward", "passive_backward", "top_forward", "top_backward")
 NOTHING: dict[str, Any] = {"delays": {}, "core_cap": 1.0, "batch_latency": 0.0, "server_seconds": 0.0}  # a profile's keys, unmeasured
+MOST_SECONDS, MOST_CORES = 1e6, 1_000_000
 BAD_FILE = (OSError, ValueError, KeyError, TypeError)
 
 
@@ -64,16 +65,17 @@ def check(config: ComputeConfig) -> list[Problem]:
         if name not in PARTS:
             shown = f"{{scale: {delay.scale}, exponent: {delay.exponent}}}"
             problems.append(Problem(key, shown, f"no such part; there are: {', '.join(PARTS)}", closest(name, PARTS)))
-        if delay.scale <= 0:
-            problems.append(Problem(f"{key}.scale", delay.scale, "must be greater than 0"))
+        if not 0 < delay.scale <= MOST_SECONDS:
+            problems.append(Problem(f"{key}.scale", delay.scale, f"must be greater than 0 and at most {MOST_SECONDS:g} seconds a sample"))
         if not -2 <= delay.exponent <= 1:
             allowed = "must be from -2 to 1; 0 is a time that grows with the batch, -1 one that does not depend on it"
             problems.append(Problem(f"{key}.exponent", delay.exponent, allowed))
     lacking = [name for name in PARTS if name not in config.delays]
     if config.delays and lacking and set(config.delays) <= set(PARTS):
         problems.append(Problem("compute.delays", ",".join(config.delays), f"lacks {', '.join(lacking)}; give all parts or none"))
-    if not config.cores or min(config.cores) < 1:
-        problems.append(Problem("compute.cores", config.cores, "must list at least one party's cores, each at least 1"))
+    if not config.cores or min(config.cores) < 1 or max(config.cores) > MOST_CORES:
+        allowed = f"must list at least one party's cores, each at least 1 and at most {MOST_CORES:,}"
+        problems.append(Problem("compute.cores", config.cores, allowed))
     return problems
 
 

@@ -1,24 +1,28 @@
 """What a party program sees: `me`, its state, its guarded data and the rules for what may cross.
 
 An algorithm is a set of party programs, plain ``async def`` coroutines that own their data and meet the others only through
-messages (design section 2). `Party` is the interface that they are written against; an engine subclasses it.
+messages (design section 2). `Party` is the interface that they are written against; what they are given is `runtime.me.Me`.
 """
 
 from __future__ import annotations
 
+import functools
+import re
+import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import torch
 
 from vflbench import seeding
-from vflbench.types import FederationError
+from vflbench.types import SCORED, FederationError, closest
 
 SERVER = "server"
 F = TypeVar("F", bound=Callable[..., Any])
+Program = Callable[..., Coroutine[Any, Any, Any]]  # async def program(me, data, public, config)
 
 
 def party_names(prefix: str, count: int) -> list[str]:
@@ -27,11 +31,17 @@ def party_names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}_{i:0{width}d}" for i in range(count)]
 
 
+@functools.lru_cache(maxsize=10_000)
+def role_of(name: str) -> str:
+    """A party's name without its numbers: `client` of client_07, `passive_worker` of passive_1_worker_0."""
+    return re.sub(r"_\d+", "", name)
+
+
 @dataclass(frozen=True)
 class PartySpec:
     """One party: its program, ``async def program(me, data, public, config)``, its own data and where it stands."""
 
-    program: Callable[..., Coroutine[Any, Any, Any]]
+    program: Program
     data: Any = None
     role: str = "client"  # server | client | worker
     organisation: str | None = None  # parties of one organisation talk over `local` links; None: an organisation of its own
@@ -43,8 +53,11 @@ class PartyLost(FederationError):
     """The process of a party that others wait for has died, and nothing of it is left to read; only of those that are expendable."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the process of {name} has died")
+        super().__init__(name)  # with what it was made of, a copy in another process is made
         self.name = name
+
+    def __str__(self) -> str:
+        return f"the process of {self.name} has died"
 
 
 # --- guarded data -------------------------------------------------------------------------------------------------------
@@ -62,80 +75,30 @@ RUNNING = _Running()
 class Guarded:
     """A party's own data: reading any field of it while another party's program runs raises `FederationError`."""
 
-    __slots__ = ("_data", "_owner")
+    __slots__ = ("_owner", "_read")
 
     def __init__(self, owner: str, data: Any) -> None:
+        def read(name: str) -> Any:
+            if RUNNING.name is not None and owner != RUNNING.name:
+                raise FederationError(f"{RUNNING.name} touched `{name}` of {owner}'s data: a party reads only its own")
+            if name.startswith("_"):  # `__dict__` would be a way around
+                raise AttributeError(f"{owner}'s data have no field `{name}` to read")
+            value = getattr(data, name)
+            if isinstance(value, types.MethodType):  # its __self__ is nobody's to guard
+                raise AttributeError(f"{owner}'s data have no field `{name}` to read: it is a method")
+            return value
+
         object.__setattr__(self, "_owner", owner)
-        object.__setattr__(self, "_data", data)
+        object.__setattr__(self, "_read", read)
 
     def __getattr__(self, name: str) -> Any:
-        if RUNNING.name is not None and self._owner != RUNNING.name:
-            raise FederationError(f"{RUNNING.name} touched `{name}` of {self._owner}'s data: a party reads only its own")
-        return getattr(self._data, name)
+        return self._read(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise FederationError(f"{RUNNING.name or 'somebody'} tried to change `{name}` of {self._owner}'s data: data are read-only")
 
 
-# --- payloads -----------------------------------------------------------------------------------------------------------
-
-
-class Sized:
-    """A payload whose size is known: `value` is what arrives. A codec sends fewer bytes than `value` has."""
-
-    __slots__ = ("nbytes", "value", "vectors")
-
-    def __init__(self, nbytes: int, vectors: int, value: Any = None) -> None:
-        self.nbytes = nbytes
-        self.vectors = vectors
-        self.value = value
-
-
-def copy_payload(payload: Any) -> tuple[Any, int, int]:
-    """A detached copy of a payload, its size in bytes (dtype and shape; framing is not charged) and the arrays in it.
-
-    Tensors and numpy arrays, numbers (8 bytes), booleans (1), text (UTF-8), None (0), and tuples, lists and dicts of those. The
-    keys of a dict are text and not charged: they are part of the protocol. Anything else raises FederationError.
-    """
-    if type(payload) is np.ndarray:  # first, and without isinstance: this runs for every message
-        if payload.dtype.hasobject:
-            raise FederationError("a payload cannot be an array of Python objects")
-        return payload.copy(), payload.nbytes, 1
-    if isinstance(payload, torch.Tensor):
-        if payload.layout is not torch.strided:
-            raise FederationError(f"a payload must be dense, not {payload.layout}: send indices and values as they are")
-        return payload.detach().clone(), payload.numel() * payload.element_size(), 1
-    if payload is None:
-        return None, 0, 0
-    if isinstance(payload, (bool, np.bool_)):
-        return bool(payload), 1, 0
-    if isinstance(payload, (int, float, np.integer, np.floating)):
-        if isinstance(payload, int) and not -(2**63) <= payload < 2**63:
-            raise FederationError("a payload's integers have 64 bits: send a larger one as an array or text")
-        return payload, 8, 0
-    if isinstance(payload, str):
-        return payload, len(payload.encode()), 0
-    if isinstance(payload, np.ndarray):  # a subclass may carry more than its buffer (a mask): only the plain array crosses
-        return copy_payload(np.array(payload))
-    if isinstance(payload, (tuple, list)):
-        values, nbytes, vectors = [], 0, 0
-        for part in payload:
-            if type(part) is float or (type(part) is int and -(2**63) <= part < 2**63):  # headers: most of what small messages hold
-                values.append(part)
-                nbytes += 8
-            else:
-                value, size, count = copy_payload(part)
-                values.append(value)
-                nbytes, vectors = nbytes + size, vectors + count
-        return tuple(values) if isinstance(payload, tuple) else values, nbytes, vectors
-    if isinstance(payload, dict):
-        if not all(isinstance(key, str) for key in payload):
-            raise FederationError("a payload's dict has text as keys, which are not charged: send numbers as an array")
-        items = {key: copy_payload(value) for key, value in payload.items()}
-        return {k: v[0] for k, v in items.items()}, sum(v[1] for v in items.values()), sum(v[2] for v in items.values())
-    if isinstance(payload, Sized):
-        return payload.value, payload.nbytes, payload.vectors
-    raise FederationError(f"a payload cannot hold {type(payload).__name__}: arrays, numbers, text and containers of those can cross")
+# --- computations -------------------------------------------------------------------------------------------------------
 
 
 def batchable(function: F) -> F:
@@ -146,6 +109,48 @@ def batchable(function: F) -> F:
     """
     function.batchable = True  # type: ignore[attr-defined]
     return function
+
+
+class Report(TypedDict, total=False):
+    """What a party may tell the observer. Scores, (rows, outputs), stand by split: `val`, `test`; parts of them also `train`, `rows`."""
+
+    train_loss: float  # mean over the parties, and over the rounds since the last evaluation
+    predictions: Mapping[str, Any]  # of a party that predicts alone
+    partial: Mapping[str, Any]  # this party's part of the sum that is the prediction
+    offset: Any  # what is added to that sum
+    penalty: float  # of this party's block of a convex problem
+    parameters: Any  # a whole model as one vector
+    iterations: int  # updates so far
+    epoch: float  # passes over the data so far
+    facts: Mapping[str, Any]  # what else the summary shows, by name
+
+
+SPLITS = {"predictions": {"val", "test"}, "partial": {"train", "val", "test", "rows"}}
+
+
+def check_report(party: str, round: int, values: Mapping[str, Any], scored: Sequence[str]) -> None:
+    """Raise FederationError for what nobody asks for in a report; of SCORED its algorithm declares some."""
+    for key, value in values.items():
+        if key not in Report.__annotations__:
+            near = closest(key, Report.__annotations__)
+            hint = f". Did you mean {near!r}?" if near else ""
+            raise FederationError(
+                f"{party} reports {key!r} in round {round}; what can be reported is {', '.join(Report.__annotations__)}{hint}"
+            )
+        if key in SCORED and key not in scored:
+            raise FederationError(f"{party} reports {key!r}; its ALGORITHM says that it reports {', '.join(scored)}")
+        if key in ("train_loss", "penalty", "iterations", "epoch"):
+            one = isinstance(value, torch.Tensor | np.ndarray) and np.prod(value.shape) == 1
+            good, wanted = one or isinstance(value, int | float | np.number), "a number"
+        elif key == "facts":
+            good, wanted = isinstance(value, Mapping) and all(isinstance(name, str) for name in value), "a dict with names as keys"
+        elif key in SPLITS:
+            arrays = isinstance(value, Mapping) and all(isinstance(scores, np.ndarray | torch.Tensor) for scores in value.values())
+            good, wanted = arrays and SPLITS[key] >= value.keys(), f"a dict of arrays, by split: {', '.join(sorted(SPLITS[key]))}"
+        else:
+            good, wanted = isinstance(value, int | float | np.number | np.ndarray | torch.Tensor), "an array"
+        if not good:
+            raise FederationError(f"{party} reports {key} of type {type(value).__name__}: it must be {wanted}")
 
 
 # --- the party ----------------------------------------------------------------------------------------------------------
@@ -175,7 +180,10 @@ class Party(ABC):
     state : what is checkpointed. Set its attributes before `rounds()`; after a resume `rounds()` restores into them.
     fresh : False after a resume: messages that only a first start sends go under ``if me.fresh``.
     privacy : the mechanism to call before sending (`vflbench.privacy.mechanisms`), or None.
+    secret : what `secret_rng` draws from under privacy.secure_rng, else None.
     """
+
+    __slots__ = ()
 
     name: str
     index: int
@@ -184,29 +192,26 @@ class Party(ABC):
     clients: tuple[str, ...]
     neighbours: tuple[str, ...]
     device: str
-    fresh: bool = True
-    privacy: Any = None
+    state: State
+    fresh: bool
+    privacy: Any
+    secret: seeding.Secret | None
 
-    def __init__(self, seed: int) -> None:
-        self.state = State()
-        self.in_evaluation = False
-        self._seed = seed
-        self._generators: dict[str, np.random.Generator] = {}
-        self._torch_generators: dict[str, torch.Generator] = {}
-
+    @abstractmethod
     def rng(self, name: str) -> np.random.Generator:
         """The numpy generator of this party's stream `name`; within `evaluating()` an independent one."""
-        key = f"evaluation/{name}/{self.name}" if self.in_evaluation else f"{name}/{self.name}"
-        if key not in self._generators:
-            self._generators[key] = seeding.stream(self._seed, key)
-        return self._generators[key]
 
+    @abstractmethod
     def torch_rng(self, name: str) -> torch.Generator:
         """The torch generator of this party's stream `name`, on its device; within `evaluating()` an independent one."""
-        key = f"evaluation/{name}/{self.name}" if self.in_evaluation else f"{name}/{self.name}"
-        if key not in self._torch_generators:
-            self._torch_generators[key] = seeding.torch_stream(self._seed, key, self.device)
-        return self._torch_generators[key]
+
+    @abstractmethod
+    def secret_rng(self, name: str) -> np.random.Generator | seeding.SecretStream:
+        """As `rng`, for what nobody else may know, noise and who is in a batch: from `secret` under privacy.secure_rng."""
+
+    @abstractmethod
+    def secret_torch_rng(self, name: str) -> torch.Generator | seeding.SecretStream:
+        """As `torch_rng`, from `secret` under privacy.secure_rng."""
 
     @property
     @abstractmethod
@@ -259,5 +264,5 @@ class Party(ABC):
         """``async with me.evaluating():`` exchanges in it cost no bytes and no time, and are in no ledger."""
 
     @abstractmethod
-    def report(self, **values: Any) -> None:
-        """Tell the observer: train_loss=, predictions={"val": scores, "test": scores}, iterations=, epoch=. Never features."""
+    def report(self, **values: Unpack[Report]) -> None:
+        """Tell the observer what it scores by, of this round. Never features."""

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from vflbench.models.partial import DTYPES
+from vflbench.models import DTYPES
 from vflbench.types import ConfigError, Problem
 
 MODEL_NAMES = ("mlp3", "cnn3", "logistic")

@@ -27,13 +27,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vflbench.models import DTYPES
 from vflbench.types import Problem
 
 if TYPE_CHECKING:
     from vflbench.data.graph.sampling import Block
 
 MODEL_NAMES = ("gcn", "gat", "gcnii", "residual_gcn")
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 SPARSE_BELOW = 0.25  # share of nonzero features under which rows are kept as bags of (column, value)
 
 

@@ -1,6 +1,6 @@
 """Networks for image views in split learning: one per client, (B, C, H, W) -> (B, E), and a fusion layer on their aggregate.
 
-`make_client` builds the network that the configuration names (mvcnn.py, resnet.py). All of them
+views.py builds the network that the configuration names (mvcnn.py, resnet.py). All of them
 - take pixels from 0 to 255, of any type, and divide them by 255 first: data keep views as uint8, a quarter of float32;
 - have no batch normalisation: it couples the samples of a batch and keeps running statistics, which are nobody's where parameters travel,
   are copied by token and averaged. Where a network has a normalisation it is group normalisation, of each sample by itself;
@@ -9,15 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from vflbench.models import DTYPES
 from vflbench.types import Problem
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 CHANNELS_PER_GROUP = 8  # of group normalisation
 
 
@@ -60,23 +59,6 @@ class Fusion(nn.Module):
     def forward(self, a: Tensor) -> Tensor:
         """Scores (B, outputs) of A: (B, E), or (B, K E) of a concatenation."""
         return self.linear(a * self.scale)
-
-
-def make_client(config: Any, channels: int, size: int | Sequence[int], generator: torch.Generator) -> nn.Module:
-    """A client's network, (B, channels, H, W) -> (B, E), as the model's configuration says.
-
-    Parameters
-    ----------
-    config : `mvcnn.Config` or `resnet.Config`.
-    size : H = W in pixels, or (H, W).
-    """
-    from vflbench.models import mvcnn, resnet
-
-    height, width = (size, size) if isinstance(size, int) else size
-    module = mvcnn if config.name in mvcnn.MODEL_NAMES else resnet
-    with torch.device("meta"):  # shapes only: torch's own initialisation would draw from the global generator
-        network = module.build(config, channels, (height, width))
-    return initialise(network, DTYPES[config.dtype], generator)
 
 
 def make_fusion(

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from vflbench import seeding
+from vflbench.models import DTYPES, vertical
+from vflbench.models.vertical import DEEP, SHARES, Aggregation, criterion
 from vflbench.types import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vflbench.types import RunConfig
 
 MODEL_NAMES = ("auto", "split_mlp")
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+COLUMNS = (*MODEL_NAMES, *SHARES, *DEEP)  # take feature columns; the others image views
 EVALUATED = 256  # rows of a forward pass in evaluation
 
 Token = tuple[Tensor, Tensor]  # A, theta_0 flat
@@ -39,47 +39,17 @@ class Config:
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64; convex objectives are always float64
 
 
-def check(config: Any) -> list[Problem]:
+def check(config: Config) -> list[Problem]:
     """What is wrong with a model's configuration."""
-    keys = [key for key in ("hidden", "embedding") if getattr(config, key, 1) < 1]
+    keys = [key for key in ("hidden", "embedding") if getattr(config, key) < 1]
     return [Problem(f"model.{key}", getattr(config, key), "must be at least 1") for key in keys]
 
 
-class Aggregation:
-    """A of K representations (n, E): `sum`, or `concat` in the order of the clients."""
-
-    def __init__(self, kind: Literal["sum", "concat"], parties: int) -> None:
-        self.concat = kind == "concat"
-        self.parties = parties
-
-    def of(self, representations: list[Tensor]) -> Tensor:
-        if self.concat:
-            return torch.cat(representations, dim=1)
-        total = representations[0]
-        for h in representations[1:]:
-            total = total + h
-        return total
-
-    def without(self, a: Tensor, h: Tensor) -> Tensor:
-        """What of A is not client k's, whose representation in it is h."""
-        return a if self.concat else a - h
-
-    def put(self, others: Tensor, h: Tensor, k: int) -> Tensor:
-        """A with client k's representation h, given what `without` returned. Differentiable in h."""
-        if not self.concat:
-            return others + h
-        width = h.shape[1]
-        return torch.cat([others[:, : k * width], h, others[:, (k + 1) * width :]], dim=1)
-
-
-def criterion(scores: Tensor, y: Tensor, classes: int) -> Tensor:
-    """Mean cross-entropy, or for regression (classes 0) half the mean squared error."""
-    return F.cross_entropy(scores, y) if classes else F.mse_loss(scores[:, 0], y) / 2
-
-
-def targets(labels: np.ndarray, classes: int, dtype: torch.dtype, device: str) -> Tensor:
-    """Labels (N,) as what `criterion` takes."""
-    return torch.tensor(np.asarray(labels), dtype=torch.int64 if classes else dtype, device=device)
+def targets(labels: np.ndarray, classes: int, model: Any, device: str) -> tuple[Tensor, float]:
+    """Labels (N,) as what `criterion` takes, and what was subtracted: where parties have shares of a regression, the mean."""
+    mean = float(labels.mean()) if model.name in SHARES and not classes else 0.0
+    values = np.asarray(labels) - mean if mean else np.asarray(labels)
+    return torch.tensor(values, dtype=torch.int64 if classes else DTYPES[model.dtype], device=device), mean
 
 
 def resolve(config: Any, task: AlignedTask) -> Any:
@@ -102,42 +72,10 @@ def resolve(config: Any, task: AlignedTask) -> Any:
         if config.hidden != Config.hidden:
             raise ConfigError([Problem("model.hidden", config.hidden, "is split_mlp's, and these are image views: see model=mvcnn")])
         return mvcnn.Config(embedding=config.embedding, dtype=config.dtype)
-    if images == (config.name in MODEL_NAMES):
+    if images == (config.name in COLUMNS):
         allowed = "takes feature columns, and these are image views" if images else "takes image views, and these are feature columns"
         raise ConfigError([Problem("model", config.name, f"{allowed}: use model=auto")])
     return config
-
-
-def local_network(config: Any, data: AlignedPart, generator: torch.Generator) -> nn.Module:
-    """A client's network: columns (B, d), or image views (B, C, H, W), -> (B, E)."""
-    if config.name not in MODEL_NAMES:
-        from vflbench.models import image
-
-        channels, *size = data.features.shape[1:]
-        return image.make_client(config, channels, size, generator)
-    first, second = _linear(data.features.shape[1], config.hidden, generator), _linear(config.hidden, config.embedding, generator)
-    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU())
-
-
-def fusion_network(config: Any, aggregation: Aggregation, outputs: int, generator: torch.Generator) -> nn.Module:
-    """phi: A (B, E or K E) -> scores (B, outputs); for `split_mlp` one linear layer."""
-    if config.name not in MODEL_NAMES:
-        from vflbench.models import image
-
-        kind: Literal["sum", "concat"] = "concat" if aggregation.concat else "sum"
-        return image.make_fusion(config, config.embedding, outputs, aggregation.parties, kind, generator)
-    width = config.embedding * (aggregation.parties if aggregation.concat else 1)
-    return _linear(width, outputs, generator)
-
-
-def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """As torch.nn.Linear initialises it, drawn from `generator`."""
-    layer = nn.Linear(inputs, outputs)
-    bound = inputs**-0.5
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.uniform_(-bound, bound, generator=generator)
-    return layer
 
 
 def descend(parameters: list[nn.Parameter], loss: Tensor, lr: float) -> None:
@@ -160,13 +98,14 @@ class SplitClient(nn.Module):
         self.k = k
         self.classes = public.classes
         self.aggregation = Aggregation(config.algorithm.aggregation, public.parties)
-        generator = seeding.torch_stream(config.seed, f"init/{k}")
-        self.local = local_network(model, data, generator).to(device, dtype)
+        generator = vertical.generator(model, config.seed, k, k)
+        network = vertical.bottom(model, data.features.shape[1:], public.outputs, k == public.owner)
+        self.local = vertical.module(network, generator).to(device, dtype)
         # Not a submodule: its parameters are the server's, and come with every token.
-        self._fusion = [fusion_network(model, self.aggregation, public.outputs, generator).to(device, dtype)]
+        self._fusion = [vertical.module(vertical.top(model, self.aggregation, public.outputs), generator).to(device, dtype)]
         # Views stay bytes, a quarter of float32: their networks take any type.
         self.x = torch.as_tensor(np.asarray(data.features), dtype=dtype if data.features.ndim == 2 else None, device=device)
-        self.y = targets(data.labels, public.classes, dtype, device) if data.labels is not None else None
+        self.y = targets(data.labels, public.classes, model, device)[0] if data.labels is not None else None
         self.held_out = data.held_out
 
     @property
@@ -232,13 +171,14 @@ class SplitServer(nn.Module):
         dtype = DTYPES[model.dtype]
         self.classes = public.classes
         self.aggregation = Aggregation(config.algorithm.aggregation, public.parties)
-        generator = seeding.torch_stream(config.seed, "init/fusion")
-        self.fusion = fusion_network(model, self.aggregation, public.outputs, generator).to(device, dtype)
-        self.y = targets(labels, public.classes, dtype, device)
+        generator = vertical.generator(model, config.seed, "fusion", "fusion")
+        self.fusion = vertical.module(vertical.top(model, self.aggregation, public.outputs), generator).to(device, dtype)
+        self.y, self.mean = targets(labels, public.classes, model, device)
 
     def token(self, representations: list[Tensor]) -> Token:
         """Z = (A, theta_0)."""
-        return self.aggregation.of(representations), parameters_to_vector(self.fusion.parameters()).detach()
+        own = list(self.fusion.parameters())
+        return self.aggregation.of(representations), parameters_to_vector(own).detach() if own else representations[0].new_empty(0)
 
     def update(self, token: Token, rows: np.ndarray | None, steps: int, lr: float) -> float:
         """`steps` gradient steps on theta_0, with A frozen; the loss before them."""
@@ -248,13 +188,16 @@ class SplitServer(nn.Module):
         for step in range(steps):
             loss = criterion(self.fusion(a), y, self.classes)
             first = loss.item() if step == 0 else first
+            if not own:
+                break
             descend(own, loss, lr)
         return first
 
     def predict(self, representations: list[dict[str, Tensor]]) -> dict[str, Tensor]:
         """split -> scores (N_s, outputs) from all clients' held-out representations, in their order."""
         self.eval()
+        splits = representations[0]
         with torch.no_grad():
-            found = {split: self.fusion(self.aggregation.of([h[split] for h in representations])) for split in representations[0]}
+            found = {split: self.fusion(self.aggregation.of([h[split] for h in representations])) + self.mean for split in splits}
         self.train()
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,10 @@ from vflbench.papers.definition import Definition, Picture
 from vflbench.papers.jobs import Job
 from vflbench.plots import curves, values
 from vflbench.plots.style import dataset_label
+from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
 from vflbench.results.identity import said
+from vflbench.results.texts import spreadsheet
 
 if TYPE_CHECKING:
     from vflbench.results.reader import Run
@@ -31,6 +33,11 @@ class Made:
     failures: list[str]
 
 
+def claim_folder(folder: Path, names: Collection[str] | None = None) -> None:
+    """`inventory.claim`, of a folder below the one that `out` names."""
+    inventory.claim(folder, "Choose another folder with out=DIR", names)
+
+
 def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, command: Sequence[str]) -> Made:
     """Draw a figure of the runs that its jobs have, and write its page into `folder`.
 
@@ -38,7 +45,8 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     ------
     VflbenchError : a run cannot be read, or a file not be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    if not inventory.kept(folder):
+        claim_folder(folder)
     runs = [job.run for job in jobs if job.run is not None]
     failures = list(dict.fromkeys(f"{job.label}: {job.failure}" for job in jobs if job.failure))
     absent = [job.values for job in jobs if job.run is None or job.run.status not in measured.COUNTED]
@@ -84,7 +92,7 @@ def csv(table: Sequence[claims.Row]) -> str:
     """The table as CSV, without columns that nothing was measured of."""
     import pandas as pd
 
-    text: str = pd.DataFrame(table).dropna(axis=1, how="all").to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    text: str = pd.DataFrame(table).dropna(axis=1, how="all").map(spreadsheet).to_csv(index=False, lineterminator="\n", float_format="%.6g")
     return text
 
 

@@ -11,9 +11,8 @@ from vflbench import config, registry
 from vflbench.papers.definition import Definition
 from vflbench.results import reader
 from vflbench.results.identity import config_hash
-from vflbench.types import VflbenchError
+from vflbench.types import ENDED, VflbenchError
 
-DONE = ("completed", "target_reached", "budget", "diverged")
 SMOKE = 2  # algorithms of a sweep that run at scale=smoke; of every other key the first value is enough
 
 
@@ -71,20 +70,21 @@ def _exists(dataset: dict[str, Any]) -> bool:
 
 
 def find(jobs: Iterable[Job], roots: Iterable[Path]) -> None:
-    """Give each job its ended run below `roots`. One whose files contradict each other is not taken, and the job's note says why; one
-    that cannot be read is passed over.
+    """Give each job its ended run below `roots`. One that is damaged, or whose files contradict each other, is not taken, and the job's
+    note says why; one that cannot be told to be the job's is passed over.
     """
     needed = {job.identity: job for job in jobs}
     for root in roots:
         for run in reader.find(root) if root.is_dir() else []:
             try:
                 job = needed.get(run.manifest["config_hash"])
-                ended = run.status in DONE
-            except (VflbenchError, KeyError):
+            except VflbenchError:
                 continue
-            if job is None or job.run is not None or not ended:
+            if job is None or job.run is not None:
                 continue
             try:
+                if run.status not in ENDED:
+                    continue
                 run.check_curve()
                 job.run, job.note = run, ""
             except VflbenchError as broken:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import html
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from vflbench.papers.claims import Judged, Row, select, told
 from vflbench.papers.definition import Definition, Numbers
@@ -15,6 +17,9 @@ from vflbench.papers.measured import columns
 from vflbench.plots.style import PAPERS, dataset_label
 from vflbench.plots.values import line_label, named
 from vflbench.results.folder import atomic_write, write_json
+from vflbench.results.texts import content_policy, in_line
+from vflbench.results.texts import markdown as md
+from vflbench.types import VflbenchError
 
 STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -57,35 +62,37 @@ def markdown(
     definition: Definition, table: Sequence[Row], judged: Sequence[Judged], pictures: Sequence[str], facts: Mapping[str, Any]
 ) -> str:
     """The page as Markdown."""
-    parts = [f"# {heading(definition)}: {definition.title}"]
+    parts = [f"# {md(heading(definition))}: {md(definition.title)}"]
     if facts["warning"]:
-        parts.append(f"**{facts['warning']}**")
+        parts.append(f"**{md(facts['warning'])}**")
     for picture, name in zip(definition.pictures, pictures, strict=True):
-        parts += [f"### {picture.title}"] if picture.title else []
-        parts.append(f"![{picture.title or definition.title}]({name}.png)")
+        parts += [f"### {md(picture.title)}"] if picture.title else []
+        parts.append(f"![{md(picture.title or definition.title)}]({name}.png)")
     about = [f"Scale: {facts['scale']}. Data: {facts['data']}."]
     about += [f"Target: {_target(definition)}."] if definition.target else []
     about += [f"Scaled down from the paper: {definition.scaled}"] if definition.scaled else []
     about += [f"Tuning: {definition.tuning}"] if definition.tuning else []
-    parts.append("\n".join(f"- {line}" for line in about))
+    parts.append("\n".join(f"- {md(line)}" for line in about))
     if judged:
-        rows = [[j.claim.claim, j.claim.paper or "-", f"**{j.verdict}**", j.why] for j in judged]
+        rows = [[j.claim.claim, j.claim.paper or "-", j.verdict, j.why] for j in judged]
         parts += ["## What the paper claims", _rows(["claim", "the paper", "verdict", "because"], rows)]
     beside = [row for numbers in definition.numbers for row in _beside(numbers, table, definition)]
     if beside:
         parts += ["## The paper's numbers beside ours", _rows(["setting", "what", "the paper", "ours", "seeds"], beside)]
-        parts.append("The paper's numbers: " + "; ".join(dict.fromkeys(numbers.provenance for numbers in definition.numbers)) + ".")
+        parts.append(md("The paper's numbers: " + "; ".join(dict.fromkeys(numbers.provenance for numbers in definition.numbers)) + "."))
     if table:
         parts += ["## Measured", _measured(definition, table)]
-        told = [f"- {column}: {what}" for column, what in columns(definition.columns).items() if column in _shown(definition, table)]
+        told = [
+            f"- {md(f'{column}: {what}')}" for column, what in columns(definition.columns).items() if column in _shown(definition, table)
+        ]
         parts += [
             "Means over seeds, ± one sample standard deviation; in brackets of how many, where not of all.",
             "\n".join(told),
         ]
-    made = [f"    {facts['command']}", "", f"{facts['runs']}; {facts['wall_seconds'] / 60:.1f} minutes of training in all."]
+    made = [f"    {in_line(facts['command'])}", "", f"{facts['runs']}; {facts['wall_seconds'] / 60:.1f} minutes of training in all."]
     parts += ["## How it was made", "\n".join(made)]
     if facts["failures"]:
-        parts += ["Runs that are not in it:", "\n".join(f"- {line}" for line in facts["failures"])]
+        parts += ["Runs that are not in it:", "\n".join(f"- {md(line)}" for line in facts["failures"])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -142,9 +149,10 @@ def _plain(key: str, value: Any) -> str:
 
 
 def _rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)
+    """A Markdown table; verdicts are bold."""
+    shown = [[f"**{cell}**" if head == "verdict" else md(cell) for head, cell in zip(header, row, strict=True)] for row in rows]
+    lines = [list(map(md, header)), ["---"] * len(header), *shown]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def to_html(text: str) -> str:
@@ -158,35 +166,38 @@ def to_html(text: str) -> str:
 
 
 def page(title: str, body: str) -> str:
-    """A whole HTML document."""
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
+    """A whole HTML document, which runs nothing and loads nothing but pictures beside it."""
+    policy = content_policy(STYLE, images="'self' file:")
+    head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
+    head += f'<meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
     return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>{body}</body></html>\n'
 
 
 def write_index(folder: Path) -> Path:
-    """`index.html` of all figures below `folder`: their pictures, and a table of every claim with its verdict."""
+    """`index.html` of all figures below `folder`: their pictures, and a table of every claim with its verdict.
+
+    Raises
+    ------
+    VflbenchError : a figure's `result.json` is not as `write` wrote it; or the index cannot be written.
+    """
     from vflbench.results.reader import natural
 
-    results = [
-        (path.parent, json.loads(path.read_text(encoding="utf-8")))
-        for path in sorted(folder.glob("*/*/result.json"), key=lambda path: natural(str(path)))
-    ]
+    paths = sorted(folder.glob("*/*/result.json"), key=lambda path: natural(str(path)))
+    results = [(quote(path.parent.relative_to(folder).as_posix()), _result(path)) for path in paths]
     counts = {verdict: sum(claim["verdict"] == verdict for _, result in results for claim in result["claims"]) for verdict in CLASSES}
     body = [f"<h1>{len(results)} figures, {sum(counts.values())} claims</h1>"]
     body.append(
         "<p>" + ", ".join(f'<span class="{CLASSES[verdict]}">{count} {verdict}</span>' for verdict, count in counts.items()) + "</p>"
     )
-    for place, result in results:
-        link = place.relative_to(folder).as_posix()
+    for link, result in results:
         note = f"{result['scale']}, {result['data']}"
         title, name = html.escape(result["title"]), html.escape(result["heading"])
-        picture = f'<img src="{link}/{result["picture"]}" alt="{title}" loading="lazy">'
+        picture = f'<img src="{link}/{quote(result["picture"])}" alt="{title}" loading="lazy">'
         caption = f"<figcaption><b>{name}</b>: {title} ({html.escape(note)})</figcaption>"
         body.append(f'<figure><a href="{link}/page.html">{picture}</a>{caption}</figure>')
     heads = "".join(f"<th>{head}</th>" for head in ("figure", "claim", "the paper", "verdict", "because"))
     body.append(f"<h2>Every claim</h2><table><tr>{heads}</tr>")
-    for place, result in results:
-        link = place.relative_to(folder).as_posix()
+    for link, result in results:
         for claim in result["claims"]:
             verdict = f'<td class="{CLASSES[claim["verdict"]]}">{claim["verdict"]}</td>'
             cells = [f"<td>{html.escape(claim[key])}</td>" for key in ("claim", "paper")]
@@ -196,3 +207,18 @@ def write_index(folder: Path) -> Path:
     path = folder / "index.html"
     atomic_write(path, page("The papers' figures", "\n".join(body)))
     return path
+
+
+def _result(path: Path) -> dict[str, Any]:
+    """What a `result.json` says, once it is sure to have the form in which `write` wrote it."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        texts = [found[key] for key in ("heading", "title", "picture", "scale", "data")]
+        texts += [claim[key] for claim in found["claims"] for key in ("claim", "paper", "verdict", "why")]
+        whole = all(isinstance(text, str) for text in texts) and all(claim["verdict"] in CLASSES for claim in found["claims"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole or not re.fullmatch(r"[\w-]+\.png", found["picture"]):
+        raise VflbenchError(f"{path} is no figure's result: draw the figure again, or take its folder away")
+    result: dict[str, Any] = found
+    return result

@@ -11,8 +11,9 @@ from vflbench.plots import style
 from vflbench.results.folder import atomic, atomic_write, select, splits
 from vflbench.results.identity import flat, identifying
 from vflbench.results.reader import Run
+from vflbench.results.texts import printable, spreadsheet
 from vflbench.results.units import si_scale
-from vflbench.types import TRAINING_METRIC, Metric
+from vflbench.types import ENDED_WELL, TRAINING_METRIC, Metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +37,6 @@ X_LABELS = {
 # Taken on training samples, and falling by orders of magnitude: what the axis says.
 _TRAINED = {TRAINING_METRIC: "relative gap to the optimum", "loss": "training loss"}
 _PICTURES = {"curve": "communication_seconds", "bytes": "bytes", "rounds": "round"}
-_ENDED_WELL = ("completed", "target_reached", "budget")
 
 
 def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
@@ -173,7 +173,7 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     ------
     VflbenchError : a run cannot be read or the picture not be written.
     """
-    drawn = [run for run in runs if run.status in _ENDED_WELL and len(run.curve)]
+    drawn = [run for run in runs if run.status in ENDED_WELL and len(run.curve)]
     left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)
     panels: dict[tuple[str, str, str, str], list[Run]] = defaultdict(list)
     networks = _networks(drawn)
@@ -240,7 +240,7 @@ def draw_panels(
         save(figure, folder / name)
     columns = ["panel", "line", "x", "mean", "sd", "n"]
     table = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
-    atomic_write(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
+    atomic_write(folder / f"{name}.csv", table.map(spreadsheet).to_csv(index=False, lineterminator="\n"))
     return table
 
 
@@ -462,7 +462,14 @@ def _label_y(axes: Axes, metric: str, prefix: str = "") -> None:
 
 
 def save(figure: Figure, stem: Path) -> None:
-    """Write `stem`.png and `stem`.svg, atomically and without a date."""
+    """Write `stem`.png and `stem`.svg, atomically and without a date. Names are shown as they are: none is a formula."""
+    from matplotlib.text import Text
+
+    numbers = {label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels(which="both")}
+    for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist not in numbers):
+        assert isinstance(text, Text)
+        text.set_parse_math(False)
+        text.set_text(printable(text.get_text()))
     for kind, key in (("png", "Software"), ("svg", "Date")):
         with atomic(stem.with_name(f"{stem.name}.{kind}")) as temporary:
             figure.savefig(temporary, format=kind, metadata={key: None})

@@ -41,7 +41,7 @@ def draw_profile(path: Path) -> None:
                 fitted = delay["scale"] * sizes ** delay["exponent"]
                 above.plot(own["batch"], own["seconds"] / own["batch"], ".", color=color, alpha=0.2, markersize=3)
                 above.plot(sizes, least / sizes, marker, color=color, label=direction)
-                label = f"{delay['scale']:.2g} s × $B^{{{delay['exponent']:.2f}}}$"
+                label = f"{delay['scale']:.2g} s × B^{delay['exponent']:.2f}"
                 above.plot(sizes, fitted, style.LINES[place], color=color, label=label)
                 below.plot(sizes, least / sizes / fitted, marker + style.LINES[place], color=color)
             above.set_xscale("log", base=2)

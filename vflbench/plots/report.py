@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from vflbench.plots import style
-from vflbench.results import pricing, selection
+from vflbench.results import pricing, selection, texts
 from vflbench.results.folder import splits
 from vflbench.results.reader import Run
 from vflbench.results.selection import Setting
+from vflbench.results.texts import markdown
 from vflbench.results.units import human_bytes
 from vflbench.types import TRAINING_METRIC, VflbenchError
 
+COMMAND = "run it again"  # the column of commands
 PAGE = Path(__file__).parent / "report_page"
 AXES = ("communication_seconds", "bytes", "round", "cost", "epsilon", "virtual_seconds")
 # Points of one run's curve in the page: never more than the first, and fewer where many runs share the file.
@@ -87,7 +89,9 @@ def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Rep
         try:
             ledger = run.arrays("ledger")
             report.traffic[run.folder] = pricing.traffic(ledger)
-            report.priced[run.folder] = pricing.price(run, ledger, time_dependent.get(run.summary["algorithm"]))
+            report.priced[run.folder] = priced = pricing.price(run, ledger, time_dependent.get(run.summary["algorithm"]))
+            if priced.damaged:
+                report.notes.append(f"{str(priced.why).rstrip('.')}: no re-pricing")
         except VflbenchError as damaged:
             report.notes.append(f"{str(damaged).rstrip('.')}: no re-pricing, and not who sent how much to whom")
             report.traffic[run.folder] = None
@@ -142,11 +146,11 @@ def _epsilon(setting: Setting) -> float | None:
 
 
 def to_csv(report: Report) -> str:
-    """The table with all digits; empty where a number does not apply."""
+    """The table with all digits; empty where a number does not apply. No text in it is a formula."""
     rows, text = table(report), io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: texts.spreadsheet(value) for key, value in row.items()} for row in rows)
     return text.getvalue()
 
 
@@ -155,18 +159,18 @@ def to_markdown(report: Report) -> str:
     lines: list[str] = []
     for panel in report.panels:
         rows = [row(panel, setting) for setting in panel.settings]
-        lines += [f"## {panel.title}", ""] + ([f"**{panel.alarm}**", ""] if panel.alarm else [])
+        lines += [f"## {markdown(panel.title)}", ""] + ([f"**{markdown(panel.alarm)}**", ""] if panel.alarm else [])
         goal = f"Target: {panel.target:g} ({panel.target_why}). " if panel.target is not None else f"{panel.target_why.capitalize()}. "
-        lines += [f"{goal}Times as the runs had them: {rule(panel)}.", ""]
+        lines += [markdown(f"{goal}Times as the runs had them: {rule(panel)}."), ""]
         lines += _markdown(HEADS, [cells(row) for row in rows])
         lines += ["", "Selected settings", ""]
         lines += _markdown(
-            ("group", "selected setting", "validation", "test", "run it again", "why"),
+            ("group", "selected setting", "validation", "test", COMMAND, "why"),
             [list(choice_cells(choice).values()) for choice in panel.choices],
         )
         lines.append("")
     if report.notes:
-        lines += ["## Left out, or not whole", "", *(f"- {note}" for note in report.notes), ""]
+        lines += ["## Left out, or not whole", "", *(f"- {markdown(note)}" for note in report.notes), ""]
     return "\n".join(lines)
 
 
@@ -214,10 +218,9 @@ def choice_cells(choice: selection.Choice) -> dict[str, str]:
 
 
 def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    def line(row: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
-
-    return [line(heads), "| " + " | ".join("---" for _ in heads) + " |", *(line(row) for row in rows)]
+    """A table in Markdown; what can be run again is code, which nothing is escaped in."""
+    shown = [[texts.code(cell) if head == COMMAND else markdown(cell) for head, cell in zip(heads, row, strict=True)] for row in rows]
+    return [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *shown)]
 
 
 def rule(panel: Panel) -> str:
@@ -246,15 +249,17 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
     data = {"panels": [_data(report, panel, most) for panel in report.panels], "networks": networks}
     algorithms = dict.fromkeys(style.look(setting.algorithm).label for setting in settings)
     datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
+    css, js = ((PAGE / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     environment = jinja2.Environment(
         autoescape=True, loader=jinja2.FileSystemLoader(PAGE), trim_blocks=True, undefined=jinja2.StrictUndefined
     )
     return environment.get_template("report.html").render(
         heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on {_listed(list(datasets))}",
         subheading=f"{_count(runs, 'run')}, {_count(len(settings), 'setting')}. Made by vflbench report; this file needs nothing else.",
-        css=(PAGE / "report.css").read_text(encoding="utf-8"),
-        js=(PAGE / "report.js").read_text(encoding="utf-8"),
-        # "<" inside JSON text could end the script element early
+        policy=texts.content_policy(css, js),
+        css=css,
+        js=js,
+        # "<" inside JSON text could end the script element, or begin a comment in it
         data=json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c"),
         panels=panels,
         notes=report.notes,

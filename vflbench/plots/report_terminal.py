@@ -13,6 +13,7 @@ from vflbench.plots.report import HEADS, Report, cells, choice_cells, provenance
 from vflbench.results.folder import splits
 from vflbench.results.pricing import Traffic
 from vflbench.results.reader import Run
+from vflbench.results.texts import printable
 from vflbench.results.units import human_bytes
 
 MOST_ROWS = 12  # of a curve
@@ -26,11 +27,11 @@ def show(report: Report, console: Console | None = None) -> None:
         if not console.is_terminal and "COLUMNS" not in os.environ:
             console.width = PIPED  # rich would take 80 columns, into which the table does not go
     for panel in report.panels:
-        console.print(Text(panel.title, style="bold"))
+        console.print(_text(panel.title, style="bold"))
         if panel.alarm:
-            console.print(Text(panel.alarm, style="bold red"))
+            console.print(_text(panel.alarm, style="bold red"))
         goal = panel.target_why if panel.target is None else f"target {panel.target:g}: {panel.target_why}"
-        console.print(Text(f"{goal}; times: {rule(panel)}", style="dim"))
+        console.print(_text(f"{goal}; times: {rule(panel)}", style="dim"))
         _print(console, HEADS, [cells(row(panel, setting)) for setting in panel.settings], right=range(3, len(HEADS)))
         runs = panel.runs
         if len(runs) > 1:
@@ -40,7 +41,12 @@ def show(report: Report, console: Console | None = None) -> None:
             _curve(console, runs[0])
             _traffic(console, report.traffic[runs[0].folder])
             for name, values in provenance(runs).items():
-                console.print(Text(f"{name}: ", style="bold") + Text(values[0][0]), soft_wrap=True)
+                console.print(_text(f"{name}: ", style="bold") + _text(values[0][0]), soft_wrap=True)
+
+
+def _text(text: str, style: str = "") -> Text:
+    """What a run folder says, which commands neither the terminal nor rich."""
+    return Text(printable(text), style)
 
 
 def _print(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> None:
@@ -48,9 +54,9 @@ def _print(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]
     kept = [i for i in range(len(heads)) if any(line[i] not in ("", "–") for line in rows)]
     table = Table(box=None, header_style="bold", pad_edge=False)
     for i in kept:
-        table.add_column(heads[i], justify="right" if i in right else "left", overflow="fold")
+        table.add_column(_text(heads[i]), justify="right" if i in right else "left", overflow="fold")
     for line in rows:
-        table.add_row(*(Text(line[i]) for i in kept))
+        table.add_row(*(_text(line[i]) for i in kept))
     console.print(table)
     console.print()
 

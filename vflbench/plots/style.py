@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from vflbench import registry
+
 # Okabe and Ito's palette for all kinds of colour vision; its yellow, unreadable on white, replaced by a wine red.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
@@ -16,23 +18,8 @@ NO_NETWORK = "engine=ray"  # instead of a network's name: the times are of real 
 
 PAPERS = {"tablepuppet": "TablePuppet", "glasu": "GLASU", "mtcd": "MTCD", "leasgd": "LEASGD", "pubsub_vfl": "PubSub-VFL"}
 
-# One line per paper: its system first, then its baselines. New ones go last in their line, so that no colour moves.
-FAMILIES: tuple[dict[str, str], ...] = (
-    {
-        **{"glasu": "GLASU", "centralized_gnn": "Centralized GNN", "standalone_gnn": "Standalone GNN"},
-        **{"simulated_centralized": "Simulated centralized", "glasu_exact": "GLASU (exact)"},
-    },
-    {
-        **{"rfl_admm_v": "RFL-ADMM-V", "rfl_sgd_v": "RFL-SGD-V", "vfl_admm": "VFL-ADMM", "vfl_sgd": "VFL-SGD", "rfl_admm": "RFL-ADMM"},
-        **{"rfl_sgd": "RFL-SGD", "gd_join": "GD on the join", "centralized_join": "Centralized join"},
-    },
-    {"mtcd": "MTCD", "stcd": "STCD", "svfl": "SVFL", "dcpa": "DCPA", "centralized_gd": "Centralized GD"},
-    {
-        **{"leasgd": "LEASGD", "d_psgd": "D-PSGD", "easgd": "EASGD", "local_sgd": "Local SGD", "allreduce_sgd": "AllReduce SGD"},
-        **{"centralized_sgd": "Centralized SGD", "leasgd_async": "LEASGD (async)"},
-    },
-    {"pubsub_vfl": "PubSub-VFL", "vfl": "VFL", "vfl_ps": "VFL-PS", "avfl": "AVFL", "avfl_ps": "AVFL-PS"},
-)
+# In their order: it shifts the colours of a family. New ones go last, so that no colour moves.
+FAMILIES = ("graph", "joins", "tokens", "gossip", "split")
 _DATASETS = {
     **{"citeseer": "CiteSeer", "pubmed": "PubMed", "digits_graph": "Digits graph", "movielens": "MovieLens", "mimic3": "MIMIC-III"},
     **{"star_schema": "Star schema", "sql": "SQL", "modelnet10": "ModelNet10", "modelnet40": "ModelNet40"},
@@ -67,14 +54,14 @@ class Look:
 def look(algorithm: str) -> Look:
     """Label, colour and marker of an algorithm.
 
-    Colours differ within a family, (colour, marker) pairs over all. One that is not ours gets what its name's hash says.
+    Colours differ within a family, (colour, marker) pairs over all. One of another package gets what its name's hash says.
     """
-    for shift, family in enumerate(FAMILIES):
-        if algorithm in family:
-            place = list(family).index(algorithm)
-            return Look(family[algorithm], PALETTE[(place + shift) % len(PALETTE)], MARKERS[place])
+    entry = registry.algorithm_entries().get(algorithm)
+    info = entry.info if entry else None
+    if entry and info and not entry.plugin:
+        return Look(info.label, PALETTE[(info.place + FAMILIES.index(info.family)) % len(PALETTE)], MARKERS[info.place])
     code = hashlib.sha256(algorithm.encode()).digest()[0]
-    return Look(algorithm, PALETTE[code % len(PALETTE)], "*")
+    return Look((info.label if info else "") or algorithm, PALETTE[code % len(PALETTE)], "*")
 
 
 def dataset_label(dataset: str, variant: str | None = None) -> str:

@@ -12,6 +12,7 @@ from vflbench.plots import style
 from vflbench.plots.curves import legend_below, new_figure, plain, save
 from vflbench.results.folder import atomic_write
 from vflbench.results.identity import said
+from vflbench.results.texts import printable, spreadsheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +84,7 @@ def draw_values(
         save(figure, stem)
     columns = ["panel", "line", "x", "mean", "sd", "n", "paper", "paper_sd"]
     found = pd.DataFrame(drawn, columns=columns)
-    atomic_write(stem.with_name(f"{stem.name}.csv"), found.to_csv(index=False, lineterminator="\n"))
+    atomic_write(stem.with_name(f"{stem.name}.csv"), found.map(spreadsheet).to_csv(index=False, lineterminator="\n"))
     return found
 
 
@@ -128,7 +129,8 @@ def _looks(table: Sequence[Mapping[str, Any]], lines: Sequence[str], names: Name
 
 def _tick(key: str, value: Any, names: Names | None) -> str:
     """What stands at a place of the x-axis, which itself says what the key is."""
-    return named(key, value, names) if key.endswith(".name") or str(value) in (names or {}).get(key, {}) else str(value)
+    text = named(key, value, names) if key.endswith(".name") or str(value) in (names or {}).get(key, {}) else str(value)
+    return printable(text).replace("$", r"\$")  # between two of them a formula would stand
 
 
 def _panel(

@@ -21,40 +21,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vflbench.privacy import accountant
+from vflbench.privacy.gaussian import gaussian_like
+from vflbench.privacy.keys import Clipped
 from vflbench.privacy.tables import poisson
-from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem, closest
+from vflbench.seeding import SecretStream
+from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem
 
 if TYPE_CHECKING:
     import torch
+
+    from vflbench.privacy.dp_sgd import Config
 
 SENSITIVITY = {"example": 1.0, "batch": 2.0}  # of what is released, in units of the clipping norm, by clip_unit
 log = logging.getLogger(__name__)
 
 
-def check(config: PrivacyConfig) -> list[Problem]:
-    """What is wrong with the keys that only workers with rows of their own have."""
-    problems = []
-    for key, value, allowed in (
-        ("accountant", config.accountant, accountant.ACCOUNTANTS),
-        ("clip_unit", config.clip_unit, tuple(SENSITIVITY)),
-    ):
-        if value not in allowed:
-            problems.append(Problem(f"privacy.{key}", value, f"must be one of {', '.join(allowed)}", closest(value, allowed)))
-    return problems
-
-
 def warn(config: PrivacyConfig, rows: Sequence[int]) -> None:
-    """Say so where delta allows to publish an example outright: at 1 / n or above."""
-    if config.name == "dp_sgd" and config.delta >= 1 / max(rows):
+    """Say so where delta allows to publish a row outright: at 1 / n or above."""
+    if isinstance(config, Clipped) and config.delta >= 1 / max(rows):
         log.warning(
-            "privacy.delta=%g is not below 1/n = %.3g of a worker with %d examples: publishing one of them would satisfy it.",
+            "privacy.delta=%g is not below 1/n = %.3g of a party with %d rows: publishing one of them would satisfy it.",
             config.delta,
             1 / max(rows),
             max(rows),
         )
 
 
-def plan(config: PrivacyConfig, rows: Sequence[int], batch: int, steps: Sequence[int]) -> None:
+def plan(config: Any, rows: Sequence[int], batch: int, steps: Sequence[int]) -> None:
     """What the noise of workers with `rows` and `steps` each needs before a run touches any file: `warn`, and its calibration.
 
     That takes seconds and may find that no noise will do. The workers' own `prepare` then finds the values in a cache.
@@ -69,7 +62,7 @@ def plan(config: PrivacyConfig, rows: Sequence[int], batch: int, steps: Sequence
             noise_multiplier(config, count, batch, taken)
 
 
-def noise_multiplier(config: PrivacyConfig, rows: int, batch: int, steps: int) -> float:
+def noise_multiplier(config: Config, rows: int, batch: int, steps: int) -> float:
     """Standard deviation of the noise over the clipping norm: as given, or calibrated for `steps` batches of `batch` of `rows` rows.
 
     Raises
@@ -91,7 +84,7 @@ def sample_rate(rows: int, batch: int) -> float:
 class ExamplePrivacy:
     """All that one worker does for privacy; one object per worker. `prepare` comes before the first round."""
 
-    def __init__(self, config: PrivacyConfig) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
         self.clip, self.delta, self.unit, self.accountant = config.clip, config.delta, config.clip_unit, config.accountant
         self.noise_multiplier, self.sample_rate = config.noise_multiplier, 0.0
@@ -99,7 +92,7 @@ class ExamplePrivacy:
         self.scalars: NoisyScalars | None = None
         self.not_covered = ""
 
-    def prepare(self, rows: int, batch: int, steps: int, generator: torch.Generator) -> None:
+    def prepare(self, rows: int, batch: int, steps: int, generator: torch.Generator | SecretStream) -> None:
         """Calibrate the noise for `steps` batches of `batch` expected of `rows` rows; `generator` draws it, on the model's device.
 
         Raises
@@ -110,20 +103,17 @@ class ExamplePrivacy:
         self.sample_rate = sample_rate(rows, batch)
         self.noise_multiplier = noise_multiplier(self.config, rows, batch, steps)
 
-    def sample(self, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, rng: np.random.Generator | SecretStream) -> np.ndarray:
         """The rows of a Poisson batch, ascending."""
         return poisson(self.rows, self.sample_rate, rng)
 
     def noise(self, like: torch.Tensor) -> torch.Tensor:
         """Noise for one step's sum (unit=batch: mean), of the shape of `like`. Errors: FederationError beyond the steps planned."""
-        import torch
-
         if self.taken >= self.planned:
             raise FederationError(f"the noise was calibrated for {self.planned} steps, and this is one more")
         self.taken += 1
         assert self.noise_multiplier is not None
-        draws = torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=self.generator)
-        return draws.mul_(self.noise_multiplier * self.clip)
+        return gaussian_like(like, self.generator).mul_(self.noise_multiplier * self.clip)
 
     @property
     def history(self) -> list[tuple[float, float, int]]:
@@ -169,7 +159,7 @@ class NoisyScalars:
     def history(self) -> tuple[float, float, int]:
         return self.noise_multiplier, self.sample_rate, self.taken
 
-    def release(self, losses: np.ndarray, expected: float, rng: np.random.Generator) -> float:
+    def release(self, losses: np.ndarray, expected: float, rng: np.random.Generator | SecretStream) -> float:
         """The noisy mean of the batch's `losses` (n,). Errors: FederationError beyond the releases planned."""
         if self.taken >= self.planned:
             raise FederationError(f"the losses' noise was calibrated for {self.planned} releases, and this is one more")

@@ -2,7 +2,7 @@
 
 What an algorithm that declares `gaussian_embedding` has to do:
 
-- send `me.privacy.protect(rows, ids, me.torch_rng("noise"))` instead of `rows`, for every representation a client sends;
+- send `me.privacy.protect(rows, ids, me.secret_torch_rng("noise"))` instead of `rows`, for every representation a client sends;
 - wherever a party uses its *own* representation beside what it received (GLASU's stale updates), put it through `me.privacy.clip`,
   so that training and evaluation see the same model; what it subtracts from an aggregate is what it *sent*, noise included;
 - inside `me.evaluating()` call `me.privacy.clip` and never `protect`. Evaluation exchanges are the observer's view of the model, not
@@ -13,18 +13,48 @@ What an algorithm that declares `gaussian_embedding` has to do:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vflbench.privacy import accountant
-from vflbench.types import FederationError
+from vflbench.privacy import accountant, keys
+from vflbench.privacy.mechanisms import Facts
+from vflbench.seeding import SecretStream
+from vflbench.types import ConfigError, FederationError, OptionInfo, Problem, closest
 
 if TYPE_CHECKING:
     import torch
 
+OPTIONS = (OptionInfo("gaussian_embedding", "clip and Gaussian noise on every representation that is sent"),)
 # L2 sensitivity of one clipped row, in units of the clipping norm.
 SENSITIVITY = {"replace_one": 2.0, "add_remove": 1.0}
+
+
+@dataclass
+class Config(keys.Noisy):
+    name: str = "gaussian_embedding"
+    neighbouring: str = "replace_one"  # replace_one | add_remove
+
+
+def check(config: Config) -> list[Problem]:
+    problems = keys.check_clipped(config)
+    if config.neighbouring not in SENSITIVITY:
+        allowed = f"must be one of {', '.join(SENSITIVITY)}"
+        problems.append(Problem("privacy.neighbouring", config.neighbouring, allowed, closest(config.neighbouring, SENSITIVITY)))
+    return problems + keys.check_target(config)
+
+
+def make(config: Config, facts: Facts) -> GaussianEmbedding:
+    noise, limit = config.noise_multiplier, None
+    if noise is None:
+        assert config.epsilon is not None  # checked
+        if not facts.max_releases:
+            allowed = "needs an algorithm that bounds how often a row is released; give privacy.noise_multiplier instead"
+            raise ConfigError([Problem("privacy.epsilon", config.epsilon, allowed)])
+        limit = facts.max_releases
+        noise = accountant.calibrate(config.epsilon, config.delta, SENSITIVITY[config.neighbouring], limit)
+    return GaussianEmbedding(config.clip, noise, config.delta, config.neighbouring, limit)
 
 
 class GaussianEmbedding:
@@ -56,7 +86,7 @@ class GaussianEmbedding:
         # Divided by max(1, norm / clip), not multiplied by min(1, clip / norm): that has a NaN gradient at a row of zeros.
         return rows / (rows.norm(dim=1, keepdim=True) / self.norm).clamp(min=1)
 
-    def protect(self, rows: torch.Tensor, ids: torch.Tensor | np.ndarray, generator: torch.Generator) -> torch.Tensor:
+    def protect(self, rows: torch.Tensor, ids: torch.Tensor | np.ndarray, generator: torch.Generator | SecretStream) -> torch.Tensor:
         """A clipped and noised copy of `rows` (n, d), to be sent; counts one release of each of `ids` (n,), repeated ids repeatedly.
 
         `generator` lives on the device of `rows`. Errors: ValueError for ids that do not fit the rows; FederationError when a row
@@ -76,13 +106,12 @@ class GaussianEmbedding:
         self.counts[unique] = after
         return self.noised(rows, generator)
 
-    def noised(self, rows: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def noised(self, rows: torch.Tensor, generator: torch.Generator | SecretStream) -> torch.Tensor:
         """What `protect` makes of `rows` (n, d), counted by nobody: for an adversary that tries the mechanism on rows of its own."""
         import torch
 
         with torch.no_grad():
-            noise = torch.randn(rows.shape, generator=generator, dtype=rows.dtype, device=rows.device)
-            return self.clip(rows) + noise * (self.noise_multiplier * self.norm)
+            return self.clip(rows) + gaussian_like(rows, generator) * (self.noise_multiplier * self.norm)
 
     def _counted(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(ids, ascending; how often each will have been released) once `index` (n,) is. Costs n log n, however many rows there are."""
@@ -117,3 +146,12 @@ class GaussianEmbedding:
 
 def as_index(ids: torch.Tensor | np.ndarray) -> np.ndarray:
     return ids.cpu().numpy() if hasattr(ids, "cpu") else np.asarray(ids)
+
+
+def gaussian_like(like: torch.Tensor, generator: torch.Generator | SecretStream) -> torch.Tensor:
+    """Standard normal noise of the shape, type and device of `like`; a torch `generator` lives on that device."""
+    import torch
+
+    if isinstance(generator, SecretStream):
+        return torch.from_numpy(generator.normal(size=tuple(like.shape))).to(like)
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)

@@ -14,7 +14,7 @@ What an algorithm that declares `gdp_embedding` has to do:
 
 - have `max_releases(config, rounds)`: how often a row has to be published in the run, once per epoch; retries come on top here;
 - ask `me.privacy.may_publish(ids)` before every publication, and publish nothing of the batch where the answer is no;
-- publish `me.privacy.protect(rows, ids, me.torch_rng("noise"))`, by the one party that speaks for its organisation: it counts;
+- publish `me.privacy.protect(rows, ids, me.secret_torch_rng("noise"))`, by the one party that speaks for its organisation: it counts;
 - put rows through `me.privacy.clip` where they are computed (workers too: it has no state), so that gradients pass through it;
 - inside `me.evaluating()` call `clip` only: evaluation carries no noise and is not covered.
 """
@@ -22,17 +22,53 @@ What an algorithm that declares `gdp_embedding` has to do:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from vflbench.privacy import keys
 from vflbench.privacy.gaussian import SENSITIVITY, GaussianEmbedding, as_index
-from vflbench.types import PrivacyConfig, Problem, closest
+from vflbench.privacy.mechanisms import Facts
+from vflbench.types import ConfigError, OptionInfo, Problem, closest
 
 if TYPE_CHECKING:
     import torch
 
+OPTIONS = (OptionInfo("gdp_embedding", "clip and Gaussian noise on every embedding that is published, by a target mu"),)
 CALIBRATIONS = ("guaranteed", "paper")
+
+
+@dataclass
+class Config(keys.Clipped):
+    name: str = "gdp_embedding"
+    mu: float = 1.0  # of all publications of a row together; inf: no noise
+    max_retries: int = 1  # how often more than once per epoch a row may be published, on average over the run
+    calibration: Literal["guaranteed", "paper"] = "guaranteed"  # how mu becomes noise
+
+
+def check(config: Config) -> list[Problem]:
+    problems = keys.check_clipped(config)
+    if not config.mu > 0:
+        problems.append(Problem("privacy.mu", config.mu, "must be above 0; inf clips only, without noise"))
+    if config.max_retries < 0:
+        problems.append(Problem("privacy.max_retries", config.max_retries, "must be at least 0"))
+    if config.calibration not in CALIBRATIONS:
+        allowed = f"must be one of {', '.join(CALIBRATIONS)}"
+        problems.append(Problem("privacy.calibration", config.calibration, allowed, closest(config.calibration, CALIBRATIONS)))
+    return problems
+
+
+def make(config: Config, facts: Facts) -> GdpEmbedding:
+    problems = []
+    if not facts.max_releases:
+        problems.append(Problem("privacy", config.name, "needs an algorithm that says how often a row is published (max_releases)"))
+    if config.calibration == "paper" and not (facts.batch_size and facts.samples):
+        problems.append(Problem("privacy.calibration", "paper", "needs an algorithm with batches (algorithm.batch_size): use guaranteed"))
+    if problems:
+        raise ConfigError(problems)
+    assert facts.max_releases is not None  # checked above
+    return GdpEmbedding(config, facts.max_releases, facts.batch_size, facts.samples)
 
 
 class GdpEmbedding(GaussianEmbedding):
@@ -50,7 +86,7 @@ class GdpEmbedding(GaussianEmbedding):
 
     name = "gdp_embedding"
 
-    def __init__(self, config: PrivacyConfig, publications: int, batch_size: int | None = None, samples: int | None = None) -> None:
+    def __init__(self, config: Config, publications: int, batch_size: int | None = None, samples: int | None = None) -> None:
         limit = publications * (1 + config.max_retries)
         noise = guaranteed_noise(config.mu, limit)
         if config.calibration == "paper":
@@ -91,16 +127,3 @@ def guaranteed_noise(mu: float, releases: int) -> float:
 def paper_noise(mu: float, batch_size: int, queries: int, samples: int) -> float:
     """sigma / C_z by the paper's formula, whose constant is taken as 2 C_z; 0 for mu = inf."""
     return SENSITIVITY["replace_one"] * batch_size * math.sqrt(queries) / (mu * samples)
-
-
-def check(config: PrivacyConfig) -> list[Problem]:
-    """What is wrong with the keys that only this mechanism has."""
-    problems = []
-    if not config.mu > 0:
-        problems.append(Problem("privacy.mu", config.mu, "must be above 0; inf clips only, without noise"))
-    if config.max_retries < 0:
-        problems.append(Problem("privacy.max_retries", config.max_retries, "must be at least 0"))
-    if config.calibration not in CALIBRATIONS:
-        allowed = f"must be one of {', '.join(CALIBRATIONS)}"
-        problems.append(Problem("privacy.calibration", config.calibration, allowed, closest(config.calibration, CALIBRATIONS)))
-    return problems

@@ -27,7 +27,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from vflbench.privacy import accountant
-from vflbench.privacy.gaussian import GaussianEmbedding
+from vflbench.privacy.gaussian import GaussianEmbedding, gaussian_like
+from vflbench.privacy.keys import Gradients, Labels
+from vflbench.seeding import SecretStream
 from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem, RunConfig
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from vflbench.federation.party import Party
 
-MECHANISMS = ("label_dp", "dp_sgd", "tablepuppet")
+Numbers = np.random.Generator | SecretStream
 
 
 class Model(Protocol):
@@ -63,7 +65,7 @@ class NoisyLabels:
         """Of one label, once it was handed over."""
         return 2 * math.sqrt(2) / self.deviation if self.count else 0.0
 
-    def protect(self, labels: np.ndarray, classes: int, rng: np.random.Generator) -> np.ndarray:
+    def protect(self, labels: np.ndarray, classes: int, rng: Numbers) -> np.ndarray:
         """Noisy copy of `labels` (n,), of the same type: classes, or ratings where `classes` is 0. To be called once.
 
         Errors: ConfigError for a regression whose labels are no ratings; FederationError for a second call.
@@ -106,7 +108,7 @@ class NoisyGradients:
         self.planned: int | None = None  # steps that the noise is calibrated for
         self.taken = 0
 
-    def prepare(self, sample_rate: float, steps: int, rng: np.random.Generator, noise: torch.Generator) -> None:
+    def prepare(self, sample_rate: float, steps: int, rng: Numbers, noise: torch.Generator | SecretStream) -> None:
         """Calibrate the noise; after a resume only take the streams: `rng` draws batches, `noise` the noise, on the model's device.
 
         Parameters
@@ -128,15 +130,12 @@ class NoisyGradients:
 
     def gradient(self, model: Model, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
         """The noisy sum of the rows' clipped gradients, like theta; one step. Errors: FederationError beyond the steps planned."""
-        import torch
-
         if self.planned is None or self.noise_multiplier is None or self.taken >= self.planned:
             raise FederationError(f"the noise was calibrated for {self.planned or 0} steps, and a further one is to be taken")
         self.taken += 1
         factor = (self.clip / model.row_norms(x, cotangent, out, inside)).clamp_(max=1)  # a row of norm 0: infinity, so 1
         total = model.gradient(x, cotangent * factor[:, None], out, inside)
-        noise = torch.randn(total.shape, generator=self.noise, dtype=total.dtype, device=total.device)
-        return total.add_(noise, alpha=self.noise_multiplier * self.clip)
+        return total.add_(gaussian_like(total, self.noise), alpha=self.noise_multiplier * self.clip)
 
     @property
     def history(self) -> tuple[float, float, int]:
@@ -151,8 +150,10 @@ class NoisyGradients:
         self.planned, self.taken = state["planned"], state["taken"]
 
 
-def poisson(rows: int, rate: float, rng: np.random.Generator) -> np.ndarray:
-    """Each of `rows` rows with probability `rate`, independently; ascending int64. Costs its own length, not `rows`."""
+def poisson(rows: int, rate: float, rng: Numbers) -> np.ndarray:
+    """Each of `rows` rows with probability `rate`, independently; ascending int64. Costs its own length, from a secret `rows`."""
+    if isinstance(rng, SecretStream):
+        return np.flatnonzero(rng.random(rows) < rate)
     return np.sort(rng.choice(rows, size=rng.binomial(rows, rate), replace=False, shuffle=False))
 
 
@@ -167,25 +168,23 @@ class TablePrivacy:
     labels, steps, predictions : its parts, None for those that the configuration leaves out.
     """
 
-    def __init__(self, config: PrivacyConfig, layout: str) -> None:
-        self.name, self.delta = config.name, config.delta
+    def __init__(self, name: str, layout: str, labels: Labels | None = None, gradients: Gradients | None = None) -> None:
+        self.name, self.delta = name, gradients.delta if gradients is not None else 0.0
         self.row = "the joined table" if layout == "aligned" else "a table T_i"
-        self.labels: NoisyLabels | None = None
+        self.labels = NoisyLabels(labels.label_noise, labels.rating_classes) if labels is not None else None
         self.steps: NoisyGradients | None = None
         self.predictions: GaussianEmbedding | None = None
         self.drawn_by_server = False
-        if config.name != "dp_sgd":
-            self.labels = NoisyLabels(config.label_noise, config.rating_classes)
-        if config.name != "label_dp":
-            self.steps = NoisyGradients(config.clip, config.noise_multiplier, config.epsilon, config.delta)
-            if config.prediction_noise is not None:
-                self.predictions = GaussianEmbedding(config.prediction_clip, config.prediction_noise, config.delta, "add_remove")
+        if gradients is not None:
+            self.steps = NoisyGradients(gradients.clip, gradients.noise_multiplier, gradients.epsilon, gradients.delta)
+            if gradients.prediction_noise is not None:
+                self.predictions = GaussianEmbedding(gradients.prediction_clip, gradients.prediction_noise, gradients.delta, "add_remove")
 
     def prepare(self, me: Party, sample_rate: float, steps: int, drawn_by_server: bool) -> NoisyGradients | None:
         """Make the gradient noise ready (see `NoisyGradients.prepare`) and return it; None where gradients are not noised."""
         self.drawn_by_server = drawn_by_server
         if self.steps is not None:
-            self.steps.prepare(sample_rate, steps, me.rng("batches"), me.torch_rng("noise"))
+            self.steps.prepare(sample_rate, steps, me.secret_rng("batches"), me.secret_torch_rng("noise"))
         return self.steps
 
     def spent(self) -> dict[str, Any]:
@@ -253,13 +252,13 @@ class TablePrivacy:
 
 def trains_privately(config: PrivacyConfig) -> bool:
     """Whether gradients are noised, so that batches are drawn at random."""
-    return config.name in ("dp_sgd", "tablepuppet")
+    return isinstance(config, Gradients)
 
 
 def protect_labels(me: Party, labels: np.ndarray | None, classes: int) -> np.ndarray | None:
     """What the party may hand over of its labels (None: it has none)."""
     noisy = me.privacy and me.privacy.labels
-    return labels if labels is None or noisy is None else noisy.protect(labels, classes, me.rng("noise"))
+    return labels if labels is None or noisy is None else noisy.protect(labels, classes, me.secret_rng("noise"))
 
 
 def protect_predictions(me: Party, predictions: torch.Tensor, rows: torch.Tensor | np.ndarray | None = None) -> torch.Tensor:
@@ -267,7 +266,8 @@ def protect_predictions(me: Party, predictions: torch.Tensor, rows: torch.Tensor
     noisy = me.privacy and me.privacy.predictions
     if noisy is None:
         return predictions
-    sent: torch.Tensor = noisy.protect(predictions, np.arange(len(predictions)) if rows is None else rows, me.torch_rng("noise"))
+    ids = np.arange(len(predictions)) if rows is None else rows
+    sent: torch.Tensor = noisy.protect(predictions, ids, me.secret_torch_rng("noise"))
     return sent
 
 
@@ -284,44 +284,3 @@ def noisy_steps(me: Party, config: RunConfig, sample_rate: float, steps: int, dr
 def part_of_a_batch(counts: np.ndarray, rate: float) -> float:
     """The largest probability with which a row is part of a batch that holds each of its `counts` joined rows with probability `rate`."""
     return float(-np.expm1(counts.max(initial=0) * np.log1p(-rate))) if rate < 1 else float(len(counts) > 0)
-
-
-# --- checks -----------------------------------------------------------------------------------------------------------------------
-
-
-def check_algorithm(config: RunConfig) -> list[Problem]:
-    """Rules between the algorithm's keys, privacy, and the attack that tests it."""
-    problems = []
-    if config.attack.name != "none" and (config.model.name != "linear" or config.model.relu_output):
-        allowed = "solves linear models only (model=linear, model.relu_output=false)"
-        problems.append(Problem("attack", config.attack.name, allowed))
-    if config.attack.name != "none" and config.attack.parameters == "received" and getattr(config.algorithm, "parts", 1) < 2:
-        allowed = f"the server of {config.algorithm.name} receives parameters of tables in several algorithm.parts only: use released"
-        problems.append(Problem("attack.parameters", "received", allowed))
-    if trains_privately(config.privacy) and getattr(config.algorithm, "solver", "sgd") == "exact":
-        allowed = f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing: use sgd"
-        problems.append(Problem("algorithm.solver", "exact", allowed))
-    return problems
-
-
-def check(config: PrivacyConfig) -> list[Problem]:
-    """Everything that is wrong with the privacy group, for one of `MECHANISMS`."""
-    problems = []
-    if config.name != "dp_sgd":
-        if not (config.label_noise > 0 and math.isfinite(config.label_noise)):
-            problems.append(Problem("privacy.label_noise", config.label_noise, "must be a number above 0, a standard deviation"))
-        if config.rating_classes not in (5, 6):
-            problems.append(Problem("privacy.rating_classes", config.rating_classes, "must be 5 (ratings 1 to 5) or 6 (0 to 5)"))
-    if config.name == "label_dp":
-        return problems
-    if config.epsilon is not None and config.accountant == "rdp" and 0 < config.delta < 1:
-        least = accountant.least_epsilon(config.delta)
-        if 0 < config.epsilon <= least:
-            allowed = f"must be above {least:.4g}: RDP proves nothing smaller at delta={config.delta:g}"
-            problems.append(Problem("privacy.epsilon", config.epsilon, allowed))
-    if not (config.prediction_clip > 0 and math.isfinite(config.prediction_clip)):
-        allowed = "must be a number above 0, the largest L2 norm of a prediction"
-        problems.append(Problem("privacy.prediction_clip", config.prediction_clip, allowed))
-    if config.prediction_noise is not None and not (config.prediction_noise > 0 and math.isfinite(config.prediction_noise)):
-        problems.append(Problem("privacy.prediction_noise", config.prediction_noise, "must be a number above 0, or null: no noise"))
-    return problems

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from vflbench.results import inventory
 from vflbench.types import TRAINING_METRIC, DataSource, Metric, Status, VflbenchError
 
 if TYPE_CHECKING:
@@ -24,11 +25,16 @@ if TYPE_CHECKING:
 SCHEMA = 1  # version of every file written here; a reader refuses another one
 UNCHARGED_LINK = "local"  # inside one organisation or at the server: in the ledger, in no total
 EVENT_KINDS = ("compute", "send", "recv", "mark")  # the trace's `kind`, by code
+ROW_GROUP = 2**17  # rows that are in memory at a time while parts are merged
 
 _CURVE_COLUMNS = (
     *("round", "epoch", "iterations", "virtual_seconds", "communication_seconds", "compute_seconds"),
     *("bytes", "messages", "vectors", "cost", "epsilon", "train_loss"),
 )
+# What a run writes into its folder, the first parts of names.
+FILES = frozenset(("manifest.json", "summary.json", "curve.csv", "ledger.parquet", "trace.parquet", "checkpoint", "model", "transcript"))
+FILES |= {".hydra", *(f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg"))}
+SWEEP_FILES = frozenset(("multirun.yaml", "curve.csv", "curve.png", "curve.svg"))
 # dtype of each column; the text ones are given as integer codes
 PARQUET = {
     "ledger": {
@@ -42,36 +48,49 @@ PARQUET = {
 # --- files --------------------------------------------------------------------------------------------------------------
 
 
-def prepare(folder: Path) -> None:
-    """Make `folder` and prove that it can be written to, before any work is done.
+def prepare(folder: Path, key: str = "hydra.run.dir=...") -> None:
+    """Make `folder` and begin its list of files, which proves that it can be written to, before any work is done.
+
+    A folder that it makes, and the files in it, are the user's alone (0700, 0600; stricter by the umask). `key` is what to change for
+    another folder.
 
     Raises
     ------
     VflbenchError : naming the folder and the reason.
     """
-    probe = folder / f".{secrets.token_hex(4)}.tmp"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        inventory.start(folder, 0o600)
+        inventory.tidy(folder)
     except OSError as error:
-        hint = "choose another one with hydra.run.dir=..."
-        raise VflbenchError(f"cannot write to the run folder {folder}: {_reason(error)}; {hint}") from error
+        raise VflbenchError(f"cannot write to the run folder {folder}: {_reason(error)}; choose another one with {key}") from error
 
 
 @contextlib.contextmanager
-def atomic(path: Path) -> Iterator[Path]:
+def atomic(path: Path, replace: bool = False) -> Iterator[Path]:
     """A temporary path beside `path`, moved onto it when the block ends well and removed otherwise.
+
+    `replace`: even a file that vflbench did not write; then no list names what comes.
 
     Raises
     ------
-    VflbenchError : naming `path` and the reason (no space, no permission), whatever was at `path` being untouched.
+    VflbenchError : naming `path` and the reason (no space, no permission, a file there that is not vflbench's), whatever was at `path`
+        being untouched.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    folder = None if replace else inventory.listed_by(path)
     try:
+        if folder is not None:
+            inventory.writing(folder, temporary.relative_to(folder).as_posix())
+        mode = 0o666 if folder is None else inventory.mode(folder)
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
+        if os.path.lexists(path) and not replace and not (folder is not None and inventory.owns(folder, path)):
+            raise VflbenchError(f"{path} is there, and is not what vflbench wrote: move it away")
+        if folder is not None:
+            inventory.written(folder, path.relative_to(folder).as_posix(), temporary)
         os.replace(temporary, path)
     except OSError as error:
         raise VflbenchError(f"cannot write {path}: {_reason(error)}") from error
@@ -80,14 +99,14 @@ def atomic(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def atomic_write(path: Path, data: str | bytes) -> None:
-    """Write `data` (text as UTF-8) to `path`, wholly or not at all; errors as `atomic`."""
-    with atomic(path) as temporary:
-        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+def atomic_write(path: Path, data: str | bytes, replace: bool = False) -> None:
+    """Write `data` (text as UTF-8, with escapes for what has none) to `path`, wholly or not at all; `replace` and errors as `atomic`."""
+    with atomic(path, replace) as temporary:
+        temporary.write_bytes(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
 
 
 def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+    return os.strerror(error.errno) if error.errno else str(error)  # pyarrow's own words are many
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------------
@@ -168,13 +187,33 @@ def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array], meta
     arrays = {name: pa.array(column) for name, column in columns.items()}
     arrays = {n: a.dictionary_encode() if pa.types.is_string(a.type) or pa.types.is_large_string(a.type) else a for n, a in arrays.items()}
     table = pa.table(arrays).replace_schema_metadata({"vflbench_schema": str(SCHEMA), **(metadata or {})})
-    # Times and running numbers hardly repeat: a dictionary of them would be as large as the column.
-    distinct = {"seq": "DELTA_BINARY_PACKED", "sent": "BYTE_STREAM_SPLIT", "delivered": "BYTE_STREAM_SPLIT", "value": "BYTE_STREAM_SPLIT"}
-    encoding = {name: kind for name, kind in distinct.items() if name in arrays}
     with atomic(path) as temporary:
-        pq.write_table(
-            table, temporary, compression="zstd", use_dictionary=[n for n in arrays if n not in encoding], column_encoding=encoding or None
-        )
+        pq.write_table(table, temporary, **_encoding(list(arrays)))
+
+
+def merge_parquet(path: Path, sources: Sequence[Path]) -> None:
+    """Write the rows of `sources`, which have the same columns, one after the other; a part of them is in memory at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(sources[0])
+    with atomic(path) as temporary, pq.ParquetWriter(temporary, schema, **_encoding(schema.names)) as writer:
+        batches: list[pa.RecordBatch] = []
+        for source in sources:
+            for batch in pq.ParquetFile(source).iter_batches(ROW_GROUP):
+                batches.append(batch)
+                if sum(map(len, batches)) >= ROW_GROUP:
+                    writer.write_table(pa.Table.from_batches(batches, schema))
+                    batches.clear()
+        writer.write_table(pa.Table.from_batches(batches, schema))
+
+
+def _encoding(names: Sequence[str]) -> dict[str, Any]:
+    """How the columns `names` are written. Times and running numbers hardly repeat: a dictionary of them would be as large."""
+    distinct = {"seq": "DELTA_BINARY_PACKED", "sent": "BYTE_STREAM_SPLIT", "delivered": "BYTE_STREAM_SPLIT", "value": "BYTE_STREAM_SPLIT"}
+    encoding = {name: kind for name, kind in distinct.items() if name in names}
+    repeating = [name for name in names if name not in encoding]
+    return {"compression": "zstd", "use_dictionary": repeating, "column_encoding": encoding or None}
 
 
 def ledger_parquet(path: Path, arrays: Mapping[str, np.ndarray], parties: Sequence[str], tags: Sequence[str], links: Sequence[str]) -> None:
@@ -365,9 +404,34 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
 }
 
 
+# What some runs have.
+_SUMMARY_OPTIONAL: dict[str, Any] = {
+    **{"attack": dict, "averaged_model": dict, "utilisation": (*_NUMBER, _NONE), "waiting_seconds": _NUMBER},
+    **{"engine": str, "cores": _NUMBER},
+}
+_MANIFEST: dict[str, Any] = {"config": {"algorithm": {"name": str}, "dataset": {"name": str}, "network": dict}, "config_hash": str}
+_MANIFEST_OPTIONAL: dict[str, Any] = {
+    **{"choices": dict, "command": (str, _NONE), "versions": dict, "git": (dict, _NONE), "hardware": dict, "platform": str},
+    **{"data": dict, "rounds": int, "compute_clock": str, "parties": dict, "cores": _NUMBER, "repriced_from": dict},
+    "payload": {"value_bytes": int, "outputs": int},
+}
+
+
+def validate_manifest(manifest: Mapping[str, Any]) -> list[str]:
+    """What `manifest` breaks of the run folder's contract, one line each; empty if nothing."""
+    problems = _mistyped(manifest, _MANIFEST | _present(_MANIFEST_OPTIONAL, manifest), "")
+    listed = manifest.get("data", {}).get("files") or [] if not problems else []
+    if not isinstance(listed, list) or not all(isinstance(f, list) and len(f) == 2 and all(isinstance(w, str) for w in f) for f in listed):
+        problems.append("data.files: no list of names with their hashes")
+    return problems
+
+
 def validate_summary(summary: Mapping[str, Any]) -> list[str]:
     """What `summary` breaks of the run folder's contract, one line each; empty if nothing."""
-    problems = _mistyped(summary, _SUMMARY, "")
+    problems = _mistyped(summary, _SUMMARY | _present(_SUMMARY_OPTIONAL, summary), "")
+    if not problems:
+        for key in ("by_tag", "by_link"):
+            problems += _mistyped(summary["bytes"][key], dict.fromkeys(summary["bytes"][key], int), f"bytes.{key}.")
     if problems:
         return problems
     total, by_tag, by_link = (summary["bytes"][key] for key in _BYTES)
@@ -382,6 +446,10 @@ def validate_summary(summary: Mapping[str, Any]) -> list[str]:
     return problems
 
 
+def _present(types: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: kind for key, kind in types.items() if key in values}
+
+
 def _mistyped(values: Mapping[str, Any], types: Mapping[str, Any], prefix: str) -> list[str]:
     problems = []
     for key, kind in types.items():
@@ -394,6 +462,8 @@ def _mistyped(values: Mapping[str, Any], types: Mapping[str, Any], prefix: str) 
             problems += _mistyped(value, kind, f"{name}.") if isinstance(value, dict) else [f"{name}: {value!r} is no object"]
         elif isinstance(value, bool) or not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
             problems.append(f"{name}: {value!r} has the wrong type")
+        elif isinstance(value, int) and abs(value) >= 2**63:
+            problems.append(f"{name}: is too large for an integer of 64 bits")
         elif name in _ALLOWED and value not in _ALLOWED[name]:
             problems.append(f"{name}: {value!r} is none of {_ALLOWED[name]}")
     return problems

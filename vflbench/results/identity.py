@@ -31,6 +31,17 @@ def said(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
+def hide(value: Any, texts: Mapping[str, str]) -> Any:
+    """`value` with each of `texts` in it, which come from the environment, by its name."""
+    if isinstance(value, str):
+        for text, name in texts.items():
+            value = value.replace(text, name)
+        return value
+    if isinstance(value, Mapping):
+        return {key: hide(item, texts) for key, item in value.items()}
+    return [hide(item, texts) for item in value] if isinstance(value, list | tuple) else value
+
+
 def config_hash(config: Mapping[str, Any]) -> str:
     """First 16 hex digits of the SHA-256 of the configuration's canonical JSON; independent of the order of keys."""
     text = json.dumps(plain(identifying(config)), sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from vflbench.results import inventory
 from vflbench.types import VflbenchError
 
 try:
@@ -17,7 +18,6 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-NAME = ".lock"
 log = logging.getLogger(__name__)
 
 
@@ -27,46 +27,64 @@ class Taken(VflbenchError):
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Nobody else runs in `folder`, which is there, during the block.
+    """Nobody else runs in `folder`, which has a list of its files, during the block.
 
-    The lock is the operating system's, on the file `.lock`: it goes with the process that holds it, however that ends, so none is ever
-    stale. Where the file system has no locks, a warning says so.
+    The lock is the operating system's, on that list: it goes with the process that holds it, however that ends, so none is ever stale.
+    Where the file system has no locks, a warning says so.
 
     Raises
     ------
     Taken : another process does, of this machine or, where the folder is on a network, of another one.
     OSError : the folder cannot be written to.
     """
-    path = folder / NAME
-    file = _locked(path)
+    file = _locked(folder)
     try:
         yield
     finally:
         if file is not None:
-            path.unlink(missing_ok=True)  # while it is still ours
             os.close(file)
 
 
-def _locked(path: Path) -> int | None:
-    """The open, locked file; None where there are no locks."""
+def held_below(folder: Path) -> bool:
+    """Whether a process writes to a folder at or below this one; False where there are no locks."""
+    if fcntl is None:
+        return False
+    for path in folder.rglob(inventory.NAME):
+        with contextlib.suppress(OSError):  # gone meanwhile, or no locks
+            file = os.open(path, os.O_RDWR)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(file)
+    return False
+
+
+def _locked(folder: Path) -> int | None:
+    """The open, locked list; None where there are no locks."""
     if fcntl is None:
         return None
+    path = folder / inventory.NAME
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            file = os.open(path, os.O_RDWR)
+        except FileNotFoundError:  # who held it a moment ago had nothing to write, and took it away
+            inventory.start(folder, 0o600)
+            continue
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(file).st_nlink:
-                os.truncate(file, 0)
-                os.write(file, f"process {os.getpid()} on {socket.gethostname()}".encode())
+                with contextlib.suppress(OSError):  # a full disk: then it says no name
+                    inventory.held_by(folder, f"process {os.getpid()} on {socket.gethostname()}")
                 return file
         except OSError as error:
-            holder = os.read(file, 1000).decode(errors="replace") if error.errno in (errno.EAGAIN, errno.EACCES) else None
             os.close(file)
-            if holder is not None:
-                text = f"{holder or 'another process'} is running there: wait for it to end, or choose another folder"
-                raise Taken(f"{path.parent}: {text}") from None
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                holder = inventory.holder(folder) or "another process"
+                raise Taken(f"{folder}: {holder} is running there: wait for it to end, or choose another folder") from None
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
-            log.warning("%s: no locks on this file system (%s); see to it yourself that no other run writes there", path, error.strerror)
+            log.warning("%s: no locks on this file system (%s); see to it yourself that no other run writes there", folder, error.strerror)
             return None
-        os.close(file)  # who held it has ended in between, and taken the file away
+        os.close(file)

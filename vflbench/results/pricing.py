@@ -44,6 +44,7 @@ class Priced:
     chains: list[Chains] | None = None
     bytes_by_link: list[tuple[int, int]] | None = None  # client-server, client-client
     why: str | None = None  # why there are no chains
+    damaged: bool = False  # because trace or ledger is
 
 
 def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
@@ -76,7 +77,7 @@ def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
             else:
                 found.chains = [ends[round] for round in rounds]
         except VflbenchError as damaged:
-            found.why = str(damaged)
+            found.why, found.damaged = str(damaged), True
     return found
 
 

@@ -1,4 +1,6 @@
-"""Reads run folders back. Every file is checked first: missing, truncated or of another schema version is named, never guessed at."""
+"""Reads run folders back. Every file is checked first: what is missing, damaged, malformed or of another schema version is named, never
+guessed at.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vflbench.results.folder import PARQUET, SCHEMA, curve_columns
+from vflbench.results import inventory
+from vflbench.results.folder import PARQUET, SCHEMA, UNCHARGED_LINK, curve_columns, validate_manifest, validate_summary
 from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:
@@ -61,12 +64,28 @@ class Run:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """`summary.json`."""
-        return _read_json(self.folder / "summary.json")
+        return _read_json(self.folder / "summary.json", validate_summary)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """`manifest.json`: configuration, hash, versions, hardware, command."""
-        return _read_json(self.folder / "manifest.json")
+        return _read_json(self.folder / "manifest.json", validate_manifest)
+
+    @cached_property
+    def overrides(self) -> list[str] | None:
+        """The words by which the run was started, from `.hydra/overrides.yaml`; None where there is none."""
+        import yaml
+
+        path = self.folder / ".hydra/overrides.yaml"
+        if not path.parent.is_dir():
+            return None
+        try:
+            words = yaml.safe_load(_read_text(path))
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise VflbenchError(f"{path} is truncated or malformed: {error}") from error
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise VflbenchError(f"{path} is malformed: a list of words was expected")
+        return words
 
     @cached_property
     def curve(self) -> pd.DataFrame:
@@ -102,44 +121,57 @@ class Run:
 
     def _check_rounds(self) -> None:
         """That some party marked the end of every round, where there is a trace to tell."""
-        path = self.folder / "trace.parquet"
         try:
-            content = _read_parquet(path, ["kind", "value"])
-            kind = content["kind"].combine_chunks()  # indices: two million texts would take half a second
-            codes = [code for code, name in enumerate(kind.dictionary.to_pylist()) if name == "mark"]
-            marks = np.unique(content["value"].to_numpy()[np.isin(kind.indices.fill_null(-1).to_numpy(), codes)])
-        except (VflbenchError, KeyError, AttributeError):  # whoever needs the trace itself is told; the curve does not
+            trace = self.arrays("trace")
+        except VflbenchError:  # whoever needs the trace itself is told; the curve does not
             return
-        if len(lacking := np.setdiff1d(np.arange(1, self.summary["rounds"] + 1), marks)):
-            raise VflbenchError(f"{path} is not of the whole run: it lacks {len(lacking)} rounds, the first of them {lacking[0]}")
+        marks = np.unique(trace.numbers["value"][trace.texts["kind"].by({"mark": 0}) == 0])
+        rounds = self.summary["rounds"]
+        marked = marks[(marks >= 1) & (marks <= rounds)]
+        if lacking := rounds - len(marked):
+            first = np.setdiff1d(np.arange(1, len(marked) + 2), marked)[0]  # not an array of all rounds: their number is what a file says
+            path = self.folder / "trace.parquet"
+            raise VflbenchError(f"{path} is not of the whole run: it lacks {lacking} rounds, the first of them {first}")
 
     @cached_property
     def ledger(self) -> pd.DataFrame:
         """`ledger.parquet`, one row per message; text columns categorical."""
-        return _read_parquet(self.folder / "ledger.parquet").to_pandas()
+        return self._table("ledger").to_pandas()
 
     @cached_property
     def trace(self) -> pd.DataFrame:
         """`trace.parquet`, one row per event of a party."""
-        return _read_parquet(self.folder / "trace.parquet").to_pandas()
+        return self._table("trace").to_pandas()
 
     def arrays(self, name: str) -> Arrays:
         """`ledger` or `trace` as arrays, read anew each time."""
-        path = self.folder / f"{name}.parquet"
-        content = _read_parquet(path)
-        if lacking := PARQUET[name].keys() - set(content.column_names):
-            raise VflbenchError(f"{path} is malformed: it lacks {', '.join(sorted(lacking))}")
+        content = self._table(name)
         numbers, texts = {}, {}
         for key, kind in PARQUET[name].items():
             column = content[key].combine_chunks()
-            try:
-                if kind == "text":
-                    texts[key] = Coded(column.dictionary.to_pylist(), column.indices.fill_null(-1).to_numpy())
-                else:
-                    numbers[key] = column.to_numpy(zero_copy_only=False)
-            except (AttributeError, ValueError) as error:  # another type than the one that is written
-                raise VflbenchError(f"{path} is malformed: its column {key} is {column.type}") from error
+            if kind == "text":
+                texts[key] = Coded(column.dictionary.to_pylist(), column.indices.fill_null(-1).to_numpy())
+            else:
+                numbers[key] = column.to_numpy(zero_copy_only=False)
         return Arrays(numbers, texts, len(content))
+
+    def _table(self, name: str) -> pa.Table:
+        content = _read_parquet(self.folder / f"{name}.parquet", PARQUET[name])
+        if name == "ledger" and self.status is not None:
+            self._check_totals(content)
+        return content
+
+    def _check_totals(self, ledger: pa.Table) -> None:
+        """That the ledger has the messages and bytes that the summary counts."""
+        link = ledger["link"].combine_chunks()
+        free = [code for code, name in enumerate(link.dictionary.to_pylist()) if name == UNCHARGED_LINK]
+        charged = ~np.isin(link.indices.to_numpy(), free)
+        sums = [("messages", int(charged.sum()), self.summary["messages"])]
+        if self.summary["accounting"] == "strict":  # another one has bytes of its own
+            sums.append(("bytes", int(ledger["bytes"].to_numpy()[charged].sum()), self.summary["bytes"]["total"]))
+        for what, found, told in sums:
+            if found != told:
+                raise VflbenchError(f"{self.folder / 'ledger.parquet'} is another run's: it has {found} {what}; summary.json has {told}")
 
 
 def load(folder: str | Path) -> Run:
@@ -204,6 +236,7 @@ def _row(run: Run) -> dict[str, Any]:
 
 
 def _read_text(path: Path) -> str:
+    inventory.check(path)
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -213,14 +246,22 @@ def _read_text(path: Path) -> str:
         raise VflbenchError(f"{path} cannot be read: {error}") from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, validate: Callable[[dict[str, Any]], list[str]]) -> dict[str, Any]:
+    text = _read_text(path)
     try:
-        value = json.loads(_read_text(path))
+        value = json.loads(text)
+        if "\\ud" in text.lower():  # a half of a pair of code units is no character, and could not be written anywhere
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except json.JSONDecodeError as error:
         raise VflbenchError(f"{path} is truncated or malformed at line {error.lineno}: {error.msg}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise VflbenchError(f"{path} is malformed: {error}") from error
     if not isinstance(value, dict):
         raise VflbenchError(f"{path} is malformed: an object was expected")
     _check_schema(path, value.get("schema", SCHEMA))
+    if problems := validate(value):
+        more = f" and {len(problems) - 3} more" if problems[3:] else ""
+        raise VflbenchError(f"{path} is malformed: {'; '.join(problems[:3])}{more}")
     return value
 
 
@@ -233,7 +274,10 @@ def _read_curve(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     text = _read_text(path)
-    header, *lines = list(csv.reader(text.splitlines())) or [[]]
+    try:
+        header, *lines = list(csv.reader(text.splitlines())) or [[]]
+    except csv.Error as error:
+        raise VflbenchError(f"{path} is malformed: {error}") from error
     if not header or tuple(header) != curve_columns(header[-1].partition("_")[2]):
         raise VflbenchError(f"{path} line 1: these are not the columns of a curve")
     rows = []
@@ -244,6 +288,9 @@ def _read_curve(path: Path) -> pd.DataFrame:
             rows.append([_number(cell) for cell in line])  # Python's own parsing: exact in every version of pandas
         except ValueError as error:
             raise VflbenchError(f"{path} line {number}: {error}") from error
+        round, before = rows[-1][0], rows[-2][0] if rows[1:] else -1
+        if not isinstance(round, int) or round <= before:
+            raise VflbenchError(f"{path} line {number}: round {round} after round {before}; rounds are whole numbers, and rise")
     if not text.endswith("\n"):
         raise VflbenchError(f"{path} line {len(lines) + 1}: the file is truncated")
     return pd.DataFrame(rows, columns=header, dtype=None if rows else "float64")
@@ -253,15 +300,25 @@ def _number(cell: str) -> int | float:
     return float(cell or "nan") if not cell.isdecimal() else int(cell)
 
 
-def _read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
+def _read_parquet(path: Path, types: Mapping[str, str]) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if not path.exists():
         raise VflbenchError(f"{path} is missing")
+    inventory.check(path)
     try:
-        content = pq.ParquetFile(path).read(columns, use_threads=False)  # of such small files threads cost more than they save
-    except (pa.ArrowException, OSError) as error:
+        content = pq.ParquetFile(path).read(use_threads=False)  # of such small files threads cost more than they save
+        content.validate(full=True)
+        version = (content.schema.metadata or {}).get(b"vflbench_schema", b"none").decode()
+    except Exception as error:  # of damaged bytes pyarrow raises whatever it stumbles over
         raise VflbenchError(f"{path} is truncated or malformed: {error}") from error
-    _check_schema(path, (content.schema.metadata or {}).get(b"vflbench_schema", b"none").decode())
+    _check_schema(path, version)
+    if lacking := types.keys() - set(content.column_names):
+        raise VflbenchError(f"{path} is malformed: it lacks {', '.join(sorted(lacking))}")
+    for name, kind in types.items():
+        column = content[name]
+        wanted = pa.dictionary(pa.int32(), pa.string()) if kind == "text" else pa.from_numpy_dtype(kind)
+        if column.type != wanted or (column.null_count and name != "peer"):
+            raise VflbenchError(f"{path} is malformed: its column {name} is {column.type}, {column.null_count} of it null")
     return content

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.results.folder import splits, validate_summary
+from vflbench.results.folder import splits
 from vflbench.results.identity import flat, identifying
 from vflbench.results.reader import Run, load, natural
-from vflbench.types import TRAINING_METRIC, VflbenchError
+from vflbench.types import ENDED_WELL, TRAINING_METRIC, VflbenchError
 
-ENDED_WELL = ("completed", "target_reached", "budget")
 # Keys that a preset derives from what it varies (equal updates): they tell settings apart only where nothing else does.
 DERIVED = ("rounds", "epochs", "eval_every", "target", "max_bytes", "max_virtual_seconds", "checkpoint_every", "scale")
 # Groups that say under which conditions a method ran: they are compared over all methods, others among runs of one method.
@@ -62,7 +61,7 @@ def collect(paths: Iterable[str | Path]) -> Collected:
             if why := _left_out(run):
                 found.notes.append(f"{folder} is left out: {why}")
                 continue
-            key = json.dumps(identifying(_config(run)), sort_keys=True), run.summary["seed"]
+            key = json.dumps([identifying(_config(run)), _environment(run)], sort_keys=True), run.summary["seed"]
         except VflbenchError as damaged:
             found.notes.append(f"{folder} is left out: {damaged}")
             continue
@@ -78,8 +77,6 @@ def _left_out(run: Run) -> str | None:
     """Why a run is not drawn."""
     if run.status is None:
         return "it has not ended (no summary.json); continue it with resume=true"
-    if problems := validate_summary(run.summary):
-        return f"summary.json: {problems[0]}"
     if run.status not in ENDED_WELL:
         return f"status {run.status}" + (f": {run.summary['reason']}" if run.summary["reason"] else "")
     if not len(run.curve):
@@ -88,15 +85,18 @@ def _left_out(run: Run) -> str | None:
     if f"{splits(name)[-1]}_{name}" not in run.curve:
         return f"curve.csv has no {name}, which summary.json names"
     run.check_curve()
-    config = run.manifest.get("config")
-    if not isinstance(config, dict) or not all(isinstance(config.get(group), dict) for group in ("algorithm", "dataset", "network")):
-        return "manifest.json has no configuration"
+    _ = run.manifest, run.overrides  # which may be damaged, too
     return None
 
 
 def _config(run: Run) -> dict[str, Any]:
     config: dict[str, Any] = run.manifest["config"]
     return config
+
+
+def _environment(run: Run) -> str | None:
+    """What the manifest has in place of the values from the environment, which the configuration names only."""
+    return run.manifest.get("environment") if (run.folder / "manifest.json").is_file() else None
 
 
 def unlike(runs: Sequence[Run]) -> list[list[Run]]:
@@ -156,7 +156,7 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
     telling = [[key for key in config if len(values[place[key]]) > 1] for config, place in zip(configs, places, strict=True)]
     found: dict[str, Setting] = {}
     for run, config, keys in zip(runs, configs, telling, strict=True):
-        identity = json.dumps([run.summary["algorithm"], config], sort_keys=True, default=str)
+        identity = json.dumps([run.summary["algorithm"], config, _environment(run)], sort_keys=True, default=str)
         if identity not in found:
             found[identity] = Setting(run.summary["algorithm"], {key: config[key] for key in keys}, [], config)
         found[identity].runs.append(run)
@@ -302,17 +302,10 @@ def _choice(group: list[Setting]) -> Choice:
 
 def rerun(setting: Setting) -> str | None:
     """The command that trains a setting again, all its seeds; None where no run says by which words it was started."""
-    import yaml
-
     run = setting.runs[0]
-    path = run.folder / ".hydra" / "overrides.yaml"
-    try:
-        words = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    if run.overrides is None:
         return None
-    if not isinstance(words, list):
-        return None
-    kept = [str(word) for word in words if not str(word).startswith(("seed=", "hydra.", "resume=", "overwrite="))]
+    kept = [word for word in run.overrides if not word.startswith(("seed=", "hydra.", "resume=", "overwrite="))]
     flags = ["-m"] if len(setting.runs) > 1 else []
     if named := _config_dir(run):
         flags += ["--config-dir", named]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vflbench.results.reader import Run, natural
+from vflbench.results.texts import in_line
 from vflbench.results.units import human_bytes
 from vflbench.types import TRAINING_METRIC, VflbenchError
 
@@ -34,14 +35,10 @@ def jobs(folder: str | Path) -> list[Run]:
 
 
 def _overrides(run: Run) -> list[str]:
-    import yaml
-
-    path = run.folder / ".hydra" / "overrides.yaml"
     try:
-        words = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else run.manifest.get("overrides")
-    except (VflbenchError, OSError, yaml.YAMLError):
-        words = None  # a table of many jobs does not end over one damaged folder; its status column tells
-    return [str(word) for word in words] if isinstance(words, list) else []
+        return run.overrides or []
+    except VflbenchError:  # a table of many jobs does not end over one damaged folder; its status column tells
+        return []
 
 
 def results(run: Run) -> list[str]:
@@ -54,12 +51,13 @@ def results(run: Run) -> list[str]:
         form = ".2e" if metric["name"] == TRAINING_METRIC else ".4f"  # a gap, of many decades
         scores = ["-" if metric[key] is None else f"{metric[key]:{form}}" for key in ("selected", "final")]
         return [status, metric["name"] or "", *scores, human_bytes(summary["bytes"]["total"]), f"{summary['communication_seconds']:.4g} s"]
-    except (VflbenchError, KeyError, TypeError):
+    except VflbenchError:
         return ["unreadable", "", "", "", "", ""]
 
 
 def align(rows: list[list[str]]) -> str:
-    """Rows of text as columns, the first row being their names."""
+    """Rows of text as columns, the first row being their names; each is a line, whatever its texts are."""
+    rows = [[in_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     numbers = ("selected", "final", "sent", "communication")
     places = [f"{'>' if name in numbers else '<'}{width}" for name, width in zip(rows[0], widths, strict=True)]

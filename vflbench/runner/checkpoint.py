@@ -1,103 +1,301 @@
-"""Checkpoints on disk: the last complete cut, and the ledger and trace of the rounds before it, in parts.
+"""Checkpoints on disk: the last two complete cuts, and the ledger and trace of the rounds before them, in parts.
 
-A part is written before the checkpoint that counts on it, and both by renaming a whole file: a run killed at any moment finds the
-last checkpoint and exactly the rows before it.
+A cut is its state, `round_<round>.pt`, and its index, `round_<round>.json`: a list of every file that it counts on, with size, rows and
+SHA-256, and the SHA-256 of the index itself. The index is written last, so that a run killed at any moment finds a whole cut, and all
+that it lists is checked before the run goes on. Parts are merged as the run goes on: their number grows with the logarithm of its length.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
-from dataclasses import asdict
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from vflbench.federation.ledger import LEDGER_FIELDS, TRACE_FIELDS
+from vflbench.federation.engine import Engine
+from vflbench.federation.ledger import COLUMN, LEDGER_FIELDS, TRACE_FIELDS, sort_ledger
+from vflbench.federation.links import LINK_KINDS, LOCAL
 from vflbench.federation.snapshot import Cut
-from vflbench.results.folder import atomic_write, write_parquet
+from vflbench.results import inventory
+from vflbench.results.folder import SCHEMA, atomic_write, merge_parquet, write_json, write_parquet
 from vflbench.types import VflbenchError
+
+if TYPE_CHECKING:
+    from vflbench.runner.evaluate import Observer
+    from vflbench.runner.transcript import TranscriptWriter
+
+MERGED = 16  # so many parts become one
+INDEX = re.compile(r"round_(\d{8})\.json")
+COLUMNS = {"ledger": LEDGER_FIELDS, "trace": ("party", *TRACE_FIELDS)}
+TIMES = ("sent", "delivered", "value", "time")  # all other columns are whole numbers
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file as it was written."""
+
+    name: str
+    bytes: int
+    sha256: str
+    rows: int = 0
+    level: int = 0  # of a part of the ledger or trace: how often it was merged
+
+    @staticmethod
+    def of(path: Path, rows: int = 0, level: int = 0) -> Part:
+        """The file at `path`, which has just been written."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return Part(path.name, file.tell(), digest, rows, level)
+
+    def check(self, folder: Path) -> Path:
+        """Where it lies in `folder`. Raises VflbenchError where it is not as it was written."""
+        path = folder / self.name
+        try:
+            found = Part.of(path)
+        except FileNotFoundError:
+            raise VflbenchError(f"{path} is missing") from None
+        except OSError as error:
+            raise VflbenchError(f"{path} cannot be read: {error.strerror}") from error
+        if found.bytes != self.bytes:
+            what = "is truncated" if found.bytes < self.bytes else "was changed"
+            raise VflbenchError(f"{path} {what}: {found.bytes} bytes, {self.bytes} were written")
+        if found.sha256 != self.sha256:
+            raise VflbenchError(f"{path} is damaged or was changed: its SHA-256 is not that of what was written")
+        return path
+
+
+@dataclass(frozen=True)
+class Index:
+    """What the cut after `round` counts on; the one of round 0, before the first cut, on nothing."""
+
+    round: int
+    state: tuple[Part, ...] = ()
+    ledger: tuple[Part, ...] = ()
+    trace: tuple[Part, ...] = ()
+    transcript: tuple[Part, ...] = ()  # in the run's `transcript/`
+
+    @property
+    def name(self) -> str:
+        return f"round_{self.round:08d}.json"
+
+    @property
+    def files(self) -> tuple[Part, ...]:
+        """Those in `checkpoint/`."""
+        return (*self.state, *self.ledger, *self.trace)
 
 
 class Checkpoints:
-    """The folder `checkpoint/` of a run."""
+    """The folder `checkpoint/` of a run; `identity` is the hash of its configuration."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, identity: str) -> None:
         self.folder = folder
+        self.identity = identity
+        self.index = Index(0)  # of the last complete cut
 
-    def save(self, cut: Cut, observer: dict[str, Any], ledger: np.ndarray, traces: dict[str, np.ndarray]) -> None:
-        """Write the rows up to the cut, then the cut; then drop the cut before it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_parquet(self.folder / f"ledger_{cut.round:08d}.parquet", _columns(ledger, LEDGER_FIELDS))
-        events = np.concatenate(list(traces.values()))
-        party = np.repeat(np.arange(len(traces)), [len(rows) for rows in traces.values()])
-        write_parquet(self.folder / f"trace_{cut.round:08d}.parquet", {"party": party, **_columns(events, TRACE_FIELDS)})
-        before = sorted(self.folder.glob("round_*.pt"))
-        buffer = io.BytesIO()  # not to the file itself: torch tells of a full disk by a RuntimeError
-        torch.save({"cut": asdict(cut), "observer": observer}, buffer)
-        atomic_write(self.folder / f"round_{cut.round:08d}.pt", buffer.getvalue())
-        for path in before:
-            path.unlink()
+    # --- writing --------------------------------------------------------------------------------------------------------
 
-    def load(self) -> tuple[Cut, dict[str, Any]] | None:
-        """The last cut and the observer's state at it; None if there is none. Rows of later parts are dropped.
+    def begin(self) -> None:
+        """An empty folder for a run that starts."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self._retire(())
+        self._write(Index(0))
+
+    def save(
+        self, cut: Cut, observer: dict[str, Any], ledger: np.ndarray, traces: dict[str, np.ndarray], transcript: Iterable[Part] = ()
+    ) -> None:
+        """Write the rows up to the cut, then the cut, then its index; then drop cuts before the last two.
 
         Raises
         ------
-        VflbenchError : the checkpoint is damaged.
+        VflbenchError : a file cannot be written, or one to be merged is damaged.
         """
-        files = sorted(self.folder.glob("round_*.pt"))
-        cut = None
-        if files:
+        party = np.repeat(np.arange(len(traces)), [len(rows) for rows in traces.values()])
+        events = np.column_stack([party, np.concatenate(list(traces.values()))])
+        last, parts = self.index, {}
+        for kind, rows in (("ledger", ledger), ("trace", events)):
+            path = self._place(kind, cut.round, 0)
+            write_parquet(
+                path, {name: rows[:, i] if name in TIMES else rows[:, i].astype(np.int64) for i, name in enumerate(COLUMNS[kind])}
+            )
+            parts[kind] = (*self._merged(kind, getattr(last, kind)), Part.of(path, len(rows)))
+        buffer = io.BytesIO()  # not to the file itself: torch tells of a full disk by a RuntimeError
+        torch.save({"cut": asdict(cut), "observer": observer}, buffer)
+        state = self.folder / f"round_{cut.round:08d}.pt"
+        atomic_write(state, buffer.getvalue())
+        index = Index(cut.round, (Part.of(state),), parts["ledger"], parts["trace"], tuple(transcript))
+        self._write(index)
+        self.index = index
+        self._retire((last, index))
+
+    def _place(self, kind: str, round: int, level: int) -> Path:
+        return self.folder / f"{kind}_{round:08d}_{level}.parquet"
+
+    def _merged(self, kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """`parts`, those of one level as one where there are enough. They are in the order of rounds, so the highest level is first."""
+        for level in {part.level for part in parts}:
+            same = [part for part in parts if part.level == level]
+            if len(same) >= MERGED:
+                path = self._place(kind, int(same[-1].name.split("_")[1]), level + 1)
+                merge_parquet(path, [part.check(self.folder) for part in same])  # unchecked, damage would get a hash that is right
+                one = Part.of(path, sum(part.rows for part in same), level + 1)
+                return (*(part for part in parts if part.level > level), one, *(part for part in parts if part.level < level))
+        return parts
+
+    def _write(self, index: Index) -> None:
+        content = {"schema": SCHEMA, "run": self.identity, **asdict(index)}
+        write_json(self.folder / index.name, {**content, "sha256": _digest(content)})
+
+    def _retire(self, kept: Sequence[Index]) -> None:
+        """Drop all cuts but `kept`: first what only they count on, last their indices, so that none forgets its files."""
+        needed = {part.name for index in kept for part in index.files}
+        for path in self._indices():
+            if path.name in {index.name for index in kept}:
+                continue
             try:
-                saved = torch.load(files[-1], weights_only=True, map_location="cpu")
-                cut = Cut(**saved["cut"])
-            except Exception as error:
-                raise VflbenchError(
-                    f"{files[-1]}: not a readable checkpoint ({type(error).__name__}); start anew with overwrite=true"
-                ) from error
-        for path in self.folder.glob("*_*.parquet"):
-            if cut is None or int(path.stem.split("_")[1]) > cut.round:
-                path.unlink()
-        return None if cut is None else (cut, saved["observer"])
+                files = self._read(path).files
+            except VflbenchError:  # damaged: what it listed is not known, and will be written anew
+                files = ()
+            for part in files:
+                if part.name not in needed:
+                    inventory.remove(self.folder / part.name)
+            inventory.remove(path)
 
-    @property
-    def last_round(self) -> int:
-        """The round of the last complete cut, 0 before the first."""
-        return max((int(path.stem.split("_")[1]) for path in self.folder.glob("round_*.pt")), default=0)
+    def drop(self) -> None:
+        """Remove all cuts and parts once the whole ledger and trace are written."""
+        self._retire(())
 
-    def _parts(self, kind: str) -> list[Path]:
-        """Those up to the last complete cut: a later one is of a cut that could not be written."""
-        return [path for path in sorted(self.folder.glob(f"{kind}_*.parquet")) if int(path.stem.split("_")[1]) <= self.last_round]
+    # --- reading --------------------------------------------------------------------------------------------------------
 
-    def ledger(self) -> list[np.ndarray]:
-        """The saved parts of the ledger, (n, 10) each."""
-        return [_matrix(path, LEDGER_FIELDS) for path in self._parts("ledger")]
+    def _indices(self) -> list[Path]:
+        """Those on disk, the last first."""
+        return sorted((path for path in self.folder.glob("round_*.json") if INDEX.fullmatch(path.name)), reverse=True)
 
-    def traces(self, parties: list[str]) -> dict[str, list[np.ndarray]]:
-        """The saved parts of each party's trace, (n, 5) each."""
-        found: dict[str, list[np.ndarray]] = {name: [] for name in parties}
-        for path in self._parts("trace"):
-            rows = _matrix(path, ("party", *TRACE_FIELDS))
-            for code, name in enumerate(parties):
-                found[name].append(rows[rows[:, 0] == code, 1:])
-        return found
+    def _read(self, path: Path) -> Index:
+        """An index whose own hash is right. Raises VflbenchError."""
+        try:
+            content = json.loads(path.read_bytes())
+            digest = content.pop("sha256")
+            if digest != _digest(content):
+                raise VflbenchError(f"{path} is damaged or was changed: its SHA-256 is not the one in it")
+            if (schema := content.pop("schema")) != SCHEMA:
+                raise VflbenchError(f"{path} has schema version {schema}; this vflbench reads version {SCHEMA}")
+            if content["run"] != self.identity or content["round"] != int(path.stem.split("_")[1]):
+                raise VflbenchError(f"{path} is another run's or another round's")
+            lists = (tuple(Part(**part) for part in content[kind]) for kind in ("state", "ledger", "trace", "transcript"))
+            index = Index(content["round"], *lists)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise VflbenchError(f"{path} is truncated or malformed ({type(error).__name__})") from error
+        if any(Path(part.name).name != part.name for part in (*index.files, *index.transcript)):
+            raise VflbenchError(f"{path} names a file elsewhere")
+        return index
 
-    def drop_parts(self) -> None:
-        """Remove the parts once the whole ledger and trace are written."""
-        for path in self.folder.glob("*_*.parquet"):
-            path.unlink()
+    def load(self) -> tuple[Cut, dict[str, Any], tuple[Part, ...]] | None:
+        """The last whole cut, the observer's state at it and the files of its transcript; None where the run is to start anew.
+
+        What is damaged is told in a warning, and the cut before it is taken: from there the run comes to the same result.
+
+        Raises
+        ------
+        VflbenchError : no cut is whole.
+        """
+        found, damages = self._indices(), dict[str, None]()
+        if not found and (states := sorted(self.folder.glob("round_*.pt"))):
+            raise VflbenchError(f"{states[-1]} has no list of what belongs to it: an older vflbench wrote it. Start anew in another folder")
+        for path in found:
+            try:
+                index = self._read(path)
+                saved = self._checked(index)
+            except VflbenchError as damage:
+                damages[str(damage)] = None
+                continue
+            if damages:
+                where = f"from the checkpoint before it, of round {index.round}" if index.round else "from the start: that was the first"
+                log.warning("%s. Going on %s; what is damaged is set aside", "; ".join(damages), where)
+                inventory.set_aside(self.folder.parent, ("checkpoint", "transcript"))
+            self.index = index
+            return saved
+        if damages:
+            raise VflbenchError(f"{'; '.join(damages)}. No checkpoint before it is whole: start anew in another folder")
+        return None
+
+    def _checked(self, index: Index) -> tuple[Cut, dict[str, Any], tuple[Part, ...]] | None:
+        """The cut of `index`, after all that it lists was checked; None for the one of round 0."""
+        for kind in COLUMNS:
+            for part in getattr(index, kind):
+                _check_rows(part, part.check(self.folder))
+        for part in index.transcript:
+            part.check(self.folder.parent / "transcript")
+        for part in index.state:
+            path = part.check(self.folder)
+            try:
+                saved = torch.load(io.BytesIO(path.read_bytes()), weights_only=True, map_location="cpu")
+                return Cut(**saved["cut"]), saved["observer"], index.transcript
+            except Exception as error:  # torch raises whatever its parsers do
+                raise VflbenchError(f"{path} is no checkpoint that this vflbench can read ({type(error).__name__})") from error
+        return None
+
+    def rows(self, kind: str) -> Iterator[np.ndarray]:
+        """The saved parts of the `ledger`, (n, 10) each, or of the `trace`, (n, 6), the party's number first. Checked as they are read."""
+        import pyarrow.parquet as pq
+
+        for part in getattr(self.index, kind):
+            path = part.check(self.folder)
+            _check_rows(part, path)
+            table = pq.read_table(path)
+            yield np.stack([table[name].to_numpy().astype(np.float64) for name in COLUMNS[kind]], axis=1)
 
 
-def _columns(rows: np.ndarray, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Rows as columns; all but times are whole numbers."""
-    times = ("sent", "delivered", "value", "time")
-    return {name: rows[:, i] if name in times else rows[:, i].astype(np.int64) for i, name in enumerate(names)}
-
-
-def _matrix(path: Path, columns: tuple[str, ...]) -> np.ndarray:
+def _check_rows(part: Part, path: Path) -> None:
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
-    return np.stack([table[name].to_numpy().astype(np.float64) for name in columns], axis=1)
+    if (rows := pq.read_metadata(path).num_rows) != part.rows:
+        raise VflbenchError(f"{path} has {rows} rows, {part.rows} were written")
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+class Recorder:
+    """What a run has produced so far: the ledger and trace, in memory since the last checkpoint and in parts before it."""
+
+    def __init__(self, checkpoints: Checkpoints, writer: TranscriptWriter | None) -> None:
+        self.checkpoints = checkpoints
+        self.writer = writer
+        self.unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None  # the rows of a cut while it is written, and its round
+
+    def cut(self, engine: Engine, observer: Observer, cut: Cut) -> None:
+        ledger, traces = engine.ledger.take(cut.round), engine.take_trace(cut.round)
+        self.unsaved = cut.round, ledger, traces
+        self.checkpoints.save(cut, observer.state_dict(), ledger, traces, self.writer.files.values() if self.writer else ())
+        self.unsaved = None
+
+    def collect(self, engine: Engine) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The whole ledger, sorted, and the traces, of finished rounds.
+
+        Raises
+        ------
+        VflbenchError : saved rows are damaged, or the ledger does not add up to what the engine has counted.
+        """
+        rest, last = engine.ledger.take(engine.finished_round), engine.take_trace(engine.finished_round)
+        ledger, traces = [*self.checkpoints.rows("ledger")], {name: list[np.ndarray]() for name in engine.parties}
+        for rows in self.checkpoints.rows("trace"):
+            for code, parts in enumerate(traces.values()):
+                parts.append(rows[rows[:, 0] == code, 1:])
+        if self.unsaved is not None and self.unsaved[0] > self.checkpoints.index.round:  # its cut failed, or Ctrl-C came in the middle
+            ledger.append(self.unsaved[1])
+            traces = {name: [*parts, self.unsaved[2][name]] for name, parts in traces.items()}
+        whole = sort_ledger(np.concatenate([*ledger, rest]))
+        charged = whole[whole[:, COLUMN["kind"]] != LINK_KINDS.index(LOCAL), COLUMN["bytes"]].sum()
+        if charged != engine.bytes_sent:
+            raise VflbenchError(f"the ledger has {charged:.0f} bytes in {engine.finished_round} rounds, sent were {engine.bytes_sent}")
+        return whole, {name: np.concatenate([*traces[name], rows]) for name, rows in last.items()}

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.federation.accounting import RULES, Payload, Totals
+from vflbench import registry
+from vflbench.contracts import hook
+from vflbench.federation.accounting import Payload, Totals
 from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
 from vflbench.federation.replay import Program, idle_seconds
 from vflbench.types import NetworkConfig, Problem, closest
@@ -43,10 +45,11 @@ class Costs:
         self, ledger: np.ndarray, traces: Mapping[str, np.ndarray], parties: Mapping[str, Standing], network: NetworkConfig,
         accounting: str, payload: Payload, time_dependent: bool = False, program: Program | None = None,
     ) -> None:  # fmt: skip
-        rule = RULES[accounting](payload)
+        rule = registry.load_option("accounting", accounting)
+        seconds = hook(rule, "seconds")
         self.ledger, self.traces, self.parties, self.network, self.tags = ledger, traces, parties, network, payload.tags
-        self.totals = Totals(rule, ledger, network.ratio)
-        self.charged = rule.seconds(ledger, network)
+        self.totals = Totals(rule.price(ledger, payload), ledger, network.ratio)
+        self.charged: dict[int, float] | None = seconds(ledger, payload, network) if seconds else None
         self.time_dependent, self.program = time_dependent, program
 
     def curve(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -24,37 +24,19 @@ import numpy as np
 import torch
 
 from vflbench import registry
+from vflbench.contracts import hook
 from vflbench.data import sources
-from vflbench.data.tasks import AlignedTask, GraphTask, RelationalTask, Shard, ShardedTask, Task
-from vflbench.federation.nats_broker import Channels, Service
-from vflbench.federation.ray_engine import STARTING, Cluster, RayEngine, deaths, elsewhere, silent
+from vflbench.data.tasks import ShardedTask, Task
+from vflbench.federation.engine import Engine
+from vflbench.federation.ray.calls import STARTING, deaths, silent
+from vflbench.federation.ray.cluster import Cluster
+from vflbench.federation.ray.driver import RayEngine
+from vflbench.federation.ray.nats_broker import Channels, Service
+from vflbench.federation.ray.party import elsewhere
 from vflbench.runner.evaluate import METRICS, Observer
+from vflbench.runner.federation import Federation, Known, resolve_device
 from vflbench.runner.models import WholeModels
-from vflbench.runner.run import Federation, Known, resolve_device
 from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig, VflbenchError, division
-
-
-def without_features(task: Task) -> Task:
-    """What the driver may hold: labels, splits and sizes for scoring; of features, edges and keys the shapes of a row."""
-
-    def empty(array: np.ndarray) -> np.ndarray:
-        return np.empty((0, *array.shape[1:]), array.dtype)
-
-    def bare(shard: Shard) -> Shard:
-        return Shard(empty(shard.features), shard.labels)
-
-    if isinstance(task, GraphTask):
-        no_edges = np.empty((2, 0), np.int64)
-        features, edges = tuple(map(empty, task.features)), (no_edges,) * task.parties
-        return dataclasses.replace(task, features=features, edges=edges, all_edges=no_edges, columns=None)
-    if isinstance(task, AlignedTask):
-        apart = {split: tuple(map(empty, blocks)) for split, blocks in task.held_out_features.items()}
-        return dataclasses.replace(task, features=tuple(map(empty, task.features)), held_out_features=apart)
-    if isinstance(task, ShardedTask):
-        held_out = {split: bare(shard) for split, shard in task.held_out.items()}
-        return dataclasses.replace(task, shards=tuple(map(bare, task.shards)), held_out=held_out)
-    clients = [dataclasses.replace(part, keys={}, features=empty(part.features), labels=None, held_out={}) for part in task.clients]
-    return dataclasses.replace(task, clients=tuple(clients))
 
 
 def detached(value: Any) -> Any:
@@ -79,50 +61,6 @@ class Told:
 
     task: Task  # without features, and without what is for other parties
     index: int | None  # the part of the task that is its organisation's; None: it has none
-
-
-def told(task: Task, index: int | None, labelled: bool) -> Task:
-    """What of the task the owner of part `index` must be told; `labelled`: its program has the training labels, too."""
-    bare = without_features(task)
-    if isinstance(task, GraphTask) and isinstance(bare, GraphTask):
-        training = np.full_like(task.labels, -1)
-        training[task.splits["train"]] = task.labels[task.splits["train"]]
-        return dataclasses.replace(bare, labels=training, columns=task.columns)
-    if isinstance(task, AlignedTask) and isinstance(bare, AlignedTask):
-        assert task.rows is not None
-        nowhere = np.empty(0, np.int64)
-        rows = tuple(rows if party == index else nowhere for party, rows in enumerate(task.rows))
-        labels = task.labels if labelled or index == task.owner else np.zeros_like(task.labels)
-        unknown = {split: np.zeros_like(truth) for split, truth in task.held_out_labels.items()}
-        return dataclasses.replace(bare, rows=rows, labels=labels, held_out_labels=unknown)
-    assert isinstance(bare, RelationalTask)
-    return dataclasses.replace(bare, held_out={})
-
-
-def with_part(bare: Task, task: Task, index: int | None) -> Task:
-    """`bare`, as `told` gives it, with part `index` of the whole task: what `load_own` makes of it, from the files."""
-    if index is None:
-        return bare
-
-    def beside(blocks: tuple[Any, ...], whole: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (*blocks[:index], whole[index], *blocks[index + 1 :])
-
-    if isinstance(task, GraphTask) and isinstance(bare, GraphTask):
-        return dataclasses.replace(bare, features=beside(bare.features, task.features), edges=beside(bare.edges, task.edges))
-    if isinstance(task, AlignedTask) and isinstance(bare, AlignedTask):
-        held_out = {split: beside(bare.held_out_features[split], blocks) for split, blocks in task.held_out_features.items()}
-        return dataclasses.replace(bare, features=beside(bare.features, task.features), held_out_features=held_out)
-    assert isinstance(task, RelationalTask) and isinstance(bare, RelationalTask)
-    return dataclasses.replace(bare, clients=beside(bare.clients, task.clients))
-
-
-def own_files(config: RunConfig, task: Task) -> bool:
-    """Whether a party can read its part of the task and leave the others' files alone."""
-    if not hasattr(registry.load_dataset(config.dataset.name), "load_own"):
-        return False
-    if isinstance(task, GraphTask):
-        return bool(config.dataset.client_edges)
-    return isinstance(task, RelationalTask) or (isinstance(task, AlignedTask) and task.rows is not None)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -151,8 +89,8 @@ def same(one: Any, other: Any) -> bool:
 
 def tell(federation: Federation) -> dict[str, Told]:
     """What each party is told that can do with its own files: with these its data are what they are in the whole federation."""
-    task, found = federation.task, {}
-    if not own_files(federation.config, task):
+    task, dataset, found = federation.task, federation.config.dataset, {}
+    if not (hook(registry.load_dataset(dataset.name), "load_own") and task.own_files(dataset)):
         return {}
     made: dict[tuple[int | None, bool], tuple[Told, dict[str, Any]]] = {}
     for name, spec in federation.specs.items():
@@ -160,9 +98,10 @@ def tell(federation: Federation) -> dict[str, Told]:
         index = federation.attacked.index(hub) if hub in federation.attacked else None
         for labelled in (False, True):
             if (index, labelled) not in made:
-                bare = told(task, index, labelled)
+                bare = task.told(index, labelled)
                 try:
-                    specs = federation.module.parties(with_part(bare, task, index), federation.decided)
+                    own = bare if index is None else bare.with_part(task, index)
+                    specs = federation.module.parties(own, federation.decided)
                 except Exception:  # it wants more than there is, in whatever way it notices that
                     specs = {}
                 made[index, labelled] = Told(bare, index), specs
@@ -191,10 +130,10 @@ class Surveyor:
         except OSError as error:
             return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         task = federation.task
-        if isinstance(task, ShardedTask):
-            self.models = WholeModels(task, config.model, METRICS[task.metric.name])
+        if task.by_rows is not None:
+            self.models = WholeModels(task.by_rows, config.model, METRICS[task.metric.name])
         specs = {name: dataclasses.replace(spec, program=elsewhere, data=None) for name, spec in federation.specs.items()}
-        known = Known(without_features(task), federation.layout, federation.decided, federation.facts, specs)
+        known = Known(task.without_features(), federation.layout, federation.decided, federation.facts, specs)
         return known, tell(federation)
 
     def score(self, round: int, models: list[Any]) -> tuple[dict[str, float], dict[str, Any]]:
@@ -332,12 +271,12 @@ class Host:
         if unknown := [name for name in self.config.engine.devices if name not in federation.specs]:
             allowed = f"there is no such party; there are: {', '.join(federation.specs)}"
             raise ConfigError([Problem(f"engine.devices.{name}", self.config.engine.devices[name], allowed) for name in unknown])
-        if isinstance(known.task, ShardedTask):
-            return federation, ScoredElsewhere(known.task, surveyor, timeout), known, messages
+        if known.task.by_rows is not None:
+            return federation, ScoredElsewhere(known.task.by_rows, surveyor, timeout), known, messages
         self.cluster.dismiss([surveyor])
         return federation, None, known, messages
 
-    def engine(self, observer: Observer, **options: Any) -> RayEngine:
+    def engine(self, observer: Observer, **options: Any) -> Engine:
         """The engine of the run, whose parties are yet to be started."""
         federation, every = self.federation, options.get("checkpoint_every")
         whole = partial(party, self.config, self.info, federation.eval_every, every, source=self.known.task.source.kind)
@@ -348,4 +287,5 @@ class Host:
             builds |= {name: partial(builds[name], broker=self.broker.channels) for name in federation.hubs}
         timeout, names = self.config.engine.timeout, list(federation.specs)
         options |= {"on_report": observer.on_report, "expendable": [name for name, spec in federation.specs.items() if spec.expendable]}
+        options["published"] = [tag for tag, _ in self.info.published] if self.broker is not None else []
         return RayEngine(self.cluster, names, builds, timeout=timeout, rounds=federation.rounds, **options)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from vflbench.data.tasks import AlignedTask, GraphTask, ShardedTask, Task
-from vflbench.federation.ray_engine import Engine
+from vflbench.data.tasks import Task
+from vflbench.federation.engine import Engine
 from vflbench.models.glm import Loss
+from vflbench.results.folder import splits
 from vflbench.runner.models import WholeModels
 from vflbench.types import TRAINING_METRIC, RunConfig, Status
 
@@ -48,13 +49,13 @@ class Suboptimality:
     ValueError : the task has no optimum.
     """
 
-    def __init__(self, task: AlignedTask) -> None:
-        if task.objective is None or task.optimum is None:
+    def __init__(self, task: Task) -> None:
+        if task.convex is None:
             raise ValueError(f"{task.name} has no convex objective with a known optimum")
-        self.loss = Loss(task.objective, task.labels)
-        self.optimum = task.optimum
-        self.parties = task.parties
-        self.at_zero = self.loss.value(np.zeros(len(task.labels)))  # f at theta = 0, where all methods start
+        objective, self.optimum = task.convex
+        labels = task.training_labels()
+        self.loss = Loss(objective, labels)
+        self.at_zero = self.loss.value(np.zeros(len(labels)))  # f at theta = 0, where all methods start
 
     def value(self, reported: list[dict[str, Any]]) -> float | None:
         """f, or None where nobody reported: the loss of the sum of all `partial` {"train": X_k theta_k (N,)}, plus all `penalty`."""
@@ -85,7 +86,7 @@ class Observer:
     def __init__(self, task: Task, config: RunConfig, models: WholeModels | None = None) -> None:
         self.task = task
         self.config = config
-        self.convex = Suboptimality(task) if task.metric.name == TRAINING_METRIC and isinstance(task, AlignedTask) else None
+        self.convex = Suboptimality(task) if task.metric.name == TRAINING_METRIC else None
         self.extra: dict[str, Any] = {}
         self.rows: list[dict[str, Any]] = []
         self.status: Status = "completed"
@@ -94,10 +95,11 @@ class Observer:
         self.first_loss: float | None = None
         self.last_loss: float | None = None
         self.rising = 0  # rounds in a row in which the training loss rose
+        self.finite = True  # all predictions of the last row
         self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
         self.models = models
-        if models is None and isinstance(task, ShardedTask):
-            self.models = WholeModels(task, config.model, METRICS[task.metric.name])
+        if models is None and task.by_rows is not None:
+            self.models = WholeModels(task.by_rows, config.model, METRICS[task.metric.name])
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs: the curve so far."""
@@ -115,6 +117,7 @@ class Observer:
             self.models.averaged = [dict(row) for row in state["averaged"]]
 
     def on_report(self, party: str, round: int, values: dict[str, Any]) -> None:
+        """Keep what `party` reports of `round`."""
         self._reports.setdefault(round, {}).setdefault(party, []).append(values)
 
     def on_round(self, round: int, engine: Engine) -> bool:
@@ -139,6 +142,7 @@ class Observer:
             row = self._row(round, engine, predictions, reported)
             if self.models is not None and parameters:
                 row |= self.models.score(round, parameters)
+                self.finite = f"{splits(self.task.metric.name)[-1]}_{self.task.metric.name}" in row
             self.rows.append(row)
         if losses and self.first_loss and self.last_loss is not None:
             times = self.last_loss / self.first_loss
@@ -146,6 +150,20 @@ class Observer:
                 grown = f"the training loss has grown from {self.first_loss:.4g} to {self.last_loss:.4g} by round {round}"
                 return self._stop("diverged", grown)
         return self._stops(round, engine, row)
+
+    def conclude(self) -> None:
+        """The run has come to its end: one that has no finite score at its end is no result, and says why."""
+        if self.status not in ("completed", "target_reached", "budget"):
+            return
+        metric = self.task.metric.name
+        scored = f"{splits(metric)[-1]}_{metric}"
+        value = self.rows[-1].get(scored) if self.rows else None
+        if not self.rows:
+            self._stop("failed", "no round was scored: no party reported predictions")
+        elif value is None and self.finite:
+            self._stop("failed", f"the last round was not scored: no party reported predictions of the rows of {scored}")
+        elif value is None or not math.isfinite(value):
+            self._stop("diverged", f"{scored} is not finite after round {self.rows[-1]['round']}")
 
     def _on_convex_round(self, round: int, engine: Engine, reported: list[dict[str, Any]]) -> bool:
         assert self.convex is not None
@@ -167,7 +185,7 @@ class Observer:
         """What is scored: per party that predicts alone, or of all parties together, split -> scores."""
         alone = [{split: as_array(scores) for split, scores in r["predictions"].items()} for r in reported if "predictions" in r]
         partial = [{split: as_array(scores) for split, scores in r["partial"].items()} for r in reported if "partial" in r]
-        if not partial or isinstance(self.task, GraphTask | ShardedTask):
+        if not partial:
             return alone
         offset = sum(r["offset"] for r in reported if "offset" in r)
         splits = [split for split in ("val", "test") if self.task.truth(split) is not None]
@@ -188,7 +206,10 @@ class Observer:
             row["epsilon"] = max(s["epsilon"] for s in spent)
         for split in ("val", "test"):
             given, labels = [p[split] for p in predictions if split in p], self.task.truth(split)
-            if given and labels is not None and all(np.isfinite(scores).all() for scores in given):
+            if not given or labels is None:
+                continue
+            self.finite = all(np.isfinite(scores).all() for scores in given)
+            if self.finite:
                 row[f"{split}_{name}"] = sum(METRICS[name](scores, labels) for scores in given) / len(given)
         return row
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from vflbench.data.tasks import ShardedTask
-from vflbench.models import classifiers
-from vflbench.models.partial import DTYPES
+from vflbench.models import DTYPES, classifiers
 
 PROBE = 3000  # training rows on which the training loss is measured
 CHUNK = 2000  # rows predicted at once

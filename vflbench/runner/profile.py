@@ -31,6 +31,7 @@ from torch import Tensor
 from vflbench.data.tasks import AlignedPublic
 from vflbench.federation.delays import PARTS
 from vflbench.models import split_learning
+from vflbench.results import inventory
 from vflbench.results.folder import atomic_write, write_json
 from vflbench.runner import provenance
 from vflbench.seeding import torch_stream
@@ -100,7 +101,7 @@ def parse(words: Sequence[str]) -> Options:
 
 def profile(options: Options, folder: Path) -> Path:
     """Measure and fit; writes `folder`/<name>.json, which `compute.file` names, and .csv with every timing. Returns the JSON's path."""
-    folder.mkdir(parents=True, exist_ok=True)
+    inventory.claim(folder, "Choose another name=...", (f"{options.name}.csv", f"{options.name}.json"))
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # processes that wanted a core in the last minute
     with _threads(1):
         timings = measure(options)
@@ -132,8 +133,8 @@ class _Work:
         config, generator = options.network(), torch_stream(0, "profile")
         labels = np.arange(batch) % 2
         public = AlignedPublic(batch, parties=2, classes=2, owner=0)
-        self.active = split_learning.Active(config, options.features[0], public, labels, generator)
-        self.passive = split_learning.Passive(config, options.features[1], generator)
+        self.active = split_learning.Active(config, options.features[:1], public, labels, generator)
+        self.passive = split_learning.Passive(config, options.features[1:], generator)
         self.rows = [torch.randn(batch, columns, generator=generator) for columns in options.features]
         self.labels = torch.from_numpy(labels)
         self.bottom, self.top = (part.clone() for part in self.active.theta.split([self.active.bottom.size, self.active.top.size]))
@@ -142,7 +143,7 @@ class _Work:
         """One timing of each part."""
         found: dict[str, float] = {}
         za = self._pass("active", self.active.bottom, self.bottom, self.rows[0], found)
-        zp = self._pass("passive", self.passive.bottom, self.passive.theta.data, self.rows[1], found)
+        zp = self._pass("passive", self.passive.network, self.passive.theta.data, self.rows[1], found)
         theta, z = self.top.requires_grad_(), torch.cat([za, zp], dim=1).requires_grad_()
         start = time.perf_counter()
         loss = torch.nn.functional.cross_entropy(self.active.top(theta, z), self.labels)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from vflbench.results.texts import printable
 from vflbench.results.units import human_bytes
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Progress:
         if self._bar is None or self._task is None:
             return
         if metric is not None:
-            self._news["metric"] = f"{self._metric} {metric:.4f}"
+            self._news["metric"] = f"{printable(self._metric)} {metric:.4f}"
         if loss is not None:
             self._news["loss"] = f"loss {loss:.4g}"
         if bytes is not None:
@@ -56,7 +57,7 @@ def progress(total: int | None, metric: str = "metric", label: str = "", quiet: 
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = [TextColumn(label, markup=False)] if label else []
+    columns = [TextColumn(printable(label), markup=False)] if label else []
     news = TextColumn("{task.fields[news]}", markup=False)
     bar = Bar(*columns, MofNCompleteColumn(), BarColumn(), news, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
               console=Console(stderr=True), refresh_per_second=5, transient=True)  # fmt: skip

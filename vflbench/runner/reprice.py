@@ -12,7 +12,6 @@ import csv
 import hashlib
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,16 +27,13 @@ from vflbench.federation.ledger import COLUMN, LEDGER_FIELDS
 from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.replay import Program, Retimed
 from vflbench.results import folder as files
-from vflbench.results import reader
+from vflbench.results import inventory, lock, reader
 from vflbench.results.identity import config_hash
 from vflbench.results.reader import Arrays, Coded, Run
 from vflbench.runner import provenance
 from vflbench.runner.costs import Costs, Standing, clock, link_problems
-from vflbench.types import ConfigError, LinkConfig, NetworkConfig, TopologyConfig, VflbenchError
+from vflbench.types import ENDED, ConfigError, LinkConfig, NetworkConfig, TopologyConfig, VflbenchError
 
-FILES = {"manifest.json", "summary.json", "curve.csv", "ledger.parquet", "trace.parquet"}
-FILES |= {f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg")}
-ENDED = ("completed", "target_reached", "budget", "diverged")
 OLDER = "an older vflbench made it: its manifest.json lacks"
 TIMED_OUT = "max_virtual_seconds"
 LIVE = ("start_seconds", "cores", "utilisation", "waiting_seconds")  # of a run in real time
@@ -168,16 +164,12 @@ class Finished:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        summary = self.run.summary
-        if problems := files.validate_summary(summary):
-            raise VflbenchError(f"summary.json is malformed: {'; '.join(problems)}")
-        return summary
+        return self.run.summary
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        config = self.manifest.get("config")
-        groups = ("algorithm", "dataset", "network", "topology")
-        if not isinstance(config, dict) or not all(isinstance(config.get(group), dict) for group in groups) or "accounting" not in config:
+        config: dict[str, Any] = self.manifest["config"]
+        if not isinstance(config.get("topology"), dict) or "accounting" not in config:
             raise VflbenchError("manifest.json has no whole configuration")
         return config
 
@@ -295,7 +287,8 @@ class Finished:
         pictures = ["curve"] if config["accounting"] == self.config["accounting"] else ["curve", "bytes"]
         with _whole(place) as folder:
             files.ledger_parquet(folder / "ledger.parquet", columns, names, self.tags, LINK_KINDS)
-            shutil.copyfile(self.run.folder / "trace.parquet", folder / "trace.parquet")  # what parties did is the same
+            with files.atomic(folder / "trace.parquet") as trace:  # what parties did is the same
+                shutil.copyfile(self.run.folder / "trace.parquet", trace)
             files.write_curve(folder / "curve.csv", curve, self.summary["metric"]["name"])
             files.write_json(folder / "manifest.json", manifest)
             if draw is not None and curve:
@@ -318,9 +311,7 @@ class Finished:
         """Whether `place` holds this very result. Raises VflbenchError where it holds something that is not to be replaced."""
         if not place.exists():
             return False
-        others = sorted(path.name for path in place.iterdir() if path.name not in FILES) if place.is_dir() else [place.name]
-        if others:
-            raise VflbenchError(f"{place} holds {', '.join(others[:3])}, which no re-pricing wrote: choose another place with --out")
+        inventory.refuse(place, inventory.foreign(place) if place.is_dir() else [place.name], "Choose another folder with --out")
         if overwrite:
             return False
         manifest = Run(place).manifest if (place / "summary.json").is_file() else {}
@@ -332,7 +323,8 @@ class Finished:
     def _refuse(self, config: Mapping[str, Any], network: NetworkConfig) -> None:
         """What does not go with this run. Raises VflbenchError."""
         name, accounting = config["algorithm"]["name"], config["accounting"]
-        allowed = registry.algorithms()[name].accounting
+        info = registry.algorithms()[name]
+        allowed = registry.options("accounting", info, info.accounting)
         if accounting not in allowed:
             raise VflbenchError(f"accounting={accounting}: {name} can have: {', '.join(allowed)}")
         for entry, needed in (("payload", accounting != "strict"), ("parties", network.timing == "round" or network.server_bandwidth_gbps)):
@@ -397,17 +389,38 @@ def network_config(values: Mapping[str, Any]) -> NetworkConfig:
 @contextlib.contextmanager
 def _whole(place: Path) -> Iterator[Path]:
     """A new folder that becomes `place` when the block ends well, and is gone otherwise; what was at `place` stays until then."""
-    folder = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+    folder, before = (place.with_name(f".{place.name}.{end}") for end in ("tmp", "old"))  # those that a kill left are known by their lists
+    if place.is_symlink():
+        raise VflbenchError(f"{place} is a link: choose another folder with --out")
+    for left in (folder, before):
+        if left.exists():
+            inventory.refuse(left, inventory.foreign(left), "Choose another folder with --out")
     try:
-        folder.mkdir(parents=True)
-        yield folder
-        if place.exists():
-            shutil.rmtree(place)
-        os.replace(folder, place)
+        if before.exists() and not place.exists():
+            before.rename(place)
+        files.prepare(folder, "--out DIR")
+        with lock.alone(folder):
+            inventory.clear(folder)
+            try:
+                yield folder
+                if place.exists():
+                    inventory.refuse(place, inventory.foreign(place), "Choose another folder with --out")
+                    place.rename(before)
+                folder.rename(place)
+            finally:
+                if before.exists() and not place.exists():
+                    before.rename(place)
+                for left in (folder, before):
+                    if left.exists():
+                        inventory.clear(left, first="summary.json")
+                        inventory.leave(left)
+                        for other in left.iterdir() if left == before else ():  # what a file manager put there, runs of the user's below
+                            with contextlib.suppress(OSError):
+                                other.rename(place / other.name)
+                        with contextlib.suppress(OSError):
+                            left.rmdir()
     except OSError as error:
         raise VflbenchError(f"cannot write {place}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _rows(found: Arrays, columns: Sequence[str], known: Mapping[str, Sequence[str]], file: str) -> np.ndarray:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vflbench.attacks.transcript import RELEASED, Message, file_name, flatten, pack
+from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
+from vflbench.runner.checkpoint import Part
 
 
 class TranscriptWriter:
@@ -21,8 +23,12 @@ class TranscriptWriter:
     folder : of the transcript. party : whose.
     sent : tags of its own messages that are kept as well.
     released : a client's parameters at this moment, where they are public with every prediction; None: they are not.
-    resumed : round of the checkpoint that the run goes on from; files of later rounds are dropped. None: a fresh run.
+    kept : files up to the checkpoint that the run goes on from; those of later rounds, which a stopped run has left, are dropped.
     received : tags of messages to it that are kept; None: all.
+
+    Attributes
+    ----------
+    files : those that are written, by name.
     """
 
     def __init__(
@@ -31,15 +37,16 @@ class TranscriptWriter:
         party: str,
         sent: frozenset[str],
         released: Callable[[str], Any] | None = None,
-        resumed: int | None = None,
+        kept: Iterable[Part] = (),
         received: frozenset[str] | None = None,
     ) -> None:
         self.folder, self.party, self.sent, self.released, self.received = folder, party, sent, released, received
         self.messages: dict[int, list[Message]] = {}
-        folder.mkdir(exist_ok=True)
-        for path in folder.glob("round_*.npz"):
-            if resumed is None or int(path.stem.split("_")[1]) > resumed:
-                path.unlink()
+        self.files = {part.name: part for part in kept}
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for path in sorted(folder.glob("round_*.npz")):
+            if path.name not in self.files:
+                inventory.remove(path)
 
     def on_read(self, src: str, dst: str, tag: str, round: int, payload: Any) -> None:
         """`dst`, in its `round`, reads a message."""
@@ -59,4 +66,11 @@ class TranscriptWriter:
         for done in sorted(r for r in self.messages if r <= round):
             buffer = io.BytesIO()
             np.savez(buffer, **pack(self.messages.pop(done)))  # type: ignore[arg-type]
-            atomic_write(self.folder / file_name(done), buffer.getvalue())
+            path = self.folder / file_name(done)
+            atomic_write(path, buffer.getvalue())
+            self.files[path.name] = Part.of(path)
+
+    def check(self) -> None:
+        """Raise VflbenchError where a file is no longer as it was written."""
+        for part in self.files.values():
+            part.check(self.folder)

@@ -12,8 +12,10 @@ from tests.conftest import absent
 from vflbench.data import sources
 from vflbench.data.relational import mimic3 as module
 from vflbench.data.relational import mimic3_events as measured
+from vflbench.data.relational import mimic3_statistics
 from vflbench.data.relational.mimic3 import Config, load, split_patients
-from vflbench.data.relational.mimic3_events import COLUMNS, NEVER, Stays, parse_values, statistics, window_statistics
+from vflbench.data.relational.mimic3_events import COLUMNS, NEVER, Stays, parse_values
+from vflbench.data.relational.mimic3_statistics import statistics, window_statistics
 from vflbench.types import ConfigError, DataError
 
 START = datetime(2150, 1, 1)
@@ -177,7 +179,7 @@ def test_statistics_equal_a_slow_reference(monkeypatch):
         [[h, *(x for c in names for x in slow_statistics(series.get((c, s), []), h))] for s, h in zip(stay, hour, strict=True)]
     )
     for at_once in (7, 20_000):  # also across the borders of the blocks
-        monkeypatch.setattr(measured, "_ROWS", at_once)
+        monkeypatch.setattr(mimic3_statistics, "_ROWS", at_once)
         out = np.empty((len(stay), 1 + len(COLUMNS)), np.float32)
         statistics(events, stay, hour, out, place)
         np.testing.assert_allclose(out[place], expected.astype(np.float32), rtol=2e-6, atol=2e-6)
@@ -441,7 +443,7 @@ def test_features_on_disk_that_are_not_finite_are_told(made, tmp_path, monkeypat
         out[:, 3] = np.inf
 
     monkeypatch.setattr(module, "_LARGE", 0)
-    monkeypatch.setattr(measured, "statistics", infinite)
+    monkeypatch.setattr(module, "statistics", infinite)
     with pytest.raises(DataError, match=rf"table events, column {COLUMNS[2]}: values that are not finite"):
         load(config(), "relational", 1, 0, root)
 
@@ -451,14 +453,14 @@ def test_features_on_disk_are_the_same_task(made, tmp_path, monkeypatch):
     root = made.write(tmp_path)
     small = load(config(), "relational", 2, 3, root)
     monkeypatch.setattr(module, "_LARGE", 0)
-    monkeypatch.setattr(module, "_SLICE", 17)
-    monkeypatch.setattr(measured, "_ROWS", 13)
+    monkeypatch.setattr(module, "SLICE", 17)
+    monkeypatch.setattr(mimic3_statistics, "_ROWS", 13)
     large = load(config(), "relational", 2, 3, root)
     equal(small, large)
     events = [part.features for part in large.clients if part.table == "events"]
     assert all(isinstance(part if isinstance(part, np.memmap) else part.base, np.memmap) for part in events)
     # The second time nothing is worked out again.
-    monkeypatch.setattr(measured, "statistics", None)
+    monkeypatch.setattr(module, "statistics", None)
     monkeypatch.setattr(sources, "atomic", None)
     equal(small, load(config(), "relational", 2, 3, root))
 

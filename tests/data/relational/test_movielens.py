@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import absent
 from vflbench.data import sources
-from vflbench.data.relational import movielens
+from vflbench.data.relational import movielens, movielens_files
 from vflbench.data.relational.movielens import GENRES, Config, load
 from vflbench.data.relational.tables import split_rows
 from vflbench.types import ConfigError, DataError
@@ -88,7 +88,7 @@ def raw_of(root: Path, variant: str):
     """The tables before they are standardised, and the group of files they come from."""
     found = sources.locate(movielens._file_set(variant), root, "real", verify=False)
     group = next(g for g in movielens._GROUPS[variant] if all(file in found for file in g))
-    content = movielens._read(found, group)
+    content = movielens_files.read(found, group)
     return movielens._tables(content, np.zeros((len(content.title), 2), np.float32)), content
 
 

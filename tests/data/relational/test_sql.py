@@ -3,28 +3,24 @@
 import contextlib
 import copy
 import datetime
-import os
-import shutil
-import signal
-import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
-import time
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import psycopg
 import pytest
 import yaml
 
+from tests.data.relational.conftest import PASSWORD
 from vflbench import config as configuration
 from vflbench.data.relational import sql, sql_sources
-from vflbench.data.relational.sql import Config, Table, load
-from vflbench.data.relational.sql_sources import Column, Source, as_type, concatenate, of_arrow, of_objects, shown
+from vflbench.data.relational.cells import Column, as_type, concatenate, infer, of_arrow, of_objects
+from vflbench.data.relational.sql import load
+from vflbench.data.relational.sql_config import Config, Table
+from vflbench.data.relational.sql_sources import Source, shown
 from vflbench.types import ConfigError, DataError
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -41,13 +37,6 @@ CUSTOMERS = pd.DataFrame(
 )  # 13 to 15 are unknown
 SECTIONS = pd.DataFrame({"shop": ["A", "A", "B", "C", "E"], "metres": [2.0, 5.5, 3.25, 7.0, 1.0]})  # A twice, D never
 FRAMES = {"purchases": PURCHASES, "customers": CUSTOMERS, "sections": SECTIONS}
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty folder in which vflbench is started."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def write(frame, kind, name, table="t") -> dict:
@@ -158,6 +147,15 @@ def test_a_database_in_use_is_read_with_what_is_not_yet_in_its_file(here):
         connection.executemany("INSERT INTO t VALUES (?, 30, 'Bern')", [(number,) for number in range(13, 3000)])
         connection.commit()
         assert run(config).clients[1].rows == 2999
+
+
+def test_reading_leaves_nothing_beside_a_database(here):
+    config = world("sqlite")
+    with contextlib.closing(sqlite3.connect("customers.sqlite")) as connection:
+        connection.execute("PRAGMA journal_mode=wal")
+    before = sorted(Path().iterdir())
+    assert run(config).clients[1].rows == 12
+    assert sorted(Path().iterdir()) == before
 
 
 def test_a_query_is_a_table(here):
@@ -773,7 +771,7 @@ def test_arrow_columns():
 def test_what_a_csv_column_looks_like(cells, kind, values):
     import pyarrow as pa
 
-    found = sql_sources.infer(pa.chunked_array([pa.array(cells, pa.string())]))
+    found = infer(pa.chunked_array([pa.array(cells, pa.string())]))
     assert found.kind == kind
     assert [None if null else value for value, null in zip(found.values.tolist(), found.null, strict=True)] == values
 
@@ -786,79 +784,11 @@ def test_numbers_and_dates_as_text():
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------------------------
 
-PASSWORD = "tr0ub4dor&3"
 TYPES = {
     "purchases": "customer integer, shop varchar(5), hour smallint, weight double precision, amount numeric(8,2)",
     "customers": "id bigint, age integer, city text",
     "sections": "shop text, metres real",
 }
-
-
-def binaries() -> Path | None:
-    """The newest PostgreSQL server's folder."""
-    found = shutil.which("initdb")
-    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    return Path(found).parent if found else debian[-1].parent if debian else None
-
-
-class Server:
-    """A PostgreSQL server of its own on a free port."""
-
-    def __init__(self, folder: Path, programs: Path) -> None:
-        self.folder = folder
-        # PostgreSQL refuses to run as root; Debian's package brings a user for it.
-        self.who = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
-        if self.who:
-            shutil.chown(folder, "postgres", "postgres")
-        (folder / "password").write_text(PASSWORD)
-        (folder / "password").chmod(0o644)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        setup = [programs / "initdb", "-D", folder / "data", "-U", "owner", "-A", "scram-sha-256", "--pwfile", folder / "password", "-N"]
-        subprocess.run([*setup, "-E", "UTF8", "--locale", "C"], check=True, capture_output=True, cwd=folder, **self.who)
-        options = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off"]
-        self.program = [programs / "postgres", "-D", folder / "data", "-p", str(self.port), *(x for o in options for x in ("-c", o))]
-        self.process = None
-
-    def start(self) -> None:
-        log = (self.folder / "log").open("ab")
-        self.process = subprocess.Popen(self.program, stdout=log, stderr=log, cwd=self.folder, **self.who)
-        for _ in range(300):
-            with contextlib.suppress(psycopg.OperationalError), self.connect():
-                return
-            assert self.process.poll() is None, (self.folder / "log").read_text()
-            time.sleep(0.1)
-        raise AssertionError("PostgreSQL does not answer")
-
-    def stop(self, how=signal.SIGINT) -> None:
-        if self.process is not None:
-            self.process.send_signal(how)
-            self.process.wait(30)
-            self.process = None
-
-    def connect(self):
-        return psycopg.connect(f"postgresql://owner@127.0.0.1:{self.port}/postgres", password=PASSWORD, autocommit=True, connect_timeout=5)
-
-    @property
-    def url(self) -> str:
-        return f"postgresql://owner@127.0.0.1:{self.port}/postgres"
-
-
-@pytest.fixture(scope="module")
-def server():
-    programs = binaries()
-    if programs is None:
-        reason = "no PostgreSQL server here: apt-get install postgresql"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
-    folder = Path(tempfile.mkdtemp(prefix="vflbench-pg-"))  # not below tmp_path, where another user may not go
-    made = Server(folder, programs)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.stop(signal.SIGQUIT)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

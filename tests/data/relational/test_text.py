@@ -49,7 +49,8 @@ def fake_transformers(monkeypatch):
     calls = []
 
     def load(kind, **facts):
-        def from_pretrained(path, local_files_only):
+        def from_pretrained(path, local_files_only, trust_remote_code):
+            assert trust_remote_code is False, "None asks the user, and runs what is in the folder"
             calls.append((kind, Path(path).name, local_files_only))
             if (Path(path) / "broken").exists():
                 raise OSError("no file named\nmodel.safetensors")

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from vflbench.data import sources
-from vflbench.data.relational import yelp
+from vflbench.data.relational import yelp, yelp_lines
 from vflbench.data.relational.tables import split_rows
 from vflbench.data.relational.yelp import Config, load
 from vflbench.types import ConfigError, DataError
@@ -88,7 +88,7 @@ def root(tmp_path) -> Path:
 
 @pytest.fixture(params=[1 << 25, 700], ids=["one block", "many blocks"])
 def block(request, monkeypatch):
-    monkeypatch.setattr(yelp, "_BLOCK", request.param)
+    monkeypatch.setattr(yelp_lines, "_BLOCK", request.param)
 
 
 def frames(content: dict[str, list[dict]]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:

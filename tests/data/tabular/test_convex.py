@@ -1,5 +1,7 @@
 """f* by hand, by CVXPY, by its own optimality conditions; and the cache."""
 
+import json
+
 import cvxpy
 import numpy as np
 import pytest
@@ -107,12 +109,17 @@ def test_a_minimum_is_remembered_by_content_not_by_division(solved):
     assert len(solved) == 1 and len({task.optimum for task in tasks}) == 1
     folder = sources.cache_folder() / "optima"
     (kept,) = folder.iterdir()
-    assert kept.stat().st_size < 200
+    assert kept.stat().st_size < 250
     kept.write_text('{"minimum": ')  # cut short
     assert ridge.load(ridge.Config(samples=40, features=13), "aligned", 2, 0, None).optimum == tasks[0].optimum and len(solved) == 2
+    text = json.loads(kept.read_text())
+    for minimum in (text["minimum"] / 2, text["minimum"] * (1 + 1e-12)):  # changed
+        kept.write_text(json.dumps(text | {"minimum": minimum}))
+        assert ridge.load(ridge.Config(samples=40, features=13), "aligned", 2, 0, None).optimum == tasks[0].optimum
+    assert len(solved) == 4 and folder.stat().st_mode & 0o077 == 0
     ridge.load(ridge.Config(samples=40, features=13, alpha=2.0), "aligned", 2, 0, None)
     ridge.load(ridge.Config(samples=40, features=13, noise=0.2), "aligned", 2, 0, None)
-    assert len(solved) == 4 and len(list(folder.iterdir())) == 3
+    assert len(solved) == 6 and len(list(folder.iterdir())) == 3
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):

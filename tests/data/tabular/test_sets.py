@@ -5,6 +5,7 @@ import gzip
 import io
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import r2_score, roc_auc_score
 
 from vflbench import registry
-from vflbench.data.sources import FileSet, Part
 from vflbench.data.tabular import bank, blog, breast_cancer, credit, digits, energy, gisette, ridge, synthetic
 from vflbench.types import ConfigError, DataError
 
@@ -40,6 +40,12 @@ def whole(task) -> np.ndarray:
     """All blocks of all splits side by side, training rows first."""
     splits = [task.features, *task.held_out_features.values()]
     return np.concatenate([np.concatenate(blocks, axis=1) for blocks in splits])
+
+
+def change(monkeypatch, module, **keys) -> None:
+    """Give the one edition of a data set other forms, or another twin."""
+    files = replace(module.FILES, editions=(replace(module.FILES.editions[0], **keys),))
+    monkeypatch.setattr(module, "load", replace(module.SET, make=files.make).load)
 
 
 # --- energy -----------------------------------------------------------------------------------------------------------------
@@ -77,11 +83,11 @@ def test_energy_names_a_malformed_line(tmp_path):
 @pytest.fixture
 def posts(monkeypatch) -> dict[str, bytes]:
     """Two rows a file, the target counts up; of the 60 days only four, each read takes its time."""
-    monkeypatch.setattr(blog, "NAMES", blog.NAMES[:5])
-    monkeypatch.setattr(blog, "_UNPACKED", blog._UNPACKED[:5])
-    monkeypatch.setattr(blog, "FILE_SETS", (FileSet("blog", "blogfeedback", (Part("posts", ((blog._ARCHIVE,), blog._UNPACKED)),)),))
+    names = blog.NAMES[:5]
+    packed, unpacked = blog.FILES.editions[0].forms
+    change(monkeypatch, blog, forms=(replace(packed, members=names), replace(unpacked, files=unpacked.files[:5])))
     made = {}
-    for i, name in enumerate(blog.NAMES):
+    for i, name in enumerate(names):
         rows = np.column_stack([RNG.poisson(2.0, (2, 280)), [2 * i, 2 * i + 1]])
         made[name] = "\n".join(",".join(f"{value:.1f}" for value in row) for row in rows).encode()
     return made
@@ -381,8 +387,7 @@ def test_twins_of_regressions(name, monkeypatch):
     module = registry.load_dataset(name)
     assert {"energy": (19735, 27), "blog": (60021, 280)}[name] == (module.SAMPLES, len(module.COLUMNS))
     if name == "blog":
-        twin = module.twin
-        monkeypatch.setattr(module, "twin", lambda: twin(4000))
+        change(monkeypatch, module, twin=lambda: module.twin(4000))
     task = module.load(module.Config(source="synthetic", samples=4000), "aligned", 2, 0, None)
     assert whole(task).shape == (4000, len(module.COLUMNS)) and task.labels.min() >= 0
     model = Ridge(300.0).fit(np.concatenate(task.features, axis=1), task.labels)
@@ -391,8 +396,7 @@ def test_twins_of_regressions(name, monkeypatch):
 
 
 def test_gisettes_twin_learns(monkeypatch):
-    twin = gisette.twin
-    monkeypatch.setattr(gisette, "twin", lambda: twin(500))
+    change(monkeypatch, gisette, twin=lambda: gisette.twin(500))
     task = gisette.load(gisette.Config(source="synthetic", problem="learning"), "aligned", 2, 0, None)
     assert whole(task).shape == (500, 5000) and 0.12 < np.mean(whole(task) > 0) < 0.14
     assert 0.75 < auroc_of(task) < 1

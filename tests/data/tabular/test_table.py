@@ -272,3 +272,20 @@ def test_members_of_archives():
     for damaged in (b"", data[:40], data[:-30], data[:45] + bytes(8) + data[53:]):
         with pytest.raises(DataError, match=r"f\.zip: a damaged zip"):
             table.member(damaged, "f.zip", "a/b.csv")
+
+
+def test_over_joins_a_partys_columns_are_a_table_that_is_matched_by_row_id():
+    keys, given = Both(columns=[1, 2, 1], validation=0.2, test=0.2), small()
+    aligned = divide(keys, given, SOURCE, METRIC, layout="aligned", parties=3, seed=3)
+    task = divide(keys, given, SOURCE, METRIC, layout="relational", parties=1, seed=3)
+    owner, *others = task.clients
+    np.testing.assert_array_equal(owner.features, aligned.features[0])
+    np.testing.assert_array_equal(owner.labels, aligned.labels)
+    for k, part in enumerate(others, 1):
+        assert part.labels is None and part.rows == 20
+        np.testing.assert_array_equal(part.features[np.searchsorted(part.keys["row"], owner.keys["row"])], aligned.features[k])
+        for split in ("val", "test"):
+            np.testing.assert_array_equal(part.features[task.held_out[split].rows[k]], aligned.held_out_features[split][k])
+    halves = divide(Both(), given, SOURCE, METRIC, layout="relational", parties=2, seed=3)
+    assert halves.public.parts == ((0, 1), (2, 3))  # two tables, in two horizontal parts each
+    assert [p.key for p in table.check(Both(problem="ridge", columns=[2, 3]), "relational", 1, 4)] == ["dataset.problem", "dataset.columns"]

@@ -263,3 +263,36 @@ def test_what_only_the_headers_tell(tmp_path, customers):
     assert "y.csv, which is another party's, has a column of this name, too" in said(config("x.csv", "y.csv"))
     customers[["customer"]].to_csv(tmp_path / "y.csv", index=False)
     assert "has no column to learn from" in said(config("x.csv", "y.csv"))
+
+
+@pytest.mark.parametrize("layout", ["aligned", "sharded"])
+@pytest.mark.parametrize(("new", "message"), [("\n006,", "the ID '006' is there twice"), ("\n,", "no ID")])
+def test_ids_of_a_single_file_are_looked_at_too(tmp_path, customers, layout, new, message):
+    customers[["customer", "age", "b", "bought"]].to_csv(tmp_path / "x.csv", index=False)
+    text = (tmp_path / "x.csv").read_text()
+    (tmp_path / "x.csv").write_text(text.replace("\n007,", new, 1))
+    with pytest.raises(DataError, match=rf"x\.csv, line 9, column customer: {message}"):
+        load(config("x.csv", leave_out=[]), layout, 2, 0, tmp_path)
+
+
+def test_labels_that_differ_from_row_to_row_are_no_classes(tmp_path, customers):
+    customers.to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(DataError, match=r"column customer: 60 different labels in 60 rows are no classes; .*dataset\.task=regression"):
+        load(config("x.csv", label="customer", id=None), "aligned", 2, 0, tmp_path)
+
+
+def test_a_feature_that_is_the_label_is_said(tmp_path, customers, caplog):
+    customers["copy"] = customers.bought
+    customers.to_csv(tmp_path / "x.csv", index=False)
+    load(config("x.csv"), "aligned", 2, 0, tmp_path)
+    assert "column copy: the same values as the label bought; name it in dataset.leave_out" in caplog.text
+    caplog.clear()
+    load(config("x.csv", leave_out=["spent", "copy"]), "aligned", 2, 0, tmp_path)
+    assert "leave_out" not in caplog.text
+
+
+def test_numbers_too_large_for_a_spread_are_refused_by_column(tmp_path, customers):
+    customers.loc[[1, 2], "b"] = [1e308, -1e308]
+    customers.to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(DataError, match="column 0/b: its numbers are so large that their spread is not finite"):
+        load(config("x.csv"), "aligned", 2, 0, tmp_path)

@@ -10,7 +10,7 @@ import numpy as np
 from vflbench.data import partition, sources
 from vflbench.data.partition import RawGraph
 from vflbench.data.tasks import GraphTask
-from vflbench.types import ConfigError, DatasetInfo, DataSource, Problem
+from vflbench.types import DatasetInfo, DataSource, Problem, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -55,9 +55,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)  # (1797, 64) integers 0 to 16

@@ -21,7 +21,8 @@ from vflbench.data import partition
 from vflbench.data.partition import RawGraph
 from vflbench.data.readers import load_npy, load_npz, load_sparse
 from vflbench.data.tasks import GraphTask
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Problem, closest
+from vflbench.data.tasks.base import beside
+from vflbench.types import DataError, DatasetInfo, DataSource, Problem, closest, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -82,9 +83,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ConfigError
     DataError : naming the file as the user did, and the line.
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     assert config.features and config.labels
     reader = _Reader(root)
     features = reader.features(config.features)
@@ -93,6 +92,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     own = tuple(reader.edges(path, nodes) for path in config.client_edges) if config.client_edges else None
     every = [reader.edges(config.edges, nodes)] if config.edges else []
     edges = partition.undirected(np.concatenate([*every, *(own or ())], axis=1), nodes)
+    if not edges.size:
+        files = ", ".join([config.edges] if config.edges else config.client_edges or [])
+        raise DataError(f"{files}: no edge between two different nodes; without edges dataset=tabular_files is the one to use.")
     blocks = None if config.blocks is None else _blocks(config.blocks, features)
     if config.split:
         splits = reader.split(config.split, labels)
@@ -136,10 +138,7 @@ def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | 
         if stamp not in task.source.files:
             raise DataError(f"{stamp[0]} has changed since the run was begun; start again once it is left alone")
 
-    def beside(blocks: tuple[np.ndarray, ...], block: np.ndarray) -> tuple[np.ndarray, ...]:
-        return (*blocks[:index], block, *blocks[index + 1 :])
-
-    return replace(task, features=beside(task.features, block), edges=beside(task.edges, own))
+    return replace(task, features=beside(task.features, index, block), edges=beside(task.edges, index, own))
 
 
 def _blocks(blocks: Sequence[Any], features: _Table) -> tuple[np.ndarray, ...]:
@@ -157,8 +156,7 @@ def _blocks(blocks: Sequence[Any], features: _Table) -> tuple[np.ndarray, ...]:
                     allowed = f"client {owner[i]} has column {features.names[i]!r} already, client {client} cannot: blocks are disjoint"
                     problems.append(Problem("dataset.blocks", column, allowed))
                 owner[i] = client
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     return tuple(np.array(sorted(i for i, who in owner.items() if who == client), np.int64) for client in range(len(blocks)))
 
 

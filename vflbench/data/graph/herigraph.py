@@ -28,7 +28,7 @@ from vflbench.data.readers import load_npy, load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataError, DatasetInfo, Problem
+from vflbench.types import DataError, DatasetInfo, Problem, refuse
 
 DATASETS = (
     DatasetInfo(name="suzhou", summary="HeriGraph Suzhou: 3,137 posts, 3 graphs, 3 image blocks", layouts=("graph",), folder="herigraph"),
@@ -155,15 +155,11 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     name = config.name
     file_set = next(files for files in FILE_SETS if files.option == name)
     found = sources.locate(file_set, root, config.source, config.verify)
     if found is None:
-        if config.source == "synthetic":
-            sources.announce_twin(name)
         features, edges, labels = _twin(name)
         source = twins.twin_source(note="synthetic twin: real label counts, made-up posts, graphs and image blocks")
     else:

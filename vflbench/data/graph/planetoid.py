@@ -18,7 +18,7 @@ from vflbench.data.partition import RawGraph
 from vflbench.data.readers import load_pickle
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
-from vflbench.types import ConfigError, DataError, DatasetInfo, Problem, closest
+from vflbench.types import DataError, DatasetInfo, Problem, closest, refuse
 
 DATASETS = (
     DatasetInfo(name="cora", summary="Cora: 2,708 papers, 1,433 words, 7 topics", layouts=("graph",), folder="planetoid/Cora/raw"),
@@ -131,9 +131,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     name = config.name
     files = next(files for files in FILE_SETS if files.option == name)
     found = sources.locate(files, root, config.source, config.verify)
@@ -141,8 +139,6 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         graph, public = read(files, found)
         source = found.source()
     else:
-        if config.source == "synthetic":
-            sources.announce_twin(name)
         graph = twins.word_graph(name, _TWINS[name])
         public = partition.count_split(graph.labels, graph.classes, 20, 500, 1000, seed=0)  # the public split's sizes
         source = twins.twin_source()

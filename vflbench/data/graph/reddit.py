@@ -17,7 +17,7 @@ from vflbench.data.readers import load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataError, DatasetInfo, Problem, closest
+from vflbench.types import DataError, DatasetInfo, Problem, closest, refuse
 
 DATASETS = (DatasetInfo(name="reddit", summary="Reddit: 232,965 posts, 602 features, 41 communities", layouts=("graph",), folder="reddit"),)
 
@@ -69,16 +69,12 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     found = sources.locate(FILE_SETS[0], root, config.source, config.verify)
     if found is not None:
         graph, types = read(found)
         source = found.source()
     else:
-        if config.source == "synthetic":
-            sources.announce_twin(config.name)
         graph, types = _twin(config.nodes, config.mean_degree)
         source = twins.twin_source(f"{config.nodes} nodes", "synthetic twin at a chosen size; class sizes and features are made up")
     if config.split == "public":

@@ -104,8 +104,6 @@ def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
     """
     found = sources.locate(file_set(variant), root, source, verify, has_twin=variant != "sample1000")
     if found is None:
-        if source == "synthetic":
-            sources.announce_twin("cifar10")
         return twin()
     group = next(group for group in _GROUPS if variant in ("auto", group.variant) and all(file in found for file in group.files))
     content = _archived(found, group) if group.archive else _plain(found, group)

@@ -19,7 +19,7 @@ import numpy as np
 from vflbench.data import partition, sources
 from vflbench.data.images import cifar
 from vflbench.data.tasks import AlignedTask, Shard, ShardedTask
-from vflbench.types import ConfigError, DatasetInfo, Metric, Problem
+from vflbench.types import DatasetInfo, Metric, Problem, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -71,9 +71,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     images = cifar.read(config.variant, config.source, config.verify, root)
     split = partition.fraction_split(images.train_labels, len(cifar.CLASSES), 1 - config.validation, 0.0, seed)
     train = images.train[split["train"]], images.train_labels[split["train"]]

@@ -15,7 +15,7 @@ from vflbench.data import partition, sources, twins
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataError, DatasetInfo, Metric, Problem
+from vflbench.types import DataError, DatasetInfo, Metric, Problem, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -72,16 +72,12 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     found = sources.locate(FILE_SETS[0], root, config.source, config.verify)
     if found is not None:
         train, test = read(found)
         source = found.source()
     else:
-        if config.source == "synthetic":
-            sources.announce_twin(config.name)
         train, test = twin()
         source = twins.twin_source()
     order = stream(seed, "split").permutation(len(train.labels))

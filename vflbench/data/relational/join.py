@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vflbench.data.tasks import Equality
 from vflbench.types import DataError
+
+if TYPE_CHECKING:
+    from vflbench.data.tasks import Equality
 
 # --- at a client --------------------------------------------------------------------------------------------------------------
 

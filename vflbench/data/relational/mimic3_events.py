@@ -21,7 +21,6 @@ import contextlib
 import csv
 import gzip
 import hashlib
-import itertools
 import logging
 import re
 import zlib
@@ -86,7 +85,6 @@ STATISTICS = ("min", "max", "mean", "std", "skew", "count")
 COLUMNS = tuple(f"{channel}/{period}/{statistic}" for channel in CHANNELS for period in SUB_PERIODS for statistic in STATISTICS)
 
 _BLOCK = 32 << 20  # bytes of CSV read at once
-_ROWS = 20_000  # prediction hours at once
 _FORMAT = 1  # of the cached files
 
 
@@ -254,9 +252,10 @@ def cached_events(stays: Stays, chart: CsvFile, labs: CsvFile, stays_file: CsvFi
 
 
 def cache_file(name: str) -> Path:
-    """Where a file that was worked out lies."""
+    """Where a file that was worked out lies: patients' data, in a folder that others cannot read."""
     folder = sources.cache_folder() / "mimic3"
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
     return folder / name
 
 
@@ -381,123 +380,3 @@ def parse_values(items: np.ndarray, texts: list[str], codes: np.ndarray) -> np.n
         rows = of(name)
         value[rows] = np.where(wrong(value[rows]), right(value[rows]), value[rows])
     return value
-
-
-# --- statistics -----------------------------------------------------------------------------------------------------------------
-
-
-def statistics(events: Events, stay: np.ndarray, hour: np.ndarray, out: np.ndarray, place: np.ndarray) -> None:
-    """Write per prediction hour the hour and the 714 statistics of what was measured in the stay until then (inclusive).
-
-    A sub-period is a part of the time from a channel's first to its last measurement so far, both ends included.
-
-    Parameters
-    ----------
-    stay, hour : (n,) the prediction hours, by ascending stay.
-    out : (n, 715) float32, maybe a memory map.
-    place : (n,) the row of `out` for each of them.
-    """
-    stride = 1 + max(int(events.second.max(initial=0)), int(hour.max(initial=0)) * 3600)
-    bounds = np.searchsorted(events.channel, np.arange(len(CHANNELS) + 1))
-    keys = events.stay.astype(np.int64) * stride + events.second
-    width = len(SUB_PERIODS) * len(STATISTICS)
-    for first in range(0, len(stay), _ROWS):
-        rows = slice(first, first + _ROWS)
-        origin = stay[rows].astype(np.int64) * stride
-        until = origin + hour[rows].astype(np.int64) * 3600
-        block = np.empty((len(origin), 1 + len(COLUMNS)), np.float32)
-        block[:, 0] = hour[rows]
-        for channel, (low, high) in enumerate(itertools.pairwise(bounds)):
-            own = slice(*(low + np.searchsorted(keys[low:high], [origin[0], origin[-1] + stride])))
-            starts, ends = _windows(keys[own], origin, until)
-            values = window_statistics(events.value[own], starts.ravel(), ends.ravel())
-            stacked = values.reshape(len(STATISTICS), len(SUB_PERIODS), -1).transpose(2, 1, 0)
-            block[:, 1 + channel * width : 1 + (channel + 1) * width] = stacked.reshape(len(origin), width)
-        out[place[rows]] = block
-
-
-def _windows(keys: np.ndarray, origin: np.ndarray, until: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(sub-periods, n) where each window begins and ends in the ascending `keys`."""
-    start, end = np.searchsorted(keys, origin), np.searchsorted(keys, until, side="right")
-    padded = np.append(keys, 0)
-    some = end > start
-    begin = np.where(some, padded[np.minimum(start, len(keys))], origin)
-    last = np.where(some, padded[end - 1], origin)
-    starts, ends = [], []
-    for period in SUB_PERIODS:
-        side, _, percent = period.partition("_")
-        part = (last - begin) * int(percent or 100) // 100  # whole seconds: no rounding decides what is inside
-        starts.append(np.searchsorted(keys, last - part) if side == "last" else start)
-        ends.append(np.searchsorted(keys, begin + part, side="right") if side == "first" else end)
-    return np.stack(starts), np.where(some, np.stack(ends), np.stack(starts))
-
-
-def window_statistics(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """(6, windows): STATISTICS of values[start:end], the population's; 0 as count and NaN otherwise where a window is empty.
-
-    A window is a chain of blocks of 2^k values, one for each bit of its length; all blocks of a size are made at once, from those of
-    half the size. Sums of powers over the whole series would lose every digit to one outlier (MIMIC-III writes 999999 for an error).
-    """
-    length = ends - starts
-    place = starts.copy()
-    windows = _Moments.none(len(starts))
-    blocks = _Moments.single(values)
-    for bit in range(int(length.max(initial=0)).bit_length()):
-        if bit:
-            half = 1 << (bit - 1)
-            blocks = blocks.take(slice(None, -half)).merge(blocks.take(slice(half, None)))
-        chosen = np.flatnonzero(length >> bit & 1)
-        windows.put(chosen, windows.take(chosen).merge(blocks.take(place[chosen])))
-        place[chosen] += 1 << bit
-    return windows.statistics()
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """Of sets of values: count, mean, sums of squared and cubed deviations, smallest and largest (Chan et al.; Pébay: merging them)."""
-
-    parts: tuple[np.ndarray, ...]  # count, mean, squares, cubes, low, high
-
-    @classmethod
-    def none(cls, sets: int) -> _Moments:
-        zeros = [np.zeros(sets) for _ in range(4)]
-        return cls((*zeros, np.full(sets, np.inf), np.full(sets, -np.inf)))
-
-    @classmethod
-    def single(cls, values: np.ndarray) -> _Moments:
-        return cls((np.ones(len(values)), values, np.zeros(len(values)), np.zeros(len(values)), values, values))
-
-    def take(self, chosen: np.ndarray | slice) -> _Moments:
-        return _Moments(tuple(part[chosen] for part in self.parts))
-
-    def put(self, chosen: np.ndarray, of: _Moments) -> None:
-        for part, values in zip(self.parts, of.parts, strict=True):
-            part[chosen] = values
-
-    def merge(self, other: _Moments) -> _Moments:
-        """Of the unions."""
-        n, mean, squares, cubes, low, high = self.parts
-        m, other_mean, other_squares, other_cubes, other_low, other_high = other.parts
-        total = n + m
-        step = other_mean - mean
-        share = step * m / total
-        return _Moments(
-            (
-                total,
-                mean + share,
-                squares + other_squares + step * share * n,
-                cubes + other_cubes + step * share * n * (n - m) / total * step + 3 * (share * other_squares * n / m - share * squares),
-                np.minimum(low, other_low),
-                np.maximum(high, other_high),
-            )
-        )
-
-    def statistics(self) -> np.ndarray:
-        count, mean, squares, cubes, low, high = self.parts
-        some = count > 0
-        n = np.where(some, count, 1)
-        variance = squares / n
-        spread = variance > (np.finfo(np.float64).eps * mean) ** 2
-        skew = np.where(spread, cubes / n / np.where(spread, variance, 1) ** 1.5, 0)
-        result = np.stack([low, high, mean, np.sqrt(variance), skew])
-        return np.concatenate([np.where(some, result, np.nan), count[None]])

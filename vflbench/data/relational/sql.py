@@ -10,17 +10,19 @@ import dataclasses
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vflbench.data.relational import sql_sources, tables
-from vflbench.data.relational.sql_sources import Column, Source
+from vflbench.data.relational.cells import TYPES, Column, as_type, concatenate, digest, hashes, stable_order
+from vflbench.data.relational.sql_config import TASKS, Config, called, check, joins_of, keys_of, parts_of, roles_of
+from vflbench.data.relational.sql_sources import Source
 from vflbench.data.relational.tables import RawTable, RawTables
-from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest
+from vflbench.data.tasks import AlignedTask, RelationalTask
+from vflbench.data.tasks.base import beside
+from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -31,212 +33,9 @@ DATASETS = (
     ),
 )
 
-TASKS = {"regression": ("rmse",), "classes": ("accuracy", "auroc")}  # task -> its metrics, the default first
 METRICS = {"rmse": Metric("rmse", "min"), "accuracy": Metric("accuracy", "max"), "auroc": Metric("auroc", "max")}
 MOST_CATEGORIES = 1000  # of one column: more are rather a key
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Table:
-    url: str | list[str]  # where it lies; several: one per horizontal part
-    table: str | list[str] | None = None  # its name in a database; of several parts one name, or one each
-    query: str | list[str] | None = None  # or a SELECT
-    password_env: str | list[str] | None = None  # PostgreSQL: the environment variable that holds the password
-    password: str | None = None  # refused: every run keeps its configuration
-    organisation: str | None = None  # whose it is, for messages
-    keys: list[str] | None = None  # columns that identify and are no features; null: those that the joins name
-    features: list[str] | None = None  # columns to learn from; null: all other columns of numbers
-    categories: list[str] = field(default_factory=list)  # columns that become one 0/1 feature for each of their values
-    types: dict[str, str] = field(default_factory=dict)  # column -> number | text | date, where it is stored as something else
-    label: str | None = None  # in exactly one table: the column to predict
-
-
-@dataclass
-class Config:
-    name: str = "sql"
-    source: str = "auto"  # auto | real: your tables are never replaced by made-up data
-    variant: str = "auto"  # the only one
-    tables: dict[str, Table] = field(default_factory=dict)  # name -> where it lies and what its columns are
-    joins: list[str] = field(default_factory=list)  # predicates "a.x = b.y"; several between two tables are one composite key
-    task: str = "regression"  # regression | classes
-    classes: int | list[Any] | None = None  # task=classes: their number, labels being 0, 1, ...; or the labels in order; null: as found
-    metric: str | None = None  # null: rmse, or accuracy of classes; auroc for two classes
-    validation: float = 0.15  # fraction of the label table's rows
-    test: float = 0.15
-
-    def __post_init__(self) -> None:
-        """No configuration ever holds a password: sweeps would write it to disk before anything is checked."""
-        advice = "runs keep their configuration, so no password may stand in it: put it into an environment variable, name that in"
-        problems = []
-        for name, table in self.tables.items() if isinstance(self.tables, Mapping) else ():
-            key = f"dataset.tables.{name}"
-            if not isinstance(table, Table):
-                continue  # it could not be read as one
-            if table.password is not None:
-                problems.append(Problem(f"{key}.password", "***", f"{advice} {key}.password_env"))
-            for url in _listed(table.url):
-                if isinstance(url, str) and sql_sources.holds_password(url):
-                    problems.append(Problem(f"{key}.url", sql_sources.shown(url), f"{advice} {key}.password_env"))
-        if problems:
-            raise ConfigError(problems)
-
-
-def _listed(value: Any) -> list[Any]:
-    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
-
-
-def parts_of(table: Table) -> list[Source]:
-    """Where the horizontal parts lie."""
-    urls = _listed(table.url)
-    each = [value if isinstance(value, list) else [value] * len(urls) for value in (table.table, table.query, table.password_env)]
-    return [Source(*values) for values in zip(urls, *each, strict=True)]
-
-
-def _equality(text: str) -> Equality | None:
-    """Of "a.x = b.y"; None where it cannot be read."""
-    sides = [tuple(part.strip() for part in side.split(".", 1)) for side in text.split("=")]
-    if len(sides) != 2 or not all(len(side) == 2 and all(side) for side in sides):
-        return None
-    (a, x), (b, y) = sides
-    return Equality((a, x), (b, y))
-
-
-def _joins(config: Config) -> tuple[Equality, ...]:
-    return tuple(equality for equality in map(_equality, config.joins) if equality is not None)
-
-
-def _keys(config: Config, name: str) -> list[str]:
-    """Key columns of a table: those that it lists, else those that the joins name."""
-    named = [column for e in _joins(config) for table, column in (e.left, e.right) if table == name]
-    listed = config.tables[name].keys
-    return list(dict.fromkeys(named if listed is None else listed))
-
-
-def _roles(config: Config, name: str) -> dict[str, list[str]]:
-    """What the columns that the configuration names are for."""
-    table = config.tables[name]
-    return {
-        "keys": _keys(config, name),
-        "label": _listed(table.label),
-        "features": _listed(table.features),
-        "categories": list(table.categories),
-    }
-
-
-def _called(config: Config, name: str) -> str:
-    owner = config.tables[name].organisation
-    return f"table {name} of {owner}" if owner else f"table {name}"
-
-
-# --- the configuration --------------------------------------------------------------------------------------------------------
-
-
-def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration, before anything is read: whether files and variables are there is looked at."""
-    problems = tables.check_fractions(config.validation, config.test)
-    if config.source not in ("auto", "real"):
-        problems.append(Problem("dataset.source", config.source, "must be auto or real: your own tables have no twin"))
-    if config.variant != "auto":
-        problems.append(Problem("dataset.variant", config.variant, "must be auto"))
-    if not config.tables:
-        allowed = "names no tables: describe yours in DIR/dataset/sql.yaml and give --config-dir DIR, as examples/dataset/sql.yaml does"
-        return [*problems, Problem("dataset.tables", "{}", allowed)]
-    problems += _check_task(config)
-    for name, table in config.tables.items():
-        problems += _check_table(config, name, table)
-    labels = [name for name, table in config.tables.items() if table.label is not None]
-    if len(labels) != 1:
-        allowed = f"exactly one table has the label column, not {' and '.join(labels) or 'none'}"
-        problems.append(Problem("dataset.tables.*.label", ", ".join(labels) or "null", allowed))
-    return problems + _check_joins(config)
-
-
-def _check_task(config: Config) -> list[Problem]:
-    if config.task not in TASKS:
-        return [Problem("dataset.task", config.task, f"must be one of {', '.join(TASKS)}", closest(config.task, TASKS))]
-    problems = []
-    allowed = TASKS[config.task]
-    if config.metric is not None and config.metric not in allowed:
-        near = closest(config.metric, allowed)
-        problems.append(Problem("dataset.metric", config.metric, f"must be one of {', '.join(allowed)} for task={config.task}", near))
-    if config.classes is None:
-        return problems
-    if config.task == "regression":
-        problems.append(Problem("dataset.classes", config.classes, "belongs to task=classes"))
-    count = config.classes if isinstance(config.classes, int) else len(set(map(str, config.classes)))
-    if count < 2 or (isinstance(config.classes, list) and count < len(config.classes)):
-        problems.append(Problem("dataset.classes", config.classes, "must be at least 2, all different"))
-    if config.metric == "auroc" and count != 2:
-        problems.append(Problem("dataset.metric", "auroc", f"is for two classes, not {count}"))
-    if isinstance(config.classes, list):
-        if any(isinstance(label, bool) for label in config.classes):
-            problems.append(
-                Problem("dataset.classes", config.classes, "must be quoted: YAML reads yes, no, true and false as truth values")
-            )
-        elif 0 < sum(isinstance(label, str) for label in config.classes) < len(config.classes):
-            problems.append(Problem("dataset.classes", config.classes, "must be all numbers or all text (quote them)"))
-    return problems
-
-
-def _check_table(config: Config, name: str, table: Table) -> list[Problem]:
-    key = f"dataset.tables.{name}"
-    problems = []
-    urls = len(_listed(table.url))
-    if not urls:
-        problems.append(Problem(f"{key}.url", "[]", "must name where the table lies"))
-    lengths = {what: len(value) for what in ("table", "query", "password_env") if isinstance(value := getattr(table, what), list)}
-    wrong = {what: count for what, count in lengths.items() if count != urls}
-    for what, count in wrong.items():
-        problems.append(Problem(f"{key}.{what}", f"({count} entries)", f"must have one for each of the {urls} URLs, or be one for all"))
-    if not wrong:
-        found = [problem for source in parts_of(table) for problem in sql_sources.check(source, key)]
-        problems += list(dict.fromkeys(found))  # parts share what is wrong with them
-    if "." in name or "=" in name:
-        problems.append(Problem(key, name, "a table's name cannot have a dot or =, which predicates are made of"))
-    for column, kind in table.types.items():
-        if kind not in sql_sources.TYPES:
-            allowed = f"must be one of {', '.join(sql_sources.TYPES)}"
-            problems.append(Problem(f"{key}.types.{column}", kind, allowed, closest(kind, sql_sources.TYPES)))
-    taken: dict[str, str] = {}
-    for role, columns in _roles(config, name).items():
-        for column in columns:
-            if taken.setdefault(column, role) != role:
-                problems.append(Problem(f"{key}.{role}", column, f"is one of {taken[column]} already: a column has one role"))
-    if table.features is not None and not table.features and not table.categories:
-        problems.append(Problem(f"{key}.features", "[]", "every table needs a feature; where it has none, a query can add a constant"))
-    return problems
-
-
-def _check_joins(config: Config) -> list[Problem]:
-    problems = []
-    near = {name: {name} for name in config.tables}  # what joins with what
-    for text in config.joins:
-        equality = _equality(text)
-        if equality is None:
-            problems.append(Problem("dataset.joins", text, "must be of the form table.column = table.column"))
-            continue
-        sides = (equality.left, equality.right)
-        unknown = [table for table, _ in sides if table not in config.tables]
-        for table in unknown:
-            allowed = f"there is no table {table}; there are: {', '.join(config.tables)}"
-            problems.append(Problem("dataset.joins", text, allowed, closest(table, config.tables)))
-        for table, column in sides:
-            if table not in unknown and column not in _keys(config, table):
-                listed = config.tables[table].keys or []
-                allowed = f"{column} is not among the keys of {table}: {', '.join(listed)}"
-                problems.append(Problem("dataset.joins", text, allowed, closest(column, listed)))
-        if not unknown and sides[0][0] == sides[1][0]:
-            problems.append(Problem("dataset.joins", text, "joins a table with itself; list it twice, under two names"))
-        elif not unknown:
-            group = near[sides[0][0]] | near[sides[1][0]]
-            near |= dict.fromkeys(group, group)
-    together = next(iter(near.values()))
-    apart = [name for name in config.tables if name not in together]
-    if apart and not problems:
-        joined = ", ".join(name for name in config.tables if name in together)
-        problems.append(Problem("dataset.joins", config.joins, f"no predicate connects {', '.join(apart)} with {joined}"))
-    return problems
 
 
 # --- loading ------------------------------------------------------------------------------------------------------------------
@@ -273,14 +72,11 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ConfigError : also columns that are not there.
     DataError : naming the table, its source as the user did, the column, and of a CSV the line; never a password.
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
-    sources = {name: parts_of(table) for name, table in config.tables.items()}
+    refuse(check(config, layout, parties))
+    sources = {name: parts_of(config, name) for name in config.tables}
     held = {name: [sql_sources.columns(source) for source in parts] for name, parts in sources.items()}
     problems = [problem for name in config.tables for problem in _check_columns(config, name, sources[name], held[name])]
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
 
     mapping = {name: [_read_keys(config, name, source) for source in parts] for name, parts in sources.items()}
     _check_kinds(config, sources, {name: [columns for columns, _ in parts] for name, parts in mapping.items()})
@@ -295,14 +91,14 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     labels, classes = _labels(config, label, found[label])
     metric = METRICS[config.metric or TASKS[config.task][0]]
     if metric.name == "auroc" and classes != 2:
-        raise ConfigError([Problem("dataset.metric", "auroc", f"is for two classes; {_called(config, label)} has {classes}")])
+        raise ConfigError([Problem("dataset.metric", "auroc", f"is for two classes; {called(config, label)} has {classes}")])
     splits = tables.split_rows(len(labels), config.validation, config.test, seed)
     if not len(splits["train"]) or not len(splits["test"]):
-        raise DataError(f"{_called(config, label)}: {len(labels)} rows are too few for training and test rows")
+        raise DataError(f"{called(config, label)}: {len(labels)} rows are too few for training and test rows")
     sizes = {name: [part.rows for part in parts] for name, parts in found.items() if len(parts) > 1}
     return tables.divide(
         config.name,
-        RawTables(tuple(raw), label, labels, classes, _joins(config)),
+        RawTables(tuple(raw), label, labels, classes, joins_of(config)),
         splits,
         _source(config, found),
         metric,
@@ -323,11 +119,11 @@ def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | 
     """
     name = task.clients[index].table
     found = []
-    for source in parts_of(config.tables[name]):
+    for source in parts_of(config, name):
         found.append(_read(config, name, source, sql_sources.columns(source), _read_keys(config, name, source)[1]))
     for stamp in _source(config, {name: found}).files:
         if stamp not in task.source.files:
-            raise DataError(f"{_called(config, name)}: {stamp[0]} has changed since the join was made; start again once it is left alone")
+            raise DataError(f"{called(config, name)}: {stamp[0]} has changed since the join was made; start again once it is left alone")
     raw = _raw_table(config, name, found)
     raw = dataclasses.replace(raw, keys=tables.joining(raw, task.joins))
     labels, splits = None, None
@@ -339,8 +135,7 @@ def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | 
     sizes = [part.rows for part in found] if len(found) > 1 else None
     own = tables.horizontal(raw, features, splits, labels, parties, sizes)
     first = next(number for number, part in enumerate(task.clients) if part.table == name)
-    clients = [own[index - first] if number == index else part for number, part in enumerate(task.clients)]
-    return dataclasses.replace(task, clients=tuple(clients))
+    return dataclasses.replace(task, clients=beside(task.clients, index, own[index - first]))
 
 
 def _check_columns(config: Config, name: str, sources: Sequence[Source], held: Sequence[Sequence[str]]) -> list[Problem]:
@@ -348,25 +143,25 @@ def _check_columns(config: Config, name: str, sources: Sequence[Source], held: S
     table = config.tables[name]
     problems = []
     for source, columns in zip(sources, held, strict=True):
-        for role, wanted in {**_roles(config, name), "types": list(table.types)}.items():
+        for role, wanted in {**roles_of(config, name), "types": list(table.types)}.items():
             for column in wanted:
                 if column not in columns:
                     key = "dataset.joins" if role == "keys" and table.keys is None else f"dataset.tables.{name}.{role}"
-                    allowed = f"{_called(config, name)}: {source} has no such column; it has {', '.join(columns)}"
+                    allowed = f"{called(config, name)}: {source} has no such column; it has {', '.join(columns)}"
                     problems.append(Problem(key, column, allowed, closest(column, columns)))
         if table.features is None and not problems and set(columns) != set(held[0]):
             odd = ", ".join(sorted(set(columns) ^ set(held[0])))
-            allowed = f"list them: the parts of {_called(config, name)} have unlike columns ({odd} in {sources[0]} or {source} alone)"
+            allowed = f"list them: the parts of {called(config, name)} have unlike columns ({odd} in {sources[0]} or {source} alone)"
             problems.append(Problem(f"dataset.tables.{name}.features", "null", allowed))
     return problems
 
 
 def _read_keys(config: Config, name: str, source: Source) -> tuple[dict[str, Column], _Stamp]:
     """The key columns of a part for the mapping, and what tells later whether it is still the same."""
-    keys = _keys(config, name)
+    keys = keys_of(config, name)
     file = _file_stamp(source)
     columns = sql_sources.read(source, keys, config.tables[name].types) if keys else {}
-    return columns, (file, sql_sources.digest(list(columns.values())) if keys else None)
+    return columns, (file, digest(list(columns.values())) if keys else None)
 
 
 def _file_stamp(source: Source) -> str | None:
@@ -384,10 +179,10 @@ def _check_kinds(config: Config, sources: Mapping[str, Sequence[Source]], parts:
     wrong = []
     kinds: dict[tuple[str, str], str] = {}
     for name, columns in parts.items():
-        for key in _keys(config, name):
+        for key in keys_of(config, name):
             each = {str(source): part[key].kind for source, part in zip(sources[name], columns, strict=True)}
             found = {kind: source for source, kind in each.items() if kind != "empty"}
-            where = f"{_called(config, name)}, key column {key}"
+            where = f"{called(config, name)}, key column {key}"
             kinds[name, key] = next(iter(found), "empty")
             if not found:
                 rows = sum(len(part[key].values) for part in columns)
@@ -395,12 +190,12 @@ def _check_kinds(config: Config, sources: Mapping[str, Sequence[Source]], parts:
             elif len(found) > 1:
                 listed = ", ".join(f"{kind} in {source}" for kind, source in found.items())
                 wrong.append(f"{where}: its parts have unlike keys ({listed}); declare how they are read: {_declaration(name, key)}")
-            elif kinds[name, key] not in sql_sources.TYPES:
+            elif kinds[name, key] not in TYPES:
                 declare = f"cast it in a query, or declare {_declaration(name, key)}"
                 wrong.append(f"{where} ({next(iter(found.values()))}): a key cannot be {kinds[name, key]}; {declare}")
-    for equality in _joins(config):
+    for equality in joins_of(config):
         sides = [(table, column, kinds[table, column]) for table, column in (equality.left, equality.right)]
-        if sides[0][2] != sides[1][2] and {kind for _, _, kind in sides} <= set(sql_sources.TYPES):
+        if sides[0][2] != sides[1][2] and {kind for _, _, kind in sides} <= set(TYPES):
             listed = " and ".join(f"{table}.{column} is {kind}" for table, column, kind in sides)
             wrong.append(f"{listed}: they cannot be joined; declare how one is read: {_declaration(*equality.left)}")
     if wrong:
@@ -408,42 +203,42 @@ def _check_kinds(config: Config, sources: Mapping[str, Sequence[Source]], parts:
 
 
 def _declaration(table: str, column: str) -> str:
-    return f"dataset.tables.{table}.types={{{column}: {'|'.join(sql_sources.TYPES)}}}"
+    return f"dataset.tables.{table}.types={{{column}: {'|'.join(TYPES)}}}"
 
 
 def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp: _Stamp) -> _Part:
     """A part's keys and features together; an error if it is no longer what the mapping was made of."""
-    table, keys = config.tables[name], _keys(config, name)
+    table, keys = config.tables[name], keys_of(config, name)
     wanted = list(held)
     if table.features is not None:
-        wanted = list(dict.fromkeys(column for columns in _roles(config, name).values() for column in columns))
+        wanted = list(dict.fromkeys(column for columns in roles_of(config, name).values() for column in columns))
     columns = sql_sources.read(source, wanted, table.types)
     part = _Part(source, columns, _file_stamp(source))
-    now = (part.file, sql_sources.digest([columns[key] for key in keys]) if keys else None)
+    now = (part.file, digest([columns[key] for key in keys]) if keys else None)
     if now != stamp:
         rows = f" (rows then and now: {stamp[1][0]}, {part.rows})" if stamp[1] else ""
-        raise DataError(f"{_called(config, name)}: {source} changed between mapping and training{rows}; start again once it is left alone")
+        raise DataError(f"{called(config, name)}: {source} changed between mapping and training{rows}; start again once it is left alone")
     if not part.rows:
-        raise DataError(f"{_called(config, name)}: {source} has no rows")
+        raise DataError(f"{called(config, name)}: {source} has no rows")
     if source.kind in ("csv", "parquet"):
         return part
-    order = sql_sources.stable_order(columns, keys)
+    order = stable_order(columns, keys)
     ordered = {column: Column(cells.kind, cells.values[order]) for column, cells in columns.items()}
     return _Part(source, ordered, sql_sources.stamp(source))
 
 
 def _raw_table(config: Config, name: str, parts: Sequence[_Part]) -> RawTable:
     """The parts as one table, its features as numbers."""
-    table, keys = config.tables[name], _keys(config, name)
-    columns = {column: sql_sources.concatenate([part.columns[column] for part in parts]) for column in parts[0].columns}
+    table, keys = config.tables[name], keys_of(config, name)
+    columns = {column: concatenate([part.columns[column] for part in parts]) for column in parts[0].columns}
     blocks, names = [], []
     for column in table.features if table.features is not None else _numeric(config, name, columns, parts):
         if columns[column].kind not in ("number", "date", "empty"):
-            raise DataError(f"{_called(config, name)}, column {column}: {_not_numeric(columns[column], column, parts)}")
+            raise DataError(f"{called(config, name)}, column {column}: {_not_numeric(columns[column], column, parts)}")
         values = _values(columns[column])
         if np.isinf(values).any():
             raise DataError(
-                f"{_called(config, name)}: {_place(parts, int(np.isinf(values).argmax()))}, column {column}: a value is not finite"
+                f"{called(config, name)}: {_place(parts, int(np.isinf(values).argmax()))}, column {column}: a value is not finite"
             )
         blocks.append(values[:, None])
         names.append(column)
@@ -453,7 +248,7 @@ def _raw_table(config: Config, name: str, parts: Sequence[_Part]) -> RawTable:
         names += [f"{column}={value}" for value in found]
     if not blocks:
         raise DataError(
-            f"{_called(config, name)}: no column of numbers to learn from; list some under categories, or add a constant in a query"
+            f"{called(config, name)}: no column of numbers to learn from; list some under categories, or add a constant in a query"
         )
     return RawTable(name, {key: columns[key].values for key in keys}, np.concatenate(blocks, axis=1), tuple(names))
 
@@ -467,7 +262,7 @@ def _place(parts: Sequence[_Part], row: int) -> str:
 
 def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Sequence[_Part]) -> list[str]:
     """The columns of numbers that have no other role. What is left out is told."""
-    taken = {column for role in _roles(config, name).values() for column in role}
+    taken = {column for role in roles_of(config, name).values() for column in role}
     others = [column for column in columns if column not in taken]
     left = [column for column in others if columns[column].kind != "number"]
     for column in left:
@@ -475,13 +270,13 @@ def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Se
             if (row := _misspelt(part.columns[column])) is not None:
                 cell = part.columns[column].values[row]
                 raise DataError(
-                    f"{_called(config, name)}: {part.place(row)}, column {column}: {cell!r} where nearly all cells are numbers. "
+                    f"{called(config, name)}: {part.place(row)}, column {column}: {cell!r} where nearly all cells are numbers. "
                     f"Correct it, or say which columns are features: dataset.tables.{name}.features"
                 )
     if left:
         log.warning(
             "%s: left out, being no numbers: %s (dataset.tables.%s.categories would take them in)",
-            _called(config, name), ", ".join(left), name,
+            called(config, name), ", ".join(left), name,
         )  # fmt: skip
     return [column for column in others if column not in left]
 
@@ -523,20 +318,20 @@ def _one_hot(config: Config, name: str, column: str, cells: Column) -> tuple[np.
     codes, values = pd.factorize(_text(cells), sort=True)
     if not 0 < len(values) <= MOST_CATEGORIES:
         found = f"{len(values)} different values, more than {MOST_CATEGORIES}: rather a key" if len(values) else "no value at all"
-        raise DataError(f"{_called(config, name)}, column {column}: {found}; take it out of the categories")
+        raise DataError(f"{called(config, name)}, column {column}: {found}; take it out of the categories")
     block = np.eye(len(values), dtype=np.float32)[codes]
     block[codes < 0] = np.nan
     return block, [str(value) for value in values]
 
 
 def _text(column: Column) -> np.ndarray:
-    return sql_sources.as_type(column, "text").values
+    return as_type(column, "text").values
 
 
 def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarray, int]:
     """Targets (n,) float64 and 0, or classes (n,) int64 and their number."""
     column = str(config.tables[name].label)
-    where = f"{_called(config, name)}, label column {column}"
+    where = f"{called(config, name)}, label column {column}"
     kinds = {part.columns[column].kind for part in parts} - {"empty"}
     wanted = ("number",) if config.task == "regression" else ("number", "text")
     for part in parts:
@@ -579,7 +374,7 @@ def _classes(config: Config, where: str, parts: Sequence[Column]) -> list[str]:
         return [str(label) for label in range(config.classes)]
     if config.classes is not None:
         return [str(int(label)) if isinstance(label, float) and label.is_integer() else str(label) for label in config.classes]
-    whole = sql_sources.concatenate(parts)
+    whole = concatenate(parts)
     found = np.unique(whole.values if whole.kind == "text" else whole.values.astype(np.float64)).tolist()
     if whole.kind == "number":
         if found != list(range(len(found))):
@@ -600,11 +395,11 @@ def _source(config: Config, found: Mapping[str, Sequence[_Part]]) -> DataSource:
     notes, files = [], []
     for name, parts in found.items():
         several = f" in {len(parts)} parts" if len(parts) > 1 else ""
-        notes.append(f"{_called(config, name)}: {', '.join(dict.fromkeys(kinds[part.source.kind] for part in parts))}{several}")
+        notes.append(f"{called(config, name)}: {', '.join(dict.fromkeys(kinds[part.source.kind] for part in parts))}{several}")
         for part in parts:
             if part.source.path is not None:
                 files.append((part.source.path.name, str(part.file)))
             else:
-                content = np.sort(sql_sources.hashes(list(part.columns.values())))
+                content = np.sort(hashes(list(part.columns.values())))
                 files.append((f"{name} (rows in PostgreSQL)", hashlib.sha256(content.tobytes()).hexdigest()))
     return DataSource(kind="real", note="the user's own tables: " + "; ".join(notes), files=tuple(dict.fromkeys(files)))

@@ -6,31 +6,25 @@ database says is cleaned of the password before it is passed on.
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-import decimal
 import gzip
 import hashlib
 import importlib.util
 import os
 import re
-import uuid
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from vflbench.data.relational import databases
+from vflbench.data.relational.cells import Column, Wrong, as_type, concatenate, infer, missing_as_null, of_arrow, of_objects
 from vflbench.types import DataError, Problem, closest
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 PARQUET = (".parquet", ".pq")
 FORMS = "a file (.csv, .tsv, .parquet), sqlite:///file, duckdb:///file or postgresql://user@host:port/database"
-TYPES = ("number", "text", "date")  # what a column may be; where no cell has a value it is "empty"
+QUERY_TIMEOUT = 600.0  # seconds
 BLOCK = 20_000  # rows that are fetched from a database at a time
-EXACT = 2**53  # integers below it are exact as float64
 
 _HOST = r"(?:[^:@/?#,\s\[\]]*|\[[0-9a-fA-F:.]+\])(?::\d+)?"
 # Anything else is not shown: it may hold a password where we do not expect one.
@@ -45,6 +39,7 @@ class Source:
     table: str | None = None  # in a database: its name there,
     query: str | None = None  # or a SELECT
     password_env: str | None = None  # PostgreSQL: the environment variable with the password
+    timeout: float = QUERY_TIMEOUT  # of a database: seconds that reading may take, from the question to the last row
 
     @property
     def kind(self) -> str:
@@ -124,256 +119,6 @@ def check(source: Source, key: str) -> list[Problem]:
     return problems
 
 
-# --- columns ----------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Column:
-    """The cells of one column, brought to one of few forms, as join.py takes them.
-
-    A `number` is int64; float64 with NaN; or, where integers above 2**53 stand beside NULL, objects. `text`: objects with None. `date`:
-    datetime64[us] in UTC. `empty`: NaN. Any other kind is the name of what was found, its values the objects themselves.
-    """
-
-    kind: str
-    values: np.ndarray
-
-    @property
-    def null(self) -> np.ndarray:
-        """(n,) bool."""
-        import pandas as pd
-
-        missing: np.ndarray = pd.isna(self.values)
-        return missing
-
-
-def _integers(values: np.ndarray, null: np.ndarray) -> Column:
-    """int64 `values`; those at `null` mean nothing."""
-    if null.any():
-        known = values[~null]
-        if known.max() < EXACT and known.min() > -EXACT:
-            values = np.where(null, np.nan, values)
-        else:
-            values = values.astype(object)
-            values[null] = None
-    return Column("number", values)
-
-
-def of_objects(cells: Sequence[Any]) -> Column:
-    """What a database's driver returned."""
-    import pandas as pd
-
-    values = np.empty(len(cells), dtype=object)
-    values[:] = cells
-    null = pd.isna(values)
-    present = values[~null]
-    kinds = set(map(type, present))
-    if not kinds:
-        return Column("empty", np.full(len(values), np.nan))
-    if kinds == {decimal.Decimal} and all(cell.is_finite() and cell == cell.to_integral_value() for cell in present):
-        present, kinds = np.array([int(cell) for cell in present], dtype=object), {int}
-    if all(issubclass(kind, int | np.integer) for kind in kinds):
-        whole = np.zeros(len(values), dtype=np.int64)
-        try:
-            whole[~null] = present.astype(np.int64)
-        except OverflowError:
-            return Column("integers beyond 64 bits", values)
-        return _integers(whole, null)
-    if all(issubclass(kind, int | float | decimal.Decimal | np.number) for kind in kinds):
-        values[null] = np.nan
-        return Column("number", values.astype(np.float64))
-    if kinds <= {str, uuid.UUID}:
-        values[~null] = [str(cell) for cell in present]
-        values[null] = None
-        return Column("text", values)
-    if kinds <= {datetime.date, datetime.datetime, pd.Timestamp}:
-        dates = np.full(len(values), np.datetime64("NaT"), dtype="datetime64[us]")
-        dates[~null] = [_utc(cell) for cell in present]
-        return Column("date", dates)
-    return Column(" and ".join(sorted(kind.__name__ for kind in kinds)), values)
-
-
-def _utc(cell: datetime.date) -> datetime.date:
-    aware = isinstance(cell, datetime.datetime) and cell.tzinfo is not None
-    return cell.astimezone(datetime.UTC).replace(tzinfo=None) if aware else cell  # type: ignore[attr-defined]
-
-
-def of_arrow(cells: Any) -> Column:
-    """A column of an Arrow table."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.cast(cells.type.value_type)
-    kind, rows = cells.type, len(cells)
-    if cells.null_count == rows:
-        return Column("empty", np.full(rows, np.nan))
-    null = np.zeros(rows, dtype=bool) if not cells.null_count else cells.is_null().to_numpy()
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
-        filled = cells.fill_null(False if pa.types.is_boolean(kind) else 0)
-        if pa.types.is_uint64(kind) and pc.max(filled).as_py() >= 2**63:
-            return Column("integers beyond 64 bits", filled.to_numpy())
-        return _integers(filled.to_numpy().astype(np.int64), null)
-    if pa.types.is_floating(kind):
-        return Column("number", cells.cast(pa.float64()).to_numpy())
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return Column("text", cells.to_numpy().astype(object))
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return Column("date", cells.cast(pa.timestamp("us"), safe=False).to_numpy().astype("datetime64[us]"))
-    return of_objects(cells.to_pylist())
-
-
-def concatenate(columns: Sequence[Column]) -> Column:
-    """Blocks or parts of one column as one. Unlike kinds become a kind of their own that nothing accepts."""
-    kinds = sorted({column.kind for column in columns} - {"empty"})
-    if not kinds:
-        return Column("empty", np.concatenate([column.values for column in columns]))
-    if len(kinds) > 1:
-        return Column(" and ".join(kinds), np.concatenate([column.values.astype(object) for column in columns]))
-    if kinds[0] == "number":
-        whole = [_whole(column) for column in columns]
-        if all(part is not None for part in whole):
-            return _integers(np.concatenate([part for part in whole if part is not None]), np.concatenate([c.null for c in columns]))
-        return Column("number", np.concatenate([column.values.astype(np.float64) for column in columns]))
-    if kinds[0] == "date":
-        nat = np.datetime64("NaT", "us")
-        return Column("date", np.concatenate([c.values if c.kind == "date" else np.full(len(c.values), nat) for c in columns]))
-    none = [np.full(len(c.values), None, dtype=object) if c.kind == "empty" else c.values for c in columns]
-    return Column(kinds[0], np.concatenate(none))
-
-
-def _whole(column: Column) -> np.ndarray | None:
-    """int64 values of a number column, 0 where NULL; None if some are not integers that float64 holds exactly."""
-    if column.values.dtype == np.int64:
-        return column.values
-    filled = np.where(column.null, 0, column.values)
-    if column.values.dtype == object:
-        return filled.astype(np.int64)
-    exact = np.abs(filled).max(initial=0.0) < EXACT and bool((filled == np.floor(filled)).all())
-    return filled.astype(np.int64) if exact else None
-
-
-class Wrong(Exception):
-    """Cell number `row` of a column is not what it is declared to be."""
-
-    def __init__(self, row: int, reason: str) -> None:
-        self.row, self.reason = row, reason
-
-
-def as_type(column: Column, kind: str) -> Column:
-    """The column as a `number`, `text` or `date`, as the user declared it.
-
-    Raises
-    ------
-    Wrong : a cell that cannot be one.
-    """
-    import pandas as pd
-
-    if column.kind in ("empty", kind):
-        return column
-    null = column.null
-    present = column.values[~null]
-    if kind == "text":
-        text = np.full(len(null), None, dtype=object)
-        if column.kind == "date":
-            present = np.datetime_as_string(present, unit="auto")
-        text[~null] = [str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in present.tolist()]
-        return Column("text", text)
-    if column.kind != "text":
-        raise Wrong(int(np.flatnonzero(~null)[0]), f"{present[0]} is a {column.kind}, not a {kind}")
-    cells = pd.Series(present, dtype=object)
-    if kind == "number":
-        numbers = _numbers(present)
-        if numbers is None:
-            bad = int(np.flatnonzero(~null)[pd.to_numeric(cells, errors="coerce").isna().argmax()])
-            raise Wrong(bad, f"{column.values[bad]!r} is not a number")
-        return _scatter(numbers, null)
-    dates = pd.to_datetime(cells, errors="coerce", format="ISO8601", utc=True)
-    if dates.isna().any():
-        bad = int(np.flatnonzero(~null)[dates.isna().argmax()])
-        raise Wrong(bad, f"{column.values[bad]!r} is not a date in ISO form, as 2024-01-31 or 2024-01-31 18:30:00")
-    found = np.full(len(null), np.datetime64("NaT"), dtype="datetime64[us]")
-    found[~null] = dates.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
-    return Column("date", found)
-
-
-def _numbers(texts: np.ndarray) -> np.ndarray | None:
-    """int64 or float64 of texts; None if one is no number."""
-    import pandas as pd
-
-    parsed = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy()
-    if parsed.dtype.kind == "f" and np.isnan(parsed).any():
-        return None
-    return parsed if parsed.dtype == np.int64 else parsed.astype(np.float64)
-
-
-def _scatter(numbers: np.ndarray, null: np.ndarray) -> Column:
-    """`numbers` of the cells that are not `null`, at their places."""
-    values = np.zeros(len(null), dtype=numbers.dtype)
-    values[~null] = numbers
-    return _integers(values, null) if values.dtype == np.int64 else Column("number", np.where(null, np.nan, values))
-
-
-def infer(cells: Any) -> Column:
-    """A column of texts in an Arrow table as what it looks like: numbers, true and false, else text.
-
-    007 is text, not the key 7; so are whole numbers that no number type keeps apart. Among numbers, words like NA are missing values; in
-    a column of text they are text: NA may be Namibia.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    known = _known(cells)
-    if known.null_count == len(cells):
-        return of_arrow(known)
-    trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(known), r"^\+", "")
-    if pc.any(pc.match_substring_regex(trimmed, r"^-?0[0-9xX]")).as_py():
-        return of_arrow(cells)
-    with contextlib.suppress(pa.ArrowInvalid):
-        return of_arrow(trimmed.cast(pa.int64()))
-    with contextlib.suppress(pa.ArrowInvalid):
-        numbers = trimmed.cast(pa.float64())
-        return of_arrow(known if pc.any(pc.match_substring_regex(trimmed, r"^-?\d{16,}$")).as_py() else numbers)
-    lowered = pc.utf8_lower(trimmed)
-    if pc.all(pc.is_in(lowered, pa.array(["true", "false", None]))).as_py():
-        return of_arrow(pc.equal(lowered, "true"))
-    return of_arrow(cells)
-
-
-def _known(cells: Any) -> Any:
-    """`cells` of text with NULL for the words that stand for a missing number."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    words = pa.array(["NULL", "null", "NaN", "nan", "NA", "N/A", "n/a", "None"])
-    return pc.if_else(pc.is_in(cells, words), pa.scalar(None, pa.string()), cells)
-
-
-def hashes(columns: Sequence[Column]) -> np.ndarray:
-    """(n,) uint64: a hash of each row, the same on every machine."""
-    from pandas.util import hash_array
-
-    total = np.zeros(len(columns[0].values), dtype=np.uint64)
-    for column in columns:
-        values = column.values if column.kind in (*TYPES, "empty") else np.array([repr(cell) for cell in column.values], dtype=object)
-        total = total * np.uint64(1_000_003) + hash_array(values)
-    return total
-
-
-def digest(columns: Sequence[Column]) -> tuple[int, int]:
-    """(rows, checksum): equal for the same rows in whatever order."""
-    found = hashes(columns)
-    return len(found), int(found.sum(dtype=np.uint64))
-
-
-def stable_order(columns: Mapping[str, Column], keys: Sequence[str]) -> np.ndarray:
-    """Order by the keys, then by content: a table of a database has none of its own that lasts."""
-    import pandas as pd
-
-    ranks = [pd.factorize(columns[key].values, sort=True)[0] for key in reversed(keys)]
-    return np.lexsort([hashes(list(columns.values())), *ranks])
-
-
 # --- reading ----------------------------------------------------------------------------------------------------------------
 
 
@@ -389,10 +134,10 @@ def columns(source: Source) -> list[str]:
     if source.kind == "parquet":
         import pyarrow.parquet as pq
 
-        with _told(source):
+        with databases.told(source):
             names = list(pq.read_schema(source.path).names)
     else:
-        with _rows(source, _select(source, None)) as (names, _):
+        with databases.rows(source, None) as (names, _):
             pass
     return _distinct(names, source)
 
@@ -413,22 +158,23 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
     """
     if source.kind == "csv":
         texts = _read_csv(source, names)
-        found = {name: infer(cells) for name, cells in texts.items() if name not in types}
-        found |= {name: of_arrow(texts[name] if kind == "text" else _known(texts[name])) for name, kind in types.items() if name in texts}
-        found = {name: found[name] for name in texts}
+        found = {}
+        for name, cells in texts.items():
+            kind = types.get(name)
+            found[name] = infer(cells) if kind is None else of_arrow(cells if kind == "text" else missing_as_null(cells))
     elif source.kind == "parquet":
         import pyarrow.parquet as pq
 
-        with _told(source):
+        with databases.told(source):
             table = pq.read_table(source.path, columns=list(names), partitioning=None)
             found = {name: of_arrow(table.column(name)) for name in names}
     elif source.kind == "duckdb":
-        with _rows(source, _select(source, names)) as (_, relation):
+        with databases.rows(source, names) as (_, relation):
             table = relation.to_arrow_table()
             found = {name: of_arrow(table.column(name)) for name in names}
     else:
         blocks: dict[str, list[Column]] = {name: [] for name in names}
-        with _rows(source, _select(source, names)) as (_, cursor):
+        with databases.rows(source, names) as (_, cursor):
             while rows := cursor.fetchmany(BLOCK):
                 for name, cells in zip(names, zip(*rows, strict=True), strict=True):
                     blocks[name].append(of_objects(cells))
@@ -452,101 +198,8 @@ def stamp(source: Source) -> str | None:
     """sha256 of the file; None for a server."""
     if source.path is None:
         return None
-    with _told(source), source.path.open("rb") as file:
+    with databases.told(source), source.path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# --- databases --------------------------------------------------------------------------------------------------------------
-
-
-def _select(source: Source, names: Sequence[str] | None) -> str:
-    """The SELECT for columns `names`; None: for no row of any, to learn their names."""
-    chosen = "*" if names is None else ", ".join(map(_quoted, names))
-    if source.query:
-        whence = f"({source.query.strip().rstrip(';')}) AS part"
-    else:
-        whence = ".".join(map(_quoted, (source.table or "").split(".")))
-    return f"SELECT {chosen} FROM {whence}" + (" LIMIT 0" if names is None else "")
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
-
-
-@contextlib.contextmanager
-def _rows(source: Source, statement: str) -> Iterator[tuple[list[str], Any]]:
-    """(names of the columns, cursor; DuckDB: relation) of a statement, on a connection of its own that ends with the block."""
-    with _told(source), contextlib.closing(_connect(source)) as connection:
-        if source.kind == "duckdb":
-            relation = connection.sql(statement)
-            yield list(relation.columns), relation
-            return
-        # PostgreSQL's cursor with a name stays at the server: the rows come in blocks.
-        cursor = connection.cursor(name="vflbench") if source.kind == "postgresql" else connection.cursor()
-        with contextlib.closing(cursor):
-            cursor.execute(statement)
-            yield [column[0] for column in cursor.description], cursor
-
-
-def _connect(source: Source) -> Any:
-    if source.kind == "sqlite":
-        import sqlite3
-
-        assert source.path is not None
-        database = sqlite3.connect(f"{source.path.absolute().as_uri()}?mode=ro", uri=True)
-        pages, size = (database.execute(f"PRAGMA page_{what}").fetchone()[0] for what in ("count", "size"))
-        logged = source.path.with_name(f"{source.path.name}-wal").exists()  # pages that are not yet in the file itself
-        if source.path.stat().st_size < pages * size and not logged:  # SQLite would read what is missing as NULL
-            database.close()
-            raise OSError("cut short; get the file again")
-        return database
-    if source.kind == "duckdb":
-        import duckdb
-
-        return duckdb.connect(str(source.path), read_only=True)
-    import psycopg
-
-    extra = {} if "connect_timeout=" in source.url else {"connect_timeout": "10"}
-    connection = psycopg.connect(source.url, password=_password(source), application_name="vflbench", **extra)  # type: ignore[arg-type]
-    connection.read_only = True
-    return connection
-
-
-def _password(source: Source) -> str | None:
-    return os.environ.get(source.password_env) if source.password_env else None
-
-
-@contextlib.contextmanager
-def _told(source: Source) -> Iterator[None]:
-    """Errors of files and drivers as a DataError that names the source, and no password."""
-    import sqlite3
-
-    import pyarrow as pa
-
-    failures: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, sqlite3.Error, pa.ArrowException, ImportError)
-    with contextlib.suppress(ImportError):
-        if source.kind == "postgresql":
-            import psycopg
-
-            failures = (*failures, psycopg.Error)
-        elif source.kind == "duckdb":
-            import duckdb
-
-            failures = (*failures, duckdb.Error)
-    try:
-        yield
-    except failures as error:
-        reason = " ".join(str(error).split())
-        if isinstance(error, OSError) and error.strerror:
-            reason = error.strerror
-        hint = ""
-        if source.kind == "postgresql" and ("password" in reason or "authentication" in reason):
-            variable = f"the password in {source.password_env}" if source.password_env else "name the password's variable as password_env"
-            hint = f". Check the user, and {variable}"
-        if password := _password(source):
-            reason = reason.replace(password, "***")
-        raise DataError(f"{source}: cannot be read ({reason.rstrip('.')}){hint}") from None
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------------------
@@ -587,7 +240,7 @@ def _line_of_byte(source: Source) -> int:
 
 
 def _csv_header(source: Source) -> list[str]:
-    with _told(source):
+    with databases.told(source):
         header = next((cells for _, cells in _csv_records(source)), None)
     if header is None:
         raise DataError(f"{source}: empty, without even a line of column names")
@@ -604,7 +257,7 @@ def _read_csv(source: Source, names: Sequence[str]) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    with _told(source):
+    with databases.told(source):
         with _opened(source, "rb") as file:
             quotes = sum(chunk.count(b'"') for chunk in iter(lambda: file.read(1 << 20), b""))
         if quotes % 2:  # pyarrow would take the rest of the file as one cell

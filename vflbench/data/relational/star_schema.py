@@ -16,7 +16,7 @@ from vflbench.data.relational import tables
 from vflbench.data.relational.tables import RawTable, RawTables
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem, closest
+from vflbench.types import DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -73,9 +73,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     note = f"made-up star schema: {config.rows} facts, {config.dimensions} dimensions, duplication {config.duplication}"
     return tables.divide(
         config.name,

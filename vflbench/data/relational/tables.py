@@ -124,7 +124,7 @@ def divide(
         own = {"train": splits["train"], **apart} if table is label else None
         known = raw.labels if table is label else None
         clients += horizontal(table, features[table.name], own, known, parts, (sizes or {}).get(table.name))
-    return RelationalTask(name, source, metric, names, raw.label_table, raw.joins, raw.classes, tuple(clients), held_out)
+    return RelationalTask(name, source, metric, raw.classes, names, raw.label_table, raw.joins, tuple(clients), held_out)
 
 
 def horizontal(

@@ -87,8 +87,9 @@ class Encoder:
         self.folder, self.width = folder, width
         self.note = f"text features: first {width} CLS coordinates of the local encoder {folder.name}"
         try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-            model = transformers.AutoModel.from_pretrained(str(folder), local_files_only=True)
+            how = {"local_files_only": True, "trust_remote_code": False}  # a folder's own Python would be asked about, and then run
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **how)
+            model = transformers.AutoModel.from_pretrained(str(folder), **how)
         except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:300]
             raise DataError(f"dataset.text_encoder {folder.name}: not a model that transformers can read ({reason}).") from None

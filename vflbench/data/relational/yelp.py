@@ -13,7 +13,6 @@ in the order train, val, test, so that each split is a view; the split therefore
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import logging
@@ -21,17 +20,17 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vflbench.data import sources, twins
-from vflbench.data.relational import text
+from vflbench.data.relational import text, yelp_lines
 from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, split_rows, standardize
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataError, DatasetInfo, Metric, Problem
+from vflbench.types import DataError, DatasetInfo, Metric, Problem, refuse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,13 +103,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     found = sources.locate(_FILES, root, config.source, config.verify)
     if found is None:
-        if config.source == "synthetic":
-            sources.announce_twin("yelp")
         raw, splits = twin(config.width, config.memory_gb)
         narrowed = "" if config.width is None else f"; at most {config.width} features per table"
         source = twins.twin_source(note=f"synthetic twin of Yelp's restaurants with their sizes and a split of its own{narrowed}")
@@ -136,7 +131,6 @@ def _in_order(splits: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 # --- the format -------------------------------------------------------------------------------------------------------------
 
-_BLOCK = 1 << 25  # bytes read at once
 _SAMPLE = 200_000  # training reviews from which the words' frequencies are taken
 
 
@@ -189,7 +183,7 @@ def _businesses(found: Found) -> tuple[np.ndarray, np.ndarray]:
 
     label, ids, numbers = found.label(_BUSINESS), _Ids(), []
     fields = {"business_id": "text", **dict.fromkeys(_RESTAURANT_COLUMNS, "number"), "is_open": "number", "categories": "text"}
-    for table, lines in _blocks(found, _BUSINESS, fields):
+    for table, lines in yelp_lines.blocks(found, _BUSINESS, fields):
         ids.add(label, table["business_id"], lines)
         about = table["categories"]
         about = pc.binary_join(about, ",") if _is_list(about) else about
@@ -209,7 +203,7 @@ def _users(found: Found) -> tuple[np.ndarray, np.ndarray]:
 
     label, ids, numbers = found.label(_USER), _Ids(), []
     fields = {"user_id": "text", **dict.fromkeys(_USER_NUMBERS, "number"), "friends": "text", "yelping_since": "text"}
-    for table, lines in _blocks(found, _USER, fields):
+    for table, lines in yelp_lines.blocks(found, _USER, fields):
         ids.add(label, table["user_id"], lines)
         friends, since = table["friends"], table["yelping_since"]
         if _is_list(friends):
@@ -233,7 +227,7 @@ def _reviews(found: Found, business: np.ndarray, user: np.ndarray) -> tuple[np.n
     label, fields = found.label(_REVIEW), {"business_id": "text", "user_id": "text", "stars": "number"}
     businesses, users = pd.Index(business), pd.Index(user)
     kept, chosen = [], []
-    for table, lines in _blocks(found, _REVIEW, fields):
+    for table, lines in yelp_lines.blocks(found, _REVIEW, fields):
         for column in ("business_id", "user_id"):
             _refuse(label, lines, pc.is_null(table[column]), f"has no {column}")
         _refuse(label, lines, pc.invert(pc.is_in(table["stars"], value_set=pa.array([1.0, 2, 3, 4, 5]))), "stars are not 1, 2, 3, 4 or 5")
@@ -255,7 +249,7 @@ def _kept_reviews(found: Found, kept: np.ndarray, fields: dict[str, str]) -> Ite
     import pyarrow as pa
 
     start = number = 0
-    for table, _ in _blocks(found, _REVIEW, fields):
+    for table, _ in yelp_lines.blocks(found, _REVIEW, fields):
         mask = kept[start : start + len(table)]
         start += len(table)
         rows = np.arange(number, number + mask.sum())
@@ -319,101 +313,6 @@ def _refuse(label: str, lines: np.ndarray, wrong: pa.ChunkedArray, why: str) -> 
     places = np.flatnonzero(pc.fill_null(wrong, False).to_numpy())
     if len(places):
         raise DataError(f"{label}, line {lines[places[0]]}: {why}. Correct the line, or get the file again.")
-
-
-# --- JSON lines ---------------------------------------------------------------------------------------------------------------
-
-
-def _blocks(found: Found, file: RawFile, fields: dict[str, str]) -> Iterator[tuple[pa.Table, np.ndarray]]:
-    """The named fields of a file of one JSON object a line, block by block, and the number of the line of each row.
-
-    Parameters
-    ----------
-    fields : name -> `text` or `number`. A text field may be a list of texts, as in some years' files.
-
-    Raises
-    ------
-    DataError : naming the first line that is no object or whose field is of another type.
-    """
-    path, label = found.paths[file.path], found.label(file)
-    schema = None
-    line, rest = 1, b""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as source:
-            while block := source.read(_BLOCK):
-                whole, newline, begun = (rest + block).rpartition(b"\n")
-                rest = begun
-                if newline:
-                    schema = schema or _schema(whole, fields, label)
-                    yield _parsed(whole, schema, label, line)
-                    line += whole.count(b"\n") + 1
-    except (OSError, EOFError) as error:
-        raise DataError(f"{label}: cannot be read ({error}). Get the file again.") from None
-    if rest.strip():
-        yield _parsed(rest, schema or _schema(rest, fields, label), label, line)
-    elif schema is None:
-        raise DataError(f"{label}: holds no lines. Get the file again.")
-
-
-def _schema(block: bytes, fields: dict[str, str], label: str) -> pa.Schema:
-    """The types of the fields by the first line, which has to have all of them."""
-    import pyarrow as pa
-
-    number, first = next(((n, line) for n, line in enumerate(block.split(b"\n", 100), start=1) if line.strip()), (1, b""))
-    values = _object(first, label, number)
-    missing = [name for name in fields if name not in values]
-    if missing:
-        raise DataError(f"{label}, line {number}: has no field {', '.join(missing)}; it has {', '.join(values)}. Is this the right file?")
-    kinds = {"text": pa.string(), "number": pa.float64(), "list": pa.list_(pa.string())}
-    return pa.schema([(name, kinds["list" if isinstance(values[name], list) else kind]) for name, kind in fields.items()])
-
-
-def _parsed(block: bytes, schema: pa.Schema, label: str, first: int) -> tuple[pa.Table, np.ndarray]:
-    """The rows of a block of whole lines of which the first is number `first`."""
-    import pyarrow as pa
-    import pyarrow.json
-
-    count = block.count(b"\n") + 1
-    try:
-        table = pyarrow.json.read_json(
-            pa.BufferReader(block + b"\n"),
-            pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-            pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-        table.validate(full=True)  # that text is UTF-8
-        if len(table) == count:
-            return table, np.arange(first, first + count)
-    except pa.ArrowInvalid as error:
-        _find_fault(block, schema, label, first)
-        raise DataError(f"{label}, lines {first} to {first + count - 1}: not JSON lines ({error}). Get the file again.") from None
-    # Empty lines, or two objects in one.
-    _find_fault(block, schema, label, first)
-    return table, first + np.array([i for i, line in enumerate(block.split(b"\n")) if line.strip()], np.int64)
-
-
-def _find_fault(block: bytes, schema: pa.Schema, label: str, first: int) -> None:
-    """Raise for the first line of `block` that is not an object with the fields of `schema`; slow, and only for blocks with a fault."""
-    import pyarrow as pa
-
-    kinds: dict[Any, tuple[Any, str]] = {pa.string(): (str, "text"), pa.float64(): ((int, float), "a number")}
-    for number, said in enumerate(block.split(b"\n"), start=first):
-        if not said.strip():
-            continue
-        values = _object(said, label, number)
-        for field in schema:
-            value, (kind, called) = values.get(field.name), kinds.get(field.type, (list, "a list"))
-            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise DataError(f"{label}, line {number}: {field.name} is {str(value)[:50]!r}, not {called}. Correct the line.")
-
-
-def _object(said: bytes, label: str, line: int) -> dict[str, Any]:
-    try:
-        values = json.loads(said)
-    except ValueError as error:  # bad JSON, bad UTF-8
-        raise DataError(f"{label}, line {line}: not a JSON object ({error}). Perhaps cut short: get the file again.") from None
-    if not isinstance(values, dict):
-        raise DataError(f"{label}, line {line}: holds {str(values)[:50]!r} where a JSON object belongs. Get the file again.")
-    return values
 
 
 # --- features that may be larger than memory ----------------------------------------------------------------------------------

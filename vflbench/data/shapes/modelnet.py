@@ -31,7 +31,7 @@ from vflbench.data.shapes import solids, views
 from vflbench.data.shapes.off import parse_off
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -130,9 +130,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ------
     ConfigError, DataError
     """
-    problems = check(config, layout, parties)
-    if problems:
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     pictures, labels, train, source = _read(config, root)
     training = np.flatnonzero(train)
     classes = CLASSES[config.name]
@@ -172,8 +170,6 @@ def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np
         )
     found = sources.locate(wanted, root, config.source, config.verify)
     if found is None:
-        if config.source == "synthetic":
-            sources.announce_twin(name)
         return _twin(config)
     if _ZIPS[name] in found:
         meshes = _zipped(name, found)

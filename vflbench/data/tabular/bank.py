@@ -5,24 +5,23 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from vflbench.data import sources, twins
-from vflbench.data.sources import FileSet, Found, Part, RawFile
+from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
+from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
 from vflbench.data.tabular.table import Layout, Table
-from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import DatasetInfo, Metric
 
 DATASETS = (
     DatasetInfo(
         name="bank",
         summary="Bank Marketing: 41,188 calls, 20 columns (10 of them categories), 11 % yes; also as sparse logistic regression",
-        layouts=("aligned", "sharded"),
+        layouts=("aligned", "sharded", "relational"),
         folder="bank_marketing",
     ),
 )
@@ -36,11 +35,10 @@ _JOBS = (
     *("admin.", "blue-collar", "entrepreneur", "housemaid", "management", "retired", "self-employed", "services", "student"),
     *("technician", "unemployed", "unknown"),
 )
-_Y = {"y": ("no", "yes")}
 
 
 @dataclass(frozen=True)
-class _Edition:
+class _Calls:
     """One of the two published tables."""
 
     archive: RawFile
@@ -52,7 +50,7 @@ class _Edition:
 
 
 EDITIONS = {
-    "additional": _Edition(
+    "additional": _Calls(
         RawFile(
             "bank_marketing/bank-additional.zip",
             f"{_ADDRESS}/bank-additional.zip",
@@ -78,7 +76,7 @@ EDITIONS = {
         },
         41188,
     ),
-    "full": _Edition(
+    "full": _Calls(
         RawFile(
             "bank_marketing/bank.zip",
             f"{_ADDRESS}/bank.zip",
@@ -102,15 +100,6 @@ EDITIONS = {
         45211,
     ),
 }
-VARIANTS = ("auto", *EDITIONS)
-
-
-def _file_set(variant: str) -> FileSet:
-    groups = tuple(group for name, e in EDITIONS.items() if variant in ("auto", name) for group in ((e.archive,), (e.unpacked,)))
-    return FileSet("bank", "bank_marketing", (Part("calls", groups),))
-
-
-FILE_SETS = (_file_set("auto"),)
 
 
 @dataclass
@@ -119,46 +108,6 @@ class Config(table.Keys):
     variant: str = "auto"  # auto (additional where it is there) | additional (41,188 x 20) | full (45,211 x 16, the older one)
     verify: bool = True  # compare the files with the known checksums
     beta: float = 0.001  # problem=sparse_logistic: weight of ||theta||_1
-
-
-def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration, before anything is read."""
-    edition = EDITIONS.get(config.variant, EDITIONS["additional"])
-    return table.check(config, layout, parties, len(edition.columns), VARIANTS)
-
-
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
-    """The calls, their columns or their rows divided between `parties`.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
-    if problems := check(config, layout, parties):
-        raise ConfigError(problems)
-    found = sources.locate(_file_set(config.variant), root, config.source, config.verify)
-    if found is None:
-        if config.source == "synthetic":
-            sources.announce_twin("bank")
-        variant = "additional" if config.variant == "auto" else config.variant
-        made, source = twin(variant), twins.twin_source(variant)
-    else:
-        variant = next(name for name, edition in EDITIONS.items() if edition.archive in found or edition.unpacked in found)
-        made, used = read(found, EDITIONS[variant])
-        source = DataSource("real", variant, files=tuple(entry for entry in found.files if entry[0] == used))
-    return table.divide(config, made, source, Metric("auroc", "max"), layout=layout, parties=parties, seed=seed)
-
-
-def read(found: Found, edition: _Edition) -> tuple[Table, str]:
-    """The table, and the label of the file that it was read from. Raises DataError, naming file and line."""
-    if edition.archive in found:
-        used = found.label(edition.archive)
-        data, label = table.member(found.read(edition.archive), used, edition.member), f"{used}, {edition.member}"
-    else:
-        used = label = found.label(edition.unpacked)
-        data = found.read(edition.unpacked)
-    values = table.read_text(data, label, Layout((*edition.columns, "y"), {**edition.levels, **_Y}, ";"))
-    return Table(values[:, :-1], edition.columns, edition.levels, values[:, -1].astype(np.int64), 2), used
 
 
 def twin(variant: str) -> Table:
@@ -177,3 +126,16 @@ def twin(variant: str) -> Table:
     values[:, edition.columns.index("duration")] = (250 * np.exp(0.8 * values[:, edition.columns.index("duration")])).round()
     score += rng.logistic(0, 1, edition.samples)
     return Table(values, edition.columns, edition.levels, (score > np.quantile(score, 0.887)).astype(np.int64), 2)
+
+
+def _edition(variant: str, calls: _Calls) -> Edition:
+    layout = Layout((*calls.columns, "y"), {**calls.levels, "y": ("no", "yes")}, ";")
+    read = functools.partial(table.read_table, layout=layout, target="y")
+    forms = Form((calls.archive,), read, members=(calls.member,)), Form((calls.unpacked,), read)
+    return Edition(calls.columns, forms, functools.partial(twin, variant), variant)
+
+
+FILES = Files(DATASETS[0], "calls", tuple(_edition(*named) for named in EDITIONS.items()))
+FILE_SETS = (FILES.file_set(),)
+SET = TabularSet(DATASETS[0], Metric("auroc", "max"), FILES.columns, FILES.make, variants=("auto", *EDITIONS))
+check, load = SET.check, SET.load

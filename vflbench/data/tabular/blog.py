@@ -6,24 +6,23 @@ other data sets.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from vflbench.data import sources, twins
-from vflbench.data.sources import FileSet, Found, Part, RawFile
+from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
+from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
 from vflbench.data.tabular.table import Layout, Table
-from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import DatasetInfo, Metric
 
 DATASETS = (
     DatasetInfo(
         name="blog",
         summary="BlogFeedback: 60,021 blog posts, 280 columns, regression; also as ridge regression",
-        layouts=("aligned", "sharded"),
+        layouts=("aligned", "sharded", "relational"),
         folder="blogfeedback",
     ),
 )
@@ -34,12 +33,7 @@ NAMES = (
     "blogData_train.csv",
     *(f"blogData_test-2012.{month:02d}.{day:02d}.{'01' if (month, day) >= (3, 26) else '00'}_00.csv" for month, day in _DAYS),
 )
-_ARCHIVE = RawFile("blogfeedback/BlogFeedback.zip")
-_UNPACKED = tuple(RawFile(f"blogfeedback/{name}") for name in NAMES)
-FILE_SETS = (FileSet("blog", "blogfeedback", (Part("posts", ((_ARCHIVE,), _UNPACKED)),)),)
-
 COLUMNS = tuple(f"x{number}" for number in range(1, 281))
-TARGET = "comments"
 SAMPLES = 60021
 
 
@@ -47,43 +41,6 @@ SAMPLES = 60021
 class Config(table.Keys):
     name: str = "blog"
     alpha: float = 0.1  # problem=ridge: weight of ||theta||^2 / 2
-
-
-def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration, before anything is read."""
-    return table.check(config, layout, parties, len(COLUMNS))
-
-
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
-    """The posts, their columns or their rows divided between `parties`.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
-    if problems := check(config, layout, parties):
-        raise ConfigError(problems)
-    found = sources.locate(FILE_SETS[0], root, config.source)
-    if found is None:
-        if config.source == "synthetic":
-            sources.announce_twin("blog")
-        made, source = twin(), twins.twin_source()
-    else:
-        used = {found.label(file) for file in ((_ARCHIVE,) if _ARCHIVE in found else _UNPACKED)}
-        made, source = read(found), DataSource("real", files=tuple(entry for entry in found.files if entry[0] in used))
-    return table.divide(config, made, source, Metric("rmse", "min"), layout=layout, parties=parties, seed=seed)
-
-
-def read(found: Found) -> Table:
-    """The table of all 61 files, in the zip archive or beside one another. Raises DataError, naming file and line."""
-    layout = Layout((*COLUMNS, TARGET), {}, header=0)
-    if _ARCHIVE in found:
-        archive, label = found.read(_ARCHIVE), found.label(_ARCHIVE)
-        contents = ((table.member(archive, label, name), f"{label}, {name}") for name in NAMES)
-    else:
-        contents = ((found.read(file), found.label(file)) for file in _UNPACKED)
-    values = np.concatenate([table.read_text(data, label, layout) for data, label in contents])
-    return Table(values[:, :-1], COLUMNS, {}, values[:, -1], 0)
 
 
 def twin(samples: int = SAMPLES) -> Table:
@@ -101,3 +58,14 @@ def twin(samples: int = SAMPLES) -> Table:
     values = np.column_stack([statistics, recent, age, size, words, days[0], days[1], parents])
     expected = 0.5 * recent[:, :3].sum(axis=1) * np.exp(-age / 24) + 0.2 * fame * (1 + words @ rng.normal(0, 0.5, 200)).clip(0)
     return Table(values, COLUMNS, {}, rng.poisson(expected * rng.gamma(1.5, 1 / 1.5, samples)).astype(np.float64), 0)
+
+
+_read = functools.partial(table.read_table, layout=Layout((*COLUMNS, "comments"), {}, header=0), target="comments")
+_FORMS = (
+    Form((RawFile("blogfeedback/BlogFeedback.zip"),), _read, members=NAMES),
+    Form(tuple(RawFile(f"blogfeedback/{name}") for name in NAMES), _read),
+)
+FILES = Files(DATASETS[0], "posts", (Edition(COLUMNS, _FORMS, twin),))
+FILE_SETS = (FILES.file_set(),)
+SET = TabularSet(DATASETS[0], Metric("rmse", "min"), FILES.columns, FILES.make)
+check, load = SET.check, SET.load

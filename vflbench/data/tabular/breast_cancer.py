@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.data.tabular import table
-from vflbench.data.tasks import AlignedTask, ShardedTask
-from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
+from vflbench.data.tabular.sets import TabularSet
+from vflbench.data.tabular.table import Table
+from vflbench.types import DatasetInfo, DataSource, Metric
 
 DATASETS = (
     DatasetInfo(
         name="breast_cancer",
         summary="scikit-learn's breast cancer data: 569 tumours, 30 columns, sparse logistic regression or learning; needs no files",
-        layouts=("aligned", "sharded"),
+        layouts=("aligned", "sharded", "relational"),
         sources=("real",),
         comes_with="comes with scikit-learn",
     ),
@@ -30,26 +31,14 @@ class Config(table.Keys):
     beta: float = 0.01  # weight of ||theta||_1
 
 
-def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration."""
-    problems = table.check(config, layout, parties, 30)
-    if config.source == "synthetic":
-        problems.append(Problem("dataset.source", config.source, "breast_cancer is real data that needs no twin: auto or real"))
-    return problems
-
-
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
-    """The tumours, malignant (0) or benign (1), their columns or their rows divided between `parties`. `root` is not used.
-
-    Raises
-    ------
-    ConfigError
-    """
-    if problems := check(config, layout, parties):
-        raise ConfigError(problems)
+def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
+    """The tumours, malignant (0) or benign (1)."""
     from sklearn.datasets import load_breast_cancer
 
     held = load_breast_cancer()
-    made = table.Table(held.data, tuple(map(str, held.feature_names)), {}, held.target.astype(np.int64), 2)
-    source = DataSource(kind="real", note="comes with scikit-learn")
-    return table.divide(config, made, source, Metric("accuracy", "max"), layout=layout, parties=parties, seed=seed)
+    made = Table(held.data, tuple(map(str, held.feature_names)), {}, held.target.astype(np.int64), 2)
+    return made, DataSource("real", note="comes with scikit-learn")
+
+
+SET = TabularSet(DATASETS[0], Metric("accuracy", "max"), lambda config: 30, _make)
+check, load = SET.check, SET.load

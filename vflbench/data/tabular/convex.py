@@ -1,4 +1,4 @@
-"""Convex problems over aligned blocks, and their exact minimum f*: what MTCD and its kin are scored against (data/tasks.py: Objective).
+"""Convex problems over aligned blocks, and their exact minimum f*: what MTCD and its kin are scored against (tasks.Objective).
 
 Ridge has a closed form, primal or dual, whichever system is smaller. Sparse logistic regression is solved by scikit-learn's liblinear,
 which stops early, then by Newton steps on the non-zero coordinates until the duality gap proves f* to a relative 1e-10. f* is kept in
@@ -14,6 +14,7 @@ import logging
 import os
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from vflbench.types import DataError, DataSource, Metric
 
 log = logging.getLogger(__name__)
 
+WEIGHT: dict[str, str] = {"ridge": "alpha", "sparse_logistic": "beta"}  # convex problem -> the key that has its weight
 GAP = 1e-10  # relative duality gap at which a minimum counts as found
 NEWTON_STEPS = 200
 
@@ -37,8 +39,17 @@ def task(name: str, source: DataSource, blocks: Sequence[np.ndarray], labels: np
 
     Raises
     ------
-    DataError : see `minimum`.
+    DataError : see `minimum`; it is so small that no gap can be relative to it, or is that of parameters which are all 0.
     """
+    features = np.concatenate(list(blocks), axis=1)
+    optimum = minimum(objective, features, labels)
+    start, key = value(objective, features, labels, np.zeros(features.shape[1])), WEIGHT[objective.kind]
+    if optimum < GAP * start:
+        reason = f"the minimum is {optimum:.3g}, that of all parameters 0 is {start:.3g}: a gap relative to it has no meaning"
+        raise DataError(f"dataset {name}: {reason}; choose a larger dataset.{key}, here {objective.weight:g}")
+    if start - optimum < GAP * start:
+        reason = f"dataset.{key}={objective.weight:g} is so large that all parameters are 0 at the minimum"
+        raise DataError(f"dataset {name}: {reason}: there is nothing to learn")
     return AlignedTask(
         name=name,
         source=source,
@@ -50,16 +61,21 @@ def task(name: str, source: DataSource, blocks: Sequence[np.ndarray], labels: np
         held_out_features={},
         held_out_labels={},
         objective=objective,
-        optimum=minimum(objective, np.concatenate(list(blocks), axis=1), labels),
+        optimum=optimum,
     )
 
 
 def value(objective: Objective, features: np.ndarray, labels: np.ndarray, theta: np.ndarray) -> float:
-    """f(theta), as data/tasks.py defines it. X (N, d), labels as `task` takes them, theta (d,)."""
+    """f(theta), as data/tasks/aligned.py defines it. X (N, d), labels as `task` takes them, theta (d,)."""
     u = features @ theta
     if objective.kind == "ridge":
         return float(((u - labels) ** 2).sum() / 2 + objective.weight / 2 * (theta**2).sum())
     return float(np.logaddexp(0, -_signs(labels) * u).mean() + objective.weight * np.abs(theta).sum())
+
+
+def _digest(key: str, minimum: float) -> str:
+    """By which a minimum that was changed, or is another problem's, is told."""
+    return hashlib.sha256(f"{key} {minimum!r}".encode()).hexdigest()
 
 
 def minimum(objective: Objective, features: np.ndarray, labels: np.ndarray) -> float:
@@ -69,18 +85,21 @@ def minimum(objective: Objective, features: np.ndarray, labels: np.ndarray) -> f
     ------
     DataError : f* is 0 or not finite, so that no gap can be relative to it, or the solver cannot prove it to a relative 1e-10.
     """
-    path = sources.cache_folder() / "optima" / f"{_key(objective, features, labels)}.json"
+    key = _key(objective, features, labels)
+    path = sources.cache_folder() / "optima" / f"{key}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # not there, or damaged: solved again
-        kept = float(json.loads(path.read_text(encoding="utf-8"))["minimum"])
-        if np.isfinite(kept) and kept > 0:
+        cached = json.loads(path.read_text(encoding="utf-8"))
+        kept = float(cached["minimum"])
+        if np.isfinite(kept) and kept > 0 and cached["sha256"] == _digest(key, kept):
             return kept
     found = value(objective, features, labels, minimiser(objective, features, labels))
     if not (np.isfinite(found) and found > 0):
         raise DataError(f"the minimum of this {objective.kind} problem is {found}: a gap relative to it has no meaning")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps({"kind": objective.kind, "weight": objective.weight, "minimum": found}), encoding="utf-8")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        text = json.dumps({"kind": objective.kind, "weight": objective.weight, "minimum": found, "sha256": _digest(key, found)})
+        part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:
         log.info("the minimum is not kept for the next run: %s", error)
@@ -123,8 +142,10 @@ def _sparse_logistic(features: np.ndarray, labels: np.ndarray, beta: float) -> n
         raise DataError("all samples are of one class: there is nothing to learn")
     samples = len(labels)
     sparse = np.count_nonzero(features) < 0.3 * features.size
+    before_1_8 = LogisticRegression().penalty == "l2"  # scikit-learn's version; since, `l1_ratio` alone says it, and `penalty` is leaving
+    l1: dict[str, Any] = {"penalty": "l1"} if before_1_8 else {"l1_ratio": 1.0}
     solver = LogisticRegression(
-        solver="liblinear", l1_ratio=1.0, C=1 / (samples * beta), fit_intercept=False, tol=1e-3, max_iter=100, random_state=0
+        solver="liblinear", C=1 / (samples * beta), fit_intercept=False, tol=1e-3, max_iter=100, random_state=0, **l1
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # what is missing is done below

@@ -7,31 +7,26 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from vflbench.data import sources, twins
-from vflbench.data.sources import FileSet, Part, RawFile
+from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
+from vflbench.data.tabular.sets import Contents, Edition, Files, Form, TabularSet
 from vflbench.data.tabular.table import Layout, Table
-from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import DataError, DatasetInfo, Metric
 
 DATASETS = (
     DatasetInfo(
         name="credit",
         summary="Default of credit card clients: 30,000 clients, 23 columns, 22 % default; also as sparse logistic regression",
-        layouts=("aligned", "sharded"),
+        layouts=("aligned", "sharded", "relational"),
         folder="credit_default",
     ),
 )
 
-_XLS = RawFile("credit_default/default of credit card clients.xls")
 _CSV = RawFile("credit_default/UCI_Credit_Card.csv")
-FILE_SETS = (FileSet("credit", "credit_default", (Part("clients", ((_XLS,), (_CSV,))),)),)
-
 _MONTHS = (0, 2, 3, 4, 5, 6)  # of PAY_: the published names leave 1 out
 COLUMNS = (
     *("LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE"),
@@ -50,40 +45,13 @@ class Config(table.Keys):
     beta: float = 0.001  # problem=sparse_logistic: weight of ||theta||_1
 
 
-def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration, before anything is read."""
-    return table.check(config, layout, parties, len(COLUMNS))
-
-
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
-    """The clients, their columns or their rows divided between `parties`.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
-    if problems := check(config, layout, parties):
-        raise ConfigError(problems)
-    found = sources.locate(FILE_SETS[0], root, config.source)
-    if found is None:
-        if config.source == "synthetic":
-            sources.announce_twin("credit")
-        made, source = twin(), twins.twin_source()
-    else:
-        file, read = (_XLS, read_xls) if _XLS in found else (_CSV, read_csv)
-        made = read(found.read(file), found.label(file))
-        source = DataSource("real", files=tuple(entry for entry in found.files if entry[0] == found.label(file)))
-    return table.divide(config, made, source, Metric("auroc", "max"), layout=layout, parties=parties, seed=seed)
-
-
-def read_csv(data: bytes, label: str) -> Table:
+def read_csv(texts: Contents, target: str = _LABEL.replace(" ", "."), header: int = 1) -> Table:
     """The table of Kaggle's UCI_Credit_Card.csv. Raises DataError, naming file and line."""
-    names = ("ID", *COLUMNS, _LABEL.replace(" ", "."))
-    binary = {names[-1]: ("0", "1")}
-    return _table(table.read_text(data, label, Layout(names, {**LEVELS, **binary}, skipped=("ID",))))
+    layout = Layout(("ID", *COLUMNS, target), {**LEVELS, target: ("0", "1")}, header=header, skipped=("ID",))
+    return table.read_table(texts, layout, target)
 
 
-def read_xls(data: bytes, label: str) -> Table:
+def read_xls(sheets: Contents) -> Table:
     """The table of UCI's .xls, whose second line has the names of the columns.
 
     Raises
@@ -94,6 +62,7 @@ def read_xls(data: bytes, label: str) -> Table:
 
     import pandas as pd
 
+    data, label = next(sheets)
     try:
         sheet = pd.read_excel(io.BytesIO(data), engine="calamine", header=None, dtype=object, na_filter=False)
     except ImportError:
@@ -104,14 +73,7 @@ def read_xls(data: bytes, label: str) -> Table:
     # Excel's numbers are floats: 2.0 is the level 2. Rows stay lines of the same number.
     rows = ([f"{cell:g}" if isinstance(cell, float) and cell.is_integer() else cell for cell in row] for row in sheet.to_numpy())
     csv.writer(text, lineterminator="\n").writerows(rows)
-    names = ("ID", *COLUMNS, _LABEL)
-    return _table(
-        table.read_text(text.getvalue().encode(), label, Layout(names, {**LEVELS, _LABEL: ("0", "1")}, header=2, skipped=("ID",)))
-    )
-
-
-def _table(values: np.ndarray) -> Table:
-    return Table(values[:, :-1], COLUMNS, LEVELS, values[:, -1].astype(np.int64), 2)
+    return read_csv(iter([(text.getvalue().encode(), label)]), _LABEL, header=2)
 
 
 def twin() -> Table:
@@ -129,3 +91,10 @@ def twin() -> Table:
     levels = sex - 1, education, marriage
     values = np.column_stack([limit, *levels, age, months, bills, paid])
     return Table(values, COLUMNS, LEVELS, (score > np.quantile(score, 0.7788)).astype(np.int64), 2)
+
+
+_FORMS = Form((RawFile("credit_default/default of credit card clients.xls"),), read_xls), Form((_CSV,), read_csv)
+FILES = Files(DATASETS[0], "clients", (Edition(COLUMNS, _FORMS, twin),))
+FILE_SETS = (FILES.file_set(),)
+SET = TabularSet(DATASETS[0], Metric("auroc", "max"), FILES.columns, FILES.make)
+check, load = SET.check, SET.load

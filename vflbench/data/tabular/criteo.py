@@ -28,10 +28,10 @@ import numpy as np
 from vflbench.data import sources
 from vflbench.data.relational.tables import check_fractions, split_rows
 from vflbench.data.sources import FileSet, Found, Part, RawFile
-from vflbench.data.tabular import table
+from vflbench.data.tabular import sets, table
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -110,20 +110,17 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ConfigError
     DataError : naming file and line; also where the disk is full.
     """
-    if problems := check(config, layout, parties):
-        raise ConfigError(problems)
-    found = sources.locate(_file_set(config.variant, config.days), root, config.source)
+    refuse(check(config, layout, parties))
+    found = sets.locate(_file_set(config.variant, config.days), config, root)
     if found is None:
-        if config.source == "synthetic":
-            sources.announce_twin("criteo")
         rows = config.samples or TWIN_ROWS
         blocks, names = twin(rows), [f"twin of {rows} rows"]
         source = DataSource("synthetic", note="synthetic twin: made-up clicks")
     else:
         variants = {name: files for name, files in _groups(config.days).items() if all(file in found for file in files)}
         variant, files = next(iter(variants.items()))
-        blocks, used = (block for file in files for block in read(found, file)), [found.label(file) for file in files]
-        source = DataSource("real", variant, NOTES.get(variant, ""), tuple(entry for entry in found.files if entry[0] in used))
+        blocks = (block for file in files for block in read(found, file))
+        source = sets.real(found, files, variant, NOTES.get(variant, ""))
         names = [stamp for _, stamp in source.files]
     held = raw(blocks, names, config.samples)
     count = len(held.labels)

@@ -10,30 +10,24 @@ import bz2
 import io
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from vflbench.data import sources, twins
-from vflbench.data.sources import FileSet, Found, Part, RawFile
+from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
+from vflbench.data.tabular.sets import Contents, Edition, Files, Form, TabularSet
 from vflbench.data.tabular.table import Table
-from vflbench.data.tasks import AlignedTask, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import DataError, DatasetInfo, Metric
 
 DATASETS = (
     DatasetInfo(
         name="gisette",
         summary="Gisette: 6,000 samples, 5,000 columns, 13 % not zero, sparse logistic regression (MTCD) or learning",
-        layouts=("aligned", "sharded"),
+        layouts=("aligned", "sharded", "relational"),
         folder="gisette",
     ),
 )
-
-_DATA, _LABELS = RawFile("gisette/gisette_train.data"), RawFile("gisette/gisette_train.labels")
-_LIBSVM, _LIBSVM_BZ2 = RawFile("gisette/gisette_scale"), RawFile("gisette/gisette_scale.bz2")
-FILE_SETS = (FileSet("gisette", "gisette", (Part("training samples", ((_DATA, _LABELS), (_LIBSVM,), (_LIBSVM_BZ2,))),)),)
 
 SAMPLES, WIDTH = 6000, 5000
 COLUMNS = tuple(f"x{number}" for number in range(1, WIDTH + 1))
@@ -46,48 +40,14 @@ class Config(table.Keys):
     beta: float = 0.001  # weight of ||theta||_1
 
 
-def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration, before anything is read."""
-    return table.check(config, layout, parties, WIDTH)
-
-
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
-    """The training samples, their columns or their rows divided between `parties`.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
-    if problems := check(config, layout, parties):
-        raise ConfigError(problems)
-    found = sources.locate(FILE_SETS[0], root, config.source)
-    if found is None:
-        if config.source == "synthetic":
-            sources.announce_twin("gisette")
-        made, source = twin(), twins.twin_source()
-    else:
-        made, used = read(found)
-        source = DataSource("real", files=tuple(entry for entry in found.files if entry[0] in used))
-    return table.divide(config, made, source, Metric("accuracy", "max"), layout=layout, parties=parties, seed=seed, scaling="range")
-
-
-def read(found: Found) -> tuple[Table, tuple[str, ...]]:
-    """The samples, and the labels of the files that they were read from. Raises DataError, naming file and line."""
-    if _DATA in found and _LABELS in found:
-        used = found.label(_DATA), found.label(_LABELS)
-        values, signs = read_dense(found.read(_DATA), used[0]), read_signs(found.read(_LABELS), used[1])
-        if len(values) != len(signs):
-            raise DataError(f"{used[1]}: {len(signs)} labels for the {len(values)} samples of {used[0]}. Get the files again.")
-        return Table(values, COLUMNS, {}, signs, 2), used
-    file = _LIBSVM if _LIBSVM in found else _LIBSVM_BZ2
-    label, data = found.label(file), found.read(file)
-    if file is _LIBSVM_BZ2:
-        try:
-            data = bz2.decompress(data)
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"{label}: cannot be read ({error}). Get the file again.") from None
-    values, signs = read_libsvm(data, label)
-    return Table(values, COLUMNS, {}, signs, 2), (label,)
+def _read_uci(contents: Contents) -> Table:
+    data, file = next(contents)
+    values = read_dense(data, file)
+    signs, beside = next(contents)
+    labels = read_signs(signs, beside)
+    if len(values) != len(labels):
+        raise DataError(f"{beside}: {len(labels)} labels for the {len(values)} samples of {file}. Get the files again.")
+    return Table(values, COLUMNS, {}, labels, 2)
 
 
 def read_dense(data: bytes, label: str) -> np.ndarray:
@@ -120,20 +80,29 @@ def read_signs(data: bytes, label: str) -> np.ndarray:
     return np.array(labels)
 
 
-def read_libsvm(data: bytes, label: str) -> tuple[np.ndarray, np.ndarray]:
-    """(n, 5000) float32 and (n,) int64 classes of lines `sign index:value index:value ...`, indices from 1."""
+def _read_libsvm(contents: Contents) -> Table:
+    """Lines `sign index:value index:value ...`, indices from 1."""
     from sklearn.datasets import load_svmlight_file
 
+    data, label = next(contents)
     try:
         features, signs = load_svmlight_file(io.BytesIO(data), n_features=WIDTH, dtype=np.float32, zero_based=False)
         if len(signs) and np.isin(signs, (-1, 1)).all() and np.isfinite(features.data).all():
-            return features.toarray(), (signs > 0).astype(np.int64)
+            return Table(features.toarray(), COLUMNS, {}, (signs > 0).astype(np.int64), 2)
     except (ValueError, OverflowError):
         pass
     for number, line in enumerate(data.rstrip(b"\r\n").split(b"\n"), 1):
         if problem := _wrong_libsvm(line.decode("ascii", "replace")):
             raise DataError(f"{label}, line {number}: {problem}. Correct the line, or get the file again.")
     raise DataError(f"{label}: not a file in libsvm's format. Get the file again.")
+
+
+def _unpacked(contents: Contents) -> Contents:
+    for data, label in contents:
+        try:
+            yield bz2.decompress(data), label
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"{label}: cannot be read ({error}). Get the file again.") from None
 
 
 def _wrong_libsvm(line: str) -> str | None:
@@ -172,3 +141,14 @@ def twin(samples: int = SAMPLES) -> Table:
         present = rng.random((len(rows), WIDTH), dtype=np.float32) < chance
         values[rows] = np.where(present, np.floor(1 + 999 * rng.random((len(rows), WIDTH), dtype=np.float32)).clip(1, 999), 0)
     return Table(values, COLUMNS, {}, labels, 2)
+
+
+_FORMS = (
+    Form((RawFile("gisette/gisette_train.data"), RawFile("gisette/gisette_train.labels")), _read_uci),
+    Form((RawFile("gisette/gisette_scale"),), _read_libsvm),
+    Form((RawFile("gisette/gisette_scale.bz2"),), lambda contents: _read_libsvm(_unpacked(contents))),
+)
+FILES = Files(DATASETS[0], "training samples", (Edition(COLUMNS, _FORMS, twin),))
+FILE_SETS = (FILES.file_set(),)
+SET = TabularSet(DATASETS[0], Metric("accuracy", "max"), FILES.columns, FILES.make, scaling="range")
+check, load = SET.check, SET.load

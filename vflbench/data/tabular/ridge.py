@@ -12,15 +12,17 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.data.tabular import convex, table
-from vflbench.data.tasks import AlignedTask, ShardedTask
+from vflbench.data.tabular.sets import TabularSet
+from vflbench.data.tabular.table import Table
+from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import DatasetInfo, DataSource, Metric, Problem
 
 DATASETS = (
     DatasetInfo(
         name="ridge",
         summary="made-up ridge regression with its exact minimum (MTCD); needs no files",
-        layouts=("aligned", "sharded"),
+        layouts=("aligned", "sharded", "relational"),
         sources=("synthetic",),
     ),
 )
@@ -37,11 +39,8 @@ class Config(table.Keys):
     noise: float = 0.1  # standard deviation of the labels' noise; that of X theta is sqrt(d / N)
 
 
-def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration."""
-    problems = table.check(config, layout, parties, max(config.features, 1))
-    if config.source == "real":
-        problems.append(Problem("dataset.source", config.source, "ridge is always made up: auto or synthetic"))
+def _problems(config: Config) -> list[Problem]:
+    problems = []
     if config.features < 1:
         problems.append(Problem("dataset.features", config.features, "must be at least 1"))
     if not 0 <= config.noise < np.inf:
@@ -49,28 +48,30 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     return problems
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
-    """The problem, its columns or its rows divided between `parties`. The data is the same for every seed.
+def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
+    """X (N, d) and y = X theta + noise, (N,), with theta ~ N(0, I): the same for every seed."""
+    samples, width = config.samples or 1000, config.features
+    rng = stream(0, "twin/ridge")
+    features = rng.standard_normal((samples, width)) / np.sqrt(samples)
+    labels = features @ rng.standard_normal(width) + config.noise * rng.standard_normal(samples)
+    source = DataSource("synthetic", note=f"made-up ridge regression: {samples} samples, {width} features")
+    return Table(features, tuple(f"x{number}" for number in range(1, width + 1)), {}, labels, 0), source
+
+
+SET = TabularSet(DATASETS[0], Metric("rmse", "min"), lambda config: max(config.features, 1), _make, _problems)
+check = SET.check
+
+
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | RelationalTask | ShardedTask:
+    """As every tabular set; as the paper's problem its numbers stay as they are, not standardised.
 
     Raises
     ------
-    ConfigError
+    ConfigError, DataError
     """
-    if problems := check(config, layout, parties):
-        raise ConfigError(problems)
-    features, labels = make(config.samples or 1000, config.features, config.noise)
-    source = DataSource(kind="synthetic", note=f"made-up ridge regression: {len(labels)} samples, {config.features} features")
-    if config.problem == "ridge":
-        owned = table.party_columns(config.columns, parties, config.features)
-        blocks = [np.ascontiguousarray(features[:, own]) for own in owned]
-        return convex.task(config.name, source, blocks, labels, table.objective(config))
-    columns = tuple(f"x{number}" for number in range(1, config.features + 1))
-    made = table.Table(features, columns, {}, labels, 0)
-    return table.divide(config, made, source, Metric("rmse", "min"), layout=layout, parties=parties, seed=seed)
-
-
-def make(samples: int, width: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """X (N, d) and y = X theta + noise, (N,), with theta ~ N(0, I)."""
-    rng = stream(0, "twin/ridge")
-    features = rng.standard_normal((samples, width)) / np.sqrt(samples)
-    return features, features @ rng.standard_normal(width) + noise * rng.standard_normal(samples)
+    if config.problem != "ridge" or check(config, layout, parties):
+        return SET.load(config, layout, parties, seed, root)
+    made, source = _make(config, root)
+    owned = table.party_columns(config.columns, parties, config.features)
+    blocks = [np.ascontiguousarray(made.values[:, own]) for own in owned]
+    return convex.task(config.name, source, blocks, made.labels, table.objective(config))

@@ -11,15 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.data.tabular import table
-from vflbench.data.tasks import AlignedTask, ShardedTask
+from vflbench.data.tabular.sets import TabularSet
+from vflbench.data.tabular.table import Table
 from vflbench.seeding import derive, stream
-from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import DatasetInfo, DataSource, Metric, Problem
 
 DATASETS = (
     DatasetInfo(
         name="synthetic",
         summary="scikit-learn's make_classification: 1,000,000 rows, 500 columns or as many as you say, two classes; needs no files",
-        layouts=("aligned", "sharded"),
+        layouts=("aligned", "sharded", "relational"),
         sources=("synthetic",),
     ),
 )
@@ -40,11 +41,8 @@ class Config(table.Keys):
     beta: float = 0.001  # problem=sparse_logistic: weight of ||theta||_1
 
 
-def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration."""
-    problems = table.check(config, layout, parties, max(config.features, 1))
-    if config.source == "real":
-        problems.append(Problem("dataset.source", config.source, "synthetic is always made up: auto or synthetic"))
+def _problems(config: Config) -> list[Problem]:
+    problems = []
     for key, least in (("features", 2), ("informative", 2), ("redundant", 0)):
         if getattr(config, key) < least:
             problems.append(Problem(f"dataset.{key}", getattr(config, key), f"must be at least {least}"))
@@ -58,22 +56,11 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     return problems
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
-    """The rows, their columns or their rows divided between `parties`. The data is the same for every seed.
+def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
+    """The rows in float32, rows and columns in random order: at most twice the table in float64 is held at a time.
 
-    Raises
-    ------
-    ConfigError
+    They are the same for every seed.
     """
-    if problems := check(config, layout, parties):
-        raise ConfigError(problems)
-    made = make(config)
-    source = DataSource(kind="synthetic", note=f"made up by make_classification: {len(made.labels)} samples, {config.features} columns")
-    return table.divide(config, made, source, Metric("auroc", "max"), layout=layout, parties=parties, seed=seed)
-
-
-def make(config: Config) -> table.Table:
-    """The rows in float32, rows and columns in random order: at most twice the table in float64 is held at a time."""
     from sklearn.datasets import make_classification
 
     samples = config.samples or 1_000_000
@@ -94,4 +81,9 @@ def make(config: Config) -> table.Table:
     for first in range(0, samples, _ROWS):
         values[first : first + _ROWS] = features[rows[first : first + _ROWS]][:, columns]
     names = tuple(f"x{number}" for number in range(1, config.features + 1))
-    return table.Table(values, names, {}, labels[rows].astype(np.int64), 2)
+    source = DataSource("synthetic", note=f"made up by make_classification: {samples} samples, {config.features} columns")
+    return Table(values, names, {}, labels[rows].astype(np.int64), 2), source
+
+
+SET = TabularSet(DATASETS[0], Metric("auroc", "max"), lambda config: max(config.features, 1), _make, _problems)
+check, load = SET.check, SET.load

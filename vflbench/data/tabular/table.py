@@ -3,7 +3,8 @@
 Layout aligned: the columns are divided between the parties in their order, evenly or as `dataset.columns` says; a category is one column,
 and its one-hot columns stay with one party.
 With `problem=learning` rows are held out; with `ridge` or `sparse_logistic` all rows are training samples of a convex problem
-(tabular/convex.py). Layout sharded (learning only): whole rows are dealt to workers.
+(tabular/convex.py). Layout sharded (learning only): whole rows are dealt to workers. Layout relational (learning only): every
+organisation's columns are a table, and tables join where their row ids are equal; matching them costs messages, as any join does.
 
 Everything that is fitted (categories, means, scales) is fitted on training rows. Of shards these are the rows of all workers together: the
 few numbers count as public, no epsilon covers them.
@@ -14,22 +15,22 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from vflbench.data import partition, sources
-from vflbench.data.relational.tables import check_fractions, split_rows
-from vflbench.data.tasks import AlignedTask, Objective, Shard, ShardedTask
+from vflbench.data.relational import tables as relational
+from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, split_rows
+from vflbench.data.tabular.convex import WEIGHT, task
+from vflbench.data.tasks import AlignedTask, Equality, Objective, RelationalTask, Shard, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem, closest
 
 if TYPE_CHECKING:
     import pandas as pd
-
-WEIGHT: dict[str, str] = {"ridge": "alpha", "sparse_logistic": "beta"}  # convex problem -> the key that has its weight
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Keys(partition.Sharding):
     samples: int | None = None  # at most so many rows, the same for every seed; null: all
     validation: float = 0.1  # learning: fraction of the rows
     test: float = 0.3
-    columns: list[int] | None = None  # aligned: how many columns each party has, party 0 (the labels' owner) first; null: evenly
+    columns: list[int] | None = None  # how many columns each party has, party 0 (the labels' owner) first; null: evenly (joins: two)
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,20 @@ def check(config: Keys, layout: str, parties: int, columns: int, variants: tuple
     if config.samples is not None and config.samples < 10:
         problems.append(Problem("dataset.samples", config.samples, "must be at least 10"))
     problems += check_fractions(config.validation, config.test)
-    if layout == "aligned":
-        return problems + check_columns(config.columns, parties, columns)
+    if layout == "relational" and config.problem in WEIGHT:
+        problems.append(Problem("dataset.problem", config.problem, "methods over joins have no convex problem: use learning"))
+    if layout != "sharded":
+        return problems + check_columns(config.columns, parties if layout == "aligned" else tables(config), columns)
     if config.columns is not None:
         problems.append(Problem("dataset.columns", config.columns, "workers with rows of their own have all columns: leave it null"))
     if config.problem in WEIGHT:
         problems.append(Problem("dataset.problem", config.problem, "workers with rows of their own have no convex problem: use learning"))
     return problems + partition.check_sharding(config, parties, regression=hasattr(config, WEIGHT["ridge"]))
+
+
+def tables(config: Keys) -> int:
+    """Layout relational: how many tables the columns make, one for each organisation."""
+    return 2 if config.columns is None else len(config.columns)
 
 
 def check_columns(given: Sequence[int] | None, parties: int, columns: int) -> list[Problem]:
@@ -120,8 +128,10 @@ def divide(
     seed: int,
     scaling: Literal["standard", "range"] = "standard",
     shape: tuple[int, ...] = (-1,),
-) -> AlignedTask | ShardedTask:
+) -> AlignedTask | RelationalTask | ShardedTask:
     """The task of `table`, divided between `parties`: its columns (aligned; party 0 has the labels) or its rows (sharded).
+
+    Layout relational: between as many tables as `tables` says, each in `parties` horizontal parts.
 
     learning: features float32; the splits are drawn by the stream "split" of `seed`. Convex: features float64, all rows. Ridge divides
     rows and labels, which are standardised, by sqrt(N): f is then half the mean squared error plus the penalty, whatever N is.
@@ -135,7 +145,7 @@ def divide(
     Raises
     ------
     ConfigError : columns that do not divide between the parties; see also partition.shard.
-    DataError : a constant target; see also convex.minimum.
+    DataError : a constant target; numbers whose spread is not finite; see also convex.task.
     """
     if layout == "aligned" and (problems := check_columns(config.columns, parties, table.values.shape[1])):
         raise ConfigError(problems)
@@ -151,20 +161,21 @@ def divide(
         drawn = split_rows(len(rows), config.validation, config.test, seed)
         splits = {split: rows[chosen] for split, chosen in drawn.items() if len(chosen)}
     labels = {split: table.labels[chosen] for split, chosen in splits.items()}
+    if layout == "relational":
+        blocks_of = [part["all"] for part in _blocks(config, table, tables(config), {**splits, "all": rows}, scaling, np.float32)]
+        whole = _by_row_id(blocks_of, table.labels[rows], table.classes)
+        return relational.divide(config.name, whole, drawn, source, metric, layout=layout, parts=parties, standardized=True)
     if layout == "sharded":
         encoded, kind = encode(table, slice(None), splits, scaling, np.float32), np.int64 if table.classes else np.float32
         shards = {split: Shard(encoded[split].reshape(len(y), *shape), y.astype(kind)) for split, y in labels.items()}
         how = {"classes": table.classes, "workers": parties, "seed": seed}
         return partition.shard(config.name, shards.pop("train"), shards, source, metric, config, **how)
     dtype = np.float64 if convex else np.float32
-    owned = party_columns(config.columns, parties, table.values.shape[1])
-    parts = [encode(table, own, splits, scaling, dtype) for own in owned]
+    parts = _blocks(config, table, parties, splits, scaling, dtype)
     if not convex:
         blocks = {split: tuple(part[split] for part in parts) for split in splits}
         train, known = blocks.pop("train"), labels.pop("train")
         return AlignedTask(config.name, source, metric, table.classes, 0, train, known, blocks, labels)
-    from vflbench.data.tabular.convex import task
-
     features, target = [part["train"] for part in parts], labels["train"]
     if config.problem == "ridge":
         if target.std() <= 1e-12 * np.abs(target).max():
@@ -180,6 +191,20 @@ def objective(config: Keys) -> Objective:
     return Objective(kind, float(getattr(config, WEIGHT[kind])))
 
 
+def _blocks(
+    config: Keys, table: Table, parties: int, splits: Mapping[str, np.ndarray], scaling: str, dtype: type
+) -> list[dict[str, np.ndarray]]:
+    """Per party its columns, encoded."""
+    return [encode(table, own, splits, scaling, dtype) for own in party_columns(config.columns, parties, table.values.shape[1])]
+
+
+def _by_row_id(blocks: Sequence[np.ndarray], labels: np.ndarray, classes: int) -> RawTables:
+    """Each block as a table of its own, that is joined with the first one's, which has the labels, where row ids are equal."""
+    made = [RawTable(f"party_{k}", {"row": np.arange(len(labels))}, block, ()) for k, block in enumerate(blocks)]
+    joins = [Equality((made[0].name, "row"), (other.name, "row")) for other in made[1:]]
+    return RawTables(tuple(made), made[0].name, labels, classes, tuple(joins))
+
+
 def encode(table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: str, dtype: type) -> dict[str, np.ndarray]:
     """Per split the rows (N_s, w) of the columns `own`: numbers scaled, categories one-hot, in the order of the columns.
 
@@ -191,7 +216,8 @@ def encode(table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: 
     numeric = np.array([name not in table.levels for name in table.columns[own]])
     levels = [None if number else np.unique(fitted[:, i]) for i, number in enumerate(numeric)]
     ends = np.cumsum([1 if seen is None else len(seen) for seen in levels])
-    shift, scale = _scales(fitted[:, numeric], scaling)
+    names = [name for name, number in zip(table.columns[own], numeric, strict=True) if number]
+    shift, scale = _scales(fitted[:, numeric], scaling, names)
     encoded = {}
     for split, rows in splits.items():
         values = fitted if split == "train" else mine[rows]
@@ -209,15 +235,23 @@ def encode(table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: 
     return encoded
 
 
-def _scales(values: np.ndarray, scaling: str) -> tuple[np.ndarray, np.ndarray]:
-    """What is subtracted from each column and what it is then divided by; infinity for a constant one."""
-    if scaling == "range":
-        shift, scale = values.min(axis=0).astype(np.float64), np.ptp(values, axis=0).astype(np.float64)
-    else:
-        shift, scale = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
+def _scales(values: np.ndarray, scaling: str, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """What is subtracted from each column and what it is then divided by; infinity for a constant one.
+
+    Raises
+    ------
+    DataError : a column's numbers are so large that their spread is not finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if scaling == "range":
+            shift, scale = values.min(axis=0).astype(np.float64), np.ptp(values, axis=0).astype(np.float64)
+        else:
+            shift, scale = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
+    if len(names) and np.isinf(scale).any():
+        raise DataError(f"column {names[int(np.isinf(scale).argmax())]}: its numbers are so large that their spread is not finite")
     for i in np.flatnonzero(np.isnan(shift)):  # columns where some values are missing
         known = values[~np.isnan(values[:, i]), i]
-        shift[i : i + 1], scale[i : i + 1] = _scales(known[:, None], scaling) if len(known) else (0.0, 0.0)
+        shift[i : i + 1], scale[i : i + 1] = _scales(known[:, None], scaling, names[int(i) : int(i) + 1]) if len(known) else (0.0, 0.0)
     return shift, np.where(scale > 1e-12 * np.abs(shift), scale, np.inf)
 
 
@@ -321,6 +355,21 @@ def _number(field: str, name: str, codes: Mapping[str, Mapping[str, float]]) -> 
     if not np.isfinite(number):
         raise ValueError(f"{name} is {field[:40]!r}, not a number")
     return number
+
+
+def read_table(texts: Iterable[tuple[bytes, str]], layout: Layout, target: str) -> Table:
+    """The lines of texts of one layout, each with how errors call it; `target` is what is predicted, its levels are the classes.
+
+    Raises
+    ------
+    DataError : see `read_text`.
+    """
+    values = np.concatenate([read_text(data, label, layout) for data, label in texts])
+    place, classes = layout.read.index(target), len(layout.levels.get(target, ()))
+    columns = tuple(name for name in layout.read if name != target)
+    levels = {name: layout.levels[name] for name in columns if name in layout.levels}
+    labels = values[:, place].astype(np.int64) if classes else values[:, place]
+    return Table(np.delete(values, place, axis=1), columns, levels, labels, classes)
 
 
 def member(data: bytes, label: str, name: str) -> bytes:

@@ -23,12 +23,13 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.data.relational import sql_sources
+from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql import MOST_CATEGORIES
-from vflbench.data.relational.sql_sources import Column, Source
+from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Table
-from vflbench.data.tasks import AlignedTask, ShardedTask
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest
+from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
+from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -94,7 +95,7 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     return problems
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
+def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | RelationalTask | ShardedTask:
     """The samples, each party with the columns of its file, or the columns or rows of the one file divided between `parties`.
 
     Raises
@@ -102,8 +103,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     ConfigError : also for what only the files' headers tell.
     DataError : naming the file, and of text the line.
     """
-    if problems := check(config, layout, parties):
-        raise ConfigError(problems)
+    refuse(check(config, layout, parties))
     assert config.label
     sources = _find(config.files, root)
     features = _features(config, sources, [sql_sources.columns(source) for source in sources])
@@ -112,13 +112,14 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     several = len(sources) > 1
     held = []
     for i, (source, names) in enumerate(zip(sources, features, strict=True)):
-        wanted = [*names, *([config.label] if i == 0 else []), *([config.id] if several and config.id else [])]
-        held.append(sql_sources.read(source, wanted, {config.id: "text"} if several and config.id else {}))
+        wanted = [*names, *([config.label] if i == 0 else []), *([config.id] if config.id else [])]
+        held.append(sql_sources.read(source, wanted, {config.id: "text"} if config.id else {}))
         if not len(held[-1][names[0]].values):
             raise DataError(f"{source}: has no rows")
     label = held[0][config.label]
     labels, classes, note = _classes(label, config.label, sources[0]) if config.task == "classes" else _targets(label, config, sources[0])
-    rows, aligned = _align(config, sources, held, features) if several else ([slice(None)], "")
+    _warn_of_copies(label, config.label, sources, held, features)
+    rows, aligned = _align(config, sources, held, features)
     made = _table(config, sources, held, features, rows, labels[rows[0]], classes)
     if len(made.labels) < FEWEST:
         raise DataError(f"{' and '.join(map(str, sources))}: {len(made.labels)} samples; at least {FEWEST} are needed")
@@ -178,8 +179,7 @@ def _find(files: Sequence[str], root: Path | None) -> list[Source]:
             near = closest(path.name, (p.name for p in path.parent.iterdir() if p.is_file())) if path.parent.is_dir() else None
             problems.append(Problem("dataset.files", file, "there is no such file below data_root, nor where vflbench is started", near))
         found.append(Source(str(path)))
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     return found
 
 
@@ -210,8 +210,7 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
     for source, own in zip(sources, features, strict=True):
         if not own:
             problems.append(Problem("dataset.files", source.url, "has no column to learn from"))
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     return features
 
 
@@ -228,8 +227,10 @@ def _align(
             if count != counts[0]:
                 advice = "without dataset.id row i of all files must be the same sample"
                 raise DataError(f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}; name the column of the IDs")
-        return [slice(None)] * len(sources), "aligned by the order of their rows"
+        return [slice(None)] * len(sources), "aligned by the order of their rows" if len(sources) > 1 else ""
     places = [_places(source, columns[config.id], config.id) for source, columns in zip(sources, held, strict=True)]
+    if len(sources) == 1:
+        return [slice(None)], ""
     first = places[0]
     for source, other in zip(sources[1:], places[1:], strict=True):
         if first.keys().isdisjoint(other):
@@ -342,6 +343,9 @@ def _classes(cells: Column, column: str, source: Source) -> tuple[np.ndarray, in
     codes, names = _category(cells, column, source)
     if len(names) < 3:
         raise DataError(f"{source}, column {column}: all labels are {names[0]!r}; there is nothing to learn")
+    if 2 * (len(names) - 1) > len(codes):
+        many = f"{len(names) - 1} different labels in {len(codes)} rows are no classes"
+        raise DataError(f"{source}, column {column}: {many}; numbers can be learnt with dataset.task=regression")
     told = f"class 1 is {names[1]}, class 0 {names[0]}" if len(names) == 3 else f"{len(names) - 1} classes"
     return codes.astype(np.int64), len(names) - 1, told
 
@@ -353,6 +357,16 @@ def _targets(cells: Column, config: Config, source: Source) -> tuple[np.ndarray,
     if cells.kind != "number":
         raise DataError(f"{source}, column {config.label}: holds {cells.kind}, not numbers; use dataset.task=classes")
     return _numbers(cells, config.label, source), 0, ""
+
+
+def _warn_of_copies(
+    label: Column, name: str, sources: Sequence[Source], held: Sequence[dict[str, Column]], features: Sequence[Sequence[str]]
+) -> None:
+    """Say so where a feature is the label itself."""
+    for source, columns, own in zip(sources, held, features, strict=True):
+        for column in own:
+            if columns[column].kind == label.kind and np.array_equal(columns[column].values, label.values):
+                log.warning("%s, column %s: the same values as the label %s; name it in dataset.leave_out", source, column, name)
 
 
 def _complete(cells: Column, column: str, source: Source) -> None:

@@ -153,6 +153,14 @@ function element(name, attributes = {}, text = null) {
   return made;
 }
 
+// A part of an SVG. What a run folder says becomes a text or an attribute, never markup.
+function shape(name, attributes = {}, ...inside) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...inside);
+  return made;
+}
+
 function drawAnswer(rows) {
   const target = state.targets[state.panel], box = $("answer");
   box.replaceChildren();
@@ -247,7 +255,7 @@ function drawTable(rows) {
       const td = element("td", column.number ? { class: "number" } : {});
       if (column.key === "method") {
         const swatch = element("span", { class: "swatch" });
-        swatch.innerHTML = `<svg width="34" height="12" aria-hidden="true">${stroke(row.line, "M1 6H33")}${marker(row.line, 17, 6)}</svg>`;
+        swatch.append(shape("svg", { width: 34, height: 12, "aria-hidden": "true" }, stroke(row.line, "M1 6H33"), marker(row.line, 17, 6)));
         const button = element("button", { type: "button", title: "show or hide its curve", "aria-pressed": String(!state.hidden.has(row.line)) });
         button.append(swatch, element("b", {}, row.line.label), row.line.words ? ` ${row.line.words}` : "");
         button.onclick = () => {
@@ -274,13 +282,13 @@ const SHAPES = {
 };
 
 function marker(line, x, y) {
-  const at = `transform="translate(${x.toFixed(1)} ${y.toFixed(1)})" fill="${line.color}"`;
-  return SHAPES[line.marker] ? `<path ${at} d="${SHAPES[line.marker]}"/>` : `<circle ${at} r="3.7"/>`;
+  const at = { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, fill: line.color };
+  return SHAPES[line.marker] ? shape("path", { ...at, d: SHAPES[line.marker] }) : shape("circle", { ...at, r: 3.7 });
 }
 
 function stroke(line, path) {
   const dashes = { "-": "", "--": "7 3", "-.": "8 3 2 3", ":": "2 3" }[line.dash];
-  return `<path d="${path}" fill="none" stroke="${line.color}" stroke-width="1.9" stroke-dasharray="${dashes}"/>`;
+  return shape("path", { d: path, fill: "none", stroke: line.color, "stroke-width": 1.9, "stroke-dasharray": dashes });
 }
 
 function ticks(low, high, log, wanted) {
@@ -312,7 +320,7 @@ function drawChart(rows) {
   const ys = [...curves.flatMap((curve) => curve.points.flatMap((point) => [point.low, point.high])), ...levels.map((level) => level.y)].filter((y) => !yLog || y > 0);
   drawn = [];
   if (!ys.length) {
-    box.innerHTML = `<p class="nothing">Nothing to draw on this axis.</p>`;
+    box.replaceChildren(element("p", { class: "nothing" }, "Nothing to draw on this axis."));
     return;
   }
   if (target !== null && (state.split === panel().judged)) ys.push(target);
@@ -326,34 +334,34 @@ function drawChart(rows) {
   const scale = (value, low, high, from, to, log) => from + ((to - from) * (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low)));
   const X = (x) => scale(x, left, right, edge.left, width - edge.right, state.log);
   const Y = (y) => scale(Math.max(y, yLog ? bottom : -Infinity), bottom, top, height - edge.bottom, edge.top, yLog);
-  const out = [`<svg width="${width}" height="${height}" role="img" aria-label="${panel().metric} against ${AXES[state.axis].name}">`];
+  const svg = shape("svg", { width, height, role: "img", "aria-label": `${panel().metric} against ${AXES[state.axis].name}` });
   for (const y of ticks(bottom, top, yLog, 6))
-    out.push(`<path class="grid" d="M${edge.left} ${Y(y)}H${width - edge.right}"/><text x="${edge.left - 7}" y="${Y(y) + 4}" text-anchor="end">${digits(y)}</text>`);
+    svg.append(shape("path", { class: "grid", d: `M${edge.left} ${Y(y)}H${width - edge.right}` }), shape("text", { x: edge.left - 7, y: Y(y) + 4, "text-anchor": "end" }, digits(y)));
   for (const x of ticks(left, right, state.log, width / 110))
-    out.push(`<path class="grid" d="M${X(x)} ${edge.top}V${height - edge.bottom}"/><text x="${X(x)}" y="${height - edge.bottom + 17}" text-anchor="middle">${shown(x, state.axis)}</text>`);
+    svg.append(shape("path", { class: "grid", d: `M${X(x)} ${edge.top}V${height - edge.bottom}` }), shape("text", { x: X(x), y: height - edge.bottom + 17, "text-anchor": "middle" }, shown(x, state.axis)));
   const split = { val: "validation", test: "test", train: "training" }[state.split];
-  out.push(`<text class="name" x="${(edge.left + width - edge.right) / 2}" y="${height - 7}" text-anchor="middle">${AXES[state.axis].name}</text>`);
-  out.push(`<text class="name" transform="translate(15 ${(height - edge.bottom + edge.top) / 2}) rotate(-90)" text-anchor="middle">${split} ${panel().metric}</text>`);
+  svg.append(shape("text", { class: "name", x: (edge.left + width - edge.right) / 2, y: height - 7, "text-anchor": "middle" }, AXES[state.axis].name));
+  svg.append(shape("text", { class: "name", transform: `translate(15 ${(height - edge.bottom + edge.top) / 2}) rotate(-90)`, "text-anchor": "middle" }, `${split} ${panel().metric}`));
   if (target !== null && state.split === panel().judged)
-    out.push(`<path class="target" d="M${edge.left} ${Y(target)}H${width - edge.right}"/><text class="target" x="${width - edge.right}" y="${Y(target) - 5}" text-anchor="end">target ${digits(target, 4)}</text>`);
+    svg.append(shape("path", { class: "target", d: `M${edge.left} ${Y(target)}H${width - edge.right}` }), shape("text", { class: "target", x: width - edge.right, y: Y(target) - 5, "text-anchor": "end" }, `target ${digits(target, 4)}`));
   for (const { line, y } of levels) {
-    out.push(`<g opacity="0.9">${stroke({ ...line, dash: ":" }, `M${edge.left} ${Y(y)}H${width - edge.right}`)}</g>`);
+    svg.append(shape("g", { opacity: 0.9 }, stroke({ ...line, dash: ":" }, `M${edge.left} ${Y(y)}H${width - edge.right}`)));
     drawn.push({ line, point: { x: null, y }, x: edge.left + 20, y: Y(y) });
   }
   for (const { line, points } of curves) {
     const upper = points.map((point) => `${X(point.x).toFixed(1)} ${Y(point.high).toFixed(1)}`), lower = points.map((point) => `${X(point.x).toFixed(1)} ${Y(point.low).toFixed(1)}`).reverse();
-    if (points[0].n > 1) out.push(`<path d="M${[...upper, ...lower].join("L")}Z" fill="${line.color}" opacity="0.13"/>`);
+    if (points[0].n > 1) svg.append(shape("path", { d: `M${[...upper, ...lower].join("L")}Z`, fill: line.color, opacity: 0.13 }));
   }
   for (const { line, points } of curves.slice().reverse()) {
-    out.push(stroke(line, "M" + points.map((point) => `${X(point.x).toFixed(1)} ${Y(point.y).toFixed(1)}`).join("L")));
+    svg.append(stroke(line, "M" + points.map((point) => `${X(point.x).toFixed(1)} ${Y(point.y).toFixed(1)}`).join("L")));
     const every = Math.max(1, Math.ceil(points.length / 10));
     points.forEach((point, i) => {
-      if (i % every === 0 || i === points.length - 1) out.push(marker(line, X(point.x), Y(point.y)));
+      if (i % every === 0 || i === points.length - 1) svg.append(marker(line, X(point.x), Y(point.y)));
       drawn.push({ line, point, x: X(point.x), y: Y(point.y) });
     });
   }
-  out.push(`<circle id="spot" r="7" fill="none" visibility="hidden"/></svg><div id="tip" hidden></div>`);
-  box.innerHTML = out.join("");
+  svg.append(shape("circle", { id: "spot", r: 7, fill: "none", visibility: "hidden" }));
+  box.replaceChildren(svg, element("div", { id: "tip", hidden: "" }));
 }
 
 function point(event) {
@@ -405,7 +413,8 @@ function drawTraffic() {
       tr.append(element("th", { scope: "row" }, parties[src]));
       for (const dst of readers) {
         const [n, b] = sum(src, dst);
-        const td = element("td", n ? { title: `${n.toLocaleString("en")} messages`, style: `background:rgba(0,114,178,${(0.06 + (0.5 * b) / most).toFixed(3)})` } : {}, n ? shown(b, "bytes") : "");
+        const td = element("td", n ? { title: `${n.toLocaleString("en")} messages` } : {}, n ? shown(b, "bytes") : "");
+        if (n) td.style.background = `rgba(0,114,178,${(0.06 + (0.5 * b) / most).toFixed(3)})`;
         tr.append(td);
       }
       table.append(tr);

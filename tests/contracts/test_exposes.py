@@ -1,0 +1,49 @@
+"""What EXPOSES declares of each algorithm is what the specification's table of who learns what says (papers: privacy.md 1.3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from vflbench import registry
+
+# Its columns for what is made of others' data, by messages alone: (observer, kind, whose). Ids, sizes and timing are left out.
+SPLIT = {("active", "embeddings", "passive"), ("passive", "gradients", "active")}
+JOINS = {("server", "embeddings", "client"), ("server", "labels", "client"), ("client", "gradients", "all")}
+GLASU = {("server", "embeddings", "client"), ("client", "embeddings", "client")}
+EXACT = GLASU | {("server", "gradients", "client"), ("client", "gradients", "client")}
+TOKEN = {("server", "embeddings", "client"), ("client", "embeddings", "client"), ("client", "parameters", "server")}  # theta_0
+MODELS = {("worker", "parameters", "worker")}
+REPRESENTATIONS = {("client", "embeddings", "client")}
+NOTHING: set[tuple[str, str, str]] = set()
+LEARNS: dict[str, set[tuple[str, str, str]]] = {
+    **dict.fromkeys(("vfl", "avfl", "vfl_ps", "avfl_ps", "pubsub_vfl"), SPLIT),
+    **dict.fromkeys(("rfl_admm_v", "rfl_sgd_v", "gd_join", "vfl_admm", "vfl_sgd"), JOINS),
+    "rfl_admm": JOINS | {("server", "parameters", "client"), ("client", "parameters", "client")},
+    "rfl_sgd": JOINS | {("server", "gradients", "client"), ("client", "gradients", "client")},
+    **dict.fromkeys(("svfl", "mtcd"), TOKEN),
+    **dict.fromkeys(("stcd", "dcpa"), REPRESENTATIONS),
+    "glasu": GLASU,
+    **dict.fromkeys(("glasu_exact", "simulated_centralized"), EXACT),
+    "d_psgd": MODELS,
+    "leasgd": MODELS | {("worker", "sums", "worker"), ("worker", "sums", "all")},  # losses; roles
+    "leasgd_async": MODELS | {("worker", "sums", "worker")},
+    "easgd": MODELS | {("server", "parameters", "worker")},
+    "allreduce_sgd": {("worker", "gradients", "worker")},
+    **dict.fromkeys(("local_sgd", "standalone_gnn", "centralized_gd", "centralized_gnn", "centralized_join", "centralized_sgd"), NOTHING),
+}
+
+
+def learnt(algorithm: str) -> set[tuple[str, str, str]]:
+    """(observer, kind, whose) of an algorithm's messages between organisations."""
+    found = set()
+    for entry in registry.load_algorithm(algorithm).EXPOSES:
+        sender, receiver = (role.removesuffix("_worker") for role in (entry.sender, entry.receiver))
+        inside = sender == receiver and (sender, receiver) != (entry.sender, entry.receiver)  # hub and worker of one organisation
+        if not inside and entry.kind not in ("ids", "sizes", "timing"):
+            found.add((receiver, entry.kind, entry.about))
+    return found
+
+
+@pytest.mark.parametrize("algorithm", registry.algorithms())
+def test_an_algorithm_declares_what_the_table_says(algorithm: str) -> None:
+    assert learnt(algorithm) == LEARNS[algorithm]

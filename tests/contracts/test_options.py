@@ -1,0 +1,104 @@
+"""What is no option of an open group is refused when it is loaded, with file and what is expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.test_contracts import module
+from vflbench import contracts, registry
+from vflbench.types import VflbenchError
+
+HEAD = """
+from __future__ import annotations
+from dataclasses import dataclass
+from vflbench.types import OptionInfo, KEYS
+
+OPTIONS = (OptionInfo("mine", ""),)
+
+@dataclass
+class Config(KEYS):
+    name: str = "mine"
+
+"""
+GOOD = {
+    "attack": "def watch(task, config, hubs): ...\ndef attack(view, task, config, hubs): ...\ndef check_task(task, config): ...",
+    "codec": "def encode(values, rng, config): ...\ndef decode(sent, size, dtype, config): ...\ndef check(config): ...",
+    "privacy": "def make(config, facts): ...\ndef check_labels(config, labels, classes): ...",
+    "accounting": "def price(rows, payload): ...\ndef seconds(rows, payload, network): ...",
+}
+
+
+def text(group: str) -> str:
+    keys = contracts.OPTIONS[group].keys
+    return (HEAD.replace("KEYS", keys.__name__) if keys is not None else HEAD[: HEAD.index("@")].replace(", KEYS", "")) + GOOD[group]
+
+
+BROKEN = [
+    ("attack", "watch(task, config, hubs)", "watch(task)", "watch takes (task), and is called as watch(task, config, hubs)"),
+    ("attack", "def attack", "def attacks", "attack(view, task, config, hubs) is missing: What it finds in the messages, for the summary"),
+    ("attack", "check_task(task, config)", "check_task(config)", "check_task takes (config), and is called as check_task(task, config)"),
+    ("codec", "encode(values, rng, config)", "encode(values)", "encode takes (values), and is called as encode(values, rng, config)"),
+    ("codec", "def decode", "def undo", "decode(sent, size, dtype, config) is missing: What arrives of that"),
+    ("codec", "def check(config)", "def check()", "check takes (), and is called as check(config)"),
+    ("codec", "(CodecConfig)", "", "Config must have the key feedback, of type bool"),
+    ("codec", "def check(", "def chek(", "chek is called by nobody. Did you mean 'check'?"),
+    ("privacy", "make(config, facts)", "make(config)", "make takes (config), and is called as make(config, facts)"),
+    ("privacy", "def make", "def build", "make(config, facts) is missing: The mechanism of one party"),
+    ("privacy", "def check_labels", "def check_label", "check_label is called by nobody. Did you mean 'check_labels'?"),
+    ("privacy", "(PrivacyConfig)", "", "Config must have the key secure_rng, of type bool | None"),
+    ("accounting", "price(rows, payload)", "price(rows)", "price takes (rows), and is called as price(rows, payload)"),
+    ("accounting", "def price", "def cost", "price(rows, payload) is missing: Bytes charged per message"),
+    ("accounting", "def seconds", "def second", "second is called by nobody. Did you mean 'seconds'?"),
+]
+
+
+@pytest.mark.parametrize("group", contracts.OPTIONS)
+def test_an_option_that_keeps_the_contract_is_taken(group: str, tmp_path: Path) -> None:
+    contracts.check_option(group, module(tmp_path, text(group)))
+
+
+def test_every_option_of_ours_keeps_it() -> None:
+    assert set(registry.GROUPS) == set(contracts.OPTIONS) == set(GOOD)
+    for group in registry.GROUPS:
+        assert [registry.load_option(group, name) for name in registry.option_entries(group)]
+
+
+@pytest.mark.parametrize(("group", "before", "after", "told"), BROKEN, ids=[told for _, _, _, told in BROKEN])
+def test_one_that_breaks_it_is_told_what_is_expected(group: str, before: str, after: str, told: str, tmp_path: Path) -> None:
+    refused(group, before, after, told, tmp_path)
+
+
+@pytest.mark.parametrize("group", contracts.OPTIONS)
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("OPTIONS = ", "OPTION = ", "OPTIONS is missing"),
+        ('(OptionInfo("mine", ""),)', 'OptionInfo("mine", "")', "OPTIONS must be a tuple of OptionInfo(...), at least one"),
+    ],
+)
+def test_facts_are_checked_in_every_group(group: str, before: str, after: str, told: str, tmp_path: Path) -> None:
+    refused(group, before, after, told, tmp_path)
+
+
+@pytest.mark.parametrize("group", [group for group, kind in contracts.OPTIONS.items() if kind.keys is not None])
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("@dataclass\n", "", "Config must be a dataclass: add @dataclass"),
+        ('    name: str = "mine"', "    rows: int = 3", "Config has name='none' by default: it must be mine"),
+        ('name: str = "mine"', 'name: str = "other"', "Config has name='other' by default: it must be mine"),
+        ('name: str = "mine"', 'name: str = "mine"\nConfig.__module__ = "elsewhere"', "it must be a class of this file"),
+    ],
+)
+def test_keys_are_checked_in_every_group_that_has_some(group: str, before: str, after: str, told: str, tmp_path: Path) -> None:
+    refused(group, before, after, told, tmp_path)
+
+
+def refused(group: str, before: str, after: str, told: str, tmp_path: Path) -> None:
+    good = text(group)
+    assert before in good
+    with pytest.raises(VflbenchError) as error:
+        contracts.check_option(group, module(tmp_path, good.replace(before, after)))
+    assert told in str(error.value) and str(tmp_path / "mine.py") in str(error.value)

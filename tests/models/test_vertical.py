@@ -1,0 +1,125 @@
+"""The one vertical model: every family of methods trains the same network, to the last but a few bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+import vflbench
+from tests.algorithms.small_columns import classes, config
+from vflbench.algorithms.tokens import svfl
+from vflbench.algorithms.tokens.shared import make_server
+from vflbench.models import mvcnn, split_learning, vertical
+from vflbench.models.split_network import SplitClient
+from vflbench.results.reader import Run
+from vflbench.types import ConfigError
+
+# Full batches and plain gradient steps: then all of these are gradient descent on the joint network.
+SAME = {
+    "centralized_gd": (),
+    "svfl": ("algorithm.local_steps=1",),
+    "vfl": ("algorithm.optimizer=sgd",),
+    "vfl_ps": ("algorithm.optimizer=sgd", "algorithm.workers=1"),
+    "vfl_sgd": ("algorithm.weight_decay=0",),
+    "centralized_join": ("algorithm.weight_decay=0",),
+    "rfl_sgd_v": ("algorithm.weight_decay=0",),
+}
+DIGITS = ("dataset=digits", "algorithm.parties=4")
+ENERGY = ("dataset=energy", "dataset.source=synthetic", "dataset.samples=300", "algorithm.parties=4")
+COLUMNS = {DIGITS: "[16,16,16,16]", ENERGY: "[7,7,7,6]"}
+ROWS = {DIGITS: 1078, ENERGY: 180}  # of training
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+
+
+def run(folder: Path, algorithm: str, *more: str) -> Run:
+    return vflbench.run([f"algorithm={algorithm}", *more, "engine.threads=1", f"hydra.run.dir={folder / algorithm}"])
+
+
+def test_split_learning_and_tokens_train_the_same_embeddings(tmp_path: Path) -> None:
+    """The layer above them is the active party's, or the server's: what is compared is every passive party's network."""
+    common = (*DIGITS, "model=split_mlp", "model.dtype=float64", "algorithm.lr=0.1", "rounds=2", f"algorithm.batch_size={ROWS[DIGITS]}")
+    split = run(tmp_path, "vfl", *common, "algorithm.optimizer=sgd")
+    tokens = run(tmp_path, "svfl", *common, "algorithm.aggregation=concat")
+    for k in (1, 2, 3):
+        one, two = (load_file(r.folder / "model" / f"{name}_{k}.safetensors") for r, name in ((split, "passive"), (tokens, "client")))
+        layers = [two[f"model.local.{layer}.{kind}"].ravel() for layer in (0, 2) for kind in ("weight", "bias")]
+        np.testing.assert_allclose(one["model.theta"], np.concatenate(layers), rtol=0, atol=1e-10)
+    assert split.curve["test_accuracy"].iloc[-1] == tokens.curve["test_accuracy"].iloc[-1]
+    with pytest.raises(ConfigError, match="model=mvcnn: takes image views"):
+        run(tmp_path, "vfl_ps", *DIGITS, "model=mvcnn")
+    with pytest.raises(ConfigError, match="the scores of mlp are a sum: use sum"):
+        run(tmp_path, "mtcd", *DIGITS, "model=mlp", "algorithm.aggregation=concat")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("mlp10", "sum"), ("residual_mlp", "concat")])
+def test_tokens_train_deep_networks(name: str, kind: str) -> None:
+    """One visit is a step of autograd on the joint network."""
+    task = classes()
+    model = split_learning.Config(name, depth=4, width=5, embedding=3, top_width=4, dtype="float64")
+    cfg = replace(config(svfl, task, aggregation=kind), model=model)
+    blocks = [SplitClient(k, task.part(k, True), task.public, cfg, model, "cpu") for k in range(task.parties)]
+    server = make_server(task.joined(), task.public, cfg, model, "cpu")
+    token = server.token([block.represent() for block in blocks])
+    loss = torch.nn.functional.cross_entropy(server.fusion(server.aggregation.of([block.local(block.x) for block in blocks])), server.y)
+    for block in blocks:
+        (joint,) = torch.autograd.grad(loss, list(block.local.parameters()), retain_graph=True)
+        moved, _ = block.visit(block.theta, token, None, 1, 0.1)
+        torch.testing.assert_close((block.theta - moved) / 0.1, joint, rtol=1e-9, atol=1e-12)
+        assert joint.abs().max() > 1e-6
+
+
+def test_a_module_is_a_function_of_its_parameters() -> None:
+    config = mvcnn.Config(channels=[8], embedding=3, dtype="float64")
+    network, x = vertical.bottom(config, (1, 8, 8), 0, False), torch.arange(128, dtype=torch.uint8).view(2, 1, 8, 8)
+    theta, module = (make(torch.Generator().manual_seed(1)) for make in (network.initial, network.make))  # type: ignore[attr-defined]
+    assert torch.equal(network(theta, x), module(x)) and not torch.equal(network(2 * theta, x), module(x))
+    slope = torch.autograd.grad(network(theta.requires_grad_(), x).sum(), theta)[0]
+    assert slope.shape == (network.size,) and slope.abs().max() > 0
+
+
+def parameters(run: Run) -> list[np.ndarray]:
+    """theta of every party, in their order; of a worker's organisation that of its own party."""
+    files = [path for path in sorted((run.folder / "model").iterdir()) if "worker" not in path.name]
+    found = [values for path in files for _, values in sorted(load_file(path).items())]
+    return [theta for theta in found if theta.ndim and theta.size > 1]  # beside them the mean and deviation of labels
+
+
+CASES = {"linear": (DIGITS, ()), "mlp": (DIGITS, ("model.hidden=5",)), "mlp of a regression": (ENERGY, ("model.intercept=tables",))}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_family_trains_the_same_model(case: str, tmp_path: Path) -> None:
+    data, more = CASES[case]
+    common = (*data, f"model={case.split()[0]}", *more, "model.dtype=float64", "algorithm.lr=0.1", "rounds=4", "seed=2", "eval_every=2")
+    size = f"algorithm.batch_size={ROWS[data]}"
+    # Over joins every organisation's columns are a table, and the data set says how many: the parties find their rows by id.
+    tables = (f"dataset.columns={COLUMNS[data]}", *(word for word in common if word != "algorithm.parties=4"))
+    runs = {name: run(tmp_path, name, *(tables if name == "rfl_sgd_v" else common), *own, size) for name, own in SAME.items()}
+    assert {"keys", "mapping"} <= set(runs["rfl_sgd_v"].ledger["tag"]) and not runs["vfl_sgd"].ledger["tag"].isin(["keys"]).any()
+    whole = runs.pop("centralized_gd")
+    expected = parameters(whole)
+    assert len(expected) == 4 and all(np.abs(theta).max() > 1e-3 for theta in expected)
+    for name, other in runs.items():
+        found = parameters(other)
+        assert [theta.shape for theta in found] == [theta.shape for theta in expected], name
+        for one, two in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, two, rtol=0, atol=1e-10, err_msg=name)
+        metric = f"test_{whole.summary['metric']['name']}"
+        np.testing.assert_allclose(other.curve[metric], whole.curve[metric], rtol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("algorithm", ["vfl", "svfl", "vfl_sgd", "mtcd", "vfl_admm", "pubsub_vfl"])
+def test_four_parties_learn_the_digits(algorithm: str, tmp_path: Path) -> None:
+    batches = ("algorithm.lr=0.03", "algorithm.batch_size=64")
+    own = {"mtcd": ("algorithm.lr=0.1",), "svfl": ("algorithm.lr=0.5", "algorithm.local_steps=5"), "vfl_admm": ()}
+    trained = run(tmp_path, algorithm, *DIGITS, "model=mlp", "rounds=10", "eval_every=10", *own.get(algorithm, batches))
+    assert trained.summary["status"] == "completed" and trained.curve["test_accuracy"].iloc[-1] > 0.7

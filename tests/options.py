@@ -1,0 +1,38 @@
+"""Options of open groups with their keys, as a configuration would have them, and what their modules make of those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vflbench import registry
+from vflbench.contracts import OPTIONS
+from vflbench.privacy import mechanisms
+from vflbench.types import Problem, module_of
+
+
+def option(group: str, name: str, **keys: Any) -> Any:
+    """The configuration of option `name` of `group`."""
+    kind = OPTIONS[group].keys if name == "none" else registry.load_option(group, name).Config
+    assert kind is not None
+    return kind(name=name, **keys)
+
+
+def codec_config(name: str = "none", **keys: Any) -> Any:
+    return option("codec", name, **keys)
+
+
+def privacy_config(name: str = "none", **keys: Any) -> Any:
+    return option("privacy", name, **keys)
+
+
+def make_mechanism(
+    config: Any, max_releases: int | None = None, layout: str = "relational", batch_size: int | None = None, samples: int | None = None
+) -> Any:
+    """One party's mechanism."""
+    return mechanisms.make(config, mechanisms.Facts(layout, max_releases, batch_size, samples))
+
+
+def check_keys(config: Any) -> list[Problem]:
+    """What is wrong with an option's keys."""
+    found: list[Problem] = module_of(config).check(config)
+    return found

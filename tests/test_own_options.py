@@ -1,0 +1,110 @@
+"""What docs/own-options.md shows of options in a user's own package does what it says."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.config_store import ConfigStore
+
+import vflbench
+from vflbench import registry
+from vflbench.results.reader import Run
+from vflbench.types import ConfigError
+
+DOCS = (Path(__file__).resolve().parents[1] / "docs/own-options.md").read_text(encoding="utf-8")
+FILES = {name: text for name, text in re.findall(r"```\w+\n# (\S+)\n(.*?)```", DOCS, re.DOTALL)}
+COMMANDS = re.findall(r"^    vflbench (.*)$", DOCS, re.MULTILINE)
+SMALL = ["dataset.source=synthetic", "dataset.samples=400", "rounds=2", "algorithm.batch_size=64", "model.depth=2"]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An installed package `my_package` with all that the page shows."""
+    site = tmp_path / "site"
+    points: dict[str, Any] = tomllib.loads(re.findall(r"```toml\n(.*?)```", DOCS, re.DOTALL)[0])["project"]["entry-points"]
+    lines = [line for group, named in points.items() for line in (f"[{group}]", *(f"{name} = {module}" for name, module in named.items()))]
+    texts = {"my_package/__init__.py": "", "my_package-1.0.dist-info/entry_points.txt": "\n".join(lines)}
+    texts["my_package-1.0.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n"
+    for name, text in {**texts, **FILES}.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    caches = (registry.option_entries, registry._checked)
+    for cached in caches:
+        cached.cache_clear()
+    yield site / "my_package"
+    for cached in caches:
+        cached.cache_clear()
+    stored = [group for group in ConfigStore.instance().repo.values() if isinstance(group, dict)]  # the process's, told of plugins
+    for group, name in itertools.product(stored, (name for named in points.values() for name in named)):
+        group.pop(f"{name}.yaml", None)
+    for name in [name for name in sys.modules if name.startswith("my_package")]:
+        del sys.modules[name]
+
+
+def run(folder: Path, option: str, *more: str) -> Run:
+    """The page's command that chooses `option`, on little data."""
+    (command,) = [command for command in COMMANDS if option in command.split()]
+    return vflbench.run([*command.split(), *SMALL, *more, f"hydra.run.dir={folder}"])
+
+
+@pytest.mark.usefixtures("package")
+def test_an_attack(tmp_path: Path) -> None:
+    ended = run(tmp_path / "run", "attack=count")
+    batches = -(-ended.manifest["config"]["dataset"]["samples"] * 6 // 10 // 64)
+    assert ended.summary["attack"]["name"] == "count" and ended.summary["attack"]["senders"] == {"passive_1": 2 * batches}
+    with pytest.raises(ConfigError, match=r"attack\.tagg=x: unknown key; attack=count has: tag\. Did you mean 'attack\.tag'"):
+        run(tmp_path / "refused", "attack=count", "attack.tagg=x")
+    with pytest.raises(ConfigError, match="attack=count: rfl_admm_v can have: none, prediction_recovery"):
+        vflbench.run(["algorithm=rfl_admm_v", "dataset=star_schema", "attack=count"])
+
+
+def test_an_attack_that_breaks_the_contract(package: Path, tmp_path: Path) -> None:
+    (package / "count.py").write_text(FILES["my_package/count.py"].replace("def watch(task, config, hubs)", "def watch(task)"))
+    with pytest.raises(Exception, match=r"count.py: watch takes \(task\), and is called as watch\(task, config, hubs\)"):
+        run(tmp_path / "run", "attack=count")
+
+
+@pytest.mark.usefixtures("package")
+def test_a_codec(tmp_path: Path) -> None:
+    ended = run(tmp_path / "run", "codec=sign")
+    assert ended.summary["codec"] == "sign" and ended.manifest["config"]["codec"] == {"name": "sign", "feedback": False, "scale": 0.5}
+    width = ended.manifest["config"]["model"]["embedding"]
+    sent = ended.ledger.query("tag == 'embedding' and link != 'local'")["bytes"]
+    assert sent.max() == 3 * 8 + 64 * width + 4  # which batch it is, a byte a number, and one scale
+    with pytest.raises(ConfigError, match=r"codec\.scal=1: unknown key; codec=sign has: feedback, scale\. Did you mean 'codec\.scale'"):
+        run(tmp_path / "refused", "codec=sign", "codec.scal=1")
+    with pytest.raises(ConfigError, match=r"codec=sing: unknown codec; there are: fp16, int8, none, sign, topk\. Did you mean 'sign'"):
+        vflbench.run(["codec=sing"])
+
+
+@pytest.mark.usefixtures("package")
+def test_an_accounting(tmp_path: Path) -> None:
+    ended = run(tmp_path / "run", "accounting=framed")
+    charged = ended.ledger.query("link != 'local'")
+    assert ended.summary["bytes"]["total"] == charged["bytes"].sum() + 66 * len(charged) and ended.summary["accounting"] == "framed"
+    with pytest.raises(ConfigError, match="accounting=framed: glasu can have: strict"):
+        vflbench.run(["accounting=framed"])
+    with pytest.raises(ConfigError, match=r"accounting=frame: must be one of framed, strict, tablepuppet\. Did you mean 'framed'"):
+        vflbench.run(["accounting=frame"])
+
+
+def test_a_privacy_mechanism(tmp_path: Path, package: Path) -> None:
+    source = package / "rounded.py"
+    source.write_text(source.read_text().replace('("pubsub_vfl",)', '("pubsub_vfl", "vfl")'))
+    ended = run(tmp_path / "run", "privacy=rounded", "algorithm.workers=2", "algorithm.passive_workers=2")
+    spent = ended.summary["privacy"]
+    assert spent["mechanism"] == "rounded" and spent["rows"] >= 2 * ended.manifest["config"]["dataset"]["samples"] * 6 // 10
+    assert ended.manifest["config"]["privacy"] == {"name": "rounded", "secure_rng": None, "step": 0.5}
+    with pytest.raises(ConfigError, match="privacy=rounded: vfl can have: none"):  # it calls no mechanism
+        vflbench.run(["algorithm=vfl", "dataset=bank", "privacy=rounded"])
+    with pytest.raises(ConfigError, match=r"privacy\.epsilon=1: privacy=rounded has no such key; .*gaussian_embedding"):
+        run(tmp_path / "refused", "privacy=rounded", "privacy.epsilon=1")

@@ -1,0 +1,82 @@
+"""All-reduce SGD: all workers take the same step, along the mean of their gradients. Centralized SGD with batches of m b rows.
+
+The mean is computed without a server, as Thakur, Rabenseifner, Gropp (2005) do for long vectors: worker j sums the j-th piece of all
+gradients (reduce-scatter) and sends the mean to all (all-gather). A worker sends 2 (m - 1) / m of a gradient, as in a ring, in two
+latencies instead of 2 (m - 1), and pieces are summed in the order of the workers' names. The ledger's `vectors` counts pieces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
+from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
+from vflbench.federation.party import Party, PartySpec
+from vflbench.types import AlgorithmInfo, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="allreduce_sgd",
+    summary="all workers take the same step along the mean of their gradients, without a server",
+    paper="Thakur, Rabenseifner, Gropp 2005 (reduce-scatter, all-gather)",
+    label="AllReduce SGD",
+    family="gossip",
+    place=4,
+    layouts=("sharded",),
+    divided_by="workers",
+    reports=("parameters",),
+    privacy=("none", "dp_sgd"),
+    models=("mlp3", "cnn3", "logistic"),
+    topologies=("complete",),
+    epochs=True,
+    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
+    exact="its workers stay equal only where all of them add up the very same pieces, and a sender keeps its own unrounded",
+)
+EXPOSES = (
+    Sent("gradient", "worker", "worker", "gradients", "worker"),
+    Sent("mean", "worker", "worker", "gradients", "worker"),
+)
+
+
+@dataclass
+class Config(WorkerKeys):
+    name: str = "allreduce_sgd"
+
+
+check = shared.check
+
+
+def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One worker per shard.
+
+    Raises
+    ------
+    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
+    """
+    shared.check_data(config, task.public)
+    return shared.workers(worker, task.shards)
+
+
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+    """Computes its gradient, and the mean of one piece of all gradients."""
+    cfg: Config = config.algorithm
+    m, others = me.clients.index(me.name), [name for name in me.clients if name != me.name]
+    sgd = LocalSgd(me, data, public, config)
+    me.state.model = sgd.model
+
+    async for t in me.rounds():
+        for _ in sgd.begin(t):
+            pieces = list((await sgd.gradient(me)).tensor_split(len(me.clients)))
+            for name, piece in zip(me.clients, pieces, strict=True):
+                if name != me.name:
+                    await me.send(name, piece, tag="gradient")
+            own = await me.recv_all(others, tag="gradient")
+            own.insert(m, pieces[m])
+            mean = sum(own[1:], own[0]) / len(own)
+            await me.send_many(others, mean, tag="mean")
+            means = await me.recv_all(others, tag="mean")
+            means.insert(m, mean)
+            sgd.w = sgd.w.sub(torch.cat(means), alpha=cfg.lr)
+        me.report(**sgd.end(t, me.evaluates(t)))

@@ -1,0 +1,110 @@
+"""D-PSGD: every worker averages its model with its neighbours' in every iteration, while it computes its gradient.
+
+Lian, Zhang, Zhang, Hsieh, Zhang, Liu, arXiv 1705.09056, Algorithm 1; what Cheng et al., arXiv 1811.11124, compare LEASGD with.
+
+    w^i_{t+1} = sum_j W_ij w^j_t - eta g^i_t(w^i_t)
+
+W is symmetric and doubly stochastic over the topology's edges: with a ring 1/3 for oneself and for each neighbour.
+
+mixing=after averages what the gradient step gives, w^i_{t+1} = sum_j W_ij (w^j_t - eta g^j_t(w^j_t)), which the paper's remark allows too:
+with it, and with W = 1 1^T / m (a complete topology), D-PSGD is all-reduce SGD; as printed it is so for the mean model and to first
+order in eta only, because gradients are taken at models that differ by one step. W = I is local SGD (local_sgd.py).
+
+Departures from the paper
+1. L2 (weight_decay) is part of g.
+2. privacy=dp_sgd (of Cheng et al., who run it with D-PSGD too): every example's gradient is clipped and their sum noised; L2 is added after
+   that, neither clipped nor noised (leasgd.py, 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
+from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
+from vflbench.federation import topology
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="d_psgd",
+    summary="decentralized SGD on rows of each worker's own: every iteration averages models with all neighbours",
+    paper="Lian et al. 2017, arXiv 1705.09056",
+    label="D-PSGD",
+    family="gossip",
+    place=1,
+    layouts=("sharded",),
+    divided_by="workers",
+    reports=("parameters",),
+    privacy=("none", "dp_sgd"),
+    models=("mlp3", "cnn3", "logistic"),
+    topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
+    epochs=True,
+    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
+    # any codec: an average of rounded models is one with noise
+    remembered=("model",),
+)
+EXPOSES = (Sent("model", "worker", "worker", "parameters", "worker"),)
+
+
+@dataclass
+class Config(WorkerKeys):
+    name: str = "d_psgd"
+    weights: Literal["metropolis", "uniform"] = "metropolis"  # W: 1 / (1 + the larger degree of the two) | of all degrees
+    mixing: Literal["parallel", "after"] = "parallel"  # models are averaged beside (the paper) | after the gradient step
+
+
+check = shared.check
+
+
+@dataclass(frozen=True)
+class WeightedShard(Shard):
+    """A worker's rows, and its row of W."""
+
+    weights: Mapping[str, float]  # its own and its neighbours', by name
+
+
+def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One worker per shard, each with its row of W.
+
+    Raises
+    ------
+    ConfigError : the topology falls apart, so that models of different pieces would never meet; model or rounds do not fit the data;
+        no noise reaches a target epsilon.
+    """
+    shared.check_data(config, task.public)
+    names = party_names("worker", len(task.shards))
+    graph = topology.build(config.topology, [], names, config.seed)
+    if len(graph.components) > 1:
+        allowed = f"falls into {len(graph.components)} pieces with {len(names)} workers, the first {', '.join(graph.components[0][:5])}"
+        raise ConfigError([Problem("topology", config.topology.name, f"{allowed}: D-PSGD needs a path between any two workers")])
+    matrix = graph.mixing(config.algorithm.weights)
+    specs = {}
+    for m, (name, shard) in enumerate(zip(names, task.shards, strict=True)):
+        row = {other: float(matrix[m, j]) for j, other in enumerate(names) if j == m or graph.connected(name, other)}
+        specs[name] = PartySpec(worker, WeightedShard(shard.features, shard.labels, row), role="worker")
+    return specs
+
+
+async def worker(me: Party, data: WeightedShard, public: ShardedPublic, config: RunConfig) -> None:
+    """Trains on its own rows, and averages with its neighbours."""
+    cfg: Config = config.algorithm
+    sgd, weights = LocalSgd(me, data, public, config), data.weights
+    me.state.model = sgd.model
+
+    async for t in me.rounds():
+        for _ in sgd.begin(t):
+            if cfg.mixing == "parallel":
+                await me.send_many(me.neighbours, sgd.w, tag="model")
+                sgd.w = await sgd.step(me, old_needed=False, own=weights[me.name])  # W_ii w - eta g
+            else:
+                sgd.w = await sgd.step(me, old_needed=False)
+                await me.send_many(me.neighbours, sgd.w, tag="model")
+                sgd.w.mul_(weights[me.name])
+            received = await me.recv_all(me.neighbours, tag="model")
+            for name, other in zip(me.neighbours, received, strict=True):
+                sgd.w.add_(other, alpha=weights[name])
+        me.report(**sgd.end(t, me.evaluates(t)))

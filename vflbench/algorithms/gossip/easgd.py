@@ -1,0 +1,110 @@
+"""EASGD: workers and the centre variable of a parameter server pull each other.
+
+Zhang, Choromanska, LeCun, arXiv 1412.6651, the synchronous method (section 2):
+
+    x_i <- x_i - eta g_i - alpha (x_i - c),   c <- c + alpha sum_i (x_i - c)   every tau iterations, old values on both sides
+
+with beta = m alpha, for which the paper suggests 0.9.
+
+Departures from the paper: the score is the mean over the workers' models (as for the methods that it is compared with here), not the
+centre's; no momentum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vflbench import seeding
+from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
+from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
+from vflbench.federation.party import SERVER, Party, PartySpec
+from vflbench.models import classifiers
+from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="easgd",
+    summary="SGD on rows of each worker's own, pulled towards the centre variable of a parameter server",
+    paper="Zhang, Choromanska, LeCun 2015, arXiv 1412.6651",
+    label="EASGD",
+    family="gossip",
+    place=2,
+    layouts=("sharded",),
+    divided_by="workers",
+    reports=("parameters",),
+    privacy=("none", "dp_sgd"),
+    models=("mlp3", "cnn3", "logistic"),
+    epochs=True,
+    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
+    # any codec: a pull towards a rounded model is one with noise
+    remembered=("model", "centre"),
+)
+EXPOSES = (
+    Sent("centre", "server", "worker", "parameters", "worker"),
+    Sent("model", "worker", "server", "parameters", "worker"),
+)
+
+
+@dataclass
+class Config(WorkerKeys):
+    name: str = "easgd"
+    local_steps: int = 1  # tau: iterations per exchange with the server
+    beta: float = 0.9  # m alpha, below 2 m / (m + 1)
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    beta, m, problems = config.algorithm.beta, config.algorithm.workers, shared.check(config)
+    # Without gradients an exchange makes 1 - beta - beta / m of the distance between the workers' mean and the centre.
+    if not 0 <= beta < 2 * m / (m + 1):
+        allowed = f"must be at least 0 and below 2 m / (m + 1) = {2 * m / (m + 1):.4g} for {m} workers, where the centre diverges"
+        problems.append(Problem("algorithm.beta", beta, allowed))
+    return problems
+
+
+def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one worker per shard.
+
+    Raises
+    ------
+    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
+    """
+    shared.check_data(config, task.public)
+    return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task.shards)
+
+
+async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
+    """Holds the centre variable, which starts where the workers start."""
+    cfg: Config = config.algorithm
+    alpha, steps = cfg.beta / len(me.clients), shared.steps_per_round(cfg, public)
+    init = seeding.torch_stream(config.seed, "init")
+    me.state.centre = classifiers.flat(classifiers.build(config.model, public.shape, public.outputs, init)).to(me.device)
+
+    async for t in me.rounds():
+        for i in range((t - 1) * steps, t * steps):
+            if i % cfg.local_steps:
+                continue
+            centre = me.state.centre
+            await me.send_many(me.clients, centre, tag="centre")
+            me.state.centre = centre.clone()
+            for x in await me.recv_all(me.clients, tag="model"):
+                me.state.centre.add_(x.sub_(centre), alpha=alpha)
+
+
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+    """Trains on its own rows, and is pulled to the centre."""
+    cfg: Config = config.algorithm
+    alpha = cfg.beta / len(me.clients)
+    sgd = LocalSgd(me, data, public, config)
+    me.state.model = sgd.model
+
+    async for t in me.rounds():
+        for i in sgd.begin(t):
+            old, meets = sgd.w, i % cfg.local_steps == 0
+            if meets:
+                await me.send(SERVER, old, tag="model")
+            sgd.w = await sgd.step(me, old_needed=meets)
+            if meets:
+                centre = await me.recv(SERVER, tag="centre")
+                sgd.w.add_(centre.sub_(old), alpha=alpha)
+        me.report(**sgd.end(t, me.evaluates(t)))

@@ -1,0 +1,233 @@
+"""LEASGD: leader-follower elastic averaging SGD. Workers that lag are paired with workers that lead, and each pulls the other.
+
+Cheng, Yu, Hu, Yan, Li, Li, Chen, arXiv 1811.11124. Of the longer version ("Towards decentralized deep learning with differential
+privacy", 2019) we had the abstract alone. Every worker has rows of its own and a whole model; there is no server.
+
+    paper                    here
+    m, eta, tau, k           workers, lr, local_steps, recategorise_every
+    t                        i, the iteration (t counts rounds here)
+    rho, alpha = eta rho     rho, alpha
+    p, beta = p alpha        workers - 1, (workers - 1) alpha, of a star
+    leaders, followers       roles, one letter L or F per worker
+    w^i_t, g^i_t             old, within sgd.step
+    equation 3               sgd.w.add_(other - old, alpha)
+
+Departures from the paper, and what it leaves open (values of eta, tau, k and alpha: the defaults are ours)
+1. Largest follower pool with more leaders than followers, F = floor((m - 1) / 2); m >= 3. Equal initial models.
+2. Ranking by a running mean of mini-batch losses, 0.9 of the mean so far and 0.1 of the latest (the paper: "loss value", without saying
+   which); at t = 0 by the loss of a batch drawn only for ranking. ranking=validation: by a part of the worker's own rows that it does not
+   train on. ranking=noisy: see 5.
+3. The elected worker announces everybody's role to everybody (m bytes a message, not one bit): each then draws the matching of every
+   exchange from the common stream `topology`, without further messages.
+4. mode=star is the system that Proposition 1 analyses: the worker with the highest loss follows, all others lead, each meets the follower.
+5. With privacy=dp_sgd models carry noise, the losses that rank do not: they, and so the roles, are outside of epsilon, and `covers` says
+   `model`. With ranking=noisy a worker sends the noisy mean loss of a random batch of its own, with a budget of its own
+   (ranking_epsilon); epsilon is then that of both together.
+6. L2 (weight_decay) is part of g, but with privacy=dp_sgd it is neither clipped nor noised (the paper puts it into the loss, whose
+   gradient is then clipped): it depends on the rows only through w, so epsilon is the same. The losses of 2 are without it.
+7. The paper clips a worker's whole gradient (equation 4). Here privacy=dp_sgd clips every example's, draws Poisson batches and accounts by
+   RDP; clip_unit=batch is equation 4 (privacy/examples.py).
+8. The asynchronous version is in leasgd_async.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from vflbench import seeding
+from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys, ranked
+from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.privacy import examples
+from vflbench.privacy.examples import NoisyScalars
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="leasgd",
+    summary="decentralized SGD on rows of each worker's own: lagging workers are paired with leading ones, and pull each other",
+    paper="Cheng et al. 2018, arXiv 1811.11124",
+    label="LEASGD",
+    family="gossip",
+    place=0,
+    layouts=("sharded",),
+    divided_by="workers",
+    reports=("parameters",),
+    privacy=("none", "dp_sgd"),
+    models=("mlp3", "cnn3", "logistic"),
+    topologies=("complete",),
+    epochs=True,
+    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
+    # any codec: a pull towards a rounded model is one with noise
+    remembered=("model",),
+)
+EXPOSES = (
+    Sent("loss", "worker", "worker", "sums", "worker"),
+    Sent("roles", "worker", "worker", "sums", "all"),
+    Sent("model", "worker", "worker", "parameters", "worker"),
+)
+
+
+@dataclass
+class Config(WorkerKeys):
+    name: str = "leasgd"
+    mode: Literal["matching", "star"] = "matching"  # matching (pairs of a leader and a follower) | star (all lead but one)
+    local_steps: int = 1  # tau: iterations per elastic exchange
+    recategorise_every: int = 10  # k: exchanges per recategorisation
+    ranking: Literal["running", "validation", "noisy"] = "running"  # which loss decides who leads
+    validation_fraction: float = 0.1  # ranking=validation: of a worker's rows, which it does not train on
+    ranking_epsilon: float = 1.0  # ranking=noisy: budget of all losses that a worker sends
+    ranking_clip: float = 4.0  # ranking=noisy: largest loss of one example; larger ones count as this
+    alpha: float | None = None  # elastic step eta rho; null: 0.5, with mode=star 0.9 / (m - 1)
+    rho: float | None = None  # elastic factor, instead of alpha
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    cfg: Config = config.algorithm
+    problems = shared.check(config)
+    if cfg.workers < 3:
+        problems.append(Problem("algorithm.workers", cfg.workers, "must be at least 3: leaders must outnumber followers"))
+    if cfg.recategorise_every < 1:
+        problems.append(Problem("algorithm.recategorise_every", cfg.recategorise_every, "must be at least 1"))
+    if cfg.alpha is not None and cfg.rho is not None:
+        problems.append(Problem("algorithm.rho", cfg.rho, "alpha is lr times rho: give one of the two"))
+    elif not 0 <= elastic(cfg) < math.inf:
+        problems.append(Problem("algorithm.rho" if cfg.rho is not None else "algorithm.alpha", elastic(cfg), "must be at least 0"))
+    elif cfg.mode == "star" and cfg.workers >= 3 and (cfg.workers - 1) * elastic(cfg) >= 1:
+        allowed = f"mode=star needs beta = (workers - 1) alpha below 1, and it is {(cfg.workers - 1) * elastic(cfg):.4g}"
+        problems.append(Problem("algorithm.alpha", elastic(cfg), allowed))
+    if cfg.ranking == "validation" and not 0 < cfg.validation_fraction < 1:
+        problems.append(Problem("algorithm.validation_fraction", cfg.validation_fraction, "must be a fraction above 0 and below 1"))
+    if cfg.ranking == "noisy":
+        problems += examples.check_number("algorithm.ranking_epsilon", cfg.ranking_epsilon)
+        problems += examples.check_number("algorithm.ranking_clip", cfg.ranking_clip)
+        if config.privacy.name != "dp_sgd":
+            problems.append(Problem("algorithm.ranking", cfg.ranking, "protects losses while gradients are bare: add privacy=dp_sgd"))
+    return problems
+
+
+def elastic(cfg: Config) -> float:
+    """alpha."""
+    if cfg.rho is not None:
+        return cfg.lr * cfg.rho
+    if cfg.alpha is not None:
+        return cfg.alpha
+    return 0.5 if cfg.mode == "matching" else 0.9 / max(cfg.workers - 1, 1)
+
+
+def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One worker per shard.
+
+    Raises
+    ------
+    ConfigError : model or rounds do not fit the data, no noise reaches a target epsilon, or a worker is left without rows.
+    """
+    cfg, public = config.algorithm, task.public
+    trained = [rows - kept_rows(cfg, rows) for rows in public.rows]
+    if min(trained) < 1:
+        which = party_names("worker", len(trained))[int(np.argmin(trained))]
+        allowed = f"{which} has one row, and would keep it for ranking and train on none: fewer workers, or another ranking"
+        raise ConfigError([Problem("algorithm.ranking", cfg.ranking, allowed)])
+    shared.check_data(config, public, trained)
+    if cfg.ranking == "noisy":
+        for rows in sorted(set(trained)):
+            noisy_losses(config, public, rows)
+    return shared.workers(worker, task.shards)
+
+
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+    """Trains on its own rows, and meets a partner (as the follower of a star: all leaders) at every exchange."""
+    cfg: Config = config.algorithm
+    tau, alpha, own = cfg.local_steps, elastic(cfg), me.clients.index(me.name)
+    sgd = LocalSgd(me, data, public, config, kept_rows(cfg, len(data.labels)))
+    me.state.model, me.state.sgd, me.state.roles = sgd.model, sgd, ""
+    if me.privacy is not None:
+        cover_losses(me, public, config)
+
+    async for t in me.rounds():
+        for i in sgd.begin(t):
+            if i % (cfg.recategorise_every * tau) == 0:
+                me.state.roles = await recategorise(me, i, await ranking_loss(me, cfg, sgd), cfg, config.seed)
+            partners = meetings(me.state.roles, cfg.mode, config.seed, i)[own] if i % tau == 0 else ()
+            names, old = [me.clients[j] for j in partners], sgd.w
+            await me.send_many(names, old, tag="model")
+            sgd.w = await sgd.step(me, old_needed=bool(names))
+            for other in await me.recv_all(names, tag="model"):  # equation 3: both sides use old values
+                sgd.w.add_(other.sub_(old), alpha=alpha)
+        me.report(**sgd.end(t, me.evaluates(t)))
+
+
+# --- who leads ----------------------------------------------------------------------------------------------------------------
+
+
+async def ranking_loss(me: Party, cfg: Config, sgd: LocalSgd) -> float:
+    """The loss by which this worker is ranked."""
+    if cfg.ranking == "validation":
+        return float(await sgd.loss(me, *sgd.kept))
+    if cfg.ranking == "noisy":
+        secret = me.privacy
+        rows = secret.sample(me.secret_rng("ranking"))
+        x, y, _ = sgd.random_batch(rows)
+        losses = (await sgd.row_losses(me, x, y))[: len(rows)]
+        noisy: float = secret.scalars.release(losses.double().cpu().numpy(), secret.expected, me.secret_rng("ranking"))
+        return noisy
+    if not sgd.running.isnan():
+        return float(sgd.running)
+    rows = me.rng("ranking").choice(sgd.rows, sgd.batch, replace=False)
+    return float(await sgd.loss(me, sgd.x[rows], sgd.y[rows]))
+
+
+async def recategorise(me: Party, i: int, loss: float, cfg: Config, seed: int) -> str:
+    """Everybody's roles from now on. One worker, drawn from the common stream, collects the losses and announces the roles."""
+    elected = me.clients[int(seeding.stream(seed, f"topology/elected/{i}").integers(len(me.clients)))]
+    if me.name != elected:
+        await me.send(elected, loss, tag="loss")
+        announced: str = await me.recv(elected, tag="roles")
+        return announced
+    others = [name for name in me.clients if name != me.name]
+    losses = dict(zip(others, await me.recv_all(others, tag="loss"), strict=True)) | {me.name: loss}
+    roles = ranked([losses[name] for name in me.clients], 1 if cfg.mode == "star" else (len(me.clients) - 1) // 2)
+    await me.send_many(others, roles, tag="roles")
+    return roles
+
+
+@functools.lru_cache(maxsize=64)  # all workers ask for the same
+def meetings(roles: str, mode: str, seed: int, i: int) -> tuple[tuple[int, ...], ...]:
+    """The workers that each meets in iteration i: each follower a leader of its own, at random; in a star all leaders the follower."""
+    followers, leaders = (np.flatnonzero([role == kind for role in roles]).tolist() for kind in "FL")
+    met: list[tuple[int, ...]] = [()] * len(roles)
+    if mode == "star":
+        met = [tuple(followers)] * len(roles)
+        met[followers[0]] = tuple(leaders)
+        return tuple(met)
+    chosen = seeding.stream(seed, f"topology/matching/{i}").permutation(leaders)[: len(followers)].tolist()
+    for follower, leader in zip(followers, chosen, strict=True):
+        met[follower], met[leader] = (leader,), (follower,)
+    return tuple(met)
+
+
+def kept_rows(cfg: Config, rows: int) -> int:
+    """How many of a worker's `rows` rows only rank it: ranking=validation."""
+    return max(1, int(cfg.validation_fraction * rows)) if cfg.ranking == "validation" else 0
+
+
+def cover_losses(me: Party, public: ShardedPublic, config: RunConfig) -> None:
+    """Give the losses a budget of their own, or say that none covers them."""
+    if config.algorithm.ranking == "noisy":
+        me.privacy.scalars = noisy_losses(config, public, me.privacy.rows)
+    else:
+        me.privacy.not_covered = "the losses that workers send to be ranked by, and what follows from their ranks"
+
+
+def noisy_losses(config: RunConfig, public: ShardedPublic, rows: int) -> NoisyScalars:
+    """The noise of the losses that a worker with `rows` rows sends in the whole run. Errors: ConfigError where none reaches the budget."""
+    cfg, privacy = config.algorithm, config.privacy
+    releases = -(-shared.planned_steps(config, public) // (cfg.local_steps * cfg.recategorise_every))
+    rate = examples.sample_rate(rows, cfg.batch_size)
+    return NoisyScalars(cfg.ranking_clip, cfg.ranking_epsilon, privacy.delta, rate, releases, privacy.accountant)

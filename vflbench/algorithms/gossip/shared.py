@@ -1,0 +1,371 @@
+"""A worker's own SGD on its own rows, in the pieces that decentralized methods put their exchanges between.
+
+    sgd = LocalSgd(me, data, public, config)
+    me.state.model = sgd.model
+    async for t in me.rounds():
+        for i in sgd.begin(t):                                  # iterations, counted from 0 over the run
+            w = sgd.w                                           # w_i
+            sgd.w = await sgd.step(me)                          # w_i - eta g_i
+            ...                                                 # what the method adds to it
+        me.report(**sgd.end(t, me.evaluates(t)))
+
+A round is an epoch, or 1 / rounds_per_epoch of one: every worker takes as many steps as the mean worker has batches.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vflbench import seeding
+from vflbench.federation.party import PartySpec, Program, party_names
+from vflbench.models import DTYPES, classifiers
+from vflbench.models.classifiers import Network
+from vflbench.privacy import examples
+from vflbench.types import ConfigError, Problem, RunConfig
+
+AHEAD = 256  # rows that are gathered at once: of small batches several
+RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
+PADDING = 8  # a random batch is filled up to a multiple of 1/8 of its expected size, so that workers' batches have few different sizes
+
+
+class Rows(Protocol):
+    """`data.tasks.Shard`."""
+
+    @property
+    def features(self) -> np.ndarray: ...
+    @property
+    def labels(self) -> np.ndarray: ...
+
+
+class Public(classifiers.Public, Protocol):
+    """`data.tasks.ShardedPublic`."""
+
+    @property
+    def rows(self) -> tuple[int, ...]: ...
+    @property
+    def samples(self) -> int: ...
+
+
+@dataclass
+class Keys:
+    """Keys of all methods with local SGD."""
+
+    name: str = ""
+    batch_size: int = 32  # rows of a worker's batch
+    lr: float = 0.1  # eta: learning rate
+    weight_decay: float = 1e-4  # L2
+    rounds_per_epoch: int = 1  # rounds (and evaluations) in a pass over the data
+    default_rounds: int = 8  # epochs, where epochs and rounds are null
+
+
+@dataclass
+class WorkerKeys(Keys):
+    workers: int = 5  # m
+
+
+def workers(program: Program, shards: Sequence[Any]) -> dict[str, PartySpec]:
+    """One worker per shard, `worker_0` ..."""
+    names = party_names("worker", len(shards))
+    return {name: PartySpec(program, shard, role="worker") for name, shard in zip(names, shards, strict=True)}
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong with the keys that all methods with local SGD share, before any data is loaded."""
+    cfg, problems = config.algorithm, classifiers.check(config.model)
+    if not cfg.weight_decay >= 0:
+        problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, "must be at least 0"))
+    for key in ("rounds_per_epoch", "default_rounds"):
+        if getattr(cfg, key) < 1:
+            problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
+    return problems
+
+
+def check_data(config: RunConfig, public: Public, trained: Sequence[int] | None = None, paces: Sequence[float] | None = None) -> None:
+    """Raise ConfigError where the model cannot take the data's rows, an epoch has fewer steps than rounds, or no noise is enough.
+
+    `trained` : rows that each worker trains on; None: all of its own. `paces` : of each, as `planned_steps`; None: 1.
+    """
+    classifiers.check_fits(config.model, public)
+    cfg, steps = config.algorithm, steps_per_epoch(config.algorithm, public)
+    if cfg.rounds_per_epoch > steps:
+        size = f"{public.samples} rows, {len(public.rows)} worker{'s' * (len(public.rows) > 1)}, batches of {cfg.batch_size}"
+        allowed = f"must be at most {steps}: so many steps has an epoch ({size}), and a round takes one at least"
+        raise ConfigError([Problem("algorithm.rounds_per_epoch", cfg.rounds_per_epoch, allowed)])
+    rows = public.rows if trained is None else trained
+    steps_of = [planned_steps(config, public, pace) for pace in paces or [1.0] * len(rows)]
+    examples.plan(config.privacy, rows, cfg.batch_size, steps_of)
+
+
+def steps_per_epoch(cfg: Any, public: Public) -> int:
+    """Iterations of an epoch: rows of the mean worker over the batch size; at least 1."""
+    return max(1, public.samples // (len(public.rows) * cfg.batch_size))
+
+
+def steps_per_round(cfg: Any, public: Public) -> int:
+    """Iterations of a round: those of an epoch, divided by its rounds; what is left over is left out."""
+    return steps_per_epoch(cfg, public) // cfg.rounds_per_epoch
+
+
+def planned_steps(config: RunConfig, public: Public, pace: float = 1.0) -> int:
+    """The most steps that a worker takes in the whole run, whose `rounds` are decided; `pace` times those of the mean worker."""
+    assert config.rounds is not None  # decided by the runner
+    return math.ceil(pace * config.rounds * steps_per_round(config.algorithm, public))
+
+
+class LocalSgd:
+    """One worker's model, batches and steps.
+
+    Parameters
+    ----------
+    me : the worker: its device, random streams and privacy mechanism (privacy/examples.py, or None).
+    data : its rows. kept : so many of them, the last ones, are not trained on.
+    config : the algorithm has batch_size, lr, weight_decay, rounds_per_epoch.
+    pace : the worker may take so many times the steps of the mean worker: what private noise is calibrated for.
+    """
+
+    def __init__(self, me: Any, data: Rows, public: Public, config: RunConfig, kept: int = 0, pace: float = 1.0) -> None:
+        cfg, device = config.algorithm, me.device
+        self.cfg, self.secret, self.device = cfg, me.privacy, device
+        self.batches: np.random.Generator = me.rng("batches")  # without privacy; with it batches are drawn from `drawn`
+        self.drawn = me.secret_rng("batches")
+        dtype = DTYPES[config.model.dtype]
+        self.network: Network = classifiers.network(config.model, public)
+        # The same stream for all: workers start from equal models.
+        init = seeding.torch_stream(config.seed, "init")
+        self.model = classifiers.build(config.model, public.shape, public.outputs, init).to(device)
+        x = torch.from_numpy(np.ascontiguousarray(data.features)).to(device=device, dtype=dtype)
+        y = torch.from_numpy(np.ascontiguousarray(data.labels)).to(device)
+        y = y if public.classes else y.to(dtype)
+        self.rows = len(y) - kept
+        self.x, self.y, self.kept = x[: self.rows], y[: self.rows], (x[self.rows :], y[self.rows :])
+        self.batch = min(cfg.batch_size, self.rows)
+        self.steps = steps_per_round(cfg, public)
+        self.w = torch.empty(0, dtype=dtype, device=device)
+        self.running = torch.full((), torch.nan, dtype=dtype, device=device)  # mean loss of late mini-batches
+        self.total = torch.zeros((), dtype=dtype, device=device)  # sum of mini-batch losses in this round
+        if self.secret is not None:
+            self.secret.prepare(self.rows, cfg.batch_size, planned_steps(config, public, pace), me.secret_torch_rng("noise"))
+
+    # --- a round ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Set w to the model's parameters."""
+        self.w, self.seen = classifiers.flat(self.model), 0  # batches that had rows: a random one may have none
+        self.total = torch.zeros_like(self.total)
+
+    def begin(self, round: int) -> Iterator[int]:
+        """`start`, and the iterations of `round` in 1, 2, ..., for each of which there is a batch."""
+        self.start()
+        if self.secret is None:
+            order, ahead = torch.from_numpy(self._order()).to(self.device), max(1, AHEAD // self.batch)
+        for number in range(self.steps):
+            if self.secret is None:
+                place = number % ahead
+                if place == 0:
+                    rows = order[number : number + ahead]
+                    x, y = self.x[rows], self.y[rows]
+                self.chosen = x[place], y[place]
+            yield (round - 1) * self.steps + number
+
+    def draw(self) -> None:
+        """A batch for the next step, where there are no iterations that all workers have."""
+        if self.secret is None:
+            rows = torch.from_numpy(self.batches.choice(self.rows, self.batch, replace=False, shuffle=False)).to(self.device)
+            self.chosen = self.x[rows], self.y[rows]
+
+    def _order(self) -> np.ndarray:
+        """(steps, batch): a round's batches, rows without replacement as far as they reach."""
+        count = self.steps * self.batch
+        passes = [self.batches.permutation(self.rows) for _ in range(-(-count // self.rows))]
+        return np.concatenate(passes)[:count].reshape(self.steps, self.batch)
+
+    def end(self, round: int, evaluates: bool) -> dict[str, Any]:
+        """Lay w into the model; what to report."""
+        torch.nn.utils.vector_to_parameters(self.w, self.model.parameters())
+        values: dict[str, Any] = {"iterations": round * self.steps, "epoch": round / self.cfg.rounds_per_epoch}
+        if self.seen:
+            values["train_loss"] = float(self.total / self.seen)
+        return values | ({"parameters": self.w} if evaluates else {})
+
+    # --- an iteration ---------------------------------------------------------------------------------------------------
+
+    async def step(self, me: Any, old_needed: bool = True, own: float = 1.0) -> Tensor:
+        """own w - eta g of the next batch; g is the mean loss' gradient, where private clipped and noised, plus that of L2, weight_decay w.
+
+        L2 is neither clipped nor noised: it depends on no row but through w.
+        A new tensor; without `old_needed` it may be w itself, changed in place.
+        """
+        return await self._compute(me, self.cfg.lr, own, in_place=not old_needed)
+
+    async def gradient(self, me: Any) -> Tensor:
+        """g alone."""
+        return await self._compute(me, -1.0, 0.0)
+
+    async def _compute(self, me: Any, lr: float, own: float, in_place: bool = False) -> Tensor:
+        cfg, secret = self.cfg, self.secret
+        if secret is None:
+            x, y = self.chosen
+            seen = True
+            function = _step_in_place(self.network) if in_place and self.network.dense else _step(self.network)
+            result = await me.compute(function, self.w, x, y, self.running, self.total, lr, own, float(cfg.weight_decay), cost=len(y))
+        else:
+            chosen = secret.sample(self.drawn)
+            seen = len(chosen) > 0
+            x, y, counts = self.random_batch(chosen)
+            noise = secret.noise(self.w)
+            rules = lr, own, float(cfg.weight_decay), secret.clip, float(secret.expected), secret.unit
+            result = await me.compute(
+                _private_step(self.network), self.w, x, y, counts, noise, self.running, self.total, *rules, cost=len(y)
+            )
+        new: Tensor
+        new, self.running, self.total = result
+        self.seen += seen
+        return new
+
+    def random_batch(self, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows `chosen`, filled up with row 0, and 1 for each of them, 0 for filling."""
+        unit = max(1, self.batch // PADDING)
+        size = max(1, -(-len(chosen) // unit)) * unit
+        rows, counts = np.zeros(size, np.int64), np.zeros(size, np.float32)
+        rows[: len(chosen)], counts[: len(chosen)] = chosen, 1
+        at = torch.from_numpy(rows).to(self.device)
+        return self.x[at], self.y[at], torch.from_numpy(counts).to(self.x)
+
+    async def loss(self, me: Any, x: Tensor, y: Tensor) -> Tensor:
+        """Mean loss of w on rows x, ()."""
+        found: Tensor = await me.compute(_loss(self.network), self.w, x, y, cost=len(y))
+        return found
+
+    async def row_losses(self, me: Any, x: Tensor, y: Tensor) -> Tensor:
+        """The loss of w on every row of x, (n,)."""
+        found: Tensor = await me.compute(_row_losses(self.network), self.w, x, y, cost=len(y))
+        return found
+
+    # --- what a checkpoint must know beside the model -------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"running": self.running}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.running = state["running"].to(self.running)
+
+
+async def alone(me: Any, data: Rows, public: Public, config: RunConfig) -> None:
+    """The program of a worker that trains on its own rows and sends nothing."""
+    sgd = LocalSgd(me, data, public, config)
+    me.state.model = sgd.model
+
+    async for t in me.rounds():
+        for _ in sgd.begin(t):
+            sgd.w = await sgd.step(me, old_needed=False)
+        me.report(**sgd.end(t, me.evaluates(t)))
+
+
+def ranked(losses: Sequence[float], followers: int) -> str:
+    """Who leads: F for the `followers` workers of highest loss (of equal ones the first), L for the others."""
+    highest = set(np.argsort(-np.array(losses), kind="stable")[:followers].tolist())
+    return "".join("F" if j in highest else "L" for j in range(len(losses)))
+
+
+# Functions of a network that `me.compute` may run for a cohort: one object per network, for only equal functions are batched.
+
+
+@functools.lru_cache(maxsize=32)
+def _step(network: Network) -> Any:
+    def step(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """own w - lr (gradient + decay w), and the losses seen."""
+        loss, change = network.gradient(w, x, y, -lr)
+        return change.add_(w, alpha=own - lr * decay), *_seen(running, total, loss)
+
+    step.batchable = True  # type: ignore[attr-defined]
+    return step
+
+
+@functools.lru_cache(maxsize=32)
+def _step_in_place(network: Network) -> Any:
+    def step_in_place(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `step`, into w."""
+        loss = network.descend(w[None], x[None], y[None], own - lr * decay, lr)
+        return w, *_seen(running, total, loss[0])
+
+    def together(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        loss = network.descend(w, x, y, own - lr * decay, lr)
+        return w, *_seen(running, total, loss)
+
+    step_in_place.batchable = True  # type: ignore[attr-defined]
+    step_in_place.together = together  # type: ignore[attr-defined]
+    return step_in_place
+
+
+@functools.lru_cache(maxsize=32)
+def _private_step(network: Network) -> Any:
+    def private_step(
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        counts: Tensor,
+        noise: Tensor,
+        running: Tensor,
+        total: Tensor,
+        lr: float,
+        own: float,
+        decay: float,
+        clip: float,
+        expected: float,
+        unit: str,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `step`, with every row's gradient (unit=batch: the batch's) clipped and noise added; `expected` rows make a batch."""
+        losses, clipped = network.clipped_gradient(w, x, y, counts, clip if unit == "example" else torch.inf)
+        if unit == "example":
+            gradient = (clipped + noise) / expected
+        else:
+            mean = clipped / expected
+            gradient = mean * classifiers.clipping_factors(mean.norm(), clip) + noise
+        rows = counts.sum()
+        mean, total_with = _seen(running, total, (losses * counts).sum() / rows)
+        # An empty batch has no loss.
+        return _moved(w, gradient, lr, own, decay), torch.where(rows > 0, mean, running), torch.where(rows > 0, total_with, total)
+
+    private_step.batchable = True  # type: ignore[attr-defined]
+    return private_step
+
+
+@functools.lru_cache(maxsize=32)
+def _loss(network: Network) -> Any:
+    def loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        return network.losses(network.predict(w, x), y).mean()
+
+    loss.batchable = True  # type: ignore[attr-defined]
+    return loss
+
+
+@functools.lru_cache(maxsize=32)
+def _row_losses(network: Network) -> Any:
+    def row_losses(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        return network.losses(network.predict(w, x), y)
+
+    row_losses.batchable = True  # type: ignore[attr-defined]
+    return row_losses
+
+
+def _moved(w: Tensor, gradient: Tensor, lr: float, own: float, decay: float) -> Tensor:
+    return gradient.mul_(-lr).add_(w, alpha=own - lr * decay)  # in place: a new vector of all workers costs as much as the arithmetic
+
+
+def _seen(running: Tensor, total: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
+    """The running mean and the sum of losses with one more."""
+    return torch.where(running.isnan(), loss, RUNNING * running + (1 - RUNNING) * loss), total + loss

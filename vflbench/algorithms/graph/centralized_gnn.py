@@ -1,0 +1,47 @@
+"""Centralized baseline of GLASU: one party has all features and all edges.
+
+Zhang, Hong, Chen, arXiv 2303.09531, section 5 ("Cent."): the network, sampler, batch size and optimiser of GLASU with M = 1, so that
+nothing is aggregated and no message is sent.
+
+Departures from the paper: those of GLASU that concern optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vflbench.algorithms.graph import alone
+from vflbench.algorithms.graph.shared import Keys
+from vflbench.data.tasks import GraphTask
+from vflbench.federation.party import PartySpec, party_names
+from vflbench.types import AlgorithmInfo, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="centralized_gnn",
+    summary="GLASU's upper reference: one party with all features and edges, no messages",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
+    label="Centralized GNN",
+    family="graph",
+    place=1,
+    layouts=("graph",),
+    divided_by="parties",
+    reports=("predictions",),
+    models=("gcnii", "gcn", "gat", "residual_gcn"),
+    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+    exact="it sends nothing",
+)
+EXPOSES = ()
+
+
+@dataclass
+class Config(Keys):
+    name: str = "centralized_gnn"
+    parties: int = 3  # between which the data set is split before it is joined again: the same data as the other methods'
+
+
+check = alone.check
+
+
+def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One party with everything."""
+    return {party_names("client", 1)[0]: PartySpec(alone.client, task.joined())}

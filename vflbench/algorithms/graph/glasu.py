@@ -1,0 +1,196 @@
+"""GLASU: communication-efficient training of graph networks on vertically distributed graphs, with lazy aggregation and stale updates.
+
+Zhang, Hong, Chen: GLASU: A Communication-Efficient Algorithm for Federated Learning with Vertically Distributed Graph Data,
+arXiv 2303.09531, Algorithms 1 to 4.
+
+M clients hold the same nodes and training labels, each with its own features and edges, and its own classifier. The server aggregates
+representations after K of the L layers only (lazy), and each aggregation serves Q local updates (stale). It has no parameters.
+
+    paper                        here
+    M, L, K, Q, S, T             parties, layers, aggregations, local_steps, batch_size, rounds
+    F, eta                       fanout, lr
+    I = {l_1 < ... < l_K}        model.ends (aggregation_layers)
+    S_m[l]                       levels[l]
+    A(E_m(S[l+1], S[l]))         blocks[l]
+    H_m^+[l]                     h_own
+    H[l+1]                       total
+    H_{-m}[l+1]                  others[segment]
+    Agg, Extract                 Aggregation.combine and .insert, .extract
+    W_m                          state.model
+
+Departures from the paper
+1. Algorithm 2 as printed leaves a level unsynchronised. Here every level above an aggregation is common: the batch is, and the other
+   K - 1 are made so by a union of ids (index_exchange=paper). The released code also unites the lowest level (index_exchange=code).
+2. The forward pass of JointInference is also that of the first local update (q = 0): the others' parts are fresh there, so the two are the
+   same numbers, dropout included (without privacy: see 8). Later local updates draw new dropout masks.
+3. Adam, a cosine schedule, L2 on all parameters and dropout instead of plain SGD, which trains the released network poorly with local
+   gradients.
+4. A block has the edges that were drawn, not all own edges between its two level sets. Its weights estimate the whole graph's adjacency
+   without bias (data/graph/sampling.py).
+5. Aggregating by cat, a client's layer in I computes its share of the hidden columns; its other layers keep the full width.
+6. Prediction uses the full neighbourhood; each client classifies with its own head, and accuracy is averaged over clients.
+7. sampling=undropped draws neighbours from the graph before clients lost edges, as the released code does: an information leak.
+8. privacy=gaussian_embedding is ours: a client clips each row and adds noise before it sends. It goes on with its own part clipped and
+   without its noise, so that representations above an aggregation differ between clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from vflbench.algorithms.graph import joint, shared
+from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, joint_inference, local_loss, predictions
+from vflbench.algorithms.graph.shared import AggregationKeys, GraphLearner, answer_all, ask, asking
+from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks, union
+from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
+from vflbench.federation.party import SERVER, Party, PartySpec, party_names
+from vflbench.models import gnn, training
+from vflbench.types import AlgorithmInfo, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="glasu",
+    summary="graph networks over vertically split graphs: aggregate after K of L layers, then Q local updates with stale parts",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531",
+    label="GLASU",
+    family="graph",
+    place=0,
+    layouts=("graph",),
+    divided_by="parties",
+    reports=("predictions",),
+    privacy=("none", "gaussian_embedding"),
+    models=("gcnii", "gcn", "gat", "residual_gcn"),
+    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+    # any codec: rounded aggregates are stale ones with noise; sampled nodes differ every time, so nothing is remembered
+)
+EXPOSES = shared.EXPOSES
+
+
+@dataclass
+class Config(AggregationKeys):
+    name: str = "glasu"
+    local_steps: int = 4  # Q: updates per round, of which all but the first use stale parts
+    index_exchange: Literal["paper", "code"] = "paper"  # paper (K - 1 unions of ids) | code (K: the lowest level too)
+    sampling: Literal["own", "undropped"] = (
+        "own"  # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
+    )
+    default_rounds: int = 150  # T, where rounds is null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    cfg: Config = config.algorithm
+    problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
+    return problems + gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
+
+
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a client sends the representation of one node at most: once per aggregation."""
+    cfg: Config = config.algorithm
+    return rounds * len(aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers))
+
+
+@dataclass(frozen=True)
+class LeakyPart(GraphPart):
+    """sampling=undropped: a client that also sees the edges before any were lost."""
+
+    all_edges: np.ndarray
+
+
+def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per part of the task."""
+    specs = {SERVER: PartySpec(server, role="server")}
+    for m, name in enumerate(party_names("client", task.parties)):
+        part = task.part(m)
+        if config.algorithm.sampling == "undropped":
+            part = LeakyPart(**{f.name: getattr(part, f.name) for f in fields(part)}, all_edges=task.all_edges)
+        specs[name] = PartySpec(client, part)
+    return specs
+
+
+def common_levels(cfg: Config, ends: tuple[int, ...]) -> set[int]:
+    """The levels l < L whose sets clients unite: those that an aggregation produces, and for index_exchange=code the lowest."""
+    return {end + 1 for end in ends[:-1]} | ({0} if cfg.index_exchange == "code" else set())
+
+
+async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) -> None:
+    """Draws the batch, unites ids, aggregates representations."""
+    cfg: Config = config.algorithm
+    ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
+    aggregation = Aggregation(cfg.aggregate, public.parties)
+    unite, train = partial(union, public.nodes), public.splits["train"]
+
+    async for t in me.rounds():
+        await me.send_many(me.clients, draw_batch(train, cfg.batch_size, me.rng("batches")), tag="batch")  # Alg. 2: S[L]
+        for _ in common_levels(cfg, ends):
+            await answer_all(me, unite, "nodes", "union")
+        for _ in ends:  # Alg. 3
+            await answer_all(me, aggregation.combine, "embedding", "aggregate")
+        if me.evaluates(t):
+            async with me.evaluating():
+                for _ in ends:
+                    await answer_all(me, aggregation.combine, "embedding", "aggregate")
+
+
+async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
+    """Samples, computes representations, and updates its own parameters."""
+    cfg: Config = config.algorithm
+    m, secret = me.clients.index(me.name), me.privacy
+    aggregation = Aggregation(cfg.aggregate, public.parties)
+    ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
+    columns = aggregation.columns(config.model.hidden, m)
+    learner = GraphLearner(config, data, public.classes, ends, me.rng("init"), me.device, columns)
+    model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
+    graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
+    whole = learner.whole(full_block(graph))
+    drawn_from = Graph.from_edges(data.all_edges, public.nodes) if cfg.sampling == "undropped" else None  # type: ignore[attr-defined]
+    unite = asking(me, "nodes", "union", at=common_levels(cfg, ends))
+
+    others: list[torch.Tensor] = []  # H_{-m}[l+1], l in I, of this round
+
+    def clipped(h_own: torch.Tensor) -> torch.Tensor:
+        return h_own if secret is None else secret.clip(h_own)
+
+    def with_own(segment: int, h_own: torch.Tensor) -> torch.Tensor:  # Agg(H_{-m}, H_m^+)
+        return aggregation.insert(others[segment], clipped(h_own), m)
+
+    async def aggregate(_: int, h_own: torch.Tensor) -> torch.Tensor:
+        return await ask(me, clipped(h_own), "embedding", "aggregate")
+
+    async for t in me.rounds():
+        learner.set_lr(t)
+        batch = await me.recv(SERVER, tag="batch")
+        levels, sampled = await sample_blocks(  # Alg. 2
+            graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), unite, drawn_from
+        )
+        x, blocks, y = learner.inputs(levels, sampled)
+        masks, work = me.torch_rng("dropout"), sum(map(len, levels))
+        others.clear()
+
+        # Alg. 3, JointInference; its graph is kept, for it is also the forward pass of q = 0
+        h = h0 = model.start(x, masks)
+        for segment, end in enumerate(ends):
+            h_own, h0 = await me.compute(model.segment, segment, blocks, h, h0, masks, cost=work / len(ends))
+            h_own = clipped(h_own)
+            sent = h_own.detach() if secret is None else secret.protect(h_own, levels[end + 1], me.secret_torch_rng("noise"))
+            total = await ask(me, sent, "embedding", "aggregate")
+            others.append(aggregation.extract(total, sent, m))
+            h = with_own(segment, h_own)  # without privacy the total, differentiable in the own part
+
+        # Alg. 4, LocalUpdate
+        loss = F.cross_entropy(model.classify(h, masks), y)
+        await me.compute(training.update, optimizer, loss, cost=2 * work)
+        for _ in range(1, cfg.local_steps):
+            loss_q = await me.compute(local_loss, model, x, blocks, y, masks, with_own, cost=work)
+            await me.compute(training.update, optimizer, loss_q, cost=2 * work)
+        me.report(train_loss=loss.item(), iterations=t * cfg.local_steps)  # the loss before this round's updates
+
+        if me.evaluates(t):
+            async with me.evaluating():
+                logits = await joint_inference(model, *whole, aggregate)
+            me.report(predictions=predictions(logits, public.splits))

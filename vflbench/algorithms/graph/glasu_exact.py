@@ -1,0 +1,55 @@
+"""GLASU with server back-propagation: the exact gradient of the sum of all clients' losses, one update per round.
+
+Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 2.1. Communication is about twice that of GLASU with one local step; nothing is stale.
+The programs, and the departures from the paper, stand in exact.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from vflbench.algorithms.graph import joint, shared
+from vflbench.algorithms.graph.exact import client, server
+from vflbench.algorithms.graph.joint import aggregation_layers
+from vflbench.algorithms.graph.shared import AggregationKeys
+from vflbench.data.tasks import GraphTask
+from vflbench.federation.party import PartySpec
+from vflbench.models import gnn, training
+from vflbench.types import AlgorithmInfo, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="glasu_exact",
+    summary="GLASU with exact gradients: the server back-propagates through each aggregation, one update per round",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 2.1",
+    label="GLASU (exact)",
+    family="graph",
+    place=4,
+    layouts=("graph",),
+    divided_by="parties",
+    reports=("predictions",),
+    models=("gcnii", "gcn", "gat", "residual_gcn"),
+    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+    exact="it stands for exact gradients, which are those of the very numbers that were sent",
+)
+EXPOSES = shared.EXACT
+
+
+@dataclass
+class Config(AggregationKeys):
+    name: str = "glasu_exact"
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    cfg: Config = config.algorithm
+    problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
+    return problems + gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
+
+
+def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per part of the task."""
+    cfg: Config = config.algorithm
+    ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
+    parts = [task.part(m) for m in range(task.parties)]
+    return shared.parties(partial(server, ends=ends), partial(client, ends=ends), parts)

@@ -1,0 +1,167 @@
+"""A graph network split between parties: how representations are aggregated, and passes through one party's share of it.
+
+Nothing here knows of messages: a pass takes an `exchange`, awaited with a representation (or a gradient), which returns what the
+aggregation gives back.
+
+References
+----------
+Zhang, Hong, Chen: GLASU, arXiv 2303.09531: Agg and Extract (section 2, Algorithms 3 and 4); server back-propagation (section 2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vflbench.models.gnn import Adjacency, Backbone, Bags
+from vflbench.types import Problem
+
+Exchange = Callable[[int, Tensor], Awaitable[Tensor]]  # (segment, own tensor) -> what comes back
+
+
+def aggregation_layers(layers: int, aggregations: int, chosen: Sequence[int] | None = None) -> tuple[int, ...]:
+    """The set I: `chosen`, or the last layers of `aggregations` equal blocks of `layers`."""
+    if chosen is not None:
+        return tuple(chosen)
+    block = layers // aggregations
+    return tuple(range(block - 1, layers, block))
+
+
+def check(layers: int, aggregations: int, chosen: Sequence[int] | None) -> list[Problem]:
+    """What is wrong with the aggregation layers."""
+    problems = []
+    if chosen is not None:
+        if list(chosen) != sorted(set(chosen)) or not chosen or chosen[0] < 0 or chosen[-1] != layers - 1:
+            allowed = f"must list layers from 0 to {layers - 1}, ascending, each once, with the last layer {layers - 1} among them"
+            problems.append(Problem("algorithm.aggregation_layers", list(chosen), allowed))
+    elif not 1 <= aggregations <= layers or layers % aggregations:
+        divisors = [k for k in range(1, layers + 1) if layers % k == 0]
+        allowed = f"must divide algorithm.layers={layers}: {', '.join(map(str, divisors))}; or give algorithm.aggregation_layers"
+        problems.append(Problem("algorithm.aggregations", aggregations, allowed))
+    return problems
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """Agg without parameters: the mean (avg), or side by side (cat), over `parties` in their order."""
+
+    how: str
+    parties: int
+
+    def columns(self, hidden: int, party: int) -> tuple[int, int]:
+        """Which hidden columns party number `party` hands in."""
+        share = hidden // self.parties
+        return (party * share, (party + 1) * share) if self.how == "cat" else (0, hidden)
+
+    def combine(self, parts: Sequence[Tensor]) -> Tensor:
+        """Agg: (rows, hidden) from each party's (rows, its columns)."""
+        return sum(parts[1:], start=parts[0]) / self.parties if self.how == "avg" else torch.cat(list(parts), dim=1)
+
+    def extract(self, total: Tensor, own: Tensor, party: int) -> Tensor:
+        """H_{-m}: of an aggregate what the other parties contributed."""
+        if self.how == "avg":
+            return total - own / self.parties
+        first, last = self.columns(total.shape[1], party)
+        return torch.cat([total[:, :first], total[:, last:]], dim=1)
+
+    def insert(self, others: Tensor, own: Tensor, party: int) -> Tensor:
+        """Agg(H_{-m}, H_m^+): the inverse of `extract`; differentiable in `own`."""
+        if self.how == "avg":
+            return others + own / self.parties
+        first = party * own.shape[1]
+        return torch.cat([others[:, :first], own, others[:, first:]], dim=1)
+
+    def gradients(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """What each party is sent back, given every party's d loss_m / d aggregate: the gradient of the summed loss by its own part."""
+        total = sum(parts[1:], start=parts[0])
+        if self.how == "avg":
+            return [total / self.parties] * self.parties
+        return [part.contiguous() for part in total.chunk(self.parties, dim=1)]
+
+
+def forward(
+    model: Backbone,
+    x: Tensor | Bags,
+    blocks: Sequence[Adjacency],
+    generator: torch.Generator | None = None,
+    merge: Callable[[int, Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Logits, one pass through one party's network.
+
+    `merge(segment, H^+)` gives what enters the next segment: in Algorithm 4 the others' stale part with the own fresh one in it. None: a
+    network that is not split, or a party that keeps to itself.
+    """
+    h = h0 = model.start(x, generator)
+    for segment in range(len(model.ends)):
+        h, h0 = model.segment(segment, blocks, h, h0, generator)
+        if merge is not None:
+            h = merge(segment, h)
+    return model.classify(h, generator)
+
+
+def local_loss(
+    model: Backbone,
+    x: Tensor | Bags,
+    blocks: Sequence[Adjacency],
+    labels: Tensor,
+    generator: torch.Generator | None = None,
+    merge: Callable[[int, Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Cross-entropy of `forward`."""
+    return F.cross_entropy(forward(model, x, blocks, generator, merge), labels)
+
+
+async def joint_inference(model: Backbone, x: Tensor | Bags, blocks: Sequence[Adjacency], exchange: Exchange | None) -> Tensor:
+    """Logits by Algorithm 3, without gradients and dropout; `exchange` returns the aggregate (None: the network is not split)."""
+    training = model.training
+    model.eval()
+    start, classify = torch.no_grad()(model.start), torch.no_grad()(model.classify)
+    run = torch.no_grad()(model.segment)  # not one block around all: what other parties do while this one waits has gradients
+    h = h0 = start(x)
+    for segment in range(len(model.ends)):
+        h, h0 = run(segment, blocks, h, h0)
+        if exchange is not None:
+            h = await exchange(segment, h)
+    logits: Tensor = classify(h)
+    model.train(training)
+    return logits
+
+
+async def exact_gradients(
+    model: Backbone,
+    x: Tensor | Bags,
+    blocks: Sequence[Adjacency],
+    labels: Tensor,
+    exchange: Exchange,
+    exchange_gradient: Exchange,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Server back-propagation: this party's gradient of the **sum** of all parties' losses, into `.grad`; returns its own loss.
+
+    `exchange_gradient` is awaited with d loss / d aggregate of a segment, last segment first, and returns d (sum of losses) / d own H^+.
+    """
+    projected = model.start(x, generator)
+    start = projected.detach().requires_grad_()  # every segment may look back at it: its gradients are collected here
+    h, h0, ends = start, start, []  # per segment: its own H^+, and the aggregate that follows, where this party's graph starts anew
+    for segment in range(len(model.ends)):
+        own, h0 = model.segment(segment, blocks, h, h0, generator)
+        h = (await exchange(segment, own.detach())).requires_grad_()
+        ends.append((own, h))
+    loss = F.cross_entropy(model.classify(h, generator), labels)
+    loss.backward()
+    for segment in reversed(range(len(ends))):
+        own, aggregate = ends[segment]
+        assert aggregate.grad is not None
+        own.backward(await exchange_gradient(segment, aggregate.grad), retain_graph=segment > 0)
+    projected.backward(start.grad)
+    return loss.detach()
+
+
+def predictions(logits: Tensor, splits: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """The logits of the validation and of the test nodes, in the order of their splits."""
+    return {name: logits[torch.from_numpy(splits[name])] for name in ("val", "test") if name in splits}

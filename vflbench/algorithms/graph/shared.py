@@ -1,0 +1,139 @@
+"""What GLASU and its baselines share: one party's data, network and optimiser, and the two halves of an exchange with the server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
+from vflbench.models import gnn, training
+from vflbench.types import RunConfig, Sent
+
+if TYPE_CHECKING:
+    from vflbench.data.graph.sampling import Block
+    from vflbench.data.tasks import GraphPart
+
+Inputs = Tensor | gnn.Bags
+
+EXPOSES = (
+    Sent("batch", "server", "client", "ids", "all"),
+    Sent("nodes", "client", "server", "ids", "client"),
+    Sent("union", "server", "client", "ids", "client"),
+    Sent("embedding", "client", "server", "embeddings", "client"),
+    Sent("aggregate", "server", "client", "embeddings", "client"),
+)
+EXACT = (  # with exact gradients
+    *EXPOSES,
+    Sent("gradient", "client", "server", "gradients", "client"),
+    Sent("backward", "server", "client", "gradients", "client"),
+)
+
+
+@dataclass
+class Keys:
+    """Keys of all methods on graphs."""
+
+    name: str = ""
+    parties: int = 3  # M: clients; the features are split between them
+    layers: int = 4  # L
+    fanout: int | None = 3  # F: neighbours sampled per node and layer; null: all
+    batch_size: int = 16  # S: training nodes per round
+    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd
+    lr: float = 0.01  # learning rate
+    weight_decay: float = 5e-4  # L2, on all parameters
+    schedule: Literal["cosine", "none"] = "cosine"  # cosine (to 0 over the run) | none
+    default_rounds: int = 250  # T, where rounds is null
+
+
+@dataclass
+class AggregationKeys(Keys):
+    aggregations: int = 2  # K: the representations are aggregated after the last layer of each of K equal blocks
+    aggregation_layers: list[int] | None = None  # the set I itself, counted from 0, instead of aggregations
+    aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
+
+
+class GraphLearner:
+    """The network and its optimiser, with what they are fed.
+
+    Parameters
+    ----------
+    config : `model` and, of `algorithm`, layers, optimizer, lr, weight_decay, schedule and default_rounds.
+    data : the party's own; its edges are not looked at.
+    classes, ends, columns : as `gnn.build`.
+    init : where the network is drawn from.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: GraphPart,
+        classes: int,
+        ends: Sequence[int],
+        init: np.random.Generator,
+        device: str,
+        columns: tuple[int, int] | None = None,
+    ) -> None:
+        self.algorithm = config.algorithm
+        self.rounds: int = config.rounds or config.algorithm.default_rounds
+        self.device, self.dtype = device, gnn.DTYPES[config.model.dtype]
+        self.features = gnn.Features(data.features, device, self.dtype)
+        self.labels = torch.tensor(data.labels, device=device)
+        generator = torch.Generator().manual_seed(int(init.integers(2**62)))
+        self.model = gnn.build(config.model, self.features.width, classes, self.algorithm.layers, ends, generator, device, columns)
+        self.optimizer = training.make_optimizer(
+            self.algorithm.optimizer, self.model.parameters(), self.algorithm.lr, self.algorithm.weight_decay
+        )
+
+    def set_lr(self, round: int) -> None:
+        """The schedule's learning rate in `round`, counted from 1."""
+        training.set_lr(self.optimizer, self.algorithm.schedule, self.algorithm.lr, round, self.rounds)
+
+    def inputs(self, levels: Sequence[np.ndarray], sampled: Sequence[Block]) -> tuple[Inputs, list[gnn.Adjacency], Tensor]:
+        """Of level sets and the blocks between them (`sample_blocks`): x of the lowest, the adjacencies, y of the batch."""
+        blocks = [gnn.adjacency(block, self.device, self.dtype) for block in sampled]
+        return self.features.rows(levels[0]), blocks, self.labels[torch.from_numpy(levels[-1]).to(self.device)]
+
+    def whole(self, block: Block) -> tuple[Inputs, list[gnn.Adjacency]]:
+        """For inference: x of all nodes, and the whole graph's adjacency (`full_block`) at every layer."""
+        x = self.features.rows(np.arange(len(self.labels)))
+        return x, [gnn.adjacency(block, self.device, self.dtype)] * self.algorithm.layers
+
+
+def parties(server: Program, client: Program, parts: Sequence[GraphPart]) -> dict[str, PartySpec]:
+    """The server, and one client per part of the graph, `client_0` ..."""
+    names = party_names("client", len(parts))
+    return {SERVER: PartySpec(server, role="server")} | {name: PartySpec(client, part) for name, part in zip(names, parts, strict=True)}
+
+
+# --- the two halves of an exchange: clients ask, the server answers all of them at once
+
+
+async def ask(me: Party, payload: Any, tag: str, answer: str) -> Any:
+    """Client: send `payload` to the server under `tag`, and wait for what comes back under `answer`."""
+    await me.send(SERVER, payload, tag=tag)
+    return await me.recv(SERVER, tag=answer)
+
+
+def asking(me: Party, tag: str, answer: str, at: Container[int] | None = None) -> Callable[[int, Any], Awaitable[Any]]:
+    """`ask` in the form that samplers and split networks await: (place, payload) -> answer. At places not in `at` it is the payload."""
+
+    async def exchange(place: int, payload: Any) -> Any:
+        return await ask(me, payload, tag, answer) if at is None or place in at else payload
+
+    return exchange
+
+
+async def answer_all(me: Party, combine: Callable[[list[Any]], Any], tag: str, answer: str) -> None:
+    """Server: collect one payload from each client, combine them, and answer: all alike, or each its own where `combine` gives a list."""
+    parts = await me.recv_all(me.clients, tag=tag)
+    combined = await me.compute(combine, parts)
+    if not isinstance(combined, list):
+        await me.send_many(me.clients, combined, tag=answer)
+        return
+    for client, part in zip(me.clients, combined, strict=True):
+        await me.send(client, part, tag=answer)

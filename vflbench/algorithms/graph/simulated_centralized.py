@@ -1,0 +1,56 @@
+"""Simulated-centralized baseline of GLASU: clients share all edges, hold partial features, and aggregate after every layer.
+
+Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 5 ("Sim."), after Ni et al., A Vertical Federated Learning Framework for Graph
+Convolutional Network, arXiv 2106.11593: K = L with the exact gradient of the sum of losses. Each level is aggregated, so each is common.
+
+The programs, and the departures from the paper, stand in exact.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from vflbench.algorithms.graph import shared
+from vflbench.algorithms.graph.exact import client, server
+from vflbench.algorithms.graph.shared import Keys
+from vflbench.data.tasks import GraphTask
+from vflbench.federation.party import PartySpec
+from vflbench.models import gnn, training
+from vflbench.types import AlgorithmInfo, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="simulated_centralized",
+    summary="GLASU's reference with split features: every client has all edges, aggregates every layer, exact gradients",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
+    label="Simulated centralized",
+    family="graph",
+    place=3,
+    layouts=("graph",),
+    divided_by="parties",
+    reports=("predictions",),
+    models=("gcnii", "gcn", "gat", "residual_gcn"),
+    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+    exact="it stands for exact gradients, which are those of the very numbers that were sent",
+)
+EXPOSES = shared.EXACT
+
+
+@dataclass
+class Config(Keys):
+    name: str = "simulated_centralized"
+    aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    cfg: Config = config.algorithm
+    return gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
+
+
+def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per part of the task, with all edges."""
+    ends = range(config.algorithm.layers)
+    parts = [task.part(m, full_edges=True) for m in range(task.parties)]
+    return shared.parties(partial(server, ends=ends), partial(client, ends=ends), parts)

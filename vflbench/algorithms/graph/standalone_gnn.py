@@ -1,0 +1,49 @@
+"""Standalone baseline of GLASU: every client trains alone on its own features and edges.
+
+Zhang, Hong, Chen, arXiv 2303.09531, section 5 ("StAl."): the network, sampler, batch size and optimiser of GLASU; no messages.
+
+Departures from the paper
+1. Accuracy is the mean over all clients; the released code reports one client. Its clients lost more edges than GLASU's; here they are
+   the same clients.
+2. Those of GLASU that concern optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vflbench.algorithms.graph import alone
+from vflbench.algorithms.graph.shared import Keys
+from vflbench.data.tasks import GraphTask
+from vflbench.federation.party import PartySpec, party_names
+from vflbench.types import AlgorithmInfo, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="standalone_gnn",
+    summary="GLASU's lower reference: every client alone with its own features and edges, no messages",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
+    label="Standalone GNN",
+    family="graph",
+    place=2,
+    layouts=("graph",),
+    divided_by="parties",
+    reports=("predictions",),
+    models=("gcnii", "gcn", "gat", "residual_gcn"),
+    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+    exact="it sends nothing",
+)
+EXPOSES = ()
+
+
+@dataclass
+class Config(Keys):
+    name: str = "standalone_gnn"
+    default_rounds: int = 500  # T, where rounds is null
+
+
+check = alone.check
+
+
+def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One client per part of the task."""
+    return {name: PartySpec(alone.client, task.part(m)) for m, name in enumerate(party_names("client", task.parties))}

@@ -1,0 +1,210 @@
+"""The two halves of a round of the sharing ADMM: the server's update of z and lambda, and a table's update of its parameters.
+
+References
+----------
+Xu et al.: TablePuppet, arXiv 2403.15839, equations 7, 8, 14, 16 and 22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vflbench.models.losses import Loss
+from vflbench.models.partial import NoisySteps, Partial
+
+CHUNK = 65536
+MOST_CACHED = 200_000_000  # numbers in the cached batch matrices of one client: 1.6 GB
+TINY = 1e-12  # where a table has nothing but zeros
+JITTER = 1e-10  # relative: one-hot columns that add up to a constant make the exact system singular, in directions that predict nothing
+
+
+def dual_step(
+    h_own: Sequence[Tensor], z: Tensor, dual: Tensor, y: Tensor, loss: Loss, rho: float, solver: str
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """The server's half.
+
+    Parameters
+    ----------
+    h_own : per table (N, d_c), its predictions of the joined rows.
+    z, dual : (N, d_c); y : labels.
+
+    Returns
+    -------
+    The new z and lambda, and per table what its predictions of each joined row are pulled by, lambda + rho s_i, (N, d_c).
+    """
+    h = sum_of(h_own)
+    z = loss.z_update(y, dual, h, rho, z, solver)  # (7)
+    dual = dual + rho * (h - z)  # (8)
+    shared = dual + rho * (h - z)
+    return z, dual, [shared - rho * own for own in h_own]  # (14), before the sum over G_i(r)
+
+
+def sum_of(parts: Sequence[Tensor]) -> Tensor:
+    """The sum, in the order given."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is constant over the rounds: the factors of `ThetaUpdate`'s objective."""
+
+    rho: float
+    proximal: float = 0.0
+    decay: float = 0.0
+    share: float = 1.0
+    pull: float = 0.0
+
+
+def local_steps(rows: int, batch_size: int, epochs: int) -> tuple[float, int]:
+    """With `NoisySteps`: the rate at which a batch takes rows, and how many batches an update has."""
+    return min(1.0, batch_size / max(rows, 1)), epochs * -(-rows // batch_size)
+
+
+class ThetaUpdate:
+    """Updates `model.theta` in place (equations 16, 22). With S = sum_r G_r over the client's rows, f_r = f(theta; x_r), it minimises
+
+        share / S * sum_r [ Y_r^T f_r + rho G_r / 2 ||f_r||^2 + proximal rho G_r / 2 ||f_r - f_r^old||^2 ]
+            + decay / 2 ||theta||^2 + pull / 2 ||theta - centre||^2
+
+    Parameters
+    ----------
+    x, counts : the client's rows (n, d) and G (n,), all above 0.
+    solver : `exact` (linear models: one Cholesky factor serves all rounds) or `sgd` (`epochs` passes in a fixed order of contiguous
+        batches, learning rate `lr`, a batch's sum divided by the mean sum of G of a batch).
+    private : with it, batches take each row with probability batch_size / n, and the gradient of a row, divided by the mean G of the
+        client's rows, is clipped; their noisy sum is divided by batch_size, whatever the batch's own size and sum of G.
+    """
+
+    def __init__(
+        self,
+        model: Partial,
+        x: Tensor,
+        counts: Tensor,
+        objective: Objective,
+        solver: str,
+        epochs: int,
+        batch_size: int,
+        lr: float,
+        private: NoisySteps | None = None,
+    ) -> None:
+        self.model, self.x, self.counts, self.objective = model, x, counts, objective
+        self.epochs, self.batch_size, self.lr, self.private = epochs, batch_size, lr, private
+        self.total = float(counts.sum())
+        self.factor: Tensor | None = None
+        self.steps: np.ndarray | None = None  # per batch I - lr A_b
+        # One divisor for all batches: with its own, a batch of rare rows would count as much as one of common rows.
+        self.scale = objective.share / self.total * max(len(x) / batch_size, 1.0) if len(x) else 0.0
+        columns = model.width + int(model.bias)
+        batches = -(-len(x) // batch_size)
+        self.cached = model.linear and columns <= batch_size and batches * columns**2 <= MOST_CACHED
+        if private is not None:
+            self.solve = self._noisy
+        else:
+            self.solve = self._exact if solver == "exact" else self._recursion if self.cached else self._batches
+
+    def old(self) -> Tensor | None:
+        """f^old (n, d_c), what the proximal term holds on to; None without one."""
+        return self.model(self.x) if self.objective.proximal else None
+
+    def __call__(self, residual: Tensor, centre: Tensor | None = None, old: Tensor | None = None) -> None:
+        """One update given Y (n, d_c); `centre` like theta, where `pull` is not 0; `old`: now, where it is not given."""
+        if len(self.x):
+            self.solve(residual, self.old() if old is None else old, centre)
+        elif centre is not None:  # none of this client's rows joins
+            self.model.theta.copy_(centre)
+
+    # --- linear models ------------------------------------------------------------------------------------------------------
+
+    def _with_bias(self, x: Tensor) -> Tensor:
+        x = x.double()
+        return torch.cat([x, x.new_ones(len(x), 1)], dim=1) if self.model.bias else x
+
+    def _right(self, residual: Tensor, old: Tensor | None) -> Tensor:
+        """Y - proximal rho G f^old: what multiplies x in the part of the gradient that does not depend on theta."""
+        if old is None:
+            return residual
+        return residual - self.objective.proximal * self.objective.rho * self.counts[:, None] * old
+
+    def _exact(self, residual: Tensor, old: Tensor | None, centre: Tensor | None) -> None:
+        o, model = self.objective, self.model
+        if self.factor is None:
+            gram = sum_of([_weighted_gram(self._with_bias(x), g.double()) for x, g in _chunks(self.x, self.counts)])
+            matrix = o.share / self.total * (1 + o.proximal) * o.rho * gram
+            matrix.diagonal().add_(o.decay + o.pull + JITTER * float(matrix.diagonal().mean()) + TINY)
+            self.factor = torch.linalg.cholesky(matrix)
+        right = self._right(residual, old)
+        b = sum_of([self._with_bias(x).T @ r.double() for x, r in _chunks(self.x, right)]) * (-o.share / self.total)
+        if centre is not None:
+            b = b + o.pull * centre.double().view(b.shape)
+        model.theta.copy_(torch.cholesky_solve(b, self.factor).reshape(-1))
+
+    def _recursion(self, residual: Tensor, old: Tensor | None, centre: Tensor | None) -> None:
+        """The mini-batch steps of a linear model: theta <- (I - lr A_b) theta - lr c_b, where A_b never changes."""
+        o, model, size = self.objective, self.model, self.batch_size
+        if self.steps is None:
+            columns = model.width + int(model.bias)
+            identity = torch.eye(columns, dtype=torch.float64)
+            curvature, still = self.scale * (1 + o.proximal) * o.rho, identity * (1 - self.lr * (o.decay + o.pull))
+            grams = (_weighted_gram(self._with_bias(x), g.double()).cpu() for x, g in _chunks(self.x, self.counts, size=size))
+            self.steps = torch.stack([still - self.lr * curvature * gram for gram in grams]).numpy()
+        right = self._right(residual, old)
+        sums = torch.stack([self._with_bias(x).T @ r.double() for x, r in _chunks(self.x, right, size=size)]).cpu().numpy()
+        shifts = self.lr * self.scale * sums
+        theta = model.theta.double().cpu().numpy().reshape(-1, model.outputs)
+        if centre is not None:
+            shifts = shifts - self.lr * o.pull * centre.double().cpu().numpy().reshape(theta.shape)
+        for _ in range(self.epochs):
+            for matrix, shift in zip(self.steps, shifts, strict=True):
+                theta = matrix @ theta - shift
+        model.theta.copy_(torch.from_numpy(theta).reshape(-1))
+
+    # --- any model ----------------------------------------------------------------------------------------------------------
+
+    def _batches(self, residual: Tensor, old: Tensor | None, centre: Tensor | None) -> None:
+        o, model = self.objective, self.model
+        rho, right = o.rho * (1 + o.proximal), self._right(residual, old)
+        batches = list(zip(*(t.split(self.batch_size) for t in (self.x, self.counts[:, None], right)), strict=True))
+        for _ in range(self.epochs):
+            for x, g, r in batches:
+                out, inside = model.network.inside(model.theta, x)
+                gradient = model.gradient(x, torch.addcmul(r, g, out, value=rho), out, inside).mul_(self.scale)
+                if o.decay:
+                    gradient.add_(model.theta, alpha=o.decay)
+                if centre is not None:
+                    gradient.add_(model.theta - centre, alpha=o.pull)
+                model.theta.sub_(gradient, alpha=self.lr)
+
+    def _noisy(self, residual: Tensor, old: Tensor | None, centre: Tensor | None) -> None:
+        """DP-SGD: what does not depend on rows, decay and pull, is neither clipped nor noised."""
+        o, model, private, rows = self.objective, self.model, self.private, len(self.x)
+        assert private is not None
+        rho, right = o.rho * (1 + o.proximal), self._right(residual, old)
+        scale, size = rows / self.total, min(self.batch_size, rows)
+        rate, steps = local_steps(rows, self.batch_size, self.epochs)
+        for _ in range(steps):
+            chosen = torch.from_numpy(private.sample(rows, rate)).to(self.x.device)
+            x, g, r = self.x[chosen], self.counts[chosen, None], right[chosen]
+            out, inside = model.network.inside(model.theta, x)
+            cotangent = torch.addcmul(r, g, out, value=rho).mul_(scale)
+            gradient = private.gradient(model, x, cotangent, out, inside).mul_(o.share / size)
+            if o.decay:
+                gradient.add_(model.theta, alpha=o.decay)
+            if centre is not None:
+                gradient.add_(model.theta - centre, alpha=o.pull)
+            model.theta.sub_(gradient, alpha=self.lr)
+
+
+def _weighted_gram(x: Tensor, weights: Tensor) -> Tensor:
+    return x.T @ (x * weights[:, None])
+
+
+def _chunks(*tensors: Tensor, size: int = CHUNK) -> zip[tuple[Tensor, ...]]:
+    return zip(*(t.split(size) for t in tensors), strict=True)

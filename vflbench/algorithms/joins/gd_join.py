@@ -1,0 +1,96 @@
+"""GD over joins: full-batch gradient descent on normalised tables, one update an epoch.
+
+Kumar, Naughton, Patel, Learning Generalized Linear Models Over Normalized Data, SIGMOD 2015, and Schleich, Olteanu, Ciucanu, SIGMOD 2016,
+between organisations, as the "GD-based" baseline of Xu et al.: TablePuppet, arXiv 2403.15839 (section 7 of its newer version). The
+gradient over all N joined rows from one prediction per table row: rfl_sgd_v.py, whose symbols are used, with B = N.
+
+Departures from the papers: those of rfl_admm_v.py that concern labels and rows that do not join (numbers 1 and 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vflbench.algorithms.joins import mapping, shared
+from vflbench.algorithms.joins.mapping import Join
+from vflbench.algorithms.joins.shared import JoinKeys, Labels, LocalTable
+from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
+from vflbench.federation.party import SERVER, Party, PartySpec
+from vflbench.models import DTYPES, losses
+from vflbench.types import AlgorithmInfo, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="gd_join",
+    summary="learning over joins by gradient descent: one full-batch update an epoch",
+    paper="Kumar, Naughton, Patel, SIGMOD 2015; Schleich, Olteanu, Ciucanu, SIGMOD 2016",
+    label="GD on the join",
+    family="joins",
+    place=6,
+    layouts=("relational",),
+    divided_by=None,
+    reports=("partial",),
+    models=("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
+    accounting=("strict", "tablepuppet"),
+    epochs=True,
+    search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.7", "1.0", "1.2", "1.5")),),
+    # any codec: rounded predictions make a noisy gradient
+    remembered=("prediction", "residual"),
+)
+EXPOSES = (
+    *mapping.EXPOSES,
+    Sent("prediction", "client", "server", "embeddings", "client"),
+    Sent("residual", "server", "client", "gradients", "all"),
+)
+
+
+@dataclass
+class Config(JoinKeys):
+    name: str = "gd_join"
+
+
+check = shared.check
+
+
+def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per table."""
+    shared.check_one_holder(task, config)
+    return shared.parties(server, client, task.clients)
+
+
+async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
+    """Joins what tables predict, and scatters the gradient."""
+    cfg: Config = config.algorithm
+    dtype, loss = DTYPES[config.model.dtype], losses.make(public.classes)
+    if me.fresh:
+        me.state.mapping = await mapping.map_tables(me, public)
+    join: Join | None = None
+
+    async for t in me.rounds():
+        if join is None:
+            join = Join.of(me.state.mapping, me.device)
+            labels = Labels(me.state.mapping["labels"], public.classes, cfg.center_labels, dtype, me.device)
+        z = join.total(await me.recv_all(me.clients, tag="prediction"))
+        gradient = await me.compute(loss.gradient, z, labels.y, cost=len(z))
+        for i, name in enumerate(me.clients):
+            await me.send(name, join.collapse(i, gradient), tag="residual")
+        me.report(train_loss=loss.mean(z, labels.y), epoch=t, offset=labels.offset)
+
+
+async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
+    """Predicts its rows, and follows the gradient."""
+    cfg: Config = config.algorithm
+    table = LocalTable(data, me.clients.index(me.name), public.outputs, data.table == public.label_table, config, me.device)
+    me.state.model = model = table.model
+    if me.fresh:
+        await mapping.send_keys(me, data, public, cfg.key_hash, data.labels)
+    x = None
+
+    async for t in me.rounds():
+        if x is None:
+            x, _ = table.joining(me.state.rows, me.state.counts)
+        await me.send(SERVER, model(x), tag="prediction")
+        residual = await me.recv(SERVER, tag="residual")
+        gradient = await me.compute(model.pull_back, x, residual, cost=len(x))
+        model.descend(gradient / me.state.joined, cfg.lr, cfg.weight_decay)
+        if me.evaluates(t):
+            me.report(partial=table.predictions())

@@ -1,0 +1,212 @@
+"""The table mapping as messages, and the view of the join that the server works with.
+
+Xu et al.: TablePuppet, arXiv 2403.15839, section 4. Once, before training: clients send (hashed key, row id) of their rows and the label
+owner's clients their labels; the server unites horizontal parts, joins the keys, and tells every client which of its rows join and
+how often (G). Beside the paper's, two messages say of what kind each key is (`kinds`), and how many rows the join has (`joined`). From then
+on "a row" is one that joins; rows that do not join have weight 0 and get no message.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vflbench.data.relational.join import Keys, hand_over, join, unite
+from vflbench.data.tasks import RelationalPart, RelationalPublic
+from vflbench.federation.party import SERVER, Party
+from vflbench.types import DataError, Sent
+
+EXPOSES = (
+    Sent("keys", "client", "server", "ids", "client"),
+    Sent("kinds", "client", "server", "sizes", "client"),
+    Sent("labels", "client", "server", "labels", "client"),
+    Sent("mapping", "server", "client", "ids", "all"),
+    Sent("mapping", "server", "client", "sizes", "all"),  # G
+    Sent("joined", "server", "client", "sizes", "all"),
+)
+FEW = 0.1  # if a smaller share of a table's rows joins, the join is probably wrong
+log = logging.getLogger(__name__)
+KINDS = ("number", "text", "date", "empty")
+
+
+# --- client -------------------------------------------------------------------------------------------------------------------
+
+
+async def send_keys(me: Party, data: RelationalPart, public: RelationalPublic, how: str, labels: np.ndarray | None) -> None:
+    """Hand over keys (and `labels`, of the same rows), and keep in `me.state` what comes back: `rows`, `counts`, `joined`."""
+    keys = hand_over(data.keys, data.rows, how, data.table)
+    columns = public.key_columns(data.table)
+    for column in columns:
+        if column not in keys.columns:
+            raise DataError(f"table {data.table} has no key column {column!r}; it has {', '.join(keys.columns)}")
+    await me.send(SERVER, (keys.rows, keys.ids, *(keys.columns[column] for column in columns)), tag="keys")
+    await me.send(SERVER, tuple(KINDS.index(keys.kinds[column]) for column in columns), tag="kinds")
+    if labels is not None:
+        await me.send(SERVER, labels, tag="labels")
+    me.state.rows, me.state.counts = await me.recv(SERVER, tag="mapping")  # which rows join, ascending, and G of each
+    me.state.joined = await me.recv(SERVER, tag="joined")  # N
+
+
+# --- server -------------------------------------------------------------------------------------------------------------------
+
+
+async def map_tables(me: Party, public: RelationalPublic) -> dict[str, Any]:
+    """Collect keys, join, answer every client. Returns the mapping as plain arrays, to be kept in `me.state`.
+
+    Raises
+    ------
+    DataError : as `join`.
+    """
+    received = await me.recv_all(me.clients, tag="keys")
+    kinds = await me.recv_all(me.clients, tag="kinds")
+    parts = []
+    for client, ((count, ids, *numbers), kind) in enumerate(zip(received, kinds, strict=True)):
+        columns = public.key_columns(public.tables[public.table_of(client)])
+        named = {column: KINDS[k] for column, k in zip(columns, kind, strict=True)}
+        parts.append(Keys(count, ids, dict(zip(columns, numbers, strict=True)), named))
+    owners = public.parts[public.tables.index(public.label_table)]
+    labels = np.concatenate(await me.recv_all([me.clients[c] for c in owners], tag="labels"))
+
+    tables = {table: unite([parts[c] for c in clients], table) for table, clients in zip(public.tables, public.parts, strict=True)}
+    behind = join(tables, public.joins, public.label_table)
+    joined = {name: len(np.unique(behind[name])) for name in tables}
+    shares = ", ".join(f"{joined[name]} of {keys.rows} of {name}" for name, keys in tables.items())
+    log.info("the join has %d rows, from %s", len(behind[public.label_table]), shares)
+    for name, keys in tables.items():
+        if joined[name] < FEW * keys.rows:
+            log.warning("only %d of the %d rows of table %s join: are the predicates right?", joined[name], keys.rows, name)
+    y = labels[behind[public.label_table]]
+    rows, held = [], []
+    for table, clients in zip(public.tables, public.parts, strict=True):
+        counts = np.bincount(behind[table], minlength=tables[table].rows)
+        ids = np.flatnonzero(counts)  # rows of the table that join
+        renumbered = np.cumsum(counts > 0) - 1
+        rows.append(renumbered[behind[table]])
+        starts = np.cumsum([0, *(parts[c].rows for c in clients)])
+        bounds = np.searchsorted(ids, starts)
+        held.append(np.diff(bounds))
+        for at, c in enumerate(clients):
+            own = ids[bounds[at] : bounds[at + 1]]
+            await me.send(me.clients[c], (own - starts[at], counts[own]), tag="mapping")
+            await me.send(me.clients[c], len(y), tag="joined")
+    return {"rows": rows, "held": held, "labels": y}
+
+
+@dataclass(frozen=True)
+class Join:
+    """What the server knows of the join, or of some joined rows of it: p_i and G_i, without features."""
+
+    rows: tuple[Tensor, ...]  # per table (N,) int64: p_i, into the table's rows that join
+    held: tuple[tuple[int, ...], ...]  # per table and client: how many of these rows it holds, in order
+
+    @classmethod
+    def of(cls, mapping: dict[str, Any], device: str) -> Join:
+        """From `map_tables`'s result."""
+        rows = tuple(torch.from_numpy(r).to(device) for r in mapping["rows"])
+        return cls(rows, tuple(tuple(int(n) for n in held) for held in mapping["held"]))
+
+    def batch(self, chosen: np.ndarray | slice) -> tuple[Join, tuple[np.ndarray, ...]]:
+        """The join restricted to the joined rows `chosen`, and per table which of its rows are behind them, ascending (alpha_i)."""
+        needed, inside, held = [], [], []
+        for rows, sizes in zip(self.rows, self.held, strict=True):
+            distinct, inverse = np.unique(rows[chosen].cpu().numpy(), return_inverse=True)
+            needed.append(distinct)
+            inside.append(torch.from_numpy(inverse).to(rows.device))
+            bounds = np.searchsorted(distinct, np.cumsum([0, *sizes]))
+            held.append(tuple(int(n) for n in np.diff(bounds)))
+        return Join(tuple(inside), tuple(held)), tuple(needed)
+
+    def expand(self, table: int, values: Tensor) -> Tensor:
+        """(N, d_c): of every joined row the value of the row of `table` behind it."""
+        if values.shape[1] == 1:  # torch takes ten times as long for a matrix of one column as for a vector
+            return values[:, 0].index_select(0, self.rows[table])[:, None]
+        return values.index_select(0, self.rows[table])
+
+    def collapse(self, table: int, values: Tensor) -> Tensor:
+        """(n_i, d_c): per row of `table` the sum of `values` (N, d_c) over the joined rows that it is behind."""
+        size = sum(self.held[table])
+        if values.shape[1] == 1:
+            return values.new_zeros(size).index_add_(0, self.rows[table], values[:, 0])[:, None]
+        return values.new_zeros(size, values.shape[1]).index_add_(0, self.rows[table], values)
+
+    def total(self, values: Sequence[Tensor]) -> Tensor:
+        """(N, d_c): the sum over tables of `values` (n_i, d_c)."""
+        total = self.expand(0, values[0])
+        for table in range(1, len(values)):
+            total = total + self.expand(table, values[table])
+        return total
+
+    def divide(self, table: int, values: Tensor) -> tuple[Tensor, ...]:
+        """`values` (n_i, ...) as the clients of `table` hold them."""
+        return values.split(list(self.held[table]))
+
+
+# --- batches of joined rows, in the order of the join ---------------------------------------------------------------------------
+
+
+def batches(join: Join, size: int) -> list[Join]:
+    """The join in contiguous batches of `size` joined rows, the last one smaller."""
+    return [join.batch(slice(at, at + size))[0] for at in range(0, len(join.rows[0]), size)]
+
+
+async def name_batches(me: Party, join: Join, size: int) -> None:
+    """Server, once: tell every client which of its rows stand behind each batch, so that it need not be asked."""
+    count = len(join.rows[0])
+    named: list[list[np.ndarray]] = [[] for _ in me.clients]
+    for at in range(0, count, size):
+        batch, needed = join.batch(slice(at, at + size))
+        client = 0
+        for distinct, sizes, held in zip(needed, batch.held, join.held, strict=True):
+            starts = np.cumsum([0, *held])
+            for number, rows in enumerate(np.split(distinct, np.cumsum(sizes)[:-1])):
+                named[client].append(rows - starts[number])
+                client += 1
+    sizes_ = np.minimum(size, count - np.arange(0, count, size))
+    for name, rows_ in zip(me.clients, named, strict=True):
+        await me.send(name, (np.concatenate(rows_), np.array([len(r) for r in rows_]), sizes_), tag="batches")
+
+
+async def receive_batches(me: Party) -> None:
+    """Client: keep in `me.state.batches` which of its rows each batch needs, and how many joined rows it has."""
+    named, lengths, sizes = await me.recv(SERVER, tag="batches")
+    me.state.batches = {"rows": me.state.rows[named], "lengths": lengths, "sizes": sizes}  # rows of the part, not of those that join
+
+
+def count_batches(joined: int, size: int) -> int:
+    """Batches of an epoch."""
+    return -(-joined // size)
+
+
+async def name_drawn(me: Party, join: Join, chosen: np.ndarray) -> Join:
+    """Server: tell every client which of its rows stand behind the joined rows `chosen` (a batch drawn at random); return their join."""
+    batch, needed = join.batch(chosen)
+    names = iter(me.clients)
+    for distinct, sizes, held in zip(needed, batch.held, join.held, strict=True):
+        starts = np.cumsum([0, *held])
+        for number, rows in enumerate(np.split(distinct, np.cumsum(sizes)[:-1])):
+            await me.send(next(names), rows - starts[number], tag="rows")
+    return batch
+
+
+async def receive_drawn(me: Party) -> Tensor:
+    """Client: the rows of its part that the next batch needs, where the server draws batches at random."""
+    rows = await me.recv(SERVER, tag="rows")
+    return torch.from_numpy(me.state.rows[rows]).to(me.device)
+
+
+def named(me: Party) -> Iterator[tuple[Tensor, int]]:
+    """Client: per batch (rows of its part, ascending; joined rows of the batch)."""
+    found = me.state.batches
+    rows = torch.from_numpy(found["rows"]).to(me.device).split(found["lengths"].tolist())
+    return zip(rows, found["sizes"].tolist(), strict=True)
+
+
+def union(public: RelationalPublic, parts: Sequence[Tensor]) -> list[Tensor]:
+    """LoU, gather: per table its clients' rows, one below the other; `parts` are the clients', in their order."""
+    return [parts[clients[0]] if len(clients) == 1 else torch.cat([parts[c] for c in clients]) for clients in public.parts]

@@ -1,0 +1,192 @@
+"""What the methods over joins share beside messages: a client's table with its model, labels at the server, and checks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vflbench import seeding
+from vflbench.algorithms.joins import stability
+from vflbench.data.relational.sample import joined_rows
+from vflbench.federation.party import SERVER, PartySpec, Program, party_names
+from vflbench.models import DTYPES, partial
+from vflbench.privacy import tables
+from vflbench.types import ConfigError, Problem, RunConfig
+
+if TYPE_CHECKING:
+    from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, RelationalPart, RelationalPublic, RelationalTask
+
+
+def tensor(values: np.ndarray, dtype: torch.dtype, device: str) -> Tensor:
+    """`values` as a tensor; where neither type nor device changes it shares their memory, so that a memory map is not read."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nobody writes to features
+        return torch.from_numpy(np.asarray(values)).to(device=device, dtype=dtype)
+
+
+@dataclass
+class Keys:
+    """Keys of all methods over joins."""
+
+    name: str = ""
+    lr: float = 0.1  # learning rate
+    weight_decay: float = 1e-5  # beta of R = ||theta||^2 / 2
+    center_labels: bool = True  # regression: the labels' mean is subtracted by whoever has them for training
+    default_rounds: int = 10  # epochs, where epochs and rounds are null
+
+
+@dataclass
+class JoinKeys(Keys):
+    key_hash: Literal["sha256", "none"] = "sha256"  # how join keys are handed over: sha256 | none (integers in clear)
+
+
+@dataclass
+class PartyKeys:
+    """Of methods on aligned rows."""
+
+    parties: int | None = None  # organisations that one table's columns are divided between; null: 2, or one for each table of a join
+
+
+@dataclass
+class PartKeys(JoinKeys):
+    parts: int = 2  # Q_i: horizontal parts of each table, one client each, where the data set does not say
+
+
+@dataclass
+class AdmmKeys(Keys):
+    rho: float = 1.0  # penalty of the ADMM (of both, where a table comes in parts)
+    solver: Literal["sgd", "exact"] = "sgd"  # update of theta: sgd | exact (linear models)
+    local_epochs: int = 10  # solver=sgd: passes over the own rows per update
+    batch_size: int = 1024  # solver=sgd: rows of a local batch
+    proximal: bool = False  # damp the parties' simultaneous updates: with exact ones stable for any rho
+    z_solver: Literal["newton", "adam"] = "newton"  # classification: newton | adam (100 steps, as the released code)
+
+
+class LocalTable:
+    """One client's rows and its replica of its table's model.
+
+    Parameters
+    ----------
+    number : the table's; every client of a table starts from the same parameters, and an aligned party from those of its table.
+    is_label : it is the label table.
+    """
+
+    def __init__(
+        self, data: RelationalPart | AlignedPart, number: int, outputs: int, is_label: bool, config: RunConfig, device: str
+    ) -> None:
+        dtype = DTYPES[config.model.dtype]
+        self.features = tensor(data.features, dtype, device)
+        self.held_out = {split: tensor(rows, dtype, device) for split, rows in data.held_out.items()}
+        self.device = device
+        rng = seeding.stream(config.seed, f"init/{number}")
+        self.model = partial.Partial(config.model, self.features.shape[1], outputs, is_label, rng, device)
+
+    def joining(self, rows: np.ndarray, counts: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Features of the rows that join, (n, d), and their G, (n,)."""
+        x = self.features
+        if len(rows) < len(x):
+            x = x[torch.from_numpy(rows).to(self.device)]
+        return x, torch.from_numpy(counts).to(device=self.device, dtype=x.dtype)
+
+    def predictions(self) -> dict[str, Tensor]:
+        """What scoring needs: of a table that has held-out rows their partial predictions, of others those of all rows."""
+        held_out = {split: self.model(x) for split, x in self.held_out.items()}
+        return held_out or {"rows": self.model(self.features)}
+
+
+class Labels:
+    """Labels of the joined rows at the server, centred where that is asked for.
+
+    Attributes
+    ----------
+    y : (N,) targets or classes. offset : (1, 1) what centring subtracted, to be added to the sum of predictions.
+    """
+
+    def __init__(self, labels: np.ndarray, classes: int, center: bool, dtype: torch.dtype, device: str) -> None:
+        mean = float(labels.mean()) if center and not classes else 0.0
+        self.offset = np.full((1, 1), mean)
+        values = torch.from_numpy(labels if classes else labels - mean)
+        self.y = values.to(device=device, dtype=torch.int64 if classes else dtype)
+
+
+DIAGNOSED = 20_000  # training rows of the label table from which the bound on rho is estimated
+
+
+def may_diverge(public: RelationalPublic | AlignedPublic, config: RunConfig) -> bool:
+    """Whether the bound on rho is known for this run (stability.py) and could lie above it: M tables overlap at most M times."""
+    known = not public.classes and config.model.name == "linear" and not config.model.relu_output and not config.algorithm.proximal
+    return known and config.algorithm.rho <= (3 * public.blocks - 4) / 2
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong with the keys that the methods over joins share."""
+    cfg, problems = config.algorithm, partial.check(config.model)
+    if cfg.weight_decay < 0:
+        problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, "must be at least 0"))
+    if cfg.default_rounds < 1:
+        problems.append(Problem("algorithm.default_rounds", cfg.default_rounds, "must be at least 1"))
+    attack = config.attack
+    if attack.name != "none" and (config.model.name != "linear" or config.model.relu_output):
+        allowed = "solves linear models only (model=linear, model.relu_output=false)"
+        problems.append(Problem("attack", attack.name, allowed))
+    if attack.name == "prediction_recovery" and attack.parameters == "received" and not (isinstance(cfg, PartKeys) and cfg.parts > 1):
+        allowed = f"the server of {cfg.name} receives parameters of tables in several algorithm.parts only: use released"
+        problems.append(Problem("attack.parameters", "received", allowed))
+    return problems + (_check_admm(cfg, config) if isinstance(cfg, AdmmKeys) else [])
+
+
+def _check_admm(cfg: AdmmKeys, config: RunConfig) -> list[Problem]:
+    problems = []
+    if not cfg.rho > 0:
+        problems.append(Problem("algorithm.rho", cfg.rho, "must be greater than 0"))
+    if cfg.local_epochs < 1:
+        problems.append(Problem("algorithm.local_epochs", cfg.local_epochs, "must be at least 1"))
+    if cfg.solver == "exact" and (config.model.name != "linear" or config.model.relu_output):
+        allowed = "solves linear models only (model=linear, model.relu_output=false); use sgd"
+        problems.append(Problem("algorithm.solver", cfg.solver, allowed))
+    if cfg.solver == "exact" and tables.trains_privately(config.privacy):
+        allowed = f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing: use sgd"
+        problems.append(Problem("algorithm.solver", "exact", allowed))
+    return problems
+
+
+def parties(server: Program, client: Program, parts: Sequence[Any]) -> dict[str, PartySpec]:
+    """The server, and one client per part of the data, `client_0` ..."""
+    names = party_names("client", len(parts))
+    return {SERVER: PartySpec(server, role="server")} | {name: PartySpec(client, part) for name, part in zip(names, parts, strict=True)}
+
+
+def decide(task: RelationalTask | AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+    """Nothing; warns where rho is too small for these data (stability.py)."""
+    if may_diverge(task.public, config):
+        blocks = joined_rows(task, DIAGNOSED, config.seed)
+        stability.warn(config.algorithm.rho, blocks, partial.intercepts(config.model, task.public.blocks, task.public.owner))
+    return config, {}
+
+
+def check_learning(task: AlignedTask, config: RunConfig) -> None:
+    """Raise ConfigError for a convex problem, which has no held-out rows, for images, and for another number of parties than the task's."""
+    if config.algorithm.parties not in (None, task.parties):
+        raise ConfigError([Problem("algorithm.parties", config.algorithm.parties, f"{task.name} has {task.parties} parties: use that")])
+    if task.features[0].ndim > 2:
+        allowed = f"{config.algorithm.name} takes feature columns, and these are image views: use vfl or svfl"
+        raise ConfigError([Problem("dataset", task.name, allowed)])
+    if task.objective is not None:
+        allowed = "convex problems are for mtcd, stcd, svfl, dcpa and centralized_gd; to learn and predict use dataset.problem=learning"
+        raise ConfigError([Problem("dataset.problem", task.objective.kind, allowed)])
+
+
+def check_one_holder(task: RelationalTask, config: RunConfig) -> None:
+    """Raise ConfigError where a table comes in several horizontal parts, which `config.algorithm` does not take."""
+    several = [table for table, clients in zip(task.tables, task.public.parts, strict=True) if len(clients) > 1]
+    if several:
+        name = config.algorithm.name
+        other = "rfl_sgd" if name == "gd_join" else name.removesuffix("_v")
+        allowed = f"takes tables with one holder each, and {', '.join(several)} comes in parts: use {other}"
+        raise ConfigError([Problem("algorithm", name, allowed)])

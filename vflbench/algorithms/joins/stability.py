@@ -1,0 +1,46 @@
+"""Whether the tables' simultaneous updates of the ADMM settle, before a run is spent on finding out.
+
+For linear models and the loss (z - y)^2 / 2 with exact updates, the iteration of TablePuppet's equations 7 to 16 is stable iff
+rho > (3 mu - 4) / 2, where mu is the largest eigenvalue of the sum of the tables' projections on the joined rows: 1 where no two tables
+share a direction, M where all do (an intercept in every table). Our derivation, confirmed by runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+log = logging.getLogger(__name__)
+
+
+def overlap(blocks: Sequence[np.ndarray], intercepts: Sequence[bool]) -> float:
+    """mu of tables' joined features, (n, d_i) each; `intercepts` says which models have one."""
+    bases = []
+    for block, intercept in zip(blocks, intercepts, strict=True):
+        x = np.asarray(block, dtype=np.float64)
+        x = np.concatenate([x, np.ones((len(x), 1))], axis=1) if intercept else x
+        values, vectors = np.linalg.eigh(x.T @ x)
+        kept = values > 1e-9 * max(values.max(initial=0.0), 1e-300)
+        bases.append(x @ (vectors[:, kept] / np.sqrt(values[kept])))  # an orthonormal basis of its columns
+    together = np.concatenate(bases, axis=1)
+    return float(np.linalg.eigvalsh(together.T @ together).max(initial=0.0))
+
+
+def smallest_rho(mu: float) -> float:
+    """The bound: stable above it."""
+    return max((3 * mu - 4) / 2, 0.0)
+
+
+def warn(rho: float, blocks: Sequence[np.ndarray], intercepts: Sequence[bool]) -> None:
+    """Log a warning where `rho` is not above the bound, which is estimated from the joined rows in `blocks`."""
+    bound = smallest_rho(overlap(blocks, intercepts))
+    if rho <= bound:
+        log.warning(
+            "algorithm.rho=%g will probably DIVERGE: these %d tables want rho > %.3g. Raise it, or use algorithm.proximal=true%s.",
+            rho,
+            len(blocks),
+            bound,
+            ", or model.intercept=label" if sum(intercepts) > 1 else "",
+        )

@@ -1,0 +1,120 @@
+"""VFL-ADMM: vertical federated learning on joined, aligned rows by the sharing ADMM; what RFL-ADMM-V is compared with.
+
+Xie et al., Improving Privacy-Preserving Vertical Federated Learning by Efficient Communication with ADMM, arXiv 2207.10226, with identity
+heads; Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The iterates of rfl_admm_v.py, whose symbols are used, on a joined
+table that somebody did materialise: every party predicts all N rows (G = 1).
+
+Departures from the paper: those of rfl_admm_v.py, numbers 1 to 4.
+
+With privacy=dp_sgd the local batches are drawn at random by the client (privacy/tables.py); messages and bytes are the same. The unit
+of protection is a row of the joined table, because that is what a party holds here: a table's row stands in it G times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from vflbench.algorithms.joins import shared
+from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, local_steps, sum_of
+from vflbench.algorithms.joins.shared import AdmmKeys, Labels, LocalTable, PartyKeys
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation.party import SERVER, Party, PartySpec
+from vflbench.models import DTYPES, losses
+from vflbench.privacy import tables
+from vflbench.types import AlgorithmInfo, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="vfl_admm",
+    summary="vertical learning on aligned rows by ADMM: every party predicts every joined row, once a round",
+    paper="Xie et al. 2022, arXiv 2207.10226",
+    label="VFL-ADMM",
+    family="joins",
+    place=2,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("partial",),
+    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
+    attacks=("none", "prediction_recovery"),
+    models=("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
+    accounting=("strict", "tablepuppet"),
+    epochs=True,
+    search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1")), ("algorithm.rho", ("0.5", "1.0", "2.0"))),
+    # any codec: the multipliers stay at the server; rounded residuals make inexact updates
+    remembered=("prediction", "residual"),
+)
+EXPOSES = (
+    Sent("labels", "client", "server", "labels", "client"),
+    Sent("prediction", "client", "server", "embeddings", "client"),
+    Sent("residual", "server", "client", "gradients", "all"),
+)
+
+
+@dataclass
+class Config(AdmmKeys, PartyKeys):
+    name: str = "vfl_admm"
+
+
+check = shared.check
+
+
+def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+    """As `shared.decide`, of a task that the method takes."""
+    shared.check_learning(task, config)
+    return shared.decide(task, config)
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per block of features."""
+    shared.check_learning(task, config)
+    return shared.parties(server, client, [task.part(m) for m in range(task.parties)])
+
+
+async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:
+    """Sums predictions, updates z and lambda."""
+    cfg: Config = config.algorithm
+    dtype, loss = DTYPES[config.model.dtype], losses.make(public.classes)
+    if me.fresh:
+        me.state.labels = await me.recv(me.clients[public.owner], tag="labels")
+        me.state.z = torch.zeros(public.samples, public.outputs, dtype=dtype, device=me.device)
+        me.state.dual = torch.zeros_like(me.state.z)
+        me.state.h = [torch.zeros_like(me.state.z) for _ in me.clients]
+    labels: Labels | None = None
+
+    async for t in me.rounds():
+        if labels is None:
+            labels = Labels(me.state.labels, public.classes, cfg.center_labels, dtype, me.device)
+        me.state.z, me.state.dual, pulls = await me.compute(
+            dual_step, me.state.h, me.state.z, me.state.dual, labels.y, loss, cfg.rho, cfg.z_solver, cost=public.samples
+        )
+        for name, pull in zip(me.clients, pulls, strict=True):
+            await me.send(name, pull, tag="residual")
+        me.state.h = await me.recv_all(me.clients, tag="prediction")
+        me.report(train_loss=loss.mean(sum_of(me.state.h), labels.y), epoch=t, offset=labels.offset)
+
+
+async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+    """Fits its own block to what the server says of its rows; the owner of the labels sends them first."""
+    cfg: Config = config.algorithm
+    m = me.clients.index(me.name)
+    table = LocalTable(data, m, public.outputs, m == public.owner, config, me.device)
+    me.state.model = table.model
+    if me.fresh and data.labels is not None:
+        await me.send(SERVER, tables.protect_labels(me, data.labels, public.classes), tag="labels")
+    objective = Objective(cfg.rho, proximal=float(cfg.proximal) * (public.parties - 1), decay=cfg.weight_decay)
+    x, counts = table.joining(np.arange(public.samples), np.ones(public.samples))
+    update: ThetaUpdate | None = None
+
+    async for t in me.rounds():
+        if update is None:
+            rate, steps = local_steps(len(x), cfg.batch_size, cfg.local_epochs)
+            noisy = tables.noisy_steps(me, config, rate, steps, drawn_by_server=False)
+            update = ThetaUpdate(table.model, x, counts, objective, cfg.solver, cfg.local_epochs, cfg.batch_size, cfg.lr, noisy)
+        residual = await me.recv(SERVER, tag="residual")
+        await me.compute(update, residual, cost=cfg.local_epochs * len(x))
+        await me.send(SERVER, tables.protect_predictions(me, table.model(x)), tag="prediction")
+        if me.evaluates(t):
+            me.report(partial=table.predictions())

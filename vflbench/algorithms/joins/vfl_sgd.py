@@ -1,0 +1,121 @@
+"""VFL-SGD: vertical federated learning on joined, aligned rows by mini-batch SGD; what RFL-SGD-V is compared with.
+
+Xu et al.: TablePuppet, arXiv 2403.15839, section 7 (baselines). The parameters of rfl_sgd_v.py on a joined table that
+somebody did materialise: per batch every party predicts B rows and gets B gradients back.
+
+Departures from the paper: an epoch is one pass in the order of the rows, not shuffled; a regression's labels are centred (center_labels).
+
+With privacy=dp_sgd the server draws every batch at random, each row with probability B / N, and names it to all (tag `rows`). The unit of
+protection is a row of the joined table, because that is what a party holds here: a table's row stands in it G times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from vflbench.algorithms.joins import shared
+from vflbench.algorithms.joins.admm import sum_of
+from vflbench.algorithms.joins.shared import Keys, Labels, LocalTable, PartyKeys
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation.party import SERVER, Party, PartySpec
+from vflbench.models import DTYPES, losses
+from vflbench.privacy import tables
+from vflbench.types import AlgorithmInfo, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="vfl_sgd",
+    summary="vertical learning on aligned rows by SGD: every party predicts every joined row of a batch",
+    paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
+    label="VFL-SGD",
+    family="joins",
+    place=3,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("partial",),
+    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
+    attacks=("none", "prediction_recovery"),
+    models=("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
+    accounting=("strict", "tablepuppet"),
+    epochs=True,
+    search=(("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")), ("algorithm.batch_size", ("1024", "10240"))),
+    # any codec: rounded predictions make noisy gradients; batches are of other rows, so nothing is remembered
+)
+EXPOSES = (
+    Sent("labels", "client", "server", "labels", "client"),
+    Sent("rows", "server", "client", "ids", "all"),
+    Sent("prediction", "client", "server", "embeddings", "client"),
+    Sent("residual", "server", "client", "gradients", "all"),
+)
+
+
+@dataclass
+class Config(Keys, PartyKeys):
+    name: str = "vfl_sgd"
+    batch_size: int = 10240  # B: rows of a batch
+
+
+check = shared.check
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per block of features."""
+    shared.check_learning(task, config)
+    return shared.parties(server, client, [task.part(m) for m in range(task.parties)])
+
+
+async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:
+    """Sums predictions, and sends all the same gradient."""
+    cfg: Config = config.algorithm
+    dtype, loss = DTYPES[config.model.dtype], losses.make(public.classes)
+    drawn, rate = tables.trains_privately(config.privacy), min(1.0, cfg.batch_size / public.samples)
+    if me.fresh:
+        me.state.labels = await me.recv(me.clients[public.owner], tag="labels")
+    labels: Labels | None = None
+
+    async for t in me.rounds():
+        if labels is None:
+            labels = Labels(me.state.labels, public.classes, cfg.center_labels, dtype, me.device)
+            answers = labels.y.split(cfg.batch_size)
+        total, seen = 0.0, 0
+        for y in answers:
+            if drawn:
+                chosen = tables.poisson(public.samples, rate, me.secret_rng("batches"))
+                await me.send_many(me.clients, chosen, tag="rows")
+                y = labels.y[chosen]
+            z = sum_of(await me.recv_all(me.clients, tag="prediction"))
+            total, seen = total + (loss.mean(z, y) * len(y) if len(y) else 0.0), seen + len(y)
+            gradient = await me.compute(loss.gradient, z, y, cost=len(y))
+            await me.send_many(me.clients, gradient, tag="residual")
+        me.report(train_loss=total / max(seen, 1), iterations=t * len(answers), epoch=t, offset=labels.offset)
+
+
+async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+    """Predicts its rows of the batch, and follows the gradient; the owner of the labels sends them first."""
+    cfg: Config = config.algorithm
+    m = me.clients.index(me.name)
+    table = LocalTable(data, m, public.outputs, m == public.owner, config, me.device)
+    me.state.model = model = table.model
+    if me.fresh and data.labels is not None:
+        await me.send(SERVER, tables.protect_labels(me, data.labels, public.classes), tag="labels")
+
+    drawn, expected = tables.trains_privately(config.privacy), min(cfg.batch_size, public.samples)
+    batches = table.features.split(cfg.batch_size)
+    rows: torch.Tensor | None = None
+    prepared = False
+
+    async for t in me.rounds():
+        if not prepared:
+            noisy = tables.noisy_steps(me, config, expected / public.samples, len(batches), drawn_by_server=True)
+            prepared = True
+        for x in batches:
+            if drawn:
+                rows = torch.from_numpy(await me.recv(SERVER, tag="rows"))
+                x = table.features[rows]
+            await me.send(SERVER, tables.protect_predictions(me, model(x), rows), tag="prediction")
+            residual = await me.recv(SERVER, tag="residual")
+            gradient = await me.compute(model.pull_back, x, residual, noisy, cost=len(x))
+            model.descend(gradient / (expected if drawn else len(x)), cfg.lr, cfg.weight_decay)
+        if me.evaluates(t):
+            me.report(partial=table.predictions())

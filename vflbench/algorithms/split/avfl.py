@@ -1,0 +1,89 @@
+"""AVFL: asynchronous split learning, one worker per party, peer to peer.
+
+Chen et al., "VAFL", arXiv 2007.06081, as the baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1): the passive worker goes on
+publishing with the parameters it has, the active one takes the embedding that came last.
+
+Departures
+1. At most `outstanding` gradients are due to the passive worker; without a bound it would embed a whole epoch with one set of parameters.
+2. Every batch of an epoch is trained once; the epoch ends when all its gradients have come. Several passive parties: a batch is taken
+   when all its embeddings are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from vflbench.algorithms.split import shared
+from vflbench.algorithms.split.shared import ACTIVE, Keys, Side, latest_first, run_ahead, score
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation.delays import Delays
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.seeding import batches
+from vflbench.types import AlgorithmInfo, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="avfl",
+    summary="asynchronous split learning: one worker per party, stale gradients",
+    paper="Chen et al. 2020, arXiv 2007.06081; a baseline of PubSub-VFL",
+    label="AVFL",
+    family="split",
+    place=3,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions",),
+    attacks=("none", "embedding_inversion", "label_inference"),
+    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet"),
+    epochs=True,
+    modelled=True,
+    time_dependent=True,
+    search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
+    # any codec: rounded embeddings and gradients are stale ones with noise
+)
+EXPOSES = shared.EXPOSES
+
+
+@dataclass
+class Config(Keys):
+    name: str = "avfl"
+    outstanding: int = 5  # batches of the passive worker that wait for their gradient, at most
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    return shared.check_keys(config) + shared.check_asynchronous(config)
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One party per organisation: `active`, `passive_1` ... Raises ConfigError for a batch that is larger than the data."""
+    shared.check_task(config, task)
+    delays, specs = Delays(config.compute), {}
+    for number, name in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
+        delay = partial(delays.seconds, party=number, workers=1)
+        program = partial(active if number == 0 else passive, delay=delay)
+        specs[name] = PartySpec(program, task.part(number), "server" if number == 0 else "client", cores=delays.cores(number, 1))
+    return specs
+
+
+async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, delay: partial[float]) -> None:
+    """Embeds batch after batch."""
+    cfg = config.algorithm
+    side = Side(me, data, public, config, me.name, delay)
+    me.state.model, me.state.optimiser = side.model, side.optimiser
+
+    async for t in me.rounds():
+        rows = batches(config.seed, t, public.samples, cfg.batch_size)
+        await run_ahead(me, side, ACTIVE, rows, range(len(rows)), cfg.outstanding)
+        await score(me, side, t)
+
+
+async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, delay: partial[float]) -> None:
+    """Steps on what came last."""
+    side = Side(me, data, public, config, me.name, delay)
+    me.state.model, me.state.optimiser = side.model, side.optimiser
+
+    async for t in me.rounds():
+        rows = batches(config.seed, t, public.samples, config.algorithm.batch_size)
+        losses = await latest_first(me, side, me.clients, rows, len(rows))
+        me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * len(losses))
+        await score(me, side, t)

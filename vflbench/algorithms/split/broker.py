@@ -1,0 +1,69 @@
+"""Publish/subscribe: channels by batch ID that hold a few messages and drop the oldest, and deadlines for what a subscriber waits for.
+
+Embedded: an organisation's hub owns one for each sender, in virtual time (PubSub-VFL, arXiv 2510.12494, section 4.1).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+ROUNDING = 1e-9  # seconds: a clock that has waited until a deadline may be a rounding short of it
+
+
+class Broker:
+    """Channels, each a FIFO of at most `capacity` messages; a new message replaces the oldest of a full one."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.channels: dict[int, deque[Any]] = {}
+        self.deadlines: dict[int, float] = {}  # channel -> until when its subscriber waits, earliest first
+        self.dropped = 0  # messages that a newer one replaced
+
+    def publish(self, channel: int, message: Any) -> None:
+        """Add a message; whoever waited for one of this channel waits no longer."""
+        box = self.channels.setdefault(channel, deque())
+        if len(box) == self.capacity:
+            box.popleft()
+            self.dropped += 1
+        box.append(message)
+        self.deadlines.pop(channel, None)
+
+    def next(self, channel: int) -> Any:
+        """Remove and return the oldest message of a channel; None where it has none."""
+        box = self.channels.get(channel)
+        if not box:
+            return None
+        message = box.popleft()
+        if not box:
+            del self.channels[channel]
+        return message
+
+    def depth(self, channel: int) -> int:
+        """How many messages a channel holds."""
+        return len(self.channels.get(channel, ()))
+
+    def discard(self, channel: int, stale: Callable[[Any], bool] = lambda message: True) -> None:
+        """Remove a channel's messages that are `stale`, by default all, and the deadline of whoever waited."""
+        kept = [message for message in self.channels.pop(channel, ()) if not stale(message)]
+        if kept:
+            self.channels[channel] = deque(kept)
+        self.deadlines.pop(channel, None)
+
+    def wait(self, channel: int, until: float) -> None:
+        """Somebody waits for the next message of a channel until that time, which is no earlier than any given before."""
+        self.deadlines.pop(channel, None)
+        self.deadlines[channel] = until
+
+    def deadline(self) -> float | None:
+        """The earliest time at which somebody stops waiting; None where nobody does."""
+        return next(iter(self.deadlines.values()), None)
+
+    def expired(self, now: float) -> list[int]:
+        """The channels whose subscribers have waited until `now`, earliest first; nobody waits for them any more."""
+        over = list(itertools.takewhile(lambda channel: self.deadlines[channel] <= now + ROUNDING, self.deadlines))
+        for channel in over:
+            del self.deadlines[channel]
+        return over

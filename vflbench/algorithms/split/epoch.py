@@ -1,0 +1,368 @@
+"""PubSub-VFL's bookkeeping of one epoch: which batch is whose, which attempt counts, who waits until when, who has to be told.
+
+A hub tells its epoch what came and when. Before it waits it calls `serve`, and sends what is in the outbox. Nothing here waits, sends,
+or reads a clock.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+from vflbench.algorithms.split.broker import Broker
+from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient
+from vflbench.types import FederationError, Sent
+
+EXPOSES = (  # between hubs, and inside an organisation
+    Sent("notice", "passive", "active", "ids", "all"),
+    Sent("notice", "active", "passive", "ids", "all"),
+    Sent("epoch", "passive", "active", "timing", "passive"),
+    Sent("epoch", "active", "passive", "timing", "active"),
+    Sent("task", "active", "active_worker", "embeddings", "passive"),
+    Sent("worker", "active_worker", "active", "gradients", "active"),
+    Sent("task", "passive", "passive_worker", "gradients", "active"),
+    Sent("worker", "passive_worker", "passive", "embeddings", "passive"),
+)
+MOST_ATTEMPTS = 1000  # per worker, one after the other without a step of their party: more come only where no attempt can be in time
+SKIP = -1  # in a notice, instead of an attempt: nobody trains this batch
+
+
+class Task(NamedTuple):
+    """What a hub gives a worker to do."""
+
+    kind: Literal["forward", "backward", "forget", "end"]
+    batch: int = 0
+    attempt: int = 0
+    tensors: Any = None  # backward: d loss / d z. forward, of an active worker: the embeddings, in the passive parties' order
+    steps: bool = False  # whether parameters change: a party steps once on a batch, whatever the attempts
+
+
+class Result(NamedTuple):
+    """What a worker says of its task."""
+
+    said: Literal["embedded", "stepped", "failed"]
+    batch: int
+    attempt: int
+    value: Any = None  # embedded: z. stepped, of an active worker: the loss, and d loss / d z for each passive party
+
+
+class Notice(NamedTuple):
+    """An attempt at a batch is given up; both sides send these."""
+
+    batch: int
+    attempt: int  # or SKIP
+
+
+class Epoch:
+    """What the hubs of both sides keep. All times are the hub's."""
+
+    def __init__(self, workers: list[str], count: int, brokers: list[Broker], deadline: float | None) -> None:
+        self.brokers, self.deadline = brokers, deadline
+        self.attempt = [0] * count
+        self.skipped: set[int] = set()
+        self.idle = deque(workers)
+        self.task: dict[str, Task | None] = dict.fromkeys(workers)  # what a worker is at
+        self.given_up: list[int] = []  # passive: batches whose attempts were given up since the party's last step
+        self.outbox: list[tuple[str, Any, str]] = []  # receiver, message, tag
+
+    def current(self, j: int, attempt: int) -> bool:
+        """Whether this is the attempt under way."""
+        return attempt == self.attempt[j] and j not in self.skipped
+
+    def posted(self) -> list[tuple[str, Any, str]]:
+        """What has to be sent now, in this order."""
+        posted, self.outbox = self.outbox, []
+        return posted
+
+    def give(self, worker: str, task: Task) -> None:
+        """A worker has something to do."""
+        self.task[worker] = task
+        self.outbox.append((worker, tuple(task), "task"))
+
+    def patience(self, now: float) -> float | None:
+        """Seconds until the next deadline; None where nobody waits."""
+        ends = [end for broker in self.brokers if (end := broker.deadline()) is not None]
+        return max(0.0, min(ends) - now) if ends else None
+
+    def expired(self, now: float) -> Iterator[int]:
+        """Batches whose deadline has come, one after the other: what is done about one may end the wait for another."""
+        for broker in self.brokers:
+            yield from broker.expired(now)
+
+    def _put_down(self, worker: str) -> Task:
+        """The task of a worker that has answered."""
+        task, self.task[worker] = self.task[worker], None
+        assert task is not None, f"{worker} answers without a task"
+        self.idle.append(worker)
+        return task
+
+    def _dismiss(self, worker: str) -> Task | None:
+        """Remove a worker that has died; the task it had."""
+        if worker in self.idle:
+            self.idle.remove(worker)
+        return self.task.pop(worker)
+
+
+class PassiveEpoch(Epoch):
+    """A passive hub's view.
+
+    Parameters
+    ----------
+    capacity : q, of the gradient channels.
+    outstanding : batches of a worker that wait for their gradient, at most.
+    deadline : seconds that an embedding waits for its gradient.
+    may_publish : whether privacy allows another embedding of a batch.
+    """
+
+    def __init__(
+        self, workers: list[str], count: int, capacity: int, outstanding: int, deadline: float | None, may_publish: Callable[[int], bool]
+    ) -> None:
+        self.gradients = Broker(capacity)
+        super().__init__(workers, count, [self.gradients], deadline)
+        self.outstanding, self.may_publish = outstanding, may_publish
+        self.queue = list(range(count))  # batch IDs that nobody has, smallest first: all passive parties take them in one order
+        self.held: dict[str, dict[int, None]] = {worker: {} for worker in workers}  # batches that a worker waits for, in its order
+        self.owner: dict[int, str] = {}  # batch -> the worker that has it, or had it last
+        self.arrived: dict[str, deque[int]] = {worker: deque() for worker in workers}  # batches whose gradient is there for a worker
+        self.finished: set[int] = set()  # stepped on, or skipped
+        self.notices, self.told = 0, -1  # notices that came; how many the active party knows were heeded
+        self.ended = False  # the active party says so
+
+    def over(self) -> bool:
+        return self.ended and self.complete()
+
+    def complete(self) -> bool:
+        """Nothing of the epoch is left to do, as far as this party knows."""
+        return len(self.finished) == len(self.attempt) and not self.queue and not any(self.held.values()) and not any(self.task.values())
+
+    def serve(self, now: float) -> None:
+        """Give every idle worker a gradient that is there, else a new batch. Say when all is done."""
+        for _ in range(len(self.idle)):
+            worker = self.idle.popleft()
+            if task := self._step(worker) or self._batch(worker):
+                self.give(worker, task)
+            else:
+                self.idle.append(worker)
+        if self.told != self.notices and self.complete():
+            self.told = self.notices
+            self.outbox.append((ACTIVE, self.notices, "epoch"))
+
+    def on_result(self, worker: str, result: Result) -> bool:
+        """A worker has answered. Whether with an embedding to publish."""
+        task = self._put_down(worker)
+        if result.said == "stepped" and task.steps:
+            self.given_up.clear()
+        elif result.said == "failed":
+            self._take_back(worker, task)
+        return result.said == "embedded" and self.current(result.batch, result.attempt)
+
+    def on_published(self, j: int, now: float) -> None:
+        """The embedding of batch j is on its way: its gradient is due."""
+        if self.deadline is not None:
+            self.gradients.wait(j, now + self.deadline)
+
+    def on_gradient(self, gradient: Gradient) -> None:
+        """A gradient waits for the worker that has the parameters of its embedding."""
+        if self.current(gradient.batch, gradient.attempt):
+            self.gradients.publish(gradient.batch, gradient)
+            self.arrived[self.owner[gradient.batch]].append(gradient.batch)
+
+    def on_notice(self, notice: Notice) -> None:
+        """The active party has given an attempt up, or another passive party has, or leaves the batch out."""
+        j, attempt = notice
+        self.notices += 1
+        if attempt == SKIP:
+            self._skip(j)
+            self._forget(j)
+            if j in self.queue:
+                self.queue.remove(j)
+        elif attempt >= self.attempt[j] and j not in self.skipped:
+            self.attempt[j] = attempt
+            self._requeue(j)
+
+    def on_loss(self, worker: str) -> None:
+        """A worker's process has died: the others do its work."""
+        self._take_back(worker, self._dismiss(worker))
+
+    def abandon(self, j: int) -> None:
+        self.outbox.append((ACTIVE, tuple(Notice(j, self.attempt[j])), "notice"))
+        self._requeue(j)
+
+    def _step(self, worker: str) -> Task | None:
+        """A worker's next gradient that is there."""
+        held = self.held[worker]
+        while self.arrived[worker]:
+            j = self.arrived[worker].popleft()
+            if j in held and (gradient := self.gradients.next(j)) is not None:  # else it was abandoned
+                del held[j]
+                steps = j not in self.finished
+                self.finished.add(j)
+                return Task("backward", j, gradient.attempt, gradient.dz, steps)
+        return None
+
+    def _batch(self, worker: str) -> Task | None:
+        """The next batch of the queue for a worker that may have one more. What may not be published is left out."""
+        while self.queue and len(self.held[worker]) < self.outstanding:
+            j = self.queue.pop(0)
+            if self.may_publish(j):
+                self.held[worker][j] = None
+                self.owner[j] = worker
+                return Task("forward", j, self.attempt[j])
+            self._skip(j)
+            self.outbox.append((ACTIVE, tuple(Notice(j, SKIP)), "notice"))
+        return None
+
+    def _skip(self, j: int) -> None:
+        """Nobody trains batch j any more."""
+        self.attempt[j] += 1
+        self.skipped.add(j)
+        self.finished.add(j)
+
+    def _take_back(self, worker: str, task: Task | None) -> None:
+        """What a worker had in hand, and what it waits for, goes back to the queue."""
+        if task and task.kind == "backward" and task.steps and task.batch not in self.skipped:  # one of "forward" is among those held
+            self.finished.discard(task.batch)
+            self.abandon(task.batch)
+        for j in list(self.held[worker]):
+            self.abandon(j)
+
+    def _requeue(self, j: int) -> None:
+        """Batch j goes back to the queue, with the next attempt number."""
+        self.attempt[j] += 1
+        self.given_up.append(j)
+        self._forget(j)
+        if j not in self.queue:
+            bisect.insort(self.queue, j)
+
+    def _forget(self, j: int) -> None:
+        """Nobody waits for the gradient of batch j any more, nor keeps parameters for it."""
+        self.gradients.discard(j)
+        owner = self.owner.get(j)
+        if owner is not None and j in self.held[owner]:
+            del self.held[owner][j]
+            self.outbox.append((owner, tuple(Task("forget", j)), "task"))
+
+
+class ActiveEpoch(Epoch):
+    """The active hub's view.
+
+    Parameters
+    ----------
+    passive : the passive parties' names.
+    capacity : p, of the embedding channels.
+    deadline : seconds in which the embeddings of a batch come together.
+    """
+
+    def __init__(self, workers: list[str], count: int, passive: list[str], capacity: int, deadline: float | None) -> None:
+        self.embeddings = {name: Broker(capacity) for name in passive}
+        super().__init__(workers, count, list(self.embeddings.values()), deadline)
+        self.ready: deque[int] = deque()  # batches whose embeddings are all there, oldest first
+        self.since: dict[int, float] = {}  # when the last embedding of a batch was published
+        self.young = math.inf if deadline is None else deadline / 2
+        self.stepped: set[int] = set()
+        self.notices = dict.fromkeys(passive, 0)  # sent to each
+        self.heeded: dict[str, int] = dict.fromkeys(passive, -1)  # how many of them each had heeded when it was done
+        self.retried = False  # an attempt was given up: a batch may be ready while a worker is at an earlier attempt of it
+        self.losses: list[float] = []
+        self.repeated = self.discarded = 0
+
+    def over(self) -> bool:
+        return not any(self.task.values()) and self.heeded == self.notices
+
+    def counts(self) -> dict[str, int]:
+        """What became of the epoch's batches and messages."""
+        dropped = sum(broker.dropped for broker in self.brokers)
+        done = {"trained": len(self.stepped), "repeated": self.repeated, "discarded": self.discarded}
+        return done | {"dropped": dropped, "skipped": len(self.skipped)}
+
+    def serve(self, now: float) -> None:
+        while self.idle and (j := self._next(now)) is not None:
+            self.ready.remove(j)
+            zs = [broker.next(j).z for broker in self.brokers]
+            self.give(self.idle.popleft(), Task("forward", j, self.attempt[j], zs, j not in self.stepped))
+
+    def on_result(self, worker: str, result: Result) -> bool:
+        """A worker has answered. Whether with gradients to publish."""
+        self._put_down(worker)
+        j, current = result.batch, self.current(result.batch, result.attempt)
+        if result.said == "stepped" and j not in self.stepped:
+            self.losses.append(result.value[0])
+            self.stepped.add(j)
+        elif result.said == "failed" and current:
+            self.abandon(j)
+        return result.said == "stepped" and current
+
+    def on_embedding(self, src: str, embedding: Embedding, now: float) -> None:
+        """A batch is ready when its last embedding comes; until then those that lack have the deadline to come."""
+        j = embedding.batch
+        if j in self.skipped or embedding.attempt < self.attempt[j]:
+            self.discarded += 1
+            return
+        self.embeddings[src].publish(j, embedding)
+        missing = [broker for broker in self.brokers if not broker.depth(j)]
+        if not missing:
+            self.ready.append(j)
+            self.since[j] = min(embedding.time, now)
+        elif self.deadline is not None:
+            for broker in missing:
+                if j not in broker.deadlines:
+                    broker.wait(j, now + self.deadline)
+
+    def on_notice(self, src: str, notice: Notice) -> None:
+        """A passive party has given a batch up: the others are told."""
+        j, attempt = notice
+        others = [name for name in self.embeddings if name != src]
+        if attempt == SKIP:
+            self.skipped.add(j)
+            self._clear(j, SKIP, others)
+        elif attempt >= self.attempt[j] and j not in self.skipped:
+            self._retry(j, attempt, others)
+
+    def on_loss(self, worker: str) -> None:
+        """A worker's process has died: another one does what it was at."""
+        task = self._dismiss(worker)
+        if task and self.current(task.batch, task.attempt):
+            self.abandon(task.batch)
+
+    def abandon(self, j: int) -> None:
+        self._retry(j, self.attempt[j], list(self.embeddings))
+
+    def _next(self, now: float) -> int | None:
+        """The oldest ready batch; after a retry the oldest young one that no worker has, else the newest such."""
+        if not self.retried:
+            return self.ready[0] if self.ready else None
+        at = {task.batch for task in self.task.values() if task}
+        free = [j for j in self.ready if j not in at]
+        return next((j for j in free if now - self.since[j] <= self.young), free[-1] if free else None)
+
+    def _retry(self, j: int, attempt: int, tell: list[str]) -> None:
+        """The passive parties embed batch j once more."""
+        self.attempt[j] = attempt + 1
+        self.repeated += 1
+        self._clear(j, attempt, tell)
+
+    def _clear(self, j: int, attempt: int, tell: list[str]) -> None:
+        """What is there of the attempt is of no use any more; `tell` whom."""
+        self.retried = True
+        for broker in self.brokers:
+            self.discarded += broker.depth(j)
+            broker.discard(j)
+        if j in self.ready:
+            self.ready.remove(j)
+        for name in tell:
+            self.notices[name] += 1
+            self.outbox.append((name, tuple(Notice(j, attempt)), "notice"))
+
+
+def check_fruitful(given_up: list[int], workers: int, hub: str, deadline: float | None, failure_rate: float) -> None:
+    """Raise FederationError where so many attempts were given up, one after the other, that none can be in time."""
+    most = MOST_ATTEMPTS * workers
+    if len(given_up) > most:
+        lossy = f", or algorithm.failure_rate={failure_rate} too high" if failure_rate else ""
+        raise FederationError(
+            f"{hub}: {most + 1} attempts at batches were given up one after the other, the last at batch {given_up[most]}: "
+            f"algorithm.deadline={deadline} is too short for this network and these delays{lossy}"
+        )

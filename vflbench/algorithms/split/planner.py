@@ -1,0 +1,413 @@
+"""The planner of PubSub-VFL (Algorithm 2): how many workers each party starts, and the batch size, by plain enumeration.
+
+`epoch` minimises the time to a target, epoch seconds * (1 + B / B_c), where an epoch is what the algorithm does: batches are dealt to
+parallel workers. A formula gives it for the whole grid, within 5 % for most points. The best FINALISTS by the formula are then played
+event by event and the best of those is chosen, because a formula's minimum is where it errs downwards. Neither knows deadlines, failures
+or noise.
+
+`paper` minimises the literal objective, equation 14: seconds of one worker's batch, whatever the number of batches and workers. It
+grows with the workers, so it always chooses the fewest. Changed in it: both parties have one range of workers, the passive backward pass
+has its own scale, the communication stays in (equation 15 drops it), and the memory bound divides by rho (the text says gamma). A number of
+an embedding takes 4 bytes, not one.
+
+Of equal objectives it is the fewest workers of both parties together, then the fewest active ones, then the smallest batch. Times that
+differ by less than TIE are equal: where one party waits for the other anyway its number of workers hardly matters, and fewer suffice.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vflbench.data.tasks import AlignedTask
+from vflbench.federation.delays import Delays
+from vflbench.federation.links import seconds_per_byte
+from vflbench.models.vertical import SHARES
+from vflbench.types import ConfigError, LinkConfig, Problem, RunConfig, VflbenchError
+
+Array = NDArray[Any]
+ACTIVE_PARTS = ("active_forward", "top_forward", "top_backward", "active_backward")
+HEADER = 24  # bytes of a batch's id, attempt and timestamp
+EPOCH_END = 8  # bytes of the messages that end an epoch
+FINALISTS = 16  # points of the grid that are played event by event
+TIE = 0.005  # times to the target that differ by less, relatively, are equal
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A party's memory, in one unit: a worker with batches of B samples needs base + per_sample * B**exponent."""
+
+    maximum: float  # Mem_max
+    base: float  # Mem_0
+    per_sample: float  # rho
+    exponent: float  # chi
+
+    def largest_batch(self) -> float:
+        """B_max, equation 13; 0 where not even the base fits."""
+        return float((max(self.maximum - self.base, 0.0) / self.per_sample) ** (1 / self.exponent))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the planner may choose from, and what it plans for."""
+
+    samples: int  # training samples
+    width: int  # d_e: an embedding is `width` floats of 4 bytes
+    link: LinkConfig  # between the active party and each passive one, each way
+    passive: int = 1  # passive parties
+    active_workers: Sequence[int] = range(2, 51)
+    passive_workers: Sequence[int] = range(2, 51)  # of each passive party
+    batch_sizes: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024)
+    outstanding: int = 5  # batches of one passive worker under way
+    synchronisations: float = 1.0  # per epoch
+    memory: Sequence[Memory | None] = field(default=())  # the active party's, then each passive one's; None, or none given: unbounded
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The chosen point. Its times are those of an epoch as it would run, whatever the planner minimised."""
+
+    active_workers: int
+    passive_workers: int  # of each passive party
+    batch_size: int
+    epoch_seconds: float  # of one epoch, its share of the synchronisations included
+    target_seconds: float  # to the target, in units of the epochs to it with small batches: epoch_seconds * (1 + B / B_c)
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong with the planner's keys, and what of the rest it does not know of."""
+    cfg, network, problems = config.algorithm, config.network, []
+    if len(cfg.worker_range) != 2 or not 1 <= cfg.worker_range[0] <= cfg.worker_range[1]:
+        problems.append(Problem("algorithm.worker_range", cfg.worker_range, "must be the least and the most workers: [2,50]"))
+    if not cfg.batch_sizes or min(cfg.batch_sizes) < 1:
+        problems.append(Problem("algorithm.batch_sizes", cfg.batch_sizes, "must be a list of numbers from 1"))
+    if any(len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) == 0 for numbers in cfg.memory):
+        problems.append(Problem("algorithm.memory", cfg.memory, "must be a list of [Mem_max, Mem_0, rho, chi], rho and chi above 0"))
+    elif len(cfg.memory) not in (0, cfg.parties):
+        problems.append(Problem("algorithm.memory", cfg.memory, f"must have an entry for each of the {cfg.parties} parties, or be empty"))
+    if cfg.planner == "none":
+        return problems
+    if config.engine.name == "ray":
+        allowed = "plans for the delay model and links of the simulation; here both are real: none"
+        problems.append(Problem("algorithm.planner", cfg.planner, allowed))
+    if network.links or network.server_bandwidth_gbps is not None:
+        key, value = ("links", network.links) if network.links else ("server_bandwidth_gbps", network.server_bandwidth_gbps)
+        problems.append(Problem(f"network.{key}", value, "the planner knows links that are alike and not shared: algorithm.planner=none"))
+    if config.model.dtype != "float32":
+        allowed = "the planner counts 4 bytes a number: float32, or algorithm.planner=none"
+        problems.append(Problem("model.dtype", config.model.dtype, allowed))
+    if config.engine.compute_clock not in ("auto", "modelled"):
+        allowed = "the planner plans for the delay model: modelled, or algorithm.planner=none"
+        problems.append(Problem("engine.compute_clock", config.engine.compute_clock, allowed))
+    return problems
+
+
+def check_deadline(config: RunConfig, delays: Delays) -> None:
+    """Raise ConfigError where the delay model needs longer than the deadline for one batch, from its embedding to its gradient."""
+    cfg = config.algorithm
+    if cfg.deadline is None or config.engine.compute_clock not in ("auto", "modelled"):
+        return
+    parts = [f"{part}_{way}" for part in ("active", "top") for way in ("forward", "backward")]
+    step = sum(delays.seconds(part, cfg.batch_size, party=0, workers=cfg.workers) for part in parts) + config.compute.batch_latency
+    needed = step + 2e-3 * config.network.client_server.latency_ms
+    if cfg.deadline <= needed:
+        takes = f"a gradient takes {needed:.3g} s to come with compute={config.compute.name} and batches of {cfg.batch_size}"
+        raise ConfigError([Problem("algorithm.deadline", cfg.deadline, f"{takes}: more, or null")])
+
+
+def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration with the chosen workers and batch size; what the choice promises, as `plan` in the summary. planner=none: neither.
+
+    It plans without deadlines, failures and what is left out for privacy.
+
+    Parameters
+    ----------
+    synchronisations : per epoch, in the mean.
+
+    Raises
+    ------
+    VflbenchError : nothing can be chosen.
+    """
+    cfg = config.algorithm
+    if cfg.planner == "none":
+        return config, {}
+    sizes = [size for size in sorted(cfg.batch_sizes) if size <= task.public.samples]
+    if not sizes:
+        raise ConfigError([Problem("algorithm.batch_sizes", cfg.batch_sizes, f"there are {task.public.samples} training rows: none fits")])
+    workers = range(cfg.worker_range[0], cfg.worker_range[1] + 1)
+    setting = Setting(
+        samples=task.public.samples,
+        width=task.public.outputs if config.model.name in SHARES else config.model.embedding,
+        link=config.network.client_server,
+        passive=task.parties - 1,
+        active_workers=workers,
+        passive_workers=workers,
+        batch_sizes=sizes,
+        outstanding=cfg.outstanding,
+        synchronisations=synchronisations,
+        memory=[Memory(*numbers) for numbers in cfg.memory],
+    )
+    chosen = plan(Delays(config.compute), setting, cfg.planner)
+    keys = {"workers": chosen.active_workers, "passive_workers": chosen.passive_workers, "batch_size": chosen.batch_size}
+    return replace(config, algorithm=replace(cfg, **keys)), {"plan": asdict(chosen)}
+
+
+def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = "epoch") -> Plan:
+    """The best point of the grid.
+
+    Raises
+    ------
+    VflbenchError : where memory allows no batch size of the list, or every choice has more workers than batches.
+    """
+    epochs = epoch_seconds(delays, setting)
+    penalty = delays.config.penalty_batch
+    sizes = np.array(setting.batch_sizes, dtype=np.float64)
+    growth = np.ones_like(sizes) if penalty is None else 1 + sizes / penalty  # of the epochs to the target
+    targets = epochs * growth
+    objective = np.where(np.isfinite(targets), literal_cost(delays, setting), np.inf) if planner == "paper" else targets
+    bound = min((memory.largest_batch() for memory in setting.memory if memory is not None), default=np.inf)
+    objective = np.where(sizes <= bound, objective, np.inf)
+    if not np.isfinite(objective).any():
+        if not (sizes <= bound).any():
+            raise VflbenchError(f"the planner finds no batch size: memory allows {bound:.4g} samples, the smallest is {min(sizes):g}")
+        fewest = max(min(setting.active_workers), min(setting.passive_workers))
+        most = -(-setting.samples // min(setting.batch_sizes))
+        raise VflbenchError(f"the planner finds no number of workers: the fewest, {fewest}, are more than the {most} batches of an epoch")
+    points = [point for point in np.ndindex(objective.shape) if np.isfinite(objective[point])]
+    played: dict[tuple[int, ...], float] = {}
+
+    def play(point: tuple[int, ...]) -> float:
+        """What is minimised, at one point, exactly."""
+        a, p, b = point
+        if point not in played:
+            chosen = setting.active_workers[a], setting.passive_workers[p], setting.batch_sizes[b]
+            played[point] = played_epoch_seconds(delays, setting, *chosen)
+        return float(objective[point] if planner == "paper" else played[point] * growth[b])
+
+    best = min(float(objective[point]) for point in points)
+    if planner == "epoch":
+        best = math.inf
+        for point in sorted(points, key=objective.__getitem__)[:FINALISTS]:
+            if objective[point] >= best:
+                break  # the formula, which rarely errs upwards, says that no later one is better
+            best = min(best, play(point))
+    limit = best * (1 + (TIE if planner == "epoch" else 1e-9))
+
+    def small(point: tuple[int, ...]) -> tuple[int, int, int]:
+        active, passive = setting.active_workers[point[0]], setting.passive_workers[point[1]]
+        return active + passive, active, setting.batch_sizes[point[2]]
+
+    # The smallest of those that are equal; of the many that the formula calls so, the first FINALISTS, and the best one is always one.
+    tied = sorted((point for point in points if objective[point] <= limit), key=small)[:FINALISTS]
+    tied += sorted((point for point in played if play(point) <= limit), key=small)
+    point = next(point for point in tied if play(point) <= limit)
+    a, p, b = point
+    play(point)
+    chosen = setting.active_workers[a], setting.passive_workers[p], setting.batch_sizes[b]
+    return Plan(*chosen, played[point], float(played[point] * growth[b]))
+
+
+def epoch_seconds(delays: Delays, setting: Setting) -> Array:
+    """Seconds of an epoch, synchronisations included, for every (active workers, passive workers, batch size); inf with more
+    workers than batches.
+
+    An epoch of N batches is a pipeline: passive forward, link, active, link, passive backward. Its last batch leaves after the longest
+    chain of waits: through the stages once, and N - 1 times back in line for a busy stage, where one more wait passes
+    as many batches as the stage serves at once.
+    """
+    sizes = np.array(setting.batch_sizes)
+    batches = -(-setting.samples // sizes)  # N
+    full, short = _stages(delays, setting, sizes), _stages(delays, setting, setting.samples - (batches - 1) * sizes)
+    seconds = _chain(full, full, batches - 2, setting)  # the last batch but one, which is never short
+    seconds = np.maximum(np.where(batches > 1, seconds, 0.0), _chain(full, short, batches - 1, setting))
+    active, passive = _grid(setting)
+    seconds = seconds + _ending(delays, setting, active, passive)
+    return np.where(np.maximum(active, passive) <= batches, seconds, np.inf)
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """Seconds of one batch in each stage, (active workers, passive workers, batch sizes) after broadcasting."""
+
+    forward: Array
+    link: Array  # until its last byte has left
+    active: Array
+    backward: Array
+
+
+def _stages(delays: Delays, setting: Setting, sizes: Array) -> _Stages:
+    fixed = delays.config.batch_latency
+
+    def table(parts: Sequence[str], party: int, workers: Sequence[int]) -> Array:
+        return np.array([[sum(delays.seconds(part, int(size), party, w) for part in parts) for size in sizes] for w in workers])
+
+    def weakest(part: str) -> Array:  # a batch needs every passive party: the slowest decides
+        return np.max([table((part,), party, setting.passive_workers) for party in range(1, setting.passive + 1)], axis=0)[None]
+
+    link = (HEADER + 4 * setting.width * sizes) * seconds_per_byte(setting.link.bandwidth_gbps)
+    forward, backward = fixed + weakest("passive_forward"), weakest("passive_backward")
+    return _Stages(forward, link[None, None], fixed + table(ACTIVE_PARTS, 0, setting.active_workers)[:, None], backward)
+
+
+def _chain(full: _Stages, last: _Stages, before: Array, setting: Setting) -> Array:
+    """When a batch is done that `before` full batches precede."""
+    active, passive = _grid(setting)
+    most = setting.outstanding
+    away = full.link + full.active + full.link + 2 * setting.link.latency_ms / 1e3  # from a batch's embedding to its gradient
+    once = last.forward + last.link + last.active + last.link + 2 * setting.link.latency_ms / 1e3 + last.backward
+    # A passive worker goes forward until the first gradient is back or `most` batches are under way, and then takes gradients first:
+    # if it takes longer over them than they come apart, it goes forward again only after all that come together.
+    burst = full.backward >= full.forward
+    loop = full.forward + away + np.where(burst, np.clip(active / passive, 1, most), 1) * full.backward
+    waits = [  # (how many batches one more wait passes, its seconds)
+        (active, full.active),
+        (passive, full.forward + full.backward),
+        (np.ones_like(active), full.link),
+        (most * passive, loop),
+    ]
+    others = [(width, np.maximum(full.forward, full.backward) if width is passive else each) for width, each in waits]  # not always busy
+    total: Any = 0.0
+    for first in waits:  # the chain waits as often as it can at one stage, and with what remains at the others
+        left: Any = before + 0.0
+        seconds: Any = once
+        for width, each in (first, *(w for w in others if w[0] is not first[0])):
+            turns = np.floor(np.maximum(left, 0.0) / width)
+            seconds, left = seconds + turns * each, left - turns * width
+        if first is waits[1]:  # always busy: while its last batches are away, a passive worker goes on with others
+            own = np.floor(np.maximum(before, 0) / passive) + 1
+            apart = np.where(burst, full.forward, full.forward + full.backward)
+            under_way = np.minimum(most, np.ceil(away / np.maximum(apart, 1e-12)) + 1)
+            together = np.where(burst, (own - 1) % under_way + 1, np.minimum(under_way, own))
+            seconds = seconds - np.minimum(away, (together - 1) * np.where(burst, full.forward, full.backward))
+        total = np.maximum(total, seconds)
+    result: Array = total
+    return result
+
+
+def _grid(setting: Setting) -> tuple[Array, Array]:
+    """The worker numbers, to broadcast: (active, 1, 1) and (1, passive, 1)."""
+    active, passive = np.array(setting.active_workers), np.array(setting.passive_workers)
+    return active[:, None, None], passive[None, :, None]
+
+
+def _ending(delays: Delays, setting: Setting, active: Any, passive: Any) -> Any:
+    """Seconds from the last step to the end of the epoch: the passive parties say that they are done, the active one that all are.
+
+    Then the parameter servers average, each as long as it has workers, side by side.
+    """
+    message = EPOCH_END * seconds_per_byte(setting.link.bandwidth_gbps) + setting.link.latency_ms / 1e3
+    server = setting.synchronisations * delays.config.server_seconds
+    return message + np.maximum(server * active, message + server * passive)
+
+
+def literal_cost(delays: Delays, setting: Setting) -> Array:
+    """Equation 14: seconds of a batch, of the slower side, and of the embedding and the gradient on the link.
+
+    Literal: the constants are taken per batch, cores are shared without a cap, and there is no latency. The slowest passive party counts.
+    """
+    active, passive = _grid(setting)
+    sizes = np.array(setting.batch_sizes, dtype=np.float64)
+    cores = [delays.total_cores(party + 1) - delays.total_cores(party) for party in range(setting.passive + 1)]
+
+    def work(parts: Sequence[str]) -> Any:
+        if not delays.config.delays:
+            return len(parts) * (delays.config.base_seconds + delays.config.seconds_per_unit * sizes)
+        return sum(delays.config.delays[part].scale * sizes ** delays.config.delays[part].exponent for part in parts)
+
+    slower = np.maximum(work(ACTIVE_PARTS) * active / cores[0], work(("passive_forward", "passive_backward")) * passive / min(cores[1:]))
+    result: Array = slower + 2 * 4 * setting.width * sizes * seconds_per_byte(setting.link.bandwidth_gbps)
+    return result
+
+
+def played_epoch_seconds(delays: Delays, setting: Setting, active: int, passive: int, size: int) -> float:
+    """Seconds of one epoch, synchronisations included, event by event: what `epoch_seconds` approximates.
+
+    A passive worker takes a gradient that is there first, else, with fewer than `outstanding` batches under way, the next id of its
+    party, else it waits. An active worker takes the oldest batch of which every passive party's embedding is there.
+    """
+    rows = [min(size, setting.samples - start) for start in range(0, setting.samples, size)]
+    fixed = delays.config.batch_latency
+    parties = range(1, setting.passive + 1)
+
+    def table(parts: Sequence[str], party: int, workers: int, fixed: float) -> dict[int, float]:
+        return {r: fixed + sum(delays.seconds(part, r, party, workers) for part in parts) for r in {rows[0], rows[-1]}}
+
+    training = table(ACTIVE_PARTS, 0, active, fixed)
+    forward = {party: table(("passive_forward",), party, passive, fixed) for party in parties}
+    backward = {party: table(("passive_backward",), party, passive, 0.0) for party in parties}
+    per_byte, latency = seconds_per_byte(setting.link.bandwidth_gbps), setting.link.latency_ms / 1e3
+    links = {(way, party): 0.0 for way in ("up", "down") for party in parties}  # until when it is busy
+    ids = {party: iter(range(len(rows))) for party in parties}
+    owner: dict[tuple[int, int], int] = {}  # (party, batch) -> passive worker
+    under_way = {(party, worker): 0 for party in parties for worker in range(passive)}
+    gradients: dict[tuple[int, int], deque[int]] = {own: deque() for own in under_way}
+    busy = dict.fromkeys(under_way, False)
+    arrived = [0] * len(rows)
+    waiting: deque[int] = deque()  # complete batches, oldest first
+    idle = active
+    events: list[tuple[float, int, str, int, int]] = []  # time, number, what, passive party, batch
+    now, number = 0.0, 0
+
+    def later(seconds: float, what: str, party: int, batch: int) -> None:
+        nonlocal number
+        heapq.heappush(events, (now + seconds, number, what, party, batch))
+        number += 1
+
+    def send(way: str, what: str, party: int, batch: int) -> None:
+        links[way, party] = max(links[way, party], now) + (HEADER + 4 * setting.width * rows[batch]) * per_byte
+        later(links[way, party] + latency - now, what, party, batch)
+
+    def passive_turn(party: int, worker: int) -> None:
+        own = (party, worker)
+        if busy[own]:
+            return
+        if gradients[own]:
+            batch = gradients[own].popleft()
+            busy[own] = True
+            later(backward[party][rows[batch]], "backward", party, batch)
+        elif under_way[own] < setting.outstanding and (following := next(ids[party], None)) is not None:
+            busy[own] = True
+            under_way[own] += 1
+            owner[party, following] = worker
+            later(forward[party][rows[following]], "forward", party, following)
+
+    def active_turn() -> None:
+        nonlocal idle
+        while idle and waiting:
+            batch = waiting.popleft()
+            idle -= 1
+            later(training[rows[batch]], "trained", 0, batch)
+
+    for party, worker in under_way:
+        passive_turn(party, worker)
+    while events:
+        now, _, what, party, batch = heapq.heappop(events)
+        if what == "embedding":
+            arrived[batch] += 1
+            if arrived[batch] == setting.passive:
+                waiting.append(batch)
+                active_turn()
+        elif what == "trained":
+            idle += 1
+            for other in parties:
+                send("down", "gradient", other, batch)
+            active_turn()
+        else:
+            worker = owner[party, batch]
+            if what == "gradient":
+                gradients[party, worker].append(batch)
+            else:
+                busy[party, worker] = False
+                if what == "forward":
+                    send("up", "embedding", party, batch)
+                else:
+                    under_way[party, worker] -= 1
+            passive_turn(party, worker)
+    return now + float(_ending(delays, setting, active, passive))

@@ -1,0 +1,350 @@
+"""PubSub-VFL: asynchronous split learning over publish/subscribe channels.
+
+Liu et al., arXiv 2510.12494, Algorithm 1. Each organisation has workers with replicas of its model, and a hub: gateway, broker and
+parameter server. What a hub keeps of an epoch, the channels Ce and Cg among it, is in epoch.py.
+
+    passive worker      take the next batch j, publish z_j = f_p(x_j; theta_2) to Ce[j] and wait for nothing; step when Cg[j] has a gradient
+    active worker       take the oldest z_j of Ce, step theta_1 on loss(g(f_a(x_j), z_j), y_j), publish d loss / d z_j to Cg[j]
+    who waits           gives batch j up after T_ddl and tells the other side: j is taken once more (departure 11)
+    parameter server    at the end of epoch t, where t mod DeltaT_t = 0: theta <- the mean of the workers' replicas, back to them
+
+Departures, where the paper is silent or cannot be taken literally
+1. Messages pass hub to hub (one link each way); inside an organisation they are free. A hub's broker holds what comes to it.
+2. A passive worker has at most `outstanding` batches whose gradient it waits for; it keeps their parameters, and computes the forward
+   pass again when the gradient comes.
+3. A deadline that passes, and a worker that fails, abandon an attempt: its batch goes back to the queue of the passive parties, with the
+   next attempt number, and what belongs to earlier ones is discarded on arrival. Every party steps once on every batch of an epoch: one
+   that has stepped takes part in a later attempt without a step. What was repeated is in the summary. The queue is by batch ID: passive
+   parties that took batches in different orders would wait for one another.
+4. The oldest embedding is taken first, as in the paper, until the first attempt or batch of the epoch is given up. From then on one older
+   than half of the deadline is taken only when none is younger, and then the newest first. Oldest first would, under overload, train only
+   what is already too late, and an epoch would never end.
+5. Several passive parties: an active worker takes a batch when all its embeddings are there; they have the deadline to come together.
+6. Both parties average, in the epochs t with t mod DeltaT_t = 0 (equation 5; the listing averages theta_1 only). deadline=null waits for
+   ever ("T_all = 0"). Adam is the default, equation 2 is plain gradient descent (optimizer=sgd); moments stay a worker's own. Targets
+   of a regression are standardised by the active party. At the end of an epoch that does not average, the observer scores the mean of the
+   replicas, which no party holds then.
+7. A channel holds one attempt's message at a time, as earlier ones are discarded: p and q above 1 change nothing, and nothing is dropped.
+8. An epoch ends with 8 bytes from each passive party (again after a late notice) and 8 back (tag `epoch`); a `notice` has 16 bytes.
+9. A worker that fails (failure_rate) is back at once, with its parameters: a crash costs what it had in hand and what it waited for. One
+   whose process dies (engine=ray) does not come back: the others do its work, and what its replica learnt since the last average is lost.
+   The second forward pass of departure 2 takes no time on the modelled clock: the delay model is fitted without it.
+10. With privacy, a batch with a row that was published as often as noise was calibrated for is left out, and counted as `skipped`.
+   Embeddings are clipped, in the passive gradient too, and the hub adds the noise; its scale is in privacy/gdp.py, not the paper's.
+11. With one passive party only that side has a deadline: it runs from the publication of an embedding until its gradient is there.
+12. All parties draw an epoch's batches from a seed that they share. A passive worker takes a gradient before a new batch.
+
+Gradients d loss / d z are not protected: labels can be read from them (attack=label_inference).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from vflbench.algorithms.split import epoch, planner, shared
+from vflbench.algorithms.split.epoch import ActiveEpoch, Notice, PassiveEpoch, Result, Task, check_fruitful
+from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Keys, Side, average, passive_parties, score
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation.delays import Delays
+from vflbench.federation.party import Party, PartyLost, PartySpec, party_names
+from vflbench.seeding import batches
+from vflbench.types import AlgorithmInfo, FederationError, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="pubsub_vfl",
+    summary="asynchronous split learning: batches by publish/subscribe between two or more parties' workers",
+    paper="Liu et al. 2025, arXiv 2510.12494 (Algorithm 1)",
+    label="PubSub-VFL",
+    family="split",
+    place=0,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions",),
+    privacy=("none", "gdp_embedding"),
+    attacks=("none", "embedding_inversion", "label_inference"),
+    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet"),
+    epochs=True,
+    published=(("embedding", "embedding_capacity"), ("gradient", "gradient_capacity")),
+    modelled=True,
+    time_dependent=True,
+    search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
+    # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
+)
+EXPOSES = (*shared.EXPOSES, *shared.REPLICAS, *epoch.EXPOSES)
+
+
+@dataclass
+class Config(Keys):
+    name: str = "pubsub_vfl"
+    workers: int = 8  # w_a: workers of the active party
+    passive_workers: int | None = 10  # w_p: workers of each passive party; null: as many as the active one has
+    embedding_capacity: int = 5  # p: messages that a batch's embedding channel holds
+    gradient_capacity: int = 5  # q: messages that a batch's gradient channel holds
+    outstanding: int = 5  # batches of a passive worker that wait for their gradient, at most
+    deadline: float | None = 10.0  # T_ddl: seconds that a subscriber waits; null: for ever
+    aggregation: Literal["semi_async", "every_epoch", "never"] = "semi_async"  # of replicas: by equation 5 | every epoch | at the end only
+    interval: int = 5  # DeltaT_0: semi_async: the interval that equation 5 grows to, epochs
+    failure_rate: float = 0.0  # probability that a worker loses a task, and what it waits for: to see what a crash costs
+    planner: Literal["none", "epoch", "paper"] = "none"  # of workers and batch: epoch (least time to target) | paper (literal objective)
+    worker_range: list[int] = field(default_factory=lambda: [2, 50])  # planner: of each party
+    batch_sizes: list[int] = field(default_factory=lambda: [16, 32, 64, 128, 256, 512, 1024])  # planner
+    memory: list[list[float]] = field(default_factory=list)  # planner: of each party Mem_max, Mem_0, rho, chi (equation 13); [] no bound
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    cfg: Config = config.algorithm
+    problems = shared.check_keys(config) + shared.check_workers(config) + shared.check_asynchronous(config)
+    for key in ("passive_workers", "embedding_capacity", "gradient_capacity", "interval"):
+        if getattr(cfg, key) is not None and getattr(cfg, key) < 1:
+            problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
+    if cfg.deadline is not None and not 0 < cfg.deadline < math.inf:
+        problems.append(Problem("algorithm.deadline", cfg.deadline, "must be a number of seconds above 0, or null: no deadline"))
+    elif cfg.deadline is not None and cfg.deadline <= 2e-3 * config.network.client_server.latency_ms:
+        there_and_back = f"a message takes {2 * config.network.client_server.latency_ms:g} ms there and back on {config.network.name}"
+        problems.append(Problem("algorithm.deadline", cfg.deadline, f"{there_and_back}: every batch would be dropped"))
+    problems += planner.check(config)
+    if not 0 <= cfg.failure_rate < 0.9:
+        problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, "must be at least 0 and below 0.9"))
+    elif cfg.failure_rate and cfg.deadline is None and cfg.parties > 2:
+        wait = "without a deadline passive parties would wait for one another for ever: must be 0, or set algorithm.deadline"
+        problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, wait))
+    return problems
+
+
+def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration with the planner's choice (Algorithm 2). Raises VflbenchError where nothing can be chosen."""
+    last = config.rounds or 1
+    return planner.decide(task, config, sum(averages(config.algorithm, t, last) for t in range(1, last + 1)) / last)
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """A hub and workers per organisation: `active`, `active_worker_0` ... Raises ConfigError where they, data and deadline do not fit."""
+    cfg: Config = config.algorithm
+    shared.check_task(config, task)
+    shared.check_batches(config, task.public.samples, workers=cfg.workers, passive_workers=passive_workers(cfg))
+    delays, specs = Delays(config.compute), {}
+    planner.check_deadline(config, delays)
+    for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
+        active = number == 0
+        workers = party_names(f"{organisation}_worker", cfg.workers if active else passive_workers(cfg))
+        role, data = "server" if active else "client", task.part(number)
+        program = partial(active_hub if active else passive_hub, workers=workers)
+        specs[organisation] = PartySpec(program, data, role, organisation, cores=1.0)
+        program = partial(active_worker if active else passive_worker, number=number)
+        for name in workers:
+            specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, len(workers)), expendable=True)
+    return specs
+
+
+def passive_workers(cfg: Config) -> int:
+    """w_p."""
+    return cfg.passive_workers or cfg.workers
+
+
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a row has to be published: once an epoch. The mechanism adds what it allows for further attempts."""
+    return rounds
+
+
+def interval(t: int, longest: int) -> int:
+    """DeltaT_t of epoch t = 1, 2, ... (equation 5): 1, 1, 1, 2, 3, 4, 5, 5 ... for DeltaT_0 = 5."""
+    return max(1, math.ceil(longest / 2 * math.tanh(2 * t / longest - 2) + longest / 2))
+
+
+def averages(cfg: Config, t: int, last: int) -> bool:
+    """Whether the replicas of an organisation are averaged at the end of epoch t."""
+    if cfg.aggregation == "semi_async":
+        return t % interval(t, cfg.interval) == 0
+    return cfg.aggregation == "every_epoch" or t == last
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------------------
+
+
+async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
+    """Embeds batches, and steps when their gradients come."""
+    cfg, hub = config.algorithm, me.name.rpartition("_worker_")[0]
+    side = Side(me, data, public, config, hub, partial(Delays(config.compute).seconds, party=number, workers=passive_workers(cfg)))
+    me.state.model, me.state.optimiser = side.model, side.optimiser
+
+    async for t in me.rounds():
+        rows = batches(config.seed, t, public.samples, cfg.batch_size)
+        made: dict[int, torch.Tensor] = {}  # batch ID -> the parameters that its embedding was made with
+        while (task := Task(*await me.recv(hub, tag="task"))).kind != "end":
+            j = task.batch
+            if task.kind == "forget":
+                made.pop(j, None)
+                continue
+            if fails(me, cfg):
+                made.clear()
+                result = Result("failed", j, task.attempt)
+            elif task.kind == "forward":
+                made[j] = side.theta.detach().clone()
+                result = Result("embedded", j, task.attempt, await side.embed(rows[j]))
+            else:
+                await side.backward(made.pop(j), rows[j], task.tensors, task.steps)
+                result = Result("stepped", j, task.attempt)
+            await me.send(hub, tuple(result), tag="worker")
+        await replicate(me, hub, side, config, t)
+
+
+async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
+    """Steps on batches whose embeddings are there."""
+    cfg = config.algorithm
+    side = Side(me, data, public, config, ACTIVE, partial(Delays(config.compute).seconds, party=number, workers=cfg.workers))
+    me.state.model, me.state.optimiser = side.model, side.optimiser
+
+    async for t in me.rounds():
+        rows = batches(config.seed, t, public.samples, cfg.batch_size)
+        while (task := Task(*await me.recv(ACTIVE, tag="task"))).kind != "end":
+            if fails(me, cfg):
+                result = Result("failed", task.batch, task.attempt)
+            else:
+                result = Result("stepped", task.batch, task.attempt, await side.learn(rows[task.batch], task.tensors, task.steps))
+            await me.send(ACTIVE, tuple(result), tag="worker")
+        await replicate(me, ACTIVE, side, config, t)
+
+
+def fails(me: Party, cfg: Config) -> bool:
+    """Whether a worker loses the task that it has just got."""
+    return cfg.failure_rate > 0 and me.rng("failures").random() < cfg.failure_rate
+
+
+async def replicate(me: Party, hub: str, side: Side, config: RunConfig, t: int) -> None:
+    """A worker's share in the end of epoch t."""
+    if averages(config.algorithm, t, config.rounds or 0):
+        await me.send(hub, side.theta, tag="replica")
+        side.theta.copy_(await me.recv(hub, tag="model"))
+    else:
+        async with me.evaluating():
+            await me.send(hub, side.theta, tag="replica")
+
+
+# --- hubs -------------------------------------------------------------------------------------------------------------------------
+
+
+async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
+    """Deals batches to workers, publishes their embeddings, and hands out the gradients that come."""
+    cfg: Config = config.algorithm
+    side = Side(me, data, public, config, me.name, lambda part, rows: 0.0)
+    me.state.model = side.model
+    sources = {"worker": workers, **{tag: [ACTIVE] for tag in ("gradient", "notice", "epoch")}}
+
+    async for t in me.rounds():
+        rows = batches(config.seed, t, public.samples, cfg.batch_size)
+        epoch = PassiveEpoch(workers, len(rows), cfg.gradient_capacity, cfg.outstanding, cfg.deadline, partial(may_publish, me, rows))
+        async for src, tag, message in events(me, cfg, workers, epoch, sources):
+            if tag == "worker":
+                done = Result(*message)
+                if epoch.on_result(src, done):
+                    z = done.value if me.privacy is None else me.privacy.protect(done.value, rows[done.batch], me.secret_torch_rng("noise"))
+                    await me.send(ACTIVE, tuple(Embedding(done.batch, done.attempt, me.clock, z)), tag="embedding")
+                    epoch.on_published(done.batch, me.clock)
+            elif tag == "gradient":
+                epoch.on_gradient(Gradient(*message))
+            elif tag == "notice":
+                epoch.on_notice(Notice(*message))
+            else:
+                epoch.ended = True
+        await me.send_many(workers, tuple(Task("end")), tag="task")
+        await aggregate(me, workers, side, config, t)
+        await score(me, side, t)
+
+
+def may_publish(me: Party, rows: Sequence[np.ndarray], j: int) -> bool:
+    """Whether batch j may be embedded once more (departure 10)."""
+    return me.privacy is None or me.privacy.may_publish(rows[j])
+
+
+async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
+    """Collects embeddings, deals them to workers, and publishes their gradients."""
+    cfg: Config = config.algorithm
+    side = Side(me, data, public, config, me.name, lambda part, rows: 0.0)
+    passive = passive_parties(me)
+    me.state.model = side.model
+    me.state.counts = dict.fromkeys(("trained", "repeated", "discarded", "dropped", "skipped"), 0)
+    sources = {"worker": workers, **{tag: passive for tag in ("embedding", "notice", "epoch")}}
+
+    async for t in me.rounds():
+        count = math.ceil(public.samples / cfg.batch_size)
+        epoch = ActiveEpoch(workers, count, passive, cfg.embedding_capacity, cfg.deadline)
+        async for src, tag, message in events(me, cfg, workers, epoch, sources):
+            if tag == "worker":
+                done = Result(*message)
+                if epoch.on_result(src, done):
+                    _loss, dzs = done.value
+                    for name, dz in zip(passive, dzs, strict=True):
+                        await me.send(name, tuple(Gradient(done.batch, done.attempt, me.clock, dz)), tag="gradient")
+            elif tag == "embedding":
+                epoch.on_embedding(src, Embedding(*message), me.clock)
+            elif tag == "notice":
+                epoch.on_notice(src, Notice(*message))
+            else:
+                epoch.heeded[src] = message
+        await me.send_many(passive, t, tag="epoch")
+        await me.send_many(workers, tuple(Task("end")), tag="task")
+        me.state.counts = {name: me.state.counts[name] + more for name, more in epoch.counts().items()}
+        await aggregate(me, workers, side, config, t)
+        if epoch.losses:
+            me.report(train_loss=sum(epoch.losses) / len(epoch.losses))
+        me.report(epoch=t, iterations=t * count, facts={"batches": dict(me.state.counts)})
+        await score(me, side, t)
+
+
+async def events(
+    me: Party, cfg: Config, workers: list[str], epoch: PassiveEpoch | ActiveEpoch, sources: Mapping[str, Sequence[str]]
+) -> AsyncIterator[tuple[str, str, Any]]:
+    """What comes to a hub in an epoch, until it is over. Before it waits, its idle workers get work, and what was decided is sent."""
+    count = len(workers)  # at its start
+    while not epoch.over():
+        check_fruitful(epoch.given_up, count, me.name, cfg.deadline, cfg.failure_rate)
+        epoch.serve(me.clock)
+        for dst, message, tag in epoch.posted():
+            await me.send(dst, message, tag=tag)
+        try:
+            event = await me.recv_any(sources, timeout=epoch.patience(me.clock))
+        except TimeoutError:
+            for j in epoch.expired(me.clock):
+                epoch.abandon(j)
+        except PartyLost as lost:
+            leave(me, workers, lost.name)
+            epoch.on_loss(lost.name)
+        else:
+            yield event
+
+
+def leave(me: Party, workers: list[str], worker: str) -> None:
+    """A hub goes on without a worker. Raises FederationError where it was the last one."""
+    workers.remove(worker)
+    if not workers:
+        raise FederationError(f"{me.name} has no workers left: the processes of all have died")
+
+
+async def gather(me: Party, workers: list[str]) -> list[torch.Tensor]:
+    """The replicas, in the workers' order. A worker whose process has died leaves the list."""
+    replicas = []
+    for worker in list(workers):
+        try:
+            replicas.append(await me.recv(worker, tag="replica"))
+        except PartyLost:
+            leave(me, workers, worker)
+    return replicas
+
+
+async def aggregate(me: Party, workers: list[str], side: Side, config: RunConfig, t: int) -> None:
+    """A hub's: its model becomes the mean of the replicas. In epochs that average its workers get it; else only an observer sees it."""
+    if averages(config.algorithm, t, config.rounds or 0):
+        replicas = await gather(me, workers)
+        side.theta.copy_(await me.compute(average, replicas, seconds=config.compute.server_seconds * len(workers)))
+        await me.send_many(workers, side.theta, tag="model")
+    else:
+        async with me.evaluating():
+            side.theta.copy_(average(await gather(me, workers)))

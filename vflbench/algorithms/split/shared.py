@@ -1,0 +1,289 @@
+"""What split learning methods share: their keys and checks, and what one worker does with its own rows.
+
+Which messages it sends when is the algorithm's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.models import DTYPES, vertical
+from vflbench.models.split_learning import Active, Passive
+from vflbench.models.vertical import DEEP, IMAGES
+from vflbench.types import ConfigError, Problem, RunConfig, Sent
+
+ACTIVE = "active"  # the organisation with the labels, and its own party
+EXPOSES = (
+    Sent("embedding", "passive", "active", "embeddings", "passive", keys=("val", "test")),
+    Sent("gradient", "active", "passive", "gradients", "active"),
+    Sent("embedding", "passive", "active", "timing", "passive"),  # when it was made
+    Sent("gradient", "active", "passive", "timing", "active"),
+)
+REPLICAS = (  # inside an organisation: a worker's parameters, and their mean
+    Sent("replica", "active_worker", "active", "parameters", "active"),
+    Sent("model", "active", "active_worker", "parameters", "active"),
+    Sent("replica", "passive_worker", "passive", "parameters", "passive"),
+    Sent("model", "passive", "passive_worker", "parameters", "passive"),
+)
+log = logging.getLogger(__name__)
+SCORED = 65536  # held-out rows at once: a table that is larger than memory is scored in parts
+
+
+class Embedding(NamedTuple):
+    """What a passive party sends of a batch. On the wire a plain tuple, with 24 bytes beside z."""
+
+    batch: int
+    attempt: int
+    time: float  # the sender's
+    z: Tensor
+
+
+class Gradient(NamedTuple):
+    """What the active party answers."""
+
+    batch: int
+    attempt: int
+    time: float
+    dz: Tensor  # d loss / d z
+
+
+@dataclass
+class Keys:
+    """Keys that all split learning methods share."""
+
+    name: str = ""
+    parties: int = 2  # organisations: the active one, which has the labels, and passive ones
+    batch_size: int = 256  # B: rows of a batch
+    lr: float = 0.001  # learning rate
+    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd; a worker's moments are its own
+    default_rounds: int = 10  # epochs, where epochs and rounds are null
+
+
+def check_keys(config: RunConfig) -> list[Problem]:
+    """What is wrong with the keys that all methods share, and with the model's, before any data is loaded."""
+    cfg, problems = config.algorithm, vertical.check(config.model)
+    if cfg.parties < 2:
+        problems.append(Problem("algorithm.parties", cfg.parties, "must be at least 2: the one with the labels, and one more"))
+    for key in ("batch_size", "default_rounds"):
+        if getattr(cfg, key) < 1:
+            problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
+    return problems
+
+
+def check_task(config: RunConfig, task: AlignedTask) -> None:
+    """Raise ConfigError for a batch larger than the training rows, a convex problem (nothing is held out), and columns for a CNN."""
+    public, problems = task.public, []
+    if config.model.name in IMAGES and task.features[0].ndim == 2:
+        problems.append(Problem("model", config.model.name, "takes image views, and these are feature columns: use split_mlp"))
+    if config.algorithm.batch_size > public.samples:
+        allowed = f"there are {public.samples} training rows: at most that many in a batch"
+        problems.append(Problem("algorithm.batch_size", config.algorithm.batch_size, allowed))
+    if public.objective is not None:
+        allowed = "split networks are scored on rows held out: dataset.problem=learning"
+        problems.append(Problem("dataset.problem", public.objective.kind, allowed))
+    if problems:
+        raise ConfigError(problems)
+    if config.compute.name == "paper_table8" and config.model.name not in DEEP:
+        log.warning("computing is charged as PubSub-VFL's Table 8 measured it, on ten layers, and not as model=%s takes", config.model.name)
+
+
+def check_workers(config: RunConfig) -> list[Problem]:
+    """What is wrong with a number of workers."""
+    count = config.algorithm.workers
+    return [] if count >= 1 else [Problem("algorithm.workers", count, "must be at least 1")]
+
+
+def check_asynchronous(config: RunConfig) -> list[Problem]:
+    """What is wrong with the keys of methods whose passive workers run ahead."""
+    cfg, problems = config.algorithm, []
+    if cfg.outstanding < 1:
+        problems.append(Problem("algorithm.outstanding", cfg.outstanding, "must be at least 1"))
+    if config.network.timing != "causal":
+        problems.append(Problem("network.timing", config.network.timing, f"{cfg.name} depends on when each message comes: causal"))
+    return problems
+
+
+def check_batches(config: RunConfig, samples: int, **workers: int) -> None:
+    """Raise ConfigError where one of `workers`, key -> number, is larger than the number of batches."""
+    count = math.ceil(samples / config.algorithm.batch_size)
+    allowed = f"an epoch has {count} batches: at most that many workers"
+    if problems := [Problem(f"algorithm.{key}", number, allowed) for key, number in workers.items() if number > count]:
+        raise ConfigError(problems)
+
+
+class Side:
+    """One worker's replica: its party's rows, model and optimiser, and how long it takes for what it does with them.
+
+    All replicas of one organisation start alike (`vertical.generator`).
+
+    Parameters
+    ----------
+    data : own rows; those of the active party have labels.
+    delay : (part, rows) -> seconds on the modelled clock: `federation.delays.Delays.seconds` of this party and its number of workers.
+    """
+
+    def __init__(
+        self, me: Any, data: AlignedPart, public: AlignedPublic, config: RunConfig, organisation: str, delay: Callable[[str, int], float]
+    ) -> None:
+        number = 0 if organisation == ACTIVE else int(organisation.rpartition("_")[2])
+        generator = vertical.generator(config.model, config.seed, number, organisation)
+        self.me, self.data, self.delay = me, data, delay
+        self.dtype, self.latency = DTYPES[config.model.dtype], config.compute.batch_latency
+        self.model: Any
+        self.images = config.model.name in IMAGES  # others take the pixels of an image as columns
+        shape = data.features.shape[1:] if self.images else (math.prod(data.features.shape[1:]),)
+        if data.labels is None:
+            self.model = Passive(config.model, shape, generator, public.outputs).to(me.device)
+        else:
+            above = None if config.model.name in DEEP else vertical.generator(config.model, config.seed, "fusion", "fusion")
+            self.model = Active(config.model, shape, public, data.labels, generator, above).to(me.device)
+        cfg = config.algorithm
+        theta = [self.model.theta]
+        self.optimiser = torch.optim.SGD(theta, cfg.lr) if cfg.optimizer == "sgd" else torch.optim.Adam(theta, cfg.lr)
+
+    @property
+    def theta(self) -> nn.Parameter:
+        theta: nn.Parameter = self.model.theta
+        return theta
+
+    def rows(self, of: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Tensor:
+        """Rows of own features, as the model takes them."""
+        taken = torch.from_numpy(np.array(of[rows])).to(self.me.device)
+        if self.images:
+            return taken
+        return taken.flatten(1).to(self.dtype) / 255 if taken.dtype == torch.uint8 else taken.flatten(1).to(self.dtype)
+
+    async def embed(self, rows: np.ndarray) -> Tensor:
+        """Passive: z of own rows, (B, d_e)."""
+        z: Tensor = await self.me.compute(self._embed, rows, seconds=self.delay("passive_forward", len(rows)), latency=self.latency)
+        return z
+
+    async def backward(self, theta: Tensor, rows: np.ndarray, dz: Tensor, steps: bool = True) -> None:
+        """Passive: a step along d loss / d z of an embedding that was made with the parameters `theta`."""
+        await self.me.compute(self._backward, theta, rows, dz, steps, seconds=self.delay("passive_backward", len(rows)))
+
+    async def learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool = True) -> tuple[float, list[Tensor]]:
+        """Active: a step; the loss of the batch, and d loss / d z for each passive party."""
+        seconds = sum(self.delay(f"{part}_{way}", len(rows)) for part in ("active", "top") for way in ("forward", "backward"))
+        result: tuple[float, list[Tensor]] = await self.me.compute(self._learn, rows, zs, steps, seconds=seconds, latency=self.latency)
+        return result
+
+    def _embed(self, rows: np.ndarray) -> Tensor:
+        with torch.no_grad():
+            z: Tensor = self.model(self.rows(self.data.features, rows))
+        return z
+
+    def _backward(self, theta: Tensor, rows: np.ndarray, dz: Tensor, steps: bool) -> None:
+        gradient = self.model.gradient(theta, self.rows(self.data.features, rows), dz, self.me.privacy)
+        if steps:
+            self._step(gradient)
+
+    def _learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool) -> tuple[float, list[Tensor]]:
+        assert self.data.labels is not None
+        y = torch.from_numpy(self.data.labels[rows]).to(self.me.device)
+        loss, gradient, dzs = self.model.gradients(self.rows(self.data.features, rows), y, zs)
+        if steps:
+            self._step(gradient)
+        return loss, dzs
+
+    def _step(self, gradient: Tensor) -> None:
+        self.theta.grad = gradient
+        self.optimiser.step()
+
+    def held_out(self) -> dict[str, Tensor]:
+        """Passive: embeddings of the held-out rows, clipped as in training."""
+        with torch.no_grad():
+            found = {split: torch.cat([self.model(self.rows(x, part)) for part in _parts(x)]) for split, x in self.data.held_out.items()}
+        privacy = self.me.privacy
+        return found if privacy is None else {split: privacy.clip(z) for split, z in found.items()}
+
+    def scores(self, zs: Sequence[Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
+        """Active: scores of the held-out rows, given the passive parties' embeddings of them."""
+        with torch.no_grad():
+            return {
+                split: torch.cat([self.model(self.rows(x, part), [z[split][part] for z in zs]) for part in _parts(x)]).cpu().numpy()
+                for split, x in self.data.held_out.items()
+            }
+
+
+def _parts(x: np.ndarray) -> list[slice]:
+    return [slice(first, first + SCORED) for first in range(0, max(len(x), 1), SCORED)]
+
+
+# --- exchanges that more than one method has ------------------------------------------------------------------------------------------
+
+
+def passive_parties(me: Any) -> list[str]:
+    """The passive organisations' own parties, without their workers."""
+    return [name for name in me.clients if "_worker_" not in name]
+
+
+async def run_ahead(me: Any, side: Side, partner: str, rows: Sequence[np.ndarray], ids: Sequence[int], outstanding: int) -> None:
+    """Passive, asynchronous: embed and send batches `ids` without waiting, with at most `outstanding` gradients due; step as they come."""
+    left = deque(ids)
+    made: dict[int, Tensor] = {}  # batch ID -> the parameters that its embedding was made with
+    while left or made:
+        message = None
+        if made:
+            with contextlib.suppress(TimeoutError):
+                _, message = await me.recv_any([partner], "gradient", 0.0 if left and len(made) < outstanding else None)
+        if message is not None:
+            gradient = Gradient(*message)
+            await side.backward(made.pop(gradient.batch), rows[gradient.batch], gradient.dz)
+        else:
+            j = left.popleft()
+            made[j] = side.theta.detach().clone()
+            await me.send(partner, tuple(Embedding(j, 0, me.clock, await side.embed(rows[j]))), tag="embedding")
+
+
+async def latest_first(me: Any, side: Side, partners: Sequence[str], rows: Sequence[np.ndarray], count: int) -> list[float]:
+    """Active, asynchronous: step on the batch whose embeddings came last, `count` times; the losses."""
+    arrived: dict[int, dict[str, Tensor]] = {}
+    complete: list[int] = []
+    losses = []
+    for _ in range(count):
+        while True:
+            try:
+                src, message = await me.recv_any(partners, "embedding", 0.0 if complete else None)
+            except TimeoutError:
+                break
+            embedding = Embedding(*message)
+            zs = arrived.setdefault(embedding.batch, {})
+            zs[src] = embedding.z
+            if len(zs) == len(partners):
+                complete.append(embedding.batch)
+        j = complete.pop()
+        zs = arrived.pop(j)
+        loss, dzs = await side.learn(rows[j], [zs[name] for name in partners])
+        losses.append(loss)
+        for name, dz in zip(partners, dzs, strict=True):
+            await me.send(name, tuple(Gradient(j, 0, me.clock, dz)), tag="gradient")
+    return losses
+
+
+async def score(me: Any, side: Side, t: int) -> None:
+    """At the end of epoch t, an organisation's last word: passive parties' held-out embeddings meet the active party's model."""
+    if me.evaluates(t):
+        async with me.evaluating():
+            if side.data.labels is None:
+                await me.send(me.servers[0], side.held_out(), tag="embedding")
+            else:
+                me.report(predictions=side.scores(await me.recv_all(passive_parties(me), tag="embedding")))
+
+
+def average(replicas: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
+    """The parameter server's mean of its workers' parameters, weighted by `weights`; in the workers' order."""
+    shares = torch.tensor([1.0] * len(replicas) if weights is None else list(weights), dtype=replicas[0].dtype, device=replicas[0].device)
+    mean: Tensor = (torch.stack(list(replicas)) * (shares / shares.sum())[:, None]).sum(dim=0)
+    return mean

@@ -1,0 +1,88 @@
+"""VFL: synchronous split learning, one worker per party. Embed, wait, step, wait: batch by batch.
+
+Vepakomma et al., "Split learning for health", arXiv 1812.00564; a baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1).
+Equal to gradient descent on the joint network (tests/algorithms/test_pubsub.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from vflbench.algorithms.split import shared
+from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Keys, Side, score
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation.delays import Delays
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.seeding import batches
+from vflbench.types import AlgorithmInfo, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="vfl",
+    summary="synchronous split learning: one worker per party, batch by batch",
+    paper="Vepakomma et al. 2018, arXiv 1812.00564; a baseline of PubSub-VFL",
+    label="VFL",
+    family="split",
+    place=1,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions",),
+    attacks=("none", "embedding_inversion", "label_inference"),
+    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet"),
+    epochs=True,
+    modelled=True,
+    search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
+    # any codec: a rounded embedding or gradient is one with noise
+)
+EXPOSES = shared.EXPOSES
+
+
+@dataclass
+class Config(Keys):
+    name: str = "vfl"
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    return shared.check_keys(config)
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One party per organisation: `active`, `passive_1` ... Raises ConfigError for a batch that is larger than the data."""
+    shared.check_task(config, task)
+    delays, specs = Delays(config.compute), {}
+    for number, name in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
+        delay = partial(delays.seconds, party=number, workers=1)
+        program = partial(active if number == 0 else passive, delay=delay)
+        specs[name] = PartySpec(program, task.part(number), "server" if number == 0 else "client", cores=delays.cores(number, 1))
+    return specs
+
+
+async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, delay: partial[float]) -> None:
+    """Sends the embedding of each batch, and steps on its gradient."""
+    side = Side(me, data, public, config, me.name, delay)
+    me.state.model, me.state.optimiser = side.model, side.optimiser
+
+    async for t in me.rounds():
+        for j, rows in enumerate(batches(config.seed, t, public.samples, config.algorithm.batch_size)):
+            await me.send(ACTIVE, tuple(Embedding(j, 0, 0.0, await side.embed(rows))), tag="embedding")
+            gradient = Gradient(*await me.recv(ACTIVE, tag="gradient"))
+            await side.backward(side.theta, rows, gradient.dz)
+        await score(me, side, t)
+
+
+async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, delay: partial[float]) -> None:
+    """Waits for all embeddings of a batch, steps, and answers."""
+    side = Side(me, data, public, config, me.name, delay)
+    me.state.model, me.state.optimiser = side.model, side.optimiser
+
+    async for t in me.rounds():
+        losses = []
+        for j, rows in enumerate(batches(config.seed, t, public.samples, config.algorithm.batch_size)):
+            zs = [Embedding(*message).z for message in await me.recv_all(me.clients, tag="embedding")]
+            loss, dzs = await side.learn(rows, zs)
+            losses.append(loss)
+            for name, dz in zip(me.clients, dzs, strict=True):
+                await me.send(name, tuple(Gradient(j, 0, 0.0, dz)), tag="gradient")
+        me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * len(losses))
+        await score(me, side, t)

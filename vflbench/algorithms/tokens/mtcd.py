@@ -1,0 +1,200 @@
+"""MTCD: multi-token coordinate descent for vertical federated learning, between client-server and fully decentralised.
+
+Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, Algorithm 2. Per sync iteration t the server gathers representations, hands a token
+Z = (A, theta_0) to a first client for each of Gamma tokens, the tokens roam S hops along the graph, and every client they visit takes Q
+gradient steps on its own block, with the token kept in accordance; then every client averages its copies. All clients know the labels.
+
+    paper                                   here
+    K, Gamma, S, Q, B, eta                  parties, tokens, hops, local_steps, batch_size, lr
+    P_gamma, w_{k,gamma}                    start, weights
+    h_k = h_k(theta_k; X_k[B^t])            block.represent; tag `representation`, the uplink
+    Z^t = (A, theta_0^t)                    centre.token; tag `token`, the downlink
+    k^{t,s}(gamma)                          walk.steps
+    theta_k(gamma)                          copies[gamma], made on the first visit
+    Q updates, Z(gamma) in accordance       block.visit
+    theta_k^{t+1} = sum_gamma w theta_k     shared.synchronised
+    token 0                                 centre.update: theta_0 with A frozen, at the server
+
+Departures from the paper
+1. In the paper the holder of a token draws its next client. Here all parties draw all walks from the seed that they share for the batches
+   (walks.py), which has the same distribution; so each knows its visits of a round, and no message says so.
+2. A client serves its visits of a round in the order of hops, ties by token, also where a later one would arrive first.
+3. uplink=changed sends only representations that changed, where the batch is all samples; uplink=all sends those of everyone. Convex
+   objectives start from theta = 0, where all representations are 0: with `changed` nobody sends any in the first round.
+4. walk=sweep (a cost model's walk: every client of a path once) and weights=visitors (the mean over the tokens that came) are options
+   of ours. With weights=cluster a token stays within its cluster: the connected components, or runs of clients in their order.
+5. theta_0 takes Q (S + 1) updates at the server while the tokens roam; the server knows the labels for that.
+6. Steps on an l1 penalty are proximal, one soft threshold per update.
+7. lr=null gives each client a step of its own, 1 / L_k; the paper has one eta.
+
+iterations (curve): S a round, 1 where S = 0. hops (summary): all steps of the walks, those that were messages, and the server's first sends
+of the tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from vflbench.algorithms.tokens import shared, walks
+from vflbench.algorithms.tokens.shared import NetworkKeys, batch, client_lr, halved, make_client, make_server, synchronised
+from vflbench.algorithms.tokens.walks import Walks
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
+from vflbench.federation import topology
+from vflbench.federation.party import SERVER, Party, PartySpec, party_names
+from vflbench.models import split_network
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="mtcd",
+    summary="tokens roam between clients and take block gradient steps; a server synchronises them",
+    paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
+    label="MTCD",
+    family="tokens",
+    place=0,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions", "partial"),
+    models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp"),
+    topologies=("path", "star", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+    search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
+    # any codec: the server rebuilds the token every round, so errors do not pile up
+    remembered=("representation", "token"),
+)
+EXPOSES = (
+    Sent("representation", "client", "server", "embeddings", "client"),
+    Sent("token", "server", "client", "embeddings", "client"),
+    Sent("token", "server", "client", "parameters", "server"),  # theta_0 of a network
+    Sent("token", "client", "client", "embeddings", "client"),
+    Sent("token", "client", "client", "parameters", "server"),
+)
+
+
+@dataclass
+class Config(NetworkKeys):
+    name: str = "mtcd"
+    tokens: int = 4  # Gamma
+    hops: int = 8  # S: hops of a token between two syncs; 0: client-server
+    local_steps: int = 20  # Q: updates per visit
+    lr: float | None = None  # step size; null: 1 / L_k of each client's own block (batches: B / N of that); networks 0.01
+    weights: Literal["average", "cluster", "visitors"] = "average"  # average (all tokens) | cluster (a token each) | visitors
+    walk: Literal["random", "sweep"] = "random"  # random (neighbour or stay) | sweep (in the order of clients, and back)
+    start: list[str] | None = None  # client at which each token starts every round; null: uniform over where it may walk
+    uplink: Literal["changed", "all"] = "changed"  # full batch, who sends a representation: changed (visited clients) | all
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    cfg: Config = config.algorithm
+    graph, problems = topology.build_early(config, [SERVER])
+    return shared.check(config) + problems + check_walks(graph, cfg)
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per block of features. All of them know the walks, the labels, and what kind of model it is."""
+    cfg: Config = config.algorithm
+    shared.check_task(task, config)
+    names = party_names("client", task.parties)
+    graph = topology.build(config.topology, [SERVER], names, config.seed)
+    if problems := check_walks(graph, cfg):
+        raise ConfigError(problems)
+    shared.warn_of_steps(task, cfg)
+    drawn = Walks(graph, config.seed, cfg.tokens, cfg.hops, cfg.walk, cfg.weights == "cluster", cfg.start)
+    public = {"walks": drawn, "model": split_network.resolve(config.model, task)}
+    labels = JoinedPart((), task.labels) if task.objective is None else None
+    specs = {SERVER: PartySpec(partial(server, **public), labels, role="server")}
+    for k, name in enumerate(names):
+        specs[name] = PartySpec(partial(client, **public), task.part(k, share_labels=True))
+    return specs
+
+
+def check_walks(graph: topology.Topology | None, cfg: Config) -> list[Problem]:
+    """What is wrong with tokens on `graph`, and with its edges to the server."""
+    found = walks.check(graph, cfg.tokens, cfg.hops, cfg.walk, cfg.weights == "cluster", cfg.start)
+    return found if graph is None else found + topology.unreached(graph)
+
+
+def senders(cfg: Config, public: AlignedPublic, walks: Walks, t: int) -> range | dict[int, Any]:
+    """The clients, by number, whose representation the server does not have at round t."""
+    everyone = range(public.parties)
+    if cfg.uplink == "all" or (cfg.batch_size is not None and cfg.batch_size < public.samples):
+        return everyone
+    if t == 1:
+        return everyone if public.objective is None else {}  # theta = 0: all representations are 0
+    return walks.of(t - 1).visits
+
+
+async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any) -> None:
+    """Rebuilds the token from representations, hands it out, and updates the fusion model."""
+    cfg: Config = config.algorithm
+    me.state.model = centre = make_server(data, public, config, model, me.device)
+    me.state.sent = 0
+    me.state.h = None
+    lr = cfg.lr if cfg.lr is not None else shared.NETWORK_LR
+
+    async for t in me.rounds():
+        rows = batch(config.seed, t, public.samples, cfg.batch_size)
+        n = public.samples if rows is None else len(rows)
+        walk = walks.of(t)
+
+        new = sorted(senders(cfg, public, walks, t))
+        received = await me.recv_all([me.clients[k] for k in new], tag="representation")
+        if me.state.h is None:  # nobody needs to send the representations of theta = 0
+            me.state.h = received if new else centre.start(public.samples, public.parties)
+        for k, h in zip(new, received, strict=True):
+            me.state.h[k] = h
+        token = centre.token(me.state.h)
+        for path in walk.steps:
+            await me.send(me.clients[path[0]], token, tag="token")
+
+        updates = cfg.local_steps * (cfg.hops + 1)
+        loss = await me.compute(centre.update, token, rows, updates, halved(cfg, lr, t, public.samples), cost=updates * n)
+        me.state.sent += walk.sent
+        hops = {"walk": t * cfg.tokens * cfg.hops, "sent": me.state.sent, "from_server": t * cfg.tokens}
+        me.report(iterations=t * max(cfg.hops, 1), facts={"hops": hops}, epoch=shared.epoch(t, public.samples, cfg.batch_size))
+        if public.objective is None:
+            me.report(train_loss=loss)
+            if me.evaluates(t):
+                async with me.evaluating():
+                    held_out = await me.recv_all(me.clients, tag="representation")
+                me.report(predictions=centre.predict(held_out))
+
+
+async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any) -> None:
+    """Sends its representation where it is new, and works on the tokens that come by."""
+    cfg: Config = config.algorithm
+    k = me.clients.index(me.name)
+    me.state.model = block = make_client(k, data, public, config, model, me.device)
+    lr = client_lr(cfg, block, public.samples)
+
+    async for t in me.rounds():
+        rows = batch(config.seed, t, public.samples, cfg.batch_size)
+        n = public.samples if rows is None else len(rows)
+        walk = walks.of(t)
+
+        if k in senders(cfg, public, walks, t):
+            await me.send(SERVER, await me.compute(block.represent, rows, cost=n), tag="representation")
+
+        step = halved(cfg, lr, t, public.samples)
+        copies: dict[int, Any] = {}
+        stays: dict[int, Any] = {}  # tokens whose last hop was to stay
+        for s, gamma in walk.visits.get(k, ()):
+            path = walk.steps[gamma]
+            if gamma in stays:
+                token = stays.pop(gamma)
+            else:
+                token = await me.recv(SERVER if s == 0 else me.clients[path[s - 1]], tag="token")
+            theta, q = copies.get(gamma, block.theta), cfg.local_steps
+            copies[gamma], token = await me.compute(block.visit, theta, token, rows, q, step, cost=q * n)
+            if s < cfg.hops and path[s + 1] == k:
+                stays[gamma] = token
+            elif s < cfg.hops:
+                await me.send(me.clients[path[s + 1]], token, tag="token")
+        if copies:
+            block.theta = synchronised(block.theta, copies, cfg.tokens, cfg.weights)
+        if me.evaluates(t) and public.objective is not None:
+            me.report(**block.score())
+        elif me.evaluates(t):
+            async with me.evaluating():
+                await me.send(SERVER, block.held_out_representations(), tag="representation")

@@ -1,0 +1,247 @@
+"""What the methods with a shared model estimate share beside messages: blocks, batches, step sizes, averages, and the checks of their keys.
+
+`Glm` and `SplitClient` have one interface: theta, represent, visit. So have `GlmServer` and `SplitServer`: token, update.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from vflbench.models import glm, vertical
+from vflbench.models.glm import Glm
+from vflbench.models.split_network import SplitClient, SplitServer
+from vflbench.models.vertical import SHARES
+from vflbench.seeding import stream
+from vflbench.types import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
+    from vflbench.federation.topology import Topology
+    from vflbench.types import RunConfig
+
+NETWORK_LR = 0.01  # of networks, where lr is null
+LANCZOS_STEPS = 8
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Keys:
+    """Keys of all methods of block coordinate descent."""
+
+    name: str = ""
+    parties: int = 40  # K: clients; the features are split between them
+    default_rounds: int = 300  # where rounds is null
+
+
+@dataclass
+class NetworkKeys(Keys):
+    """Of those that also train networks."""
+
+    halve_every: float | None = None  # epochs after which the step size is halved; null: never
+    batch_size: int | None = None  # B: samples per round; null: all
+    aggregation: Literal["sum", "concat"] = "sum"  # of representations: sum | concat (networks only)
+
+
+class GlmServer(torch.nn.Module):
+    """The server where there is no fusion model: it sums."""
+
+    def start(self, samples: int, parties: int) -> list[np.ndarray]:
+        """The representations of theta = 0, which nobody needs to send."""
+        return [np.zeros(samples)] * parties
+
+    def token(self, representations: Sequence[np.ndarray]) -> np.ndarray:
+        """u = sum_k X_k theta_k."""
+        total = representations[0].copy()
+        for h in representations[1:]:
+            total += h
+        return total
+
+    def update(self, token: np.ndarray, rows: np.ndarray | None, steps: int, lr: float) -> None:
+        """There is no theta_0."""
+
+
+def make_client(k: int, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> Any:
+    """Client k's block; `model` is what `split_network.resolve` says."""
+    if public.objective is not None:
+        assert data.labels is not None
+        return Glm(data.features, data.labels, public.objective)
+    return SplitClient(k, data, public, config, model, device)
+
+
+def make_server(data: JoinedPart | None, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> Any:
+    """The server's part; `data` has the labels where there is a fusion model."""
+    return GlmServer() if data is None else SplitServer(data.labels, public, config, model, device)
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=8)
+def batch(seed: int, round: int, samples: int, size: int | None) -> np.ndarray | None:
+    """The samples of `round`, (B,) int64, drawn without replacement from a seed that all parties share; None: all of them."""
+    if size is None or size >= samples:
+        return None
+    return np.sort(stream(seed, f"batches/{round}").choice(samples, size, replace=False))
+
+
+def epoch(round: int, samples: int, size: int | None) -> float:
+    """How often the samples were seen after `round`."""
+    return round * min(size or samples, samples) / samples
+
+
+# --- step sizes -------------------------------------------------------------------------------------------------------------
+
+
+def client_lr(cfg: Any, block: Any, samples: int) -> float:
+    """algorithm.lr, or where it is null 1 / L_k, for batches of B times B / N (the most that keeps batches stable); networks 0.01."""
+    if cfg.lr is not None:
+        return float(cfg.lr)
+    if not isinstance(block, Glm):
+        return NETWORK_LR
+    size = cfg.batch_size if isinstance(cfg, NetworkKeys) and cfg.batch_size else samples
+    return min(size, samples) / samples / max(block.smoothness, 1e-300)
+
+
+def halved(cfg: Any, lr: float, round: int, samples: int) -> float:
+    """The step size of `round`: halved every algorithm.halve_every epochs."""
+    if cfg.halve_every is None:
+        return lr
+    return lr * 0.5 ** int(epoch(round - 1, samples, cfg.batch_size) / cfg.halve_every + 1e-9)
+
+
+class Lanczos:
+    """The largest eigenvalue of sum_k X_k X_k^T, by a coordinator that knows none of the X_k: it asks for products.
+
+    `vector` is what to multiply next, (N,); `take` hands the product back. Full reorthogonalisation.
+    """
+
+    def __init__(self, samples: int, rng: np.random.Generator) -> None:
+        start = rng.standard_normal(samples)
+        self.basis = [start / np.linalg.norm(start)]
+        self.diagonal: list[float] = []
+        self.beside: list[float] = []
+
+    @property
+    def vector(self) -> np.ndarray:
+        return self.basis[-1]
+
+    def take(self, product: np.ndarray) -> None:
+        self.diagonal.append(float(self.vector @ product))
+        for _ in range(2):
+            for v in self.basis:
+                product = product - (v @ product) * v
+        size = float(np.linalg.norm(product))
+        self.beside.append(size)
+        self.basis.append(product / size if size > 0 else product)
+
+    def bound(self) -> float:
+        """The largest Ritz value plus its residual: an eigenvalue lies between the two, mostly the largest, and within a few % of it."""
+        n = len(self.diagonal)
+        values, vectors = np.linalg.eigh(np.diag(self.diagonal) + np.diag(self.beside[: n - 1], 1) + np.diag(self.beside[: n - 1], -1))
+        return float(values[-1] + self.beside[-1] * abs(vectors[-1, -1]))
+
+
+def warn_of_steps(task: AlignedTask, cfg: Any) -> None:
+    """Log a warning where cluster weights meet a step beyond 1 / (L M), M = Q (S + 1): the order of theorem 1's bound.
+
+    Of convex objectives only: nobody knows a network's L.
+    """
+    if cfg.weights != "cluster" or task.objective is None:
+        return
+    updates = cfg.local_steps * (cfg.hops + 1)
+    loss = glm.Loss(task.objective, task.labels)
+    blocks = [np.asarray(block, dtype=np.float64) for block in task.features]
+    whole = loss.curvature * glm.largest_eigenvalue(np.concatenate(blocks, axis=1)) + loss.decay
+    samples = len(task.labels)
+    share = min(cfg.batch_size or samples, samples) / samples  # as in client_lr
+    lr = cfg.lr if cfg.lr is not None else share / max(loss.curvature * max(map(glm.largest_eigenvalue, blocks)) + loss.decay, 1e-300)
+    if lr > 1 / (whole * updates):
+        log.warning(
+            "algorithm.lr=%.3g%s is beyond 1 / (L M) = %.3g, the order of the largest step that is known to converge with "
+            "algorithm.weights=cluster and M = %d updates a token between syncs: it may DIVERGE. Lower lr, hops or local_steps, "
+            "or use algorithm.weights=average.",
+            lr,
+            "" if cfg.lr is not None else " (1 / L_k, its default)",
+            1 / (whole * updates),
+            updates,
+        )
+
+
+def warn_of_pieces(graph: Topology) -> None:
+    """Log a warning where a method without a server runs on clients that have no way to one another."""
+    if len(graph.components) > 1:
+        log.warning(
+            "The clients fall into %d pieces that no edge joins (%s is in another one than %s): without a server, and without "
+            "messages between them, this method cannot reach the minimum. Use another topology.",
+            len(graph.components),
+            graph.components[1][0],
+            graph.components[0][0],
+        )
+
+
+# --- averages ---------------------------------------------------------------------------------------------------------------
+
+
+def synchronised(theta: Any, copies: Mapping[int, Any], tokens: int, weights: str) -> Any:
+    """theta_k after a sync, given its value at the last one and the copies that tokens left behind.
+
+    `cluster`: the copy of the one token that may come here. `average`: the mean over all tokens, of which those that did not come have
+    `theta`. `visitors`: the mean over those that came.
+    """
+    first, *others = (copies[token] for token in sorted(copies))
+    total = first
+    for copy in others:
+        total = total + copy
+    if weights == "average":
+        return (total + (tokens - len(copies)) * theta) / tokens
+    return total if len(copies) == 1 else total / len(copies)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------------
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong with the keys that these methods share."""
+    cfg, problems = config.algorithm, []
+    if cfg.default_rounds < 1:
+        problems.append(Problem("algorithm.default_rounds", cfg.default_rounds, "must be at least 1"))
+    if isinstance(cfg, NetworkKeys) and cfg.halve_every is not None and not cfg.halve_every > 0:
+        problems.append(Problem("algorithm.halve_every", cfg.halve_every, "must be greater than 0, or null"))
+    if config.codec.feedback and isinstance(cfg, NetworkKeys) and cfg.batch_size is not None:
+        allowed = "every batch has other rows, so there is nothing to remember: use false, or algorithm.batch_size=null"
+        problems.append(Problem("codec.feedback", "true", allowed))
+    if config.model is not None:
+        problems += vertical.check(config.model)
+        if config.model.name in SHARES and cfg.aggregation != "sum":
+            problems.append(Problem("algorithm.aggregation", cfg.aggregation, f"the scores of {config.model.name} are a sum: use sum"))
+    return problems
+
+
+def check_parties(task: AlignedTask, config: RunConfig) -> None:
+    """Raise ConfigError where algorithm.parties is not how many the data have: topology and walks were checked for that number."""
+    if task.parties != config.algorithm.parties:
+        raise ConfigError([Problem("algorithm.parties", config.algorithm.parties, f"{task.name} has {task.parties} parties: use that")])
+
+
+def check_convex(task: AlignedTask, config: RunConfig) -> None:
+    """For methods that need a convex objective: raise ConfigError where the task has none, or another number of parties."""
+    check_parties(task, config)
+    if task.objective is None:
+        allowed = f"{config.algorithm.name} needs a convex objective (ridge, sparse logistic); mtcd and svfl also train networks"
+        raise ConfigError([Problem("dataset", task.name, allowed)])
+
+
+def check_task(task: AlignedTask, config: RunConfig) -> None:
+    """Raise ConfigError where algorithm.parties is not the task's, or a concatenation is asked for where the objective sees a sum."""
+    check_parties(task, config)
+    if task.objective is not None and config.algorithm.aggregation != "sum":
+        allowed = "a convex objective is one of the sum of X_k theta_k: use sum"
+        raise ConfigError([Problem("algorithm.aggregation", config.algorithm.aggregation, allowed)])

@@ -1,0 +1,119 @@
+"""STCD: single-token coordinate descent for vertical federated learning without a server.
+
+Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, Algorithm 1. One token, Z = A = sum_k X_k theta_k, walks from client to client for ever;
+whoever holds it takes Q gradient steps on its own block, with the token kept in accordance.
+
+    paper                               here
+    k^s                                 walk.steps
+    Q updates of theta_k and of Z       block.visit
+    k^{s+1} ~ Uniform(Nbar_k), send Z   walks.of, tag `token`
+
+Departures from the paper
+1. All parties draw the walk from a shared seed; the paper's holder draws its next client. The distribution is the same.
+2. A round is `hops` hops: the last one is on its way when the round ends, and its client works on the token in the next round.
+3. Convex objectives only, from theta = 0: the first token is 0 and there is no prelude. There is no theta_0 to be tied to a client.
+4. lr=null gives each client a step of its own, 1 / L_k; the paper has one eta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from vflbench.algorithms.tokens import shared, walks
+from vflbench.algorithms.tokens.shared import Keys, client_lr
+from vflbench.algorithms.tokens.walks import Walks
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation import topology
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.models.glm import Glm
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="stcd",
+    summary="one token walks between clients and takes block gradient steps; there is no server",
+    paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
+    label="STCD",
+    family="tokens",
+    place=1,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("partial",),
+    # no models: nobody has theta_0, and the first token is 0, which the sum of the shares of an mlp is not
+    topologies=("path", "star", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+    exact="the token is the only copy of the sum of predictions: what every hop rounds off stays in it",
+)
+EXPOSES = (Sent("token", "client", "client", "embeddings", "client"),)
+
+
+@dataclass
+class Config(Keys):
+    name: str = "stcd"
+    hops: int = 100  # steps of the token per round
+    local_steps: int = 20  # Q: updates per visit
+    lr: float | None = None  # step size; null: 1 / L_k of each client's own block
+    start: list[str] | None = None  # client at which the token starts, as a list of one; null: uniform over all
+    default_rounds: int = 500  # where rounds is null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    graph, problems = topology.build_early(config, [])
+    return shared.check(config) + problems + check_walk(graph, config.algorithm)
+
+
+def check_walk(graph: topology.Topology | None, cfg: Config) -> list[Problem]:
+    """What is wrong with the token's walk on `graph`."""
+    problems = walks.check(graph, 1, cfg.hops, start=cfg.start)
+    return [*problems, Problem("algorithm.hops", 0, "must be at least 1: a round is so many hops")] if cfg.hops == 0 else problems
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One client per block of features; no server. All of them know the walk and the labels."""
+    cfg: Config = config.algorithm
+    shared.check_convex(task, config)
+    names = party_names("client", task.parties)
+    graph = topology.build(config.topology, [], names, config.seed)
+    if problems := check_walk(graph, cfg):
+        raise ConfigError(problems)
+    shared.warn_of_pieces(graph)
+    walk = Walks(graph, config.seed, 1, cfg.hops, start=cfg.start)
+    return {name: PartySpec(partial(client, walks=walk), task.part(k, share_labels=True)) for k, name in enumerate(names)}
+
+
+async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks) -> None:
+    """Works on the token whenever it comes by."""
+    cfg: Config = config.algorithm
+    k = me.clients.index(me.name)
+    assert public.objective is not None and data.labels is not None
+    me.state.model = block = Glm(data.features, data.labels, public.objective)
+    me.state.token = None  # where this client holds it between rounds
+    me.state.position = None  # which client does
+    me.state.sent = 0
+    lr = client_lr(cfg, block, public.samples)
+    q = cfg.local_steps
+
+    async for t in me.rounds():
+        walk = walks.of(t, None if t == 1 else [me.state.position])
+        path = walk.steps[0]
+        for s, _ in walk.visits.get(k, ()):
+            if t == 1 and s == 0:
+                token = block.represent()  # theta = 0 everywhere: so is the token
+            elif s == 0:
+                token = me.state.token
+            elif path[s - 1] != k:
+                token = await me.recv(me.clients[path[s - 1]], tag="token")
+            if s == cfg.hops:
+                break
+            theta, token = await me.compute(block.visit, block.theta, token, None, q, lr, cost=q * public.samples)
+            block.theta[:] = theta
+            if path[s + 1] != k:
+                await me.send(me.clients[path[s + 1]], token, tag="token")
+        me.state.token = token if path[-1] == k else None
+        me.state.position = path[-1]
+        me.state.sent += walk.sent
+
+        if k == 0:
+            me.report(facts={"hops": {"walk": t * cfg.hops, "sent": me.state.sent}})
+        if me.evaluates(t):
+            me.report(iterations=t * cfg.hops, **block.score())

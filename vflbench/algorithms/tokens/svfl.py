@@ -1,0 +1,137 @@
+"""SVFL, or FedBCD: client-server vertical federated learning with Q local updates per exchange.
+
+Liu et al.: FedBCD, IEEE TSP 70, 2022 (there FedBCD-p); as the baseline of Valdeira et al., arXiv 2309.09977. In every round all clients
+send h_k, the server answers all with the token Z = (A, theta_0), and every client takes Q gradient steps on its own block with all other
+blocks' representations frozen and its own refreshed.
+
+Departures
+1. The released FedBCD code freezes the gradient signal during the local steps; here a client's own part of the token stays fresh, as
+   MTCD without edges, a token per client and one-hot weights does: the two are the same method.
+2. Step size null: for Q = 1 the smaller of 2 / (L + alpha), gradient descent's best where ridge's alpha is the least curvature, and
+   1.9 / L; else, and for batches of B times B / N, 1 / (L Q). L is the whole objective's. Nobody knows the whole X: the server finds L
+   by 8 steps of Lanczos on sum_k X_k X_k^T, each of which sends every client a vector of N numbers and gets one back (tag `smoothness`,
+   before the first round). Give algorithm.lr and they are not sent.
+3. The server knows the labels, for the fusion model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from vflbench.algorithms.tokens import shared
+from vflbench.algorithms.tokens.shared import LANCZOS_STEPS, Lanczos, NetworkKeys, batch, halved, make_client, make_server
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
+from vflbench.federation import topology
+from vflbench.federation.party import SERVER, Party, PartySpec, party_names
+from vflbench.models import split_network
+from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="svfl",
+    summary="client-server block gradient descent with Q local updates per exchange (FedBCD)",
+    paper="Liu et al. 2022, IEEE TSP 70 (FedBCD)",
+    label="SVFL",
+    family="tokens",
+    place=2,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions", "partial"),
+    models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp"),
+    topologies=("star", "path", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+    search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
+    # any codec: the token is rebuilt every round, so errors do not pile up
+    remembered=("representation", "token"),
+)
+EXPOSES = (
+    Sent("smoothness", "server", "client", "embeddings", "client"),
+    Sent("smoothness", "client", "server", "embeddings", "client"),
+    Sent("representation", "client", "server", "embeddings", "client"),
+    Sent("token", "server", "client", "embeddings", "client"),
+    Sent("token", "server", "client", "parameters", "server"),  # theta_0 of a network
+)
+
+
+@dataclass
+class Config(NetworkKeys):
+    name: str = "svfl"
+    local_steps: int = 1  # Q: updates per round
+    lr: float | None = None  # step size; null: 2 / (L + alpha) for Q = 1 (at most 1.9 / L), else 1 / (L Q); networks 0.01
+    default_rounds: int = 200  # where rounds is null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    graph, problems = topology.build_early(config, [SERVER])
+    return shared.check(config) + problems + (topology.unreached(graph) if graph is not None else [])
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per block of features. All of them know the labels; clients do not meet."""
+    shared.check_task(task, config)
+    model = split_network.resolve(config.model, task)
+    names = party_names("client", task.parties)
+    if problems := topology.unreached(topology.build(config.topology, [SERVER], names, config.seed)):
+        raise ConfigError(problems)
+    labels = JoinedPart((), task.labels) if task.objective is None else None
+    specs = {SERVER: PartySpec(partial(server, model=model), labels, role="server")}
+    for k, name in enumerate(names):
+        specs[name] = PartySpec(partial(client, model=model), task.part(k, share_labels=True))
+    return specs
+
+
+async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig, model: Any) -> None:
+    """Sends the token to all, and updates the fusion model."""
+    cfg: Config = config.algorithm
+    me.state.model = centre = make_server(data, public, config, model, me.device)
+    if me.fresh and cfg.lr is None and public.objective is not None:
+        gram = Lanczos(public.samples, me.rng("init"))
+        for _ in range(min(LANCZOS_STEPS, public.samples)):
+            await me.send_many(me.clients, gram.vector, tag="smoothness")
+            gram.take(sum(await me.recv_all(me.clients, tag="smoothness")))
+        await me.send_many(me.clients, gram.bound(), tag="smoothness")
+    lr = cfg.lr if cfg.lr is not None else shared.NETWORK_LR
+
+    async for t in me.rounds():
+        rows = batch(config.seed, t, public.samples, cfg.batch_size)
+        n = public.samples if rows is None else len(rows)
+        token = centre.token(await me.recv_all(me.clients, tag="representation"))
+        await me.send_many(me.clients, token, tag="token")
+        step = halved(cfg, lr, t, public.samples)
+        loss = await me.compute(centre.update, token, rows, cfg.local_steps, step, cost=cfg.local_steps * n)
+        me.report(iterations=t, epoch=shared.epoch(t, public.samples, cfg.batch_size))
+        if public.objective is None:
+            me.report(train_loss=loss)
+            if me.evaluates(t):
+                async with me.evaluating():
+                    held_out = await me.recv_all(me.clients, tag="representation")
+                me.report(predictions=centre.predict(held_out))
+
+
+async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any) -> None:
+    """Sends its representation, gets the token, and takes Q steps."""
+    cfg: Config = config.algorithm
+    k, q = me.clients.index(me.name), cfg.local_steps
+    me.state.model = block = make_client(k, data, public, config, model, me.device)
+    me.state.lr = cfg.lr if cfg.lr is not None else shared.NETWORK_LR
+    if me.fresh and cfg.lr is None and public.objective is not None:
+        for _ in range(min(LANCZOS_STEPS, public.samples)):
+            await me.send(SERVER, block.x @ (block.x.T @ await me.recv(SERVER, tag="smoothness")), tag="smoothness")
+        whole = block.loss.curvature * await me.recv(SERVER, tag="smoothness") + block.loss.decay
+        share = min(cfg.batch_size or public.samples, public.samples) / public.samples
+        fastest = min(2 / (whole + block.loss.decay), 1.9 / whole)
+        me.state.lr = fastest if q == 1 and share == 1 else share / (q * whole)
+
+    async for t in me.rounds():
+        rows = batch(config.seed, t, public.samples, cfg.batch_size)
+        n = public.samples if rows is None else len(rows)
+        await me.send(SERVER, await me.compute(block.represent, rows, cost=n), tag="representation")
+        token = await me.recv(SERVER, tag="token")
+        step = halved(cfg, me.state.lr, t, public.samples)
+        block.theta, _ = await me.compute(block.visit, block.theta, token, rows, q, step, cost=q * n)
+        if me.evaluates(t) and public.objective is not None:
+            me.report(**block.score())
+        elif me.evaluates(t):
+            async with me.evaluating():
+                await me.send(SERVER, block.held_out_representations(), tag="representation")

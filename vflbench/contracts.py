@@ -1,0 +1,376 @@
+"""What a module must have to be an algorithm, a data set or an option of another group, ours or a user's; checked when it is loaded.
+
+Each protocol says what a module has to define, its `...Hooks` what it may define beside that. A violation is one message that names
+the file, what is there and what is expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vflbench.types import (
+    DIVISORS,
+    KINDS,
+    SCORED,
+    AlgorithmInfo,
+    CodecConfig,
+    DatasetInfo,
+    NetworkConfig,
+    OptionConfig,
+    OptionInfo,
+    PrivacyConfig,
+    Problem,
+    RunConfig,
+    Sent,
+    VflbenchError,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from torch import Tensor
+
+    from vflbench.attacks.transcript import Message, Watch
+    from vflbench.data.tasks import Task
+    from vflbench.federation.accounting import Payload
+    from vflbench.federation.party import PartySpec
+    from vflbench.privacy.mechanisms import Facts
+
+LAYOUTS = tuple(sorted(path.stem for path in (Path(__file__).parent / "data" / "tasks").glob("[!_]*.py") if path.stem != "base"))
+MISSPELT = 0.85  # likeness from which a function is taken for a hook whose name was mistyped
+
+
+class Algorithm(Protocol):
+    """An algorithm's module. `Config` is a dataclass of `name`, `default_rounds` and its own keys, each with a default."""
+
+    ALGORITHM: AlgorithmInfo
+    EXPOSES: tuple[Sent, ...]
+    Config: type
+
+    @staticmethod
+    def parties(task: Any, config: RunConfig) -> dict[str, PartySpec]:
+        """The parties by name, in their order, each with its program and its own data. Raises ConfigError for what the data rule out."""
+
+
+class AlgorithmHooks(Protocol):
+    """What an algorithm may define beside that."""
+
+    @staticmethod
+    def check(config: RunConfig) -> list[Problem]:
+        """What is wrong with the configuration, across keys, before any data is loaded."""
+
+    @staticmethod
+    def decide(task: Any, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+        """The configuration with what the algorithm chooses once it sees the data, and the choice, for the summary."""
+
+    @staticmethod
+    def max_releases(config: RunConfig, rounds: int) -> int:
+        """How often one row of a party is released at most: what a target epsilon is calibrated to."""
+
+
+class Dataset(Protocol):
+    """A data set's module. `Config` is a dataclass of `name` and its own keys, each with a default."""
+
+    DATASETS: tuple[DatasetInfo, ...]
+    Config: type
+
+    @staticmethod
+    def load(config: Any, layout: str, parties: int, seed: int, root: Path | None) -> Task:
+        """The task in one of the layouts that DATASETS names; `root` is data_root, None where none was given.
+
+        Raises DataError for files that are missing or malformed.
+        """
+
+
+class DatasetHooks(Protocol):
+    """What a data set may define beside that."""
+
+    @staticmethod
+    def check(config: Any, layout: str, parties: int) -> list[Problem]:
+        """What is wrong with its keys, before anything is read."""
+
+    @staticmethod
+    def load_own(config: Any, layout: str, parties: int, seed: int, root: Path | None, task: Any, index: int) -> Task:
+        """`task`, which has no features, with part `index` alone: engine=ray then reads each party's files in its own process."""
+
+
+class Option(Protocol):
+    """A module of an open group. `Config` is a dataclass of `name` and its own keys, each with a default."""
+
+    OPTIONS: tuple[OptionInfo, ...]
+    Config: type
+
+
+class OptionHooks(Protocol):
+    """What every option may define beside that."""
+
+    @staticmethod
+    def check(config: Any) -> list[Problem]:
+        """What is wrong with its keys, before any work."""
+
+
+class Attack(Option, Protocol):
+    """What an adversary makes of the messages that it received."""
+
+    @staticmethod
+    def watch(task: Any, config: RunConfig, hubs: list[str]) -> Watch:
+        """Whose messages are kept for it. `hubs`: the parties that hold data, in the order of the task's parts."""
+
+    @staticmethod
+    def attack(view: Iterable[Message], task: Any, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
+        """What it finds in the messages, for the summary. The task has the truth, for the score alone."""
+
+
+class AttackHooks(OptionHooks, Protocol):
+    """What an attack may define beside that."""
+
+    @staticmethod
+    def check_task(task: Any, config: RunConfig) -> list[Problem]:
+        """What of the task it cannot be tried on."""
+
+
+class Codec(Option, Protocol):
+    """What is sent of an array of numbers. `Config` has the keys of `types.CodecConfig`."""
+
+    @staticmethod
+    def encode(values: Tensor, rng: np.random.Generator, config: Any) -> tuple[Tensor, ...]:
+        """What is sent of (n,) floats, n > 0: what the ledger charges. `rng` is the sender's."""
+
+    @staticmethod
+    def decode(sent: tuple[Tensor, ...], size: int, dtype: torch.dtype, config: Any) -> Tensor:
+        """What arrives of that: (size,) floats of `dtype`."""
+
+
+class Mechanism(Option, Protocol):
+    """What the owner of data does to what it sends. `Config` has the keys of `types.PrivacyConfig`."""
+
+    @staticmethod
+    def make(config: Any, facts: Facts) -> Any:
+        """The mechanism of one party: `spent`, `state_dict`, `load_state_dict`, and what the algorithms that take it call.
+
+        Raises ConfigError where it does not go with the facts of the run.
+        """
+
+
+class MechanismHooks(OptionHooks, Protocol):
+    """What a mechanism may define beside that."""
+
+    @staticmethod
+    def check_labels(config: Any, labels: np.ndarray, classes: int) -> list[Problem]:
+        """Whether it can noise these labels; `classes` is 0 of a regression."""
+
+
+class Accounting(Protocol):
+    """What every message of a ledger costs. The group is one word and has no keys."""
+
+    OPTIONS: tuple[OptionInfo, ...]
+
+    @staticmethod
+    def price(rows: np.ndarray, payload: Payload) -> np.ndarray:
+        """Bytes charged per message, (n,), of a whole ledger (n, 10), whose columns are federation.ledger.COLUMN."""
+
+
+class AccountingHooks(Protocol):
+    """What an accounting may define beside that."""
+
+    @staticmethod
+    def seconds(rows: np.ndarray, payload: Payload, network: NetworkConfig) -> dict[int, float]:
+        """Communication time charged per round, in place of the engine's."""
+
+
+def hook(module: Any, name: str) -> Callable[..., Any] | None:
+    """The hook `name` of a module; None where it has none."""
+    found: Callable[..., Any] | None = vars(module).get(name)
+    return found
+
+
+def check_algorithm(module: ModuleType) -> None:
+    """Raise VflbenchError where `module` is no algorithm (`Algorithm`): all that is wrong, a line each."""
+    wrong = [*_members(module, Algorithm, AlgorithmHooks), *_literals(module, "ALGORITHM", AlgorithmInfo)]
+    if not wrong:
+        info, exposes = module.ALGORITHM, module.EXPOSES
+        wrong += [*_facts(module), *_config(module, {"name": str, "default_rounds": int}, (info.name,)), *_exposed(info, exposes)]
+    if not wrong:
+        wrong += _keys(module.ALGORITHM, module.Config)
+    _raise(module, wrong)
+
+
+def check_dataset(module: ModuleType) -> None:
+    """Raise VflbenchError where `module` is no data set (`Dataset`): all that is wrong, a line each."""
+    wrong = [*_members(module, Dataset, DatasetHooks), *_literals(module, "DATASETS", DatasetInfo)]
+    if not wrong:
+        for info in module.DATASETS:
+            wrong += _layouts(module, f"DATASETS {info.name}", info.layouts)
+        wrong += _config(module, {"name": str}, [info.name for info in module.DATASETS])
+    _raise(module, wrong)
+
+
+def check_option(group: str, module: ModuleType) -> None:
+    """Raise VflbenchError where `module` is no option of an open group: all that is wrong, a line each."""
+    kind = OPTIONS[group]
+    wrong = [*_members(module, kind.protocol, kind.hooks), *_literals(module, "OPTIONS", OptionInfo)]
+    if not wrong and kind.keys is not None:
+        wrong += _config(module, typing.get_type_hints(kind.keys), [info.name for info in module.OPTIONS])
+        if not wrong and module.Config.__module__ != module.__name__:
+            wrong.append(f"Config is one of {module.Config.__module__}: it must be a class of this file, by which an option is found")
+    _raise(module, wrong)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What the options of an open group are."""
+
+    protocol: type
+    hooks: type = OptionHooks
+    keys: type | None = OptionConfig  # of `none`; every Config has them. None: its options have no keys
+
+
+OPTIONS = {
+    "attack": Kind(Attack, AttackHooks),
+    "codec": Kind(Codec, keys=CodecConfig),
+    "accounting": Kind(Accounting, AccountingHooks, keys=None),
+    "privacy": Kind(Mechanism, MechanismHooks, PrivacyConfig),
+}
+
+
+# --- what is wrong --------------------------------------------------------------------------------------------------------
+
+
+def _raise(module: ModuleType, wrong: list[str]) -> None:
+    if wrong:
+        raise VflbenchError("\n".join(f"{module.__file__}: {text}" for text in dict.fromkeys(wrong)))
+
+
+def _members(module: ModuleType, protocol: type, hooks: type) -> Iterator[str]:
+    """Names that the protocol asks for, functions that do not take what they are given, hooks whose names were mistyped."""
+    required, optional = _functions(protocol), _functions(hooks)
+    for name in typing.get_type_hints(protocol):
+        if name not in vars(module):
+            yield f"{name} is missing: {_first_line(protocol)}"
+    for name, expected in {**required, **optional}.items():
+        function = vars(module).get(name)
+        if function is None:
+            if name in required:
+                yield f"{name}{_parameters(expected)} is missing: {_first_line(expected)}"
+            continue
+        if not _takes(function, expected):
+            has = f"takes {_parameters(function)}" if callable(function) else "is no function"
+            yield f"{name} {has}, and is called as {name}{_parameters(expected)}"
+    known = {**required, **optional}
+    for name, value in vars(module).items():
+        own = inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+        meant = difflib.get_close_matches(name, known, n=1, cutoff=MISSPELT)
+        if own and meant and meant[0] not in vars(module) and _takes(value, known[meant[0]]):
+            yield f"{name} is called by nobody. Did you mean {meant[0]!r}?"
+
+
+def _takes(function: Any, expected: Callable[..., Any]) -> bool:
+    """Whether `function` can be called as `expected` is: with so many arguments, of which none has another's name."""
+    wanted = list(inspect.signature(expected).parameters)
+    try:
+        bound = inspect.signature(function).bind(*wanted).arguments
+    except (TypeError, ValueError):
+        return False
+    swapped = any(name in wanted and name != given for name, given in bound.items())
+    return not swapped and not inspect.iscoroutinefunction(function)
+
+
+def _literals(module: ModuleType, name: str, kind: type) -> Iterator[str]:
+    """That `name` is a tuple of what the registry reads; of an algorithm one of them."""
+    found = vars(module).get(name)
+    if name == "ALGORITHM" and not isinstance(found, kind):
+        yield f"ALGORITHM must be an {kind.__name__}(...)"
+    elif name != "ALGORITHM" and not (isinstance(found, tuple) and found and all(isinstance(info, kind) for info in found)):
+        yield f"{name} must be a tuple of {kind.__name__}(...), at least one"
+
+
+def _functions(protocol: type) -> dict[str, Callable[..., Any]]:
+    every = [named for kind in reversed(protocol.__mro__) for named in vars(kind).items()]
+    return {name: value.__func__ for name, value in every if isinstance(value, staticmethod)}
+
+
+def _parameters(function: Callable[..., Any]) -> str:
+    try:
+        return f"({', '.join(inspect.signature(function).parameters)})"
+    except ValueError:  # of a built-in class
+        return "other arguments"
+
+
+def _first_line(documented: Any) -> str:
+    return str(inspect.getdoc(documented)).partition("\n")[0]
+
+
+def _facts(module: ModuleType) -> Iterator[str]:
+    info: AlgorithmInfo = module.ALGORITHM
+    yield from _layouts(module, "ALGORITHM", info.layouts)
+    yield from _among("ALGORITHM reports", info.reports, SCORED)
+    if not info.reports:
+        yield f"ALGORITHM reports is empty: what is scored must be some of {', '.join(SCORED)}"
+    if "parameters" in info.reports and info.layouts != ("sharded",):
+        yield "ALGORITHM reports parameters: whole models are scored on sharded data alone"
+
+
+def _layouts(module: ModuleType, what: str, given: tuple[str, ...]) -> Iterator[str]:
+    """Another package may have a layout of its own."""
+    if any(name in LAYOUTS for name in given) or module.__name__.startswith("vflbench."):
+        yield from _among(f"{what} layouts", given, LAYOUTS)
+
+
+def _among(what: str, given: tuple[str, ...], known: tuple[str, ...]) -> Iterator[str]:
+    for name in given:
+        if name not in known:
+            yield f"{what} has {name!r}: there are {', '.join(known)}"
+
+
+def _config(module: ModuleType, required: dict[str, type], names: Collection[str]) -> Iterator[str]:
+    """Keys that Config must have with their types, a default for every one, and one of its module's names as that of `name`."""
+    config = module.Config
+    if not (isinstance(config, type) and "__dataclass_fields__" in vars(config)):  # what it inherits does not count its own keys
+        yield "Config must be a dataclass: add @dataclass"
+        return
+    types = typing.get_type_hints(config)
+    for key, kind in required.items():
+        if types.get(key) != kind:
+            yield f"Config must have the key {key}, of type {kind.__name__ if isinstance(kind, type) else kind}"
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    bare = [key for key, f in fields.items() if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    if bare:
+        yield f"Config must have a default for every key; {', '.join(bare)} has none"
+    elif fields["name"].default not in names:
+        yield f"Config has name={fields['name'].default!r} by default: it must be {' or '.join(names)}"
+
+
+def _keys(info: AlgorithmInfo, config: type) -> Iterator[str]:
+    """The keys that its facts name are keys of Config; the first that counts parties is the one that is said to."""
+    keys = typing.get_type_hints(config)
+    having = tuple(key for key in DIVISORS if key in keys)
+    if having[:1] != (() if info.divided_by is None else (info.divided_by,)):
+        has = " and ".join(having) or f"none of {', '.join(DIVISORS)}"
+        whole = "" if having else ": all data would be one party's"
+        yield f"ALGORITHM says divided_by={info.divided_by!r}, and Config has {has}{whole}"
+    elif having and keys[having[0]] not in (int, int | None):  # null: as many as the data set has
+        yield f"Config must have the key {having[0]}, of type int"
+    own = tuple(f"algorithm.{key}" for key in keys)
+    yield from _among("ALGORITHM search", tuple(key for key, _ in info.search if key.startswith("algorithm.")), own)
+    yield from _among("ALGORITHM published", tuple(key for _, key in info.published), tuple(keys))
+
+
+def _exposed(info: AlgorithmInfo, exposes: tuple[Sent, ...]) -> Iterator[str]:
+    if not (isinstance(exposes, tuple) and all(isinstance(entry, Sent) for entry in exposes)):
+        yield "EXPOSES must be a tuple of Sent(tag, sender, receiver, kind, about)"
+        return
+    for entry in exposes:
+        if entry.kind not in KINDS:
+            yield f"EXPOSES {entry.tag}: kind is {entry.kind!r}; there are {', '.join(KINDS)}"
+        if not (isinstance(entry.keys, tuple) and all(isinstance(key, str) for key in entry.keys)):
+            yield f"EXPOSES {entry.tag}: keys is {entry.keys!r}: it must be a tuple of names"
+    tags = tuple(dict.fromkeys(entry.tag for entry in exposes))
+    yield from _among("ALGORITHM remembered", info.remembered, tags)
+    yield from _among("ALGORITHM published", tuple(tag for tag, _ in info.published), tags)

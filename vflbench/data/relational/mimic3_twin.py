@@ -1,0 +1,99 @@
+"""A synthetic twin of MIMIC-III's tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vflbench.data.relational import mimic3_events as measured
+from vflbench.data.relational.tables import SPLITS, RawTable, RawTables
+from vflbench.data.tasks import Equality
+from vflbench.seeding import stream
+
+JOINS = (
+    Equality(("events", "ICUSTAY_ID"), ("stays", "ICUSTAY_ID")),
+    Equality(("stays", "SUBJECT_ID"), ("patients", "SUBJECT_ID")),
+    Equality(("stays", "HADM_ID"), ("admissions", "HADM_ID")),
+    Equality(("stays", "HADM_ID"), ("diagnoses", "HADM_ID")),
+)
+SLICE = 20_000  # rows that are written or standardised at once
+# Rows of each table, of those that join with training rows of `events`, and features proper (stays: without the three keys and MORTALITY).
+ROWS = {"stays": 52_302, "patients": 46_520, "admissions": 58_976, "diagnoses": 58_925, "events": 3_431_622}
+JOINED = {"stays": 35_381, "patients": 29_081, "admissions": 35_381, "diagnoses": 35_381, "events": 2_908_992}
+WIDTHS = {"stays": 47, "patients": 1, "admissions": 41, "diagnoses": 128, "events": 1 + len(measured.COLUMNS)}
+_HELD_OUT = 20_000  # rows of val, and of test
+_HELD_OUT_STAYS = 250
+_POSITIVE = 0.03
+_TOLD = 8  # features of a table that the label depends on
+_WEIGHTS = {"stays": 0.6, "patients": 0.3, "admissions": 0.3, "diagnoses": 0.8, "events": 1.2}
+
+
+def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
+    """Tables with the paper's exact numbers of training and of joined rows, and their splits; features are standardised already.
+
+    One admission a stay, as in the benchmark's cohort; stays of heavy-tailed lengths. Val and test have stays and patients of their own.
+    """
+    rng = stream(0, "twin/mimic3")
+    keys = {name: rng.permutation(ROWS[name]) + 1 for name in ("stays", "patients", "admissions")}
+    admitted = rng.permutation(keys["admissions"])  # the order in which stays take them
+    # The first stays have training rows, the next ones those of val and test, the others none.
+    used = JOINED["stays"] + 2 * _HELD_OUT_STAYS
+    taken = np.concatenate([np.arange(used), rng.integers(used, ROWS["admissions"], ROWS["stays"] - used)])
+    owners, own = JOINED["patients"], 2 * _HELD_OUT_STAYS
+    several = rng.integers(0, owners, JOINED["stays"] - owners)  # patients with more than one stay
+    others = rng.integers(0, ROWS["patients"], ROWS["stays"] - used)
+    who = np.concatenate([np.arange(owners), several, np.arange(owners, owners + own), others])
+    # Admissions without a diagnosis are the last ones: none of those with rows.
+    behind = {
+        "stays": np.arange(ROWS["stays"]),
+        "patients": who,
+        "admissions": taken,
+        "diagnoses": np.minimum(taken, ROWS["diagnoses"] - 1),
+    }
+    all_keys = {
+        "stays": {"SUBJECT_ID": keys["patients"][who], "HADM_ID": admitted[taken], "ICUSTAY_ID": keys["stays"]},
+        "patients": {"SUBJECT_ID": keys["patients"]},
+        "admissions": {"HADM_ID": admitted},
+        "diagnoses": {"HADM_ID": admitted[: ROWS["diagnoses"]]},
+    }
+
+    hours = _lengths(JOINED["stays"], JOINED["events"], rng)
+    apart = np.concatenate([np.repeat(np.arange(JOINED["stays"]), hours), np.full(ROWS["events"] - JOINED["events"], -1)])
+    own_stays = JOINED["stays"] + np.arange(own)
+    stay = np.concatenate([rng.permutation(apart), np.repeat(own_stays, 2 * _HELD_OUT // own)])
+    unknown = ROWS["stays"] + rng.integers(1, 9_230, len(stay))  # stays that are not in the table: the paper's test ones
+    event_keys = np.where(stay >= 0, keys["stays"][stay], unknown)
+
+    tables, signal = [], np.zeros(len(stay), np.float32)
+    for name in WIDTHS:
+        rows = len(stay) if name == "events" else ROWS[name]
+        told = min(_TOLD, WIDTHS[name])
+        features = stream(0, f"twin/mimic3/{name}").standard_normal((rows, told), dtype=np.float32)
+        direction = stream(0, f"twin/mimic3/{name}/direction").standard_normal(told).astype(np.float32)
+        score = features @ (direction * (_WEIGHTS[name] / np.linalg.norm(direction)))
+        signal += score if name == "events" else np.where(stay >= 0, score[behind[name]][stay], 0)
+        wanted = min(width or WIDTHS[name], WIDTHS[name])
+        narrow, features = features, np.empty((rows, wanted), np.float32)
+        features[:, :told] = narrow[:, :wanted]
+        more = stream(0, f"twin/mimic3/{name}/more")
+        for first in range(0, rows if wanted > told else 0, SLICE):  # in slices: the largest table has 10 GB
+            features[first : first + SLICE, told:] = more.standard_normal((min(SLICE, rows - first), wanted - told), dtype=np.float32)
+        columns = tuple(f"feature_{i}" for i in range(wanted))
+        if name == "events":
+            tables.append(RawTable(name, {"ICUSTAY_ID": event_keys}, features, columns))
+        else:
+            order = rng.permutation(rows)
+            shuffled = {column: values[order] for column, values in all_keys[name].items()}
+            tables.append(RawTable(name, shuffled, features[order], columns))
+    signal += rng.logistic(scale=0.3, size=len(signal)).astype(np.float32)
+    labels = (signal > np.quantile(signal, 1 - _POSITIVE)).astype(np.int64)
+    bounds = np.cumsum([0, ROWS["events"], _HELD_OUT, _HELD_OUT])
+    splits = {split: np.arange(low, high) for split, low, high in zip(SPLITS, bounds[:-1], bounds[1:], strict=True)}
+    return RawTables(tuple(tables), "events", labels, 2, JOINS), splits
+
+
+def _lengths(stays: int, hours: int, rng: np.random.Generator) -> np.ndarray:
+    """(stays,) hours of each, log-normal, at least one, `hours` in all."""
+    share = rng.lognormal(0, 1, stays)
+    lengths = 1 + np.floor(share * ((hours - stays) / share.sum())).astype(np.int64)
+    lengths[rng.permutation(stays)[: hours - lengths.sum()]] += 1
+    return lengths

@@ -1,0 +1,223 @@
+"""What a user says of their own tables: the configuration of dataset=sql, and what is wrong with it before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vflbench.data.relational import sql_sources, tables
+from vflbench.data.relational.cells import TYPES
+from vflbench.data.relational.sql_sources import Source
+from vflbench.data.tasks import Equality
+from vflbench.types import ConfigError, Problem, closest
+
+TASKS = {"regression": ("rmse",), "classes": ("accuracy", "auroc")}  # task -> its metrics, the default first
+LONGEST = 1_000_000  # seconds that a query may be given
+
+
+@dataclass
+class Table:
+    url: str | list[str]  # where it lies; several: one per horizontal part
+    table: str | list[str] | None = None  # its name in a database; of several parts one name, or one each
+    query: str | list[str] | None = None  # or a SELECT
+    password_env: str | list[str] | None = None  # PostgreSQL: the environment variable that holds the password
+    password: str | None = None  # refused: every run keeps its configuration
+    organisation: str | None = None  # whose it is, for messages
+    keys: list[str] | None = None  # columns that identify and are no features; null: those that the joins name
+    features: list[str] | None = None  # columns to learn from; null: all other columns of numbers
+    categories: list[str] = field(default_factory=list)  # columns that become one 0/1 feature for each of their values
+    types: dict[str, str] = field(default_factory=dict)  # column -> number | text | date, where it is stored as something else
+    label: str | None = None  # in exactly one table: the column to predict
+
+
+@dataclass
+class Config:
+    name: str = "sql"
+    source: str = "auto"  # auto | real: your tables are never replaced by made-up data
+    variant: str = "auto"  # the only one
+    tables: dict[str, Table] = field(default_factory=dict)  # name -> where it lies and what its columns are
+    query_timeout: float = sql_sources.QUERY_TIMEOUT  # seconds that reading a database's table or query may take
+    joins: list[str] = field(default_factory=list)  # predicates "a.x = b.y"; several between two tables are one composite key
+    task: str = "regression"  # regression | classes
+    classes: int | list[Any] | None = None  # task=classes: their number, labels being 0, 1, ...; or the labels in order; null: as found
+    metric: str | None = None  # null: rmse, or accuracy of classes; auroc for two classes
+    validation: float = 0.15  # fraction of the label table's rows
+    test: float = 0.15
+
+    def __post_init__(self) -> None:
+        """No configuration ever holds a password: sweeps would write it to disk before anything is checked."""
+        advice = "runs keep their configuration, so no password may stand in it: put it into an environment variable, name that in"
+        problems = []
+        for name, table in self.tables.items() if isinstance(self.tables, Mapping) else ():
+            key = f"dataset.tables.{name}"
+            if not isinstance(table, Table):
+                continue  # it could not be read as one
+            if table.password is not None:
+                problems.append(Problem(f"{key}.password", "***", f"{advice} {key}.password_env"))
+            for url in _listed(table.url):
+                if isinstance(url, str) and sql_sources.holds_password(url):
+                    problems.append(Problem(f"{key}.url", sql_sources.shown(url), f"{advice} {key}.password_env"))
+        if problems:
+            raise ConfigError(problems)
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+
+
+def parts_of(config: Config, name: str) -> list[Source]:
+    """Where the horizontal parts of a table lie."""
+    table = config.tables[name]
+    urls = _listed(table.url)
+    each = [value if isinstance(value, list) else [value] * len(urls) for value in (table.table, table.query, table.password_env)]
+    parts = zip(urls, *each, [config.query_timeout] * len(urls), strict=True)
+    return [Source(*values) for values in parts]
+
+
+def _equality(text: str) -> Equality | None:
+    """Of "a.x = b.y"; None where it cannot be read."""
+    sides = [tuple(part.strip() for part in side.split(".", 1)) for side in text.split("=")]
+    if len(sides) != 2 or not all(len(side) == 2 and all(side) for side in sides):
+        return None
+    (a, x), (b, y) = sides
+    return Equality((a, x), (b, y))
+
+
+def joins_of(config: Config) -> tuple[Equality, ...]:
+    return tuple(equality for equality in map(_equality, config.joins) if equality is not None)
+
+
+def keys_of(config: Config, name: str) -> list[str]:
+    """Key columns of a table: those that it lists, else those that the joins name."""
+    named = [column for e in joins_of(config) for table, column in (e.left, e.right) if table == name]
+    listed = config.tables[name].keys
+    return list(dict.fromkeys(named if listed is None else listed))
+
+
+def roles_of(config: Config, name: str) -> dict[str, list[str]]:
+    """What the columns that the configuration names are for."""
+    table = config.tables[name]
+    return {
+        "keys": keys_of(config, name),
+        "label": _listed(table.label),
+        "features": _listed(table.features),
+        "categories": list(table.categories),
+    }
+
+
+def called(config: Config, name: str) -> str:
+    owner = config.tables[name].organisation
+    return f"table {name} of {owner}" if owner else f"table {name}"
+
+
+# --- the configuration --------------------------------------------------------------------------------------------------------
+
+
+def check(config: Config, layout: str, parties: int) -> list[Problem]:
+    """What is wrong with the configuration, before anything is read: whether files and variables are there is looked at."""
+    problems = tables.check_fractions(config.validation, config.test)
+    if config.source not in ("auto", "real"):
+        problems.append(Problem("dataset.source", config.source, "must be auto or real: your own tables have no twin"))
+    if config.variant != "auto":
+        problems.append(Problem("dataset.variant", config.variant, "must be auto"))
+    if not 0 < config.query_timeout <= LONGEST:
+        problems.append(Problem("dataset.query_timeout", config.query_timeout, f"must be seconds, above 0 and at most {LONGEST:,}"))
+    if not config.tables:
+        allowed = "names no tables: describe yours in DIR/dataset/sql.yaml and give --config-dir DIR, as examples/dataset/sql.yaml does"
+        return [*problems, Problem("dataset.tables", "{}", allowed)]
+    problems += _check_task(config)
+    for name, table in config.tables.items():
+        problems += _check_table(config, name, table)
+    labels = [name for name, table in config.tables.items() if table.label is not None]
+    if len(labels) != 1:
+        allowed = f"exactly one table has the label column, not {' and '.join(labels) or 'none'}"
+        problems.append(Problem("dataset.tables.*.label", ", ".join(labels) or "null", allowed))
+    return problems + _check_joins(config)
+
+
+def _check_task(config: Config) -> list[Problem]:
+    if config.task not in TASKS:
+        return [Problem("dataset.task", config.task, f"must be one of {', '.join(TASKS)}", closest(config.task, TASKS))]
+    problems = []
+    allowed = TASKS[config.task]
+    if config.metric is not None and config.metric not in allowed:
+        near = closest(config.metric, allowed)
+        problems.append(Problem("dataset.metric", config.metric, f"must be one of {', '.join(allowed)} for task={config.task}", near))
+    if config.classes is None:
+        return problems
+    if config.task == "regression":
+        problems.append(Problem("dataset.classes", config.classes, "belongs to task=classes"))
+    count = config.classes if isinstance(config.classes, int) else len(set(map(str, config.classes)))
+    if count < 2 or (isinstance(config.classes, list) and count < len(config.classes)):
+        problems.append(Problem("dataset.classes", config.classes, "must be at least 2, all different"))
+    if config.metric == "auroc" and count != 2:
+        problems.append(Problem("dataset.metric", "auroc", f"is for two classes, not {count}"))
+    if isinstance(config.classes, list):
+        if any(isinstance(label, bool) for label in config.classes):
+            problems.append(
+                Problem("dataset.classes", config.classes, "must be quoted: YAML reads yes, no, true and false as truth values")
+            )
+        elif 0 < sum(isinstance(label, str) for label in config.classes) < len(config.classes):
+            problems.append(Problem("dataset.classes", config.classes, "must be all numbers or all text (quote them)"))
+    return problems
+
+
+def _check_table(config: Config, name: str, table: Table) -> list[Problem]:
+    key = f"dataset.tables.{name}"
+    problems = []
+    urls = len(_listed(table.url))
+    if not urls:
+        problems.append(Problem(f"{key}.url", "[]", "must name where the table lies"))
+    lengths = {what: len(value) for what in ("table", "query", "password_env") if isinstance(value := getattr(table, what), list)}
+    wrong = {what: count for what, count in lengths.items() if count != urls}
+    for what, count in wrong.items():
+        problems.append(Problem(f"{key}.{what}", f"({count} entries)", f"must have one for each of the {urls} URLs, or be one for all"))
+    if not wrong:
+        found = [problem for source in parts_of(config, name) for problem in sql_sources.check(source, key)]
+        problems += list(dict.fromkeys(found))  # parts share what is wrong with them
+    if "." in name or "=" in name:
+        problems.append(Problem(key, name, "a table's name cannot have a dot or =, which predicates are made of"))
+    for column, kind in table.types.items():
+        if kind not in TYPES:
+            allowed = f"must be one of {', '.join(TYPES)}"
+            problems.append(Problem(f"{key}.types.{column}", kind, allowed, closest(kind, TYPES)))
+    taken: dict[str, str] = {}
+    for role, columns in roles_of(config, name).items():
+        for column in columns:
+            if taken.setdefault(column, role) != role:
+                problems.append(Problem(f"{key}.{role}", column, f"is one of {taken[column]} already: a column has one role"))
+    if table.features is not None and not table.features and not table.categories:
+        problems.append(Problem(f"{key}.features", "[]", "every table needs a feature; where it has none, a query can add a constant"))
+    return problems
+
+
+def _check_joins(config: Config) -> list[Problem]:
+    problems = []
+    near = {name: {name} for name in config.tables}  # what joins with what
+    for text in config.joins:
+        equality = _equality(text)
+        if equality is None:
+            problems.append(Problem("dataset.joins", text, "must be of the form table.column = table.column"))
+            continue
+        sides = (equality.left, equality.right)
+        unknown = [table for table, _ in sides if table not in config.tables]
+        for table in unknown:
+            allowed = f"there is no table {table}; there are: {', '.join(config.tables)}"
+            problems.append(Problem("dataset.joins", text, allowed, closest(table, config.tables)))
+        for table, column in sides:
+            if table not in unknown and column not in keys_of(config, table):
+                listed = config.tables[table].keys or []
+                allowed = f"{column} is not among the keys of {table}: {', '.join(listed)}"
+                problems.append(Problem("dataset.joins", text, allowed, closest(column, listed)))
+        if not unknown and sides[0][0] == sides[1][0]:
+            problems.append(Problem("dataset.joins", text, "joins a table with itself; list it twice, under two names"))
+        elif not unknown:
+            group = near[sides[0][0]] | near[sides[1][0]]
+            near |= dict.fromkeys(group, group)
+    together = next(iter(near.values()))
+    apart = [name for name in config.tables if name not in together]
+    if apart and not problems:
+        joined = ", ".join(name for name in config.tables if name in together)
+        problems.append(Problem("dataset.joins", config.joins, f"no predicate connects {', '.join(apart)} with {joined}"))
+    return problems

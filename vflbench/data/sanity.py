@@ -1,0 +1,64 @@
+"""What every task must have, whatever its data set: something to learn, and rows to be scored on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from vflbench.data.tasks import Task
+from vflbench.types import TRAINING_METRIC, DataError
+
+CHUNK = 10_000  # rows that are compared at a time
+log = logging.getLogger(__name__)
+
+
+def check(task: Task) -> None:
+    """Refuse a task on which nothing can be learnt or scored; warn of classes without a training row, and of parties that know nothing.
+
+    Raises
+    ------
+    DataError : no training rows; all their labels are equal; no feature differs between them; a split that is empty or has one class only.
+    """
+    name, labels = f"dataset {task.name}", task.training_labels()
+    if not len(labels):
+        raise DataError(f"{name}: no row is left for training")
+    with np.errstate(over="ignore", invalid="ignore"):
+        if labels.min() == labels.max():
+            raise DataError(f"{name}: all {len(labels)} training labels are {labels[0]:g}: there is nothing to learn")
+        if not task.classes and not np.isfinite(labels.std(dtype=np.float64)):
+            raise DataError(f"{name}: the training labels are not finite, or so large that their spread is not")
+    _check_features(task, name)
+    if task.metric.name == TRAINING_METRIC:
+        return
+    trained = np.bincount(labels.astype(np.int64), minlength=task.classes) if task.classes else None
+    for split in ("val", "test"):
+        truth = task.truth(split)
+        if truth is None or not len(truth):
+            if split == "test":
+                raise DataError(f"{name}: no row is left for the test split, so nothing could be scored")
+            continue
+        if task.metric.name == "auroc" and truth.min() == truth.max():
+            only = f"all {len(truth)} rows of the {split} split are of class {truth[0]:g}"
+            raise DataError(f"{name}: {only}, of which there is no AUROC: more rows, or another seed, are needed")
+        if trained is not None and len(unknown := np.unique(truth[trained[truth.astype(np.int64)] == 0])):
+            listed = ", ".join(map(str, unknown[:5].tolist())) + (", ..." if len(unknown) > 5 else "")
+            log.warning("%s: no training row is of class %s, which the %s split has.", name, listed, split)
+
+
+def _check_features(task: Task, name: str) -> None:
+    """The same features in every row tell nothing."""
+    held = {who: features for who, features in task.training_features().items() if features[0].size}  # a table may have keys alone
+    constant = [who for who, features in held.items() if not varies(features)]
+    if held and len(constant) == len(held):
+        raise DataError(f"{name}: no feature differs between the training rows: there is nothing to learn from")
+    for who in constant:
+        log.warning("%s: no feature of %s differs between the training rows: it contributes nothing.", name, who)
+
+
+def varies(blocks: Sequence[np.ndarray]) -> bool:
+    """Whether not all rows of the blocks, (n, ...) each, are the same."""
+    first = blocks[0][0]
+    chunks: Iterable[np.ndarray] = (block[at : at + CHUNK] for block in blocks for at in range(0, len(block), CHUNK))
+    return any(bool((chunk != first).any()) for chunk in chunks)

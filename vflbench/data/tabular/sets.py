@@ -1,0 +1,129 @@
+"""What a tabular data set is: its columns, its files and their reader, its target, its twin.
+
+How one is checked, found, announced and divided is the same for all of them, and stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from vflbench.data import sources, twins
+from vflbench.data.sources import FileSet, Found, Part, RawFile
+from vflbench.data.tabular import table
+from vflbench.data.tabular.table import Keys, Table
+from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
+from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
+
+Contents = Iterator[tuple[bytes, str]]  # of files, one after the other: the bytes, and how errors call them
+
+
+@dataclass(frozen=True)
+class TabularSet:
+    """A data set. The functions are given its configuration."""
+
+    info: DatasetInfo
+    metric: Metric  # of problem=learning
+    columns: Callable[[Any], int]  # how many it has
+    make: Callable[[Any, Path | None], tuple[Table, DataSource]]  # the second is data_root
+    problems: Callable[[Any], list[Problem]] = lambda config: []  # of the keys that are its own
+    variants: tuple[str, ...] = ("auto",)
+    scaling: Literal["standard", "range"] = "standard"  # this and the next: see table.divide
+    shape: tuple[int, ...] = (-1,)
+
+    def check(self, config: Keys, layout: str, parties: int) -> list[Problem]:
+        """What is wrong with the configuration, before anything is read."""
+        problems = table.check(config, layout, parties, self.columns(config), self.variants)
+        if config.source not in self.info.sources and config.source in ("real", "synthetic"):
+            only = "is always made up: auto or synthetic" if config.source == "real" else "is real data that needs no twin: auto or real"
+            problems.append(Problem("dataset.source", config.source, f"{self.info.name} {only}"))
+        return problems + self.problems(config)
+
+    def load(self, config: Keys, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | RelationalTask | ShardedTask:
+        """The table, its columns or its rows divided between `parties`.
+
+        Raises
+        ------
+        ConfigError, DataError
+        """
+        if problems := self.check(config, layout, parties):
+            raise ConfigError(problems)
+        made, source = self.make(config, root)
+        how: dict[str, Any] = {"layout": layout, "parties": parties, "seed": seed, "scaling": self.scaling, "shape": self.shape}
+        return table.divide(config, made, source, self.metric, **how)
+
+
+# --- read from files --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form in which a table is published. `members`: what is read of the zip archive that the file is."""
+
+    files: tuple[RawFile, ...]
+    read: Callable[[Contents], Table]
+    members: tuple[str, ...] = ()
+
+    def contents(self, found: Found) -> Contents:
+        """What `read` takes, file by file. Raises DataError."""
+        for file in self.files:
+            data, label = found.read(file), found.label(file)
+            if not self.members:
+                yield data, label
+            for name in self.members:
+                yield table.member(data, label, name), f"{label}, {name}"
+
+
+@dataclass(frozen=True)
+class Edition:
+    """What is published under one name: `forms`, of which the first that is there is read, and what stands in for it."""
+
+    columns: tuple[str, ...]
+    forms: tuple[Form, ...]
+    twin: Callable[[], Table]
+    variant: str | None = None  # as dataset.variant names it, where there are several
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a data set, by edition: `auto` takes the first that is there."""
+
+    info: DatasetInfo
+    rows: str  # what they are
+    editions: tuple[Edition, ...]
+
+    def asked(self, variant: str) -> list[Edition]:
+        """The editions that `dataset.variant` allows. Of an unknown one, which `check` refuses, all: there is still a width to check."""
+        return [edition for edition in self.editions if edition.variant == variant] or list(self.editions)
+
+    def columns(self, config: Keys) -> int:
+        """How many the edition has."""
+        return len(self.asked(config.variant)[0].columns)
+
+    def file_set(self, variant: str = "auto") -> FileSet:
+        """What is looked for."""
+        groups = tuple(form.files for edition in self.asked(variant) for form in edition.forms)
+        return FileSet(self.info.name, self.info.folder or "", (Part(self.rows, groups),))
+
+    def make(self, config: Keys, root: Path | None) -> tuple[Table, DataSource]:
+        """The table of the first form that is there, or the twin. Raises DataError."""
+        editions = self.asked(config.variant)
+        found = locate(self.file_set(config.variant), config, root)
+        if found is None:
+            return editions[0].twin(), twins.twin_source(editions[0].variant)
+        edition, form = next((e, f) for e in editions for f in e.forms if all(file in found for file in f.files))
+        return form.read(form.contents(found)), real(found, form.files, edition.variant)
+
+
+def locate(files: FileSet, config: Any, root: Path | None) -> Found | None:
+    """As `sources.locate`; a twin that was asked for is announced."""
+    found = sources.locate(files, root, config.source, getattr(config, "verify", True))
+    return found
+
+
+def real(found: Found, used: Iterable[RawFile], variant: str | None, note: str = "") -> DataSource:
+    """Where a table came from that was read from the files `used`, whatever else is there."""
+    labels = {found.label(file) for file in used}
+    return DataSource("real", variant, note, tuple(entry for entry in found.files if entry[0] in labels))

@@ -1,0 +1,16 @@
+"""The four layouts of vertically or horizontally split data, as frozen dataclasses of numpy arrays (design section 3): a file each.
+
+A task is what an algorithm runs on. Parties never see the task: they get their own part of it, guarded (`federation.party.Guarded`),
+and the public facts. Scoring, outside the federation, reads labels and splits from the task itself.
+"""
+
+from vflbench.data.tasks.aligned import AlignedPart, AlignedPublic, AlignedTask, JoinedPart, Objective
+from vflbench.data.tasks.base import Task
+from vflbench.data.tasks.graph import GraphPart, GraphPublic, GraphTask
+from vflbench.data.tasks.relational import Equality, HeldOut, RelationalPart, RelationalPublic, RelationalTask
+from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
+
+__all__ = [
+    "AlignedPart", "AlignedPublic", "AlignedTask", "Equality", "GraphPart", "GraphPublic", "GraphTask", "HeldOut", "JoinedPart",
+    "Objective", "RelationalPart", "RelationalPublic", "RelationalTask", "Shard", "ShardedPublic", "ShardedTask", "Task",
+]  # fmt: skip

@@ -1,0 +1,138 @@
+"""Aligned: the same samples, a block of features per party."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from vflbench.data.tasks.base import Task, beside, no_rows
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A convex function of theta = (theta_1 ... theta_K), of which party k knows X_k: with u = sum_k X_k theta_k, (N,),
+
+    ridge            f = (1/2) ||u - y||^2 + (weight / 2) ||theta||^2             y real
+    sparse_logistic  f = (1/N) sum_j log(1 + exp(-y_j u_j)) + weight ||theta||_1  y in {-1, +1}: classes 0 and 1
+
+    The methods for such problems are scored by how near f is to its minimum on the training samples: metric `suboptimality`,
+    (f - f*) / f*, not by held-out samples.
+    """
+
+    kind: Literal["ridge", "sparse_logistic"]
+    weight: float  # alpha or beta, > 0
+
+
+@dataclass(frozen=True)
+class AlignedPublic:
+    """What every party of an aligned task may know."""
+
+    samples: int  # training samples N
+    parties: int
+    classes: int  # 0: regression
+    owner: int  # the party that has the labels
+    objective: Objective | None = None  # convex problems: what is minimised
+
+    @property
+    def blocks(self) -> int:
+        """M: how many parties share a prediction."""
+        return self.parties
+
+    @property
+    def outputs(self) -> int:
+        """Width of a prediction: the number of classes, or 1 for regression."""
+        return self.classes or 1
+
+
+@dataclass(frozen=True)
+class AlignedPart:
+    """One party's own part: its features of the same samples in the same order."""
+
+    features: np.ndarray  # (N, d_m); image views (N, channels, height, width)
+    labels: np.ndarray | None  # the owner's: (N,) float64 targets or int64 classes
+    held_out: Mapping[str, np.ndarray]  # val | test -> (N_s, d_m); image views as `features`
+
+
+@dataclass(frozen=True)
+class JoinedPart:
+    """All parties' blocks in one place."""
+
+    parts: tuple[AlignedPart, ...]
+    labels: np.ndarray  # (N,)
+
+
+@dataclass(frozen=True)
+class AlignedTask(Task):
+    """The same samples at every party; per party a block of features."""
+
+    owner: int
+    features: tuple[np.ndarray, ...]  # per party (N, d_m), or (N, channels, height, width): training samples
+    labels: np.ndarray  # (N,)
+    held_out_features: Mapping[str, tuple[np.ndarray, ...]]  # val | test -> per party (N_s, d_m), or views
+    held_out_labels: Mapping[str, np.ndarray]
+    objective: Objective | None = None  # convex problems; the metric is then suboptimality
+    optimum: float | None = None  # f*: for scoring only
+    rows: tuple[np.ndarray, ...] | None = None  # where each party has a file of its own: the samples' rows in it, before they are split
+
+    @property
+    def parties(self) -> int:
+        return len(self.features)
+
+    @property
+    def public(self) -> AlignedPublic:
+        return AlignedPublic(len(self.labels), self.parties, self.classes, self.owner, self.objective)
+
+    def truth(self, split: str) -> np.ndarray | None:
+        return self.held_out_labels.get(split)
+
+    @property
+    def convex(self) -> tuple[Objective, float] | None:
+        return None if self.objective is None or self.optimum is None else (self.objective, self.optimum)
+
+    def training_labels(self) -> np.ndarray:
+        return self.labels
+
+    def training_features(self) -> dict[str, list[np.ndarray]]:
+        return {f"party {party}": [features] for party, features in enumerate(self.features)}
+
+    def block(self, client: int) -> tuple[int, np.ndarray]:
+        """The number of the block that client number `client` holds, its own, and the block's features."""
+        return client, self.features[client]
+
+    def sample(self, rows: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Per party its features (k, d_m) of `rows` training samples, or all where there are no more."""
+        some = np.sort(rng.choice(len(self.labels), min(rows, len(self.labels)), replace=False))
+        return [block[some] for block in self.features]
+
+    def part(self, party: int, share_labels: bool = False) -> AlignedPart:
+        """Party `party`'s own data; `share_labels`: all parties know the labels (the relaxed protocol of MTCD and FedBCD)."""
+        held_out = {split: blocks[party] for split, blocks in self.held_out_features.items()}
+        return AlignedPart(self.features[party], self.labels if share_labels or party == self.owner else None, held_out)
+
+    def joined(self) -> JoinedPart:
+        """Everything: what a centralized baseline trains on."""
+        return JoinedPart(tuple(self.part(party) for party in range(self.parties)), self.labels)
+
+    def without_features(self) -> Self:
+        apart = {split: tuple(map(no_rows, blocks)) for split, blocks in self.held_out_features.items()}
+        return replace(self, features=tuple(map(no_rows, self.features)), held_out_features=apart)
+
+    def own_files(self, dataset: Any) -> bool:
+        """Where each party has a file of its own."""
+        return self.rows is not None
+
+    def told(self, index: int | None, labelled: bool) -> Self:
+        """Where the samples are in the owner's own file, and labels if it has them."""
+        assert self.rows is not None
+        rows = tuple(rows if party == index else np.empty(0, np.int64) for party, rows in enumerate(self.rows))
+        labels = self.labels if labelled or index == self.owner else np.zeros_like(self.labels)
+        unknown = {split: np.zeros_like(truth) for split, truth in self.held_out_labels.items()}
+        return replace(self.without_features(), rows=rows, labels=labels, held_out_labels=unknown)
+
+    def with_part(self, whole: Self, index: int) -> Self:
+        """With the block of party `index`, training and held-out rows."""
+        held_out = {split: beside(self.held_out_features[split], index, blocks[index]) for split, blocks in whole.held_out_features.items()}
+        return replace(self, features=beside(self.features, index, whole.features[index]), held_out_features=held_out)

@@ -1,0 +1,159 @@
+"""Relational: tables, and a join that nobody materialises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from vflbench.data.relational.join import hand_over, join, unite
+from vflbench.data.tasks.base import Task, beside, no_rows
+
+
+@dataclass(frozen=True)
+class Equality:
+    """A join predicate: `left` = `right`, each a (table, key column). Several between two tables make a composite key."""
+
+    left: tuple[str, str]
+    right: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class RelationalPublic:
+    """What every party of a relational task may know: the schema of the join, no rows and no sizes."""
+
+    tables: tuple[str, ...]  # in the order of the organisations: one table each
+    label_table: str  # the one whose owner has the labels
+    joins: tuple[Equality, ...]  # an inner join
+    classes: int  # 0: regression
+    parts: tuple[tuple[int, ...], ...]  # per table the numbers of the clients that hold its horizontal parts, in the rows' order
+
+    @property
+    def outputs(self) -> int:
+        """d_c: width of a prediction, the number of classes, or 1 for regression."""
+        return self.classes or 1
+
+    @property
+    def blocks(self) -> int:
+        """M: how many tables share a prediction."""
+        return len(self.tables)
+
+    @property
+    def owner(self) -> int:
+        """The number of the label table."""
+        return self.tables.index(self.label_table)
+
+    def key_columns(self, table: str) -> tuple[str, ...]:
+        """The columns of `table` that the join names, in alphabetical order: the order in which its clients hand over keys."""
+        return tuple(sorted({column for equality in self.joins for name, column in (equality.left, equality.right) if name == table}))
+
+    def table_of(self, client: int) -> int:
+        """The number of the table that client number `client` holds a part of."""
+        return next(i for i, clients in enumerate(self.parts) if client in clients)
+
+
+@dataclass(frozen=True)
+class RelationalPart:
+    """One client's horizontal part of one organisation's table. Training rows; held-out ones are apart."""
+
+    table: str
+    keys: Mapping[str, np.ndarray]  # key column -> (n,) as stored: integers, floats, text (object), dates; None or NaN: NULL
+    features: np.ndarray  # (n, d) float32 or float64, imputed and standardised; may be memory-mapped
+    labels: np.ndarray | None = None  # label table: (n,) float64 targets, or int64 classes 0 .. classes - 1
+    held_out: Mapping[str, np.ndarray] = field(default_factory=dict)  # label table: val | test -> features of those rows
+
+    @property
+    def rows(self) -> int:
+        return len(self.features)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The joined rows of a split, for scoring outside the federation."""
+
+    rows: tuple[np.ndarray, ...]  # per table (N_s,) int64: which row; of the label table: which of the split's rows, all parts together
+    labels: np.ndarray  # (N_s,)
+
+
+@dataclass(frozen=True)
+class RelationalTask(Task):
+    """Tables of organisations, each in horizontal parts at its clients, and how they join. The joined table is nowhere.
+
+    A split divides the rows of the label table; the other tables serve all splits.
+    """
+
+    tables: tuple[str, ...]
+    label_table: str
+    joins: tuple[Equality, ...]
+    clients: tuple[RelationalPart, ...]  # table by table, each in the order of its rows
+    held_out: Mapping[str, HeldOut]  # val | test
+
+    @property
+    def public(self) -> RelationalPublic:
+        parts = tuple(tuple(c for c, part in enumerate(self.clients) if part.table == table) for table in self.tables)
+        return RelationalPublic(self.tables, self.label_table, self.joins, self.classes, parts)
+
+    def block(self, client: int) -> tuple[int, np.ndarray]:
+        """The number of the table that client number `client` holds a part of, and that part's features."""
+        return self.public.table_of(client), self.clients[client].features
+
+    def sample(self, rows: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Per table its features (k, d_i) behind the joined rows of about `rows` training rows of the label table."""
+        keys, features = {}, []
+        for table, clients in zip(self.tables, self.public.parts, strict=True):
+            parts = [self.clients[client] for client in clients]
+            # of the label table a share of every part
+            total = sum(part.rows for part in parts)
+            share = min(1.0, rows / total) if table == self.label_table else 1.0
+            chosen = [np.sort(rng.choice(part.rows, round(share * part.rows), replace=False)) for part in parts]
+            columns = [{c: v[own] for c, v in part.keys.items()} for part, own in zip(parts, chosen, strict=True)]
+            keys[table] = unite([hand_over(c, len(own), "none", table) for c, own in zip(columns, chosen, strict=True)], table)
+            features.append(np.concatenate([part.features[own] for part, own in zip(parts, chosen, strict=True)]))
+        behind = join(keys, self.joins, self.label_table)
+        return [block[behind[table]] for table, block in zip(self.tables, features, strict=True)]
+
+    def training_labels(self) -> np.ndarray:
+        """Of the label table's training rows, part by part."""
+        return np.concatenate([part.labels for part in self.clients if part.labels is not None])
+
+    def training_features(self) -> dict[str, list[np.ndarray]]:
+        """Of each table, part by part."""
+        held: dict[str, list[np.ndarray]] = {}
+        for part in self.clients:
+            held.setdefault(f"table {part.table}", []).append(part.features)
+        return held
+
+    def truth(self, split: str) -> np.ndarray | None:
+        return self.held_out[split].labels if split in self.held_out else None
+
+    def combine(self, split: str, partial: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
+        """(N_s, d_c): the sum over tables of what each predicts for its row behind each joined row of `split`.
+
+        Parameters
+        ----------
+        partial : per client, in their order, `rows` -> (n, d_c) of all its rows; of the label table `val`, `test` -> held-out rows.
+        """
+        total = 0.0
+        for table, clients, rows in zip(self.tables, self.public.parts, self.held_out[split].rows, strict=True):
+            of = split if table == self.label_table else "rows"
+            total = total + np.concatenate([partial[client][of] for client in clients])[rows]
+        return np.asarray(total)
+
+    def without_features(self) -> Self:
+        """What the driver may hold: the join of held-out rows, for `combine`, but no keys."""
+        clients = [replace(part, keys={}, features=no_rows(part.features), labels=None, held_out={}) for part in self.clients]
+        return replace(self, clients=tuple(clients))
+
+    def own_files(self, dataset: Any) -> bool:
+        """Every table has sources of its own."""
+        return True
+
+    def told(self, index: int | None, labelled: bool) -> Self:
+        """No labels: they are in the label table's own source. Nor what joins in held-out rows."""
+        return replace(self.without_features(), held_out={})
+
+    def with_part(self, whole: Self, index: int) -> Self:
+        """With the part of client `index`."""
+        return replace(self, clients=beside(self.clients, index, whole.clients[index]))

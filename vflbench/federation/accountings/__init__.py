@@ -1,0 +1,1 @@
+"""Accountings, a rule a file: what every message of a ledger costs."""

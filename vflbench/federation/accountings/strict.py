@@ -1,0 +1,15 @@
+"""Every message costs its payload; framing is not charged. Times are the engine's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vflbench.federation.accounting import Payload
+from vflbench.federation.ledger import COLUMN
+from vflbench.types import OptionInfo
+
+OPTIONS = (OptionInfo("strict", "every message costs what was sent"),)
+
+
+def price(rows: np.ndarray, payload: Payload) -> np.ndarray:
+    return rows[:, COLUMN["bytes"]]

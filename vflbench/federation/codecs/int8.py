@@ -1,0 +1,49 @@
+"""1 byte a value and a float32 scale per array, max |x| / 127: stochastic rounding to its multiples.
+
+A value is off by less than one scale, and right in the mean (QSGD: Alistarh et al. 2017, arXiv 1610.02132, section 3.1, with the
+largest value as the norm). One scale per array and not per row: predictions and residuals are (n, 1), of which a scale per row
+would be larger than the rows. An array with infinity, NaN or a float64 beyond 127 float32s in it arrives as NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vflbench.types import CodecConfig, OptionInfo
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+OPTIONS = (OptionInfo("int8", "1 byte a number and a scale per array, right in the mean"),)
+LEVELS = 127  # on either side of 0
+
+
+@dataclass
+class Config(CodecConfig):
+    name: str = "int8"
+
+
+def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:
+    import torch
+
+    wide = values.double()
+    largest = float(wide.abs().max())
+    with np.errstate(over="ignore"):
+        scale = np.float32(largest / LEVELS)
+    if float(scale) * LEVELS < largest:  # exact in doubles; with a smaller scale the largest value would be cut off
+        scale = np.nextafter(scale, np.float32(np.inf))
+    draws = torch.from_numpy(rng.random(len(values))).to(values.device)
+    if not np.isfinite(scale):
+        scale, codes = np.float32(np.nan), torch.zeros_like(wide)
+    else:
+        codes = (wide / float(scale) + draws).floor().clamp(-LEVELS, LEVELS) if scale else torch.zeros_like(wide)
+    return codes.to(torch.int8), torch.tensor([scale], device=values.device)
+
+
+def decode(sent: tuple[Tensor, ...], size: int, dtype: torch.dtype, config: Config) -> Tensor:
+    codes, scale = sent
+    return (codes.double() * scale.double()).to(dtype)

@@ -1,0 +1,42 @@
+"""The `fraction` of the entries that are largest in magnitude (rounded, at least one; of equals the first): float32 and an int32 index.
+
+Every other entry arrives as 0: off by at most sqrt(1 - k/n) of the array's norm. 8 bytes an entry: an array of float32 is smaller
+that way below a fraction of one half, and crosses as it is from there on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vflbench.types import CodecConfig, OptionInfo
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+OPTIONS = (OptionInfo("topk", "the entries of largest magnitude, 8 bytes each"),)
+
+
+@dataclass
+class Config(CodecConfig):
+    name: str = "topk"
+    fraction: float = 0.1  # share of an array's entries that are sent
+
+
+def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:
+    import torch
+
+    kept = max(1, round(config.fraction * len(values)))
+    largest = values.abs().sort(descending=True, stable=True).indices[:kept].sort().values
+    chosen = values[largest]
+    return chosen.float() if chosen.element_size() > 4 else chosen, largest.to(torch.int32 if len(values) <= 2**31 else torch.int64)
+
+
+def decode(sent: tuple[Tensor, ...], size: int, dtype: torch.dtype, config: Config) -> Tensor:
+    values, places = sent
+    whole = values.new_zeros(size, dtype=dtype)
+    whole[places.long()] = values.to(dtype)
+    return whole

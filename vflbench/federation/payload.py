@@ -1,0 +1,150 @@
+"""What may cross from party to party, and what it costs.
+
+What a receiver could tell from a message is charged or cannot vary. Values cost what they hold, and with them the first dimension of arrays
+and the length of text, which values count out. All else of a payload is its *form*: types, containers, keys, further dimensions, the order
+of dimensions in memory. The first form of a tag from one party to another is the tag's, and free: it is the protocol. A message of another
+form costs 8 bytes for each entry of its form. Free in no case: an array without entries that is the first or in a container (8 bytes a
+dimension), a container within a container or an empty one (8 bytes), None (1 byte), and keys of dicts (UTF-8) that the algorithm's EXPOSES
+does not declare. What cannot be charged is refused: subclasses, names and metadata of types. Strides do not arrive. Framing, and when a
+message is sent, are not charged; nor is which of these types a number or text by itself has, nor what crosses within `evaluating()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from vflbench.federation import wire
+from vflbench.types import FederationError
+
+Form = str | tuple[Any, ...]  # all of a payload but values and the first dimension of arrays, which values pay for
+Copied = tuple[Any, int, int, Form]  # a detached copy, its bytes, the arrays in it, its form
+SIZE = 8  # bytes of a dimension, of a length, of a number
+PLAIN = ("none", "bool", "int", "float", "text", "number")  # forms without a dimension
+
+
+def copy_payload(payload: Any) -> Copied:
+    """A detached copy of a payload, its size in bytes, the arrays in it, and its form. Nothing else of the original crosses.
+
+    Tensors and numpy arrays cost what their entries have, inside a container at least 8 bytes a dimension if they have none. Numbers cost
+    8, booleans and None 1, text its UTF-8. A tuple, list or dict is free if it is the payload, 8 bytes inside another, or empty. The types
+    are these exactly: anything else raises FederationError. Keys and forms are charged by `form_bytes`, which knows the way.
+    """
+    kind = type(payload)
+    copy = COPIES.get(kind)
+    if copy is None:
+        near = [k.__name__ for k in kind.__mro__ if k in COPIES]
+        hint = f" (it is not exactly {near[0]})" if near else ""
+        raise FederationError(f"a payload cannot hold {kind.__name__}{hint}: arrays, numbers, text and containers of those can cross")
+    return copy(payload)
+
+
+def _copy_array(array: np.ndarray) -> Copied:
+    dtype = array.dtype
+    if dtype.kind not in wire.PLAIN_KINDS or dtype.metadata is not None:
+        raise FederationError(f"a payload cannot be an array of {dtype!r}: numbers, text and times can cross")
+    plain = np.dtype(dtype.str)  # of two types for the same numbers (long and long long) the one that is named so
+    return array.astype(plain, order="C"), array.nbytes, 1, _shaped(f"array {plain.str}", array.shape, array.itemsize)
+
+
+def _copy_tensor(tensor: torch.Tensor) -> Copied:
+    if tensor.layout is not torch.strided:
+        raise FederationError(f"a payload must be dense, not {tensor.layout}: send indices and values as they are")
+    name = wire.NAMES.get(tensor.dtype)
+    if name is None:
+        raise FederationError(f"a payload cannot be a tensor of {tensor.dtype}")
+    shape = tuple(tensor.shape)
+    form = _shaped(f"tensor {name}", shape, tensor.element_size())
+    if 1 in shape and tensor.is_contiguous():  # the stride of a dimension of size 1 means nothing, and a copy would keep it
+        copy = tensor.detach().clone(memory_format=torch.contiguous_format)
+    else:
+        copy = tensor.detach().clone()
+    if not copy.is_contiguous():  # a copy keeps its layout, by which sums are ordered
+        strides = copy.stride()
+        order = sorted(range(len(shape)), key=lambda d: -strides[d])
+        dense = copy.permute(order).clone(memory_format=torch.contiguous_format)
+        copy, form = dense.permute([order.index(d) for d in range(len(shape))]), ("order", *order, form)
+    return copy, copy.nbytes, 1, form
+
+
+def _shaped(name: str, shape: tuple[int, ...], itemsize: int) -> Form:
+    """Without the first dimension where entries pay for it: not those of (n, 0), or without a byte."""
+    if not itemsize or 0 in shape[1:]:
+        return (f"{name} of {shape[0]}", *shape[1:])
+    return name if len(shape) == 1 else (name, *shape[1:])
+
+
+def _copy_int(number: int) -> Copied:
+    if not -(2**63) <= number < 2**63:
+        raise FederationError("a payload's integers have 64 bits: send a larger one as an array or text")
+    return number, SIZE, 0, "int"
+
+
+def _copy_parts(parts: Any) -> Copied:
+    kind, values, forms = type(parts), [], []
+    nbytes, vectors = 0 if parts else SIZE, 0
+    for part in parts:
+        value, size, count, form = copy_payload(part)
+        values.append(value)
+        forms.append(form)
+        nbytes, vectors = nbytes + size, vectors + count
+        if type(part) in CONTAINERS and part:
+            nbytes += SIZE
+        elif not size:  # an array without entries
+            nbytes += SIZE * _entries(form)
+    return kind(values), nbytes, vectors, (kind.__name__, *forms)
+
+
+def _copy_dict(parts: dict[Any, Any]) -> Copied:
+    """Arrives in the order of its keys: any other would tell something."""
+    if not all(type(key) is str for key in parts):
+        raise FederationError("a payload's dict has text as keys: send numbers as an array")
+    keys = sorted(parts)
+    values, nbytes, vectors, form = _copy_parts([parts[key] for key in keys])
+    return dict(zip(keys, values, strict=True)), nbytes, vectors, ("dict", tuple(keys), *form[1:])
+
+
+CONTAINERS = (tuple, list, dict)
+LINES = {id(dtype): f"array {dtype.str}" for dtype in wire.NUMPY_DTYPES.values()}  # of one dimension; numpy has each of these once
+COPIES: dict[type, Callable[[Any], Copied]] = {
+    np.ndarray: _copy_array,
+    torch.Tensor: _copy_tensor,
+    torch.nn.Parameter: _copy_tensor,
+    type(None): lambda _: (None, 1, 0, "none"),
+    bool: lambda value: (value, 1, 0, "bool"),
+    int: _copy_int,
+    float: lambda value: (value, SIZE, 0, "float"),
+    str: lambda value: (value, len(value.encode("utf-8", "surrogatepass")) or 1, 0, "text"),
+    np.bool_: lambda value: (bool(value), 1, 0, "bool"),
+    **{dtype.type: lambda value: (value, SIZE, 0, "number") for dtype in wire.NUMPY_DTYPES.values() if dtype.kind in "iuf"},
+    tuple: _copy_parts,
+    list: _copy_parts,
+    dict: _copy_dict,
+}
+
+
+def form_bytes(form: Form, first: Form, declared: Collection[str]) -> int:
+    """What a payload's form costs: keys that are not declared, and, where it is not `first`, 8 bytes for each entry.
+
+    `first` is the form of the first message with its tag between the same two: to say the same again says nothing. Entries are the
+    dimensions of arrays and the parts of containers; a number or text by itself has none.
+    """
+    keys = sum(len(key.encode("utf-8", "surrogatepass")) or 1 for key in _keys(form) if key not in declared)
+    return keys + (0 if form == first or form in PLAIN else SIZE * _entries(form))
+
+
+def _keys(form: Form) -> Iterator[str]:
+    if isinstance(form, tuple):
+        parts = form[1:]
+        if form[0] == "dict":
+            yield from parts[0]
+            parts = parts[1:]
+        for part in parts:
+            yield from _keys(part)
+
+
+def _entries(form: Any) -> int:
+    return sum(map(_entries, form)) if isinstance(form, tuple) else 1

@@ -1,0 +1,370 @@
+"""The driver: starts the parties' processes, hears of round boundaries, says when the next round begins, notices who has died."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from vflbench.federation import wire
+from vflbench.federation.ledger import COLUMN, Ledger, take_traces
+from vflbench.federation.ray.calls import STARTING, clock_offset, deaths, silent
+from vflbench.federation.ray.cluster import Cluster
+from vflbench.federation.ray.process import Build, PartyProcess
+from vflbench.federation.snapshot import Cut
+from vflbench.types import FederationError
+
+POLL = 0.5  # s without news after which the driver asks the parties how they are
+
+log = logging.getLogger(__name__)
+
+
+class _Spent:
+    """What stands for a party's privacy mechanism at the driver."""
+
+    def __init__(self, spent: dict[str, Any]) -> None:
+        self._spent = spent
+
+    def spent(self) -> dict[str, Any]:
+        return self._spent
+
+
+class RemoteParty:
+    """What the driver knows of a party."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name, self.index = name, index
+        self.trace = array("d")
+        self.privacy: _Spent | None = None
+        self.dropped: dict[str, int] = {}  # tag -> messages to it that a real broker replaced by newer ones
+        self.round = 0
+        self.finished = False
+        self.kept: str | None = None  # the name under which it keeps its secret
+        self._parameters: dict[str, torch.Tensor] = {}
+        self._nonfinite: str | None = None
+
+    @property
+    def state(self) -> Any:
+        """Errors: FederationError; it never leaves the party."""
+        raise FederationError(f"the state of {self.name} is in its own process")
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """At the end of the run; empty before."""
+        return self._parameters
+
+    def nonfinite(self) -> str | None:
+        """As the party found at its last scored boundary."""
+        return self._nonfinite
+
+
+class RayEngine:
+    """Drives the parties' processes.
+
+    Parameters
+    ----------
+    cluster : where the processes are started; they end with `run`.
+    names : of the parties, in order.
+    build : makes a party's engine in its process; where they differ, one for each name.
+    timeout : s after which a party that does not answer, or a message that does not arrive, fails the run.
+    expendable : the parties without which the run goes on where their process dies.
+    published : tags that pass a broker.
+    rounds, on_report, on_round, checkpoint_every, on_cut, resume_from : as of `Runtime` and `SimulatedEngine`.
+
+    Attributes
+    ----------
+    lost : party whose process has died -> in which round.
+    """
+
+    codec = None  # each party has its own
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        names: Sequence[str],
+        build: Build | Mapping[str, Build],
+        *,
+        timeout: float,
+        rounds: int,
+        expendable: Iterable[str] = (),
+        published: Sequence[str] = (),
+        on_report: Callable[[str, int, dict[str, Any]], None] | None = None,
+        on_round: Callable[[int, RayEngine], bool] | None = None,
+        checkpoint_every: int | None = None,
+        on_cut: Callable[[Cut], None] | None = None,
+        resume_from: Cut | None = None,
+    ) -> None:
+        self.cluster, self.build, self.timeout, self.rounds = cluster, build, timeout, rounds
+        self.on_report, self.on_round, self.on_cut = on_report, on_round, on_cut
+        self.checkpoint_every, self.resume_from = checkpoint_every, resume_from
+        self.expendable, self.published, self.lost = frozenset(expendable), published, dict[str, int]()
+        self.parties = {name: RemoteParty(name, index) for index, name in enumerate(names)}
+        self.order = list(self.parties.values())
+        self.ledger = Ledger()
+        self.finished_round, self.bytes_sent, self.boundary_clock = 0, 0, 0.0
+        if resume_from is not None:
+            self.finished_round = resume_from.round
+            self.bytes_sent, self.boundary_clock = resume_from.totals["bytes_sent"], resume_from.totals["boundary_clock"]
+            self.ledger.tags.update(resume_from.totals["tags"])
+        self.stopping = False
+        self.pids: dict[str, int] = {}
+        self.told: set[tuple[str, str]] = set()  # logger and text of what parties have logged
+        self.cores = 1  # of the machines that parties are on
+        self.started_seconds = 0.0  # that starting the processes took
+        self.began = 0.0
+        self._open: dict[int, dict[str, dict[str, Any]]] = {}  # round -> boundaries that parties have passed
+        self._calls: dict[Any, str] = {}  # outstanding `proceed` -> party
+        self._lives: dict[Any, str] = {}
+        self._actors: dict[str, Any] = {}
+        self._before: Any = None  # how the parties were at the last look, if all of them waited
+        self._since = 0.0  # when they were first seen so
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"engine": "ray", "start_seconds": self.started_seconds, "cores": self.cores}
+        found |= {"lost": self.lost} if self.lost else {}
+        if self.published:  # beside what the algorithm's own channels drop
+            found["dropped_by_broker"] = {tag: sum(party.dropped.get(tag, 0) for party in self.order) for tag in self.published}
+        return found
+
+    def run(self) -> None:
+        """Run to the end.
+
+        Raises
+        ------
+        FederationError : a process has died or does not answer, a program has failed, a message does not arrive, all parties wait for
+            each other.
+        """
+        try:
+            self._start()
+            while not (self.stopping or all(party.finished for party in self.order)):
+                self._listen()
+            self._heard_last(self._gather({name: actor.ask.remote("last_words") for name, actor in self._living.items()}))
+        except BaseException:
+            self._last_words()
+            raise
+        finally:
+            self.cluster.dismiss(list(self._actors.values()))
+
+    def _start(self) -> None:
+        import ray
+
+        start, offset = time.perf_counter(), clock_offset()
+        clock = wire.pack({"node": ray.get_runtime_context().get_node_id(), "offset": offset})
+        self._actors = {name: self.cluster.hire(PartyProcess) for name in self.parties}
+        self._lives = {actor.live.remote(): name for name, actor in self._actors.items()}
+        calls: dict[str, Any] = {}
+        machines: dict[str, int] = {}
+        for name, actor in self._actors.items():
+            peers = {other: handle for other, handle in self._actors.items() if other != name}
+            build = self.build[name] if isinstance(self.build, Mapping) else self.build
+            calls[name] = actor.prepare.remote(name, build, peers, wire.pack(self._part(name)), clock)
+        for name, answer in self._gather(calls, max(self.timeout, STARTING)).items():
+            if answer["problem"] is not None:
+                raise FederationError(f"{name} could not start: {answer['problem']}")
+            self.pids[name] = answer["pid"]
+            machines[answer["node"]] = answer["cores"]
+        self.cores = sum(machines.values())
+        self.started_seconds = time.perf_counter() - start
+        self.began = time.monotonic() + offset
+        self._proceed(self.parties)
+
+    def _part(self, name: str) -> dict[str, Any] | None:
+        """A party's own part of the cut that the run goes on from."""
+        cut = self.resume_from
+        if cut is None:
+            return None
+        inflight = [message for message in cut.inflight if message["dst"] == name]
+        return {"round": cut.round, "parties": {name: cut.parties[name]}, "inflight": inflight, "totals": cut.totals}
+
+    def _proceed(self, names: Iterable[str], released: bool = False) -> None:
+        order = {"finished": self.finished_round, "stopping": self.stopping, "released": released, "began": self.began}
+        for name in names:
+            if not self.parties[name].finished:
+                self._calls[self._actors[name].proceed.remote(wire.pack(order))] = name
+
+    # --- listening ----------------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """Hear what has happened; where nothing has for a while, look how the parties are."""
+        import ray
+
+        ready, _ = ray.wait([*self._calls, *self._lives], num_returns=1, timeout=POLL)
+        if not ready:
+            return self._look()
+        self._before = None
+        for reference in ready:
+            name = self._calls.pop(reference, None) or self._lives.get(reference)
+            if name is None:  # it has died, as was seen just now
+                continue
+            for event in self._get(name, reference) or ():
+                self._hear(name, event)
+
+    def _get(self, name: str, reference: Any) -> Any:
+        """The result of a call of `name`; None where its process has died and the run goes on.
+
+        Errors: FederationError where it does not go on, and where the call has failed otherwise.
+        """
+        import ray
+
+        try:
+            return wire.unpack(ray.get(reference))
+        except deaths() as error:
+            where = f"in round {self.parties[name].round + 1}" if self._calls or self.began else "while it started"
+            problem = FederationError(f"the process of {name} has died {where} (killed, or out of memory)")
+            if name not in self.expendable or not self.began:
+                raise problem from error
+            if name not in self.lost:
+                self._lose(name, str(problem))
+            return None
+        except ray.exceptions.RayError as error:
+            reason = error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
+            raise FederationError(f"{name} could not do what it was asked: {type(reason).__name__}: {reason}") from error
+
+    def _lose(self, name: str, what: str) -> None:
+        """Go on without a party."""
+        kept = ": there are no more checkpoints, resume=true goes on with all from the last one" if self.checkpoint_every else ""
+        log.warning("%s. The run goes on without it%s", what, kept)
+        self.lost[name] = self.parties[name].round + 1
+        self.parties[name].finished = True
+        for references in (self._calls, self._lives):
+            for reference in [reference for reference, whose in references.items() if whose == name]:
+                del references[reference]
+        for actor in self._living.values():
+            actor.lose.remote(name.encode())
+        for round in sorted(self._open):
+            self._close(round)
+
+    @property
+    def _living(self) -> dict[str, Any]:
+        return {name: actor for name, actor in self._actors.items() if name not in self.lost}
+
+    def _gather(self, calls: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        """The results of one call per party that lives. Raises FederationError for who has died, and who does not answer in time."""
+        import ray
+
+        waiting, found = {reference: name for name, reference in calls.items()}, {}
+        timeout = self.timeout if timeout is None else timeout
+        deadline = time.monotonic() + timeout
+        while waiting:
+            seconds = max(0.0, deadline - time.monotonic())
+            ready, _ = ray.wait([*waiting, *self._lives], num_returns=1, timeout=seconds)
+            if not ready:
+                raise FederationError(silent(", ".join(sorted(waiting.values())), timeout, timeout != self.timeout))
+            for reference in ready:
+                name = waiting.pop(reference, None) or self._lives.get(reference)
+                if name is not None:
+                    found[name] = self._get(name, reference)
+            waiting = {reference: name for reference, name in waiting.items() if name not in self.lost}
+        return {name: found[name] for name in calls if name not in self.lost}
+
+    def _hear(self, name: str, event: dict[str, Any]) -> None:
+        party = self.parties[name]
+        rows = event["ledger"].reshape(-1, len(COLUMN)).copy()
+        codes = np.array([self.ledger.tag(tag) for tag in event["tags"]], dtype=np.float64)
+        rows[:, COLUMN["tag"]] = codes[rows[:, COLUMN["tag"]].astype(int)] if len(rows) else 0.0
+        self.ledger.rows.frombytes(rows.tobytes())
+        party.trace.frombytes(event["trace"].tobytes())
+        for logger, level, text in event["logs"]:
+            if (logger, text) not in self.told:  # of the data set that each of them loads, say
+                self.told.add((logger, text))
+                logging.getLogger(logger).log(level, "%s: %s", name, text)
+        for round, values in event["reports"]:
+            if self.on_report is not None:
+                self.on_report(name, round, values)
+        party.dropped = event["dropped"]
+        if event.get("spent") is not None:
+            party.privacy = _Spent(event["spent"])
+        if event["kind"] == "failed":
+            error = FederationError(event["error"])
+            error.add_note(event["traceback"])
+            raise error
+        if event["kind"] == "finished":
+            party.finished = True
+        else:
+            self._passed(party, event)
+
+    def _passed(self, party: RemoteParty, event: dict[str, Any]) -> None:
+        round = party.round = event["round"]
+        party._nonfinite = event.get("nonfinite")
+        self._open.setdefault(round, {})[party.name] = event
+        self._close(round)
+
+    def _close(self, round: int) -> None:
+        """Where all parties that live have finished `round`: let the observer look at it, and the parties go on."""
+        if not self._open.get(round, {}).keys() >= self._living.keys():
+            return
+        passed = self._open.pop(round).values()
+        self.finished_round = round
+        self.bytes_sent += sum(one["sent"] for one in passed)
+        self.boundary_clock = max(self.boundary_clock, *(one["now"] for one in passed))
+        if self.on_round is not None and self.on_round(round, self):
+            self.stopping = True
+        elif self.checkpoint_every and self.on_cut is not None and round % self.checkpoint_every == 0 and round < self.rounds:
+            cut = None if self.lost else self._cut(round)
+            if cut is not None and not self.lost:  # nobody has died meanwhile
+                self.on_cut(cut)
+        self._proceed(self.parties)
+
+    def _cut(self, round: int) -> Cut:
+        """The parties' parts, put together. All messages of the round have arrived: parties tell of a boundary only after that."""
+        cut = Cut(round, totals={"bytes_sent": self.bytes_sent, "boundary_clock": self.boundary_clock, "tags": dict(self.ledger.tags)})
+        for name, part in self._gather({name: actor.ask.remote("own_cut", round) for name, actor in self._living.items()}).items():
+            cut.parties[name] = part["party"]
+            cut.inflight += part["inflight"]
+        return cut
+
+    def _look(self) -> None:
+        """Nobody has told anything for a while: who waits for what? Twice the same, and everything sent has arrived: nobody can run."""
+        found = self._gather({name: actor.status.remote() for name, actor in self._living.items()})
+        self._proceed([name for name, one in found.items() if one["news"] and name not in self._calls.values()])
+        news = [name for name, one in found.items() if one["news"] and not self.parties[name].finished]
+        stuck = all(one["waits"] for one in found.values()) and not news
+        if not stuck or self._before != found:
+            self._before, self._since = found if stuck else None, time.monotonic()
+            return
+        on_their_way = {
+            (a, b): n - found[b]["received"].get(a, n) for a, one in found.items() for b, n in one["sent"].items() if b in found
+        }
+        if any(on_their_way.values()) and time.monotonic() - self._since < self.timeout:
+            return
+        if any(on_their_way.values()):
+            which = ", ".join(f"{n} of {a} to {b}" for (a, b), n in on_their_way.items() if n)
+            raise FederationError(f"messages have not arrived within {self.timeout:g} s (engine.timeout): {which}. {_waiting(found)}")
+        self._before = None
+        parked = {name: one["round"] for name, one in found.items() if one["parked"]}
+        if parked:  # they wait for slower ones, who wait for them
+            self._proceed([name for name, round in parked.items() if round == min(parked.values())], released=True)
+            return
+        raise FederationError(f"deadlock: nobody can run and nothing is in flight. {_waiting(found)}")
+
+    def _heard_last(self, words: Mapping[str, Mapping[str, Any]]) -> None:
+        """Parameters and what privacy has cost, by party."""
+        for name, one in words.items():
+            party = self.parties[name]
+            party._parameters, party.kept = one["parameters"], one["kept"]
+            party.privacy = _Spent(one["spent"]) if one["spent"] is not None else party.privacy
+
+    def _last_words(self) -> None:
+        """Of a run that has failed: from those that still answer, soon."""
+        import ray
+
+        calls = {actor.ask.remote("last_words"): name for name, actor in self._living.items() if name in self.pids}
+        ready, _ = ray.wait(list(calls), num_returns=max(len(calls), 1), timeout=min(self.timeout, 10.0)) if calls else ([], [])
+        for reference in ready:
+            with contextlib.suppress(ray.exceptions.RayError):
+                self._heard_last({calls[reference]: wire.unpack(ray.get(reference))})
+
+    def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
+        """As of `Runtime`."""
+        return take_traces({party.name: party.trace for party in self.order}, last_round)
+
+
+def _waiting(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Who waits for what, by the parties' states."""
+    return "; ".join(f"{name} (round {one['round']}) waits for {one['for']}" for name, one in found.items() if not one["finished"])

@@ -1,0 +1,319 @@
+"""What runs in a party's thread: a `Runtime` in real time with one program, whose messages go to other processes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from vflbench.federation import links as L
+from vflbench.federation import wire
+from vflbench.federation.ledger import SEND, trace_row
+from vflbench.federation.party import PartySpec
+from vflbench.federation.payload import Form
+from vflbench.federation.runtime.core import Runtime
+from vflbench.federation.runtime.mail import NO_BOXES, NOTHING, Mailboxes, Message
+from vflbench.federation.runtime.member import Member
+from vflbench.federation.runtime.protocols import Copy, Send
+from vflbench.federation.snapshot import Cut
+from vflbench.types import SCORED, FederationError
+
+
+class Office(Protocol):
+    """Posts what the party sends, hands over what comes, tells the driver: `process.PartyProcess`."""
+
+    def now(self) -> float:
+        """Seconds by a clock that all parties share."""
+
+    def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
+        """Send a message, and write its ledger row when it has arrived; `topic`, tag and channel, of one that a broker passes on."""
+
+    def take_in(self, engine: PartyEngine, seconds: float | None) -> None:
+        """Wait (at most `seconds`) for something to arrive, and see to all that has."""
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """An event for the driver."""
+
+
+def elsewhere(*_: Any) -> Any:
+    """The program of a party that another process runs."""
+
+
+class WallClock:
+    """Real time, in seconds since all parties were ready, in a resumed run after the cut's; nobody sets it.
+
+    Implements `runtime.protocols.Clock`.
+
+    Attributes
+    ----------
+    began : when all parties were ready, by the office's clock. deadline : until when the party waits.
+    """
+
+    def __init__(self, engine: PartyEngine, office: Office, before: float) -> None:
+        self.engine, self.office, self.before = engine, office, before
+        self.began: float | None = None
+        self.deadline: float | None = None
+
+    def attach(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def elapsed(self) -> float:
+        return self.before if self.began is None else self.before + self.office.now() - self.began
+
+    def at(self, when: float) -> float:
+        """This clock's time at the office's."""
+        return self.before + when - (self.began or when)
+
+    def now(self, party: Member) -> float:
+        return self.elapsed()
+
+    def reach(self, party: Member, time: float) -> float:
+        return self.elapsed()
+
+    def advance(self, party: Member, seconds: float) -> float:
+        return self.elapsed()
+
+    def rewind(self, party: Member, time: float) -> None:
+        """Real time is not set."""
+
+    def arrived(self, party: Member, message: Message) -> None:
+        party.waiting_any = NO_BOXES
+        self.runtime.ready.append(party)
+
+    def until(self, party: Member, src: str, box: deque[Message], tag: str, timeout: float) -> Generator[None, None, None]:
+        deadline = self.elapsed() + timeout
+        self._look()
+        while not box:
+            if src in self.runtime.lost:
+                raise party.without(src)
+            if self.elapsed() >= deadline:
+                raise TimeoutError(f"nothing from {src} with tag {tag!r} within {timeout} s")
+            party.waiting, party.waiting_for = box, f"a message '{tag}' from {src} until {deadline:.6g} s"
+            yield from self._wait(deadline)
+
+    def first(self, party: Member, mail: Mailboxes, timeout: float | None) -> Generator[None, None, int]:
+        deadline = None if timeout is None else self.elapsed() + timeout
+        self._look()
+        while True:
+            for src in self.runtime.lost:
+                boxes = [box for box, (other, _) in zip(mail.boxes, mail.names, strict=True) if other == src]
+                if boxes and not any(boxes):
+                    raise party.without(src)
+            first = mail.first()
+            if first is not None:
+                return first[3]
+            if deadline is not None and self.elapsed() >= deadline:
+                raise TimeoutError(f"{party.name}: no {mail.text} within {timeout} s")
+            party.waiting_any, party.waiting_for = mail.ids, mail.text
+            yield from self._wait(deadline)
+            party.waiting_any = NO_BOXES
+
+    def _look(self) -> None:
+        """Take in what has arrived, without waiting."""
+        self.office.take_in(self.engine, 0.0)
+
+    def _wait(self, deadline: float | None) -> Generator[None, None, None]:
+        self.deadline = deadline
+        yield
+        self.deadline = None
+
+
+class Outgoing:
+    """Messages to other processes, in wire form; who posts them writes their ledger rows. Implements `runtime.protocols.Transport`."""
+
+    def __init__(self, office: Office, clock: WallClock, published: frozenset[str]) -> None:
+        self.office, self.clock = office, clock
+        self.published = published  # tags that pass a broker
+        self.read: deque[tuple[str, str, str]] = deque(maxlen=32)  # since the last send: (source, tag, shape)
+
+    def attach(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def sender(self, party: Member, copied: Copy, lines: Mapping[int, Form]) -> Send:
+        runtime, name, elapsed = self.runtime, party.name, self.clock.elapsed
+
+        def send(dst: str, payload: Any, tag: str = "message") -> Any:
+            payload, nbytes, vectors, form = copied(payload, dst, tag)
+            link = party.links.get(dst) or party.open(dst)
+            if party.in_evaluation:
+                runtime.check_declared(name, dst, tag)
+                self._post(dst, (tag, 0, party.round, 0, 0, 0.0, True, payload), None)
+                return NOTHING
+            self.read.clear()
+            known = link.known.get(tag)
+            if known is not None and known[0] == form:
+                code = known[1]
+            else:
+                code, more = party.look_up(link, dst, tag, form, nbytes)
+                nbytes += more
+            seq, now = link.seq, elapsed()
+            link.seq += 1
+            if link.charged:
+                party.sent_bytes += nbytes
+            party.write_trace(trace_row(SEND, link.dst, seq, 0.0, now))
+            row = (party.round, link.src, link.dst, link.kind_code, code, nbytes, vectors, now, seq)
+            channel = payload[0] if tag in self.published and link.kind != L.LOCAL else None
+            topic = None if channel is None else (tag, channel)
+            self._post(dst, (tag, seq, party.round, nbytes, vectors, now, False, payload), row, topic)
+            return NOTHING
+
+        return send
+
+    def _post(self, dst: str, message: tuple[Any, ...], row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
+        self.office.post(dst, wire.pack(message, self.runtime.device), row, topic)
+
+    def on_read(self, src: str, _reader: str, tag: str, _round: int, payload: Any) -> None:
+        """Remember what the program reads, in case it fails on it."""
+        self.read.append((src, tag, wire.shape_of(payload)))
+
+    def settle(self, party: Member, message: Message) -> float:
+        raise AssertionError("what has arrived here was delivered")
+
+    def resend(self, receiver: Member, message: Message, entry: Mapping[str, Any]) -> None:
+        raise AssertionError("there is no shared bandwidth")
+
+    def save(self, party: Member) -> dict[str, Any]:
+        return {}
+
+    def rewind(self, party: Member, saved: Mapping[str, Any]) -> None:
+        """What others have is theirs."""
+
+
+class PartyEngine:
+    """Runs one party's program in this thread; the other parties are names with a role.
+
+    Parameters
+    ----------
+    name : whose program.
+    specs, public, config, resume_from, options : as of `Runtime`; of the specs only this party's has a program and data.
+    office : what posts messages and tells the driver.
+    published : tags that pass a broker.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        specs: Mapping[str, PartySpec],
+        public: Any,
+        config: Any,
+        office: Office,
+        published: Sequence[str] = (),
+        resume_from: Cut | None = None,
+        **options: Any,
+    ) -> None:
+        self.name, self.office = name, office
+        self.arrived: dict[str, int] = {}  # source -> messages so far
+        self.reports: list[tuple[int, dict[str, Any]]] = []
+        self.clock = WallClock(self, office, resume_from.totals["boundary_clock"] if resume_from else 0.0)
+        self.transport = Outgoing(office, self.clock, frozenset(published))
+        self.runtime = Runtime(
+            specs, public, config, self.clock, self.transport, None, self._passed, resume_from=resume_from,
+            on_report=lambda _, round, values: self.reports.append((round, values)), on_read=self.transport.on_read, **options,
+        )  # fmt: skip
+        self.device, self.ledger, self.tags = self.runtime.device, self.runtime.ledger, self.runtime.tags
+        self.me = self.runtime.parties[name]
+        self.runtime.ready = deque([self.me])
+
+    def run(self) -> None:
+        """Run to the end. Raises what the program raises."""
+        runtime = self.runtime
+        try:
+            while True:
+                while runtime.ready:
+                    runtime.step(runtime.ready.popleft())
+                if self.me.finished:
+                    return
+                self._wait()
+        finally:
+            runtime.close()
+
+    def _wait(self) -> None:
+        """Wait for something to arrive, or until the deadline; then take in all that has."""
+        clock, ready = self.clock, self.runtime.ready
+        seconds = None if clock.deadline is None else max(0.0, clock.deadline - clock.elapsed())
+        self.office.take_in(self, seconds)
+        if clock.deadline is not None and not ready and clock.elapsed() >= clock.deadline:
+            self.me.waiting = None
+            ready.append(self.me)
+
+    # --- what the office calls ------------------------------------------------------------------------------------------------
+
+    def arrive(self, src: str, first: int | None, parts: Sequence[bytes | memoryview], when: float) -> None:
+        """Lay messages from `src` into their mailboxes.
+
+        `first` is the number of the first since the start, None of what a broker passed on; `when` the office's clock's.
+        """
+        runtime, me = self.runtime, self.me
+        if src not in runtime.parties or first not in (None, self.arrived.get(src, 0)):
+            raise FederationError(f"{self.name} received message {first} of {src}, but {self.arrived.get(src, 0)} came before: one is lost")
+        if first is not None:
+            self.arrived[src] = first + len(parts)
+        link, now = runtime.link(src, self.name), self.clock.at(when)
+        for data in parts:
+            try:
+                tag, seq, round, nbytes, vectors, sent, evaluation, payload = wire.unpack(data, self.device)
+                if not isinstance(tag, str) or not all(isinstance(count, int) for count in (seq, round, nbytes, vectors)):
+                    raise FederationError("not a message: its head has other fields")
+            except (FederationError, TypeError, ValueError) as error:
+                raise FederationError(f"{src} sent {self.name} something malformed: {error}") from None
+            if evaluation:
+                me.accept_evaluation(src, tag, payload)
+                continue
+            runtime.deliver(me, tag, (now, payload, seq, round, link, self.ledger.tag(tag), nbytes, vectors, sent))
+
+    def lose(self, name: str) -> None:
+        """The process of another party has died: who waits looks whether it waits for that. There are no cuts without it."""
+        self.runtime.lost.add(name)
+        self.runtime.cuts.clear()
+        if self.me.waiting is not None or self.me.waiting_any:
+            self.me.waiting, self.me.waiting_any = None, NO_BOXES
+            self.runtime.ready.append(self.me)
+
+    def go(self, finished: int, stopping: bool, released: bool) -> None:
+        """All parties have finished a round; `released`: go on although some have not."""
+        runtime = self.runtime
+        runtime.finished_round, runtime.stopping = max(runtime.finished_round, finished), runtime.stopping or stopping
+        runtime.unpark(every=released)
+
+    # --- what the driver is told ----------------------------------------------------------------------------------------------
+
+    def _passed(self, party: Member, now: float, sent: int) -> None:
+        round = party.round
+        scored = party.evaluates(round) or any(key in values for _, values in self.reports for key in SCORED)
+        news = {"kind": "boundary", "round": round, "now": now, "sent": sent, **self.news()}
+        if scored:  # what the observer asks of a party where it makes a row
+            news |= {"nonfinite": party.nonfinite(), "spent": party.privacy.spent() if party.privacy is not None else None}
+        self.office.tell(news)
+
+    def news(self) -> dict[str, Any]:
+        """Reports and trace since the last time."""
+        reports, self.reports = self.reports, []
+        trace = np.frombuffer(self.me.trace.tobytes())
+        del self.me.trace[:]
+        return {"reports": reports, "trace": trace}
+
+    def facts(self) -> dict[str, Any]:
+        """How the party is, for one who looks for a deadlock."""
+        me = self.me
+        return {"round": me.round, "for": me.waiting_for, "parked": bool(self.runtime.parked), "finished": me.finished}
+
+    def own_cut(self, round: int) -> dict[str, Any]:
+        """This party's part of the cut, once all messages that cross it are here."""
+        cut = self.runtime.cuts.pop(round)
+        return {"party": cut.parties[self.name], "inflight": cut.inflight}
+
+    def last_words(self) -> dict[str, Any]:
+        """What the run folder needs of the party at its end."""
+        secret = self.me.privacy
+        spent = secret.spent() if secret is not None else None
+        return {"parameters": self.me.parameters(), "spent": spent, "kept": self.me.kept, **self.news()}
+
+    def explain(self, error: Exception) -> str:
+        """What failed, and what the program had read since it last sent: a message of the wrong shape is in there, with its sender."""
+        if isinstance(error, FederationError):
+            return str(error)
+        text = f"the program of {self.name} failed in round {self.me.round}: {type(error).__name__}: {error}"
+        read = [f"'{tag}' from {src}, {shape}" for src, tag, shape in self.transport.read]
+        return text + (f". It had just read {'; '.join(read)}" if read else "")

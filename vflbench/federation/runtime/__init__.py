@@ -1,0 +1,15 @@
+"""What runs party programs, whatever the clock: mailboxes, receives, rounds, cuts, codec, declared tags.
+
+    me.py         what a program sees of its party, and nothing behind it
+    member.py     a party in its engine: its mailboxes, receives, computations, reports, its part of a cut
+    mail.py       messages, and the mailboxes that they wait in
+    encoding.py   sending through a codec
+    core.py       `Runtime`: all parties of a process, declared tags, ledger, round boundaries, cuts
+    protocols.py  the `Clock` and the `Transport` that it is given
+
+`federation/simulated` gives it virtual time and links, `federation/ray` real ones.
+
+The way of a message: the transport's `send` copies the payload (`payload.copy_payload`), has its tag looked up in what the algorithm
+declares (`Runtime.declare`), writes trace and ledger, and hands it to `Runtime.deliver`, which lays it into the receiver's mailbox
+(`Member.accept`). A receive takes it out (`Member.take`).
+"""

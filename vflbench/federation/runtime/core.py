@@ -1,0 +1,273 @@
+"""`Runtime`: the parties whose programs run in this process, and what they have in common."""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from vflbench.federation.clock import ComputeClock
+from vflbench.federation.ledger import MARK, Ledger, take_traces, trace_row
+from vflbench.federation.links import Link
+from vflbench.federation.party import RUNNING, Guarded, PartySpec, role_of
+from vflbench.federation.runtime.mail import Message, as_ledger_row
+from vflbench.federation.runtime.member import Member
+from vflbench.federation.runtime.protocols import Batches, Clock, Transport
+from vflbench.federation.snapshot import Cut, freeze, thaw
+from vflbench.seeding import Secret
+from vflbench.types import SCORED, ComputeConfig, FederationError, NetworkConfig, Sent, closest
+
+
+class Runtime:
+    """The parties of a process, given a clock and a transport. An engine drives it: `step` for as long as some are `ready`.
+
+    Parameters
+    ----------
+    specs : the parties, in order (servers first).
+    public, config : handed to every program, with its own guarded data.
+    time, transport, batches : of the engine.
+    on_boundary : called with (party, its time, bytes since the last boundary) when it has finished a round.
+    network : links and timing rule.
+    connected, neighbours : the topology.
+    rounds, eval_every, seed, device : as in the run's configuration.
+    clock : the compute clock.
+    window : how many rounds a party may run ahead of the slowest; it costs no virtual time.
+    on_report : called with (party, round, values).
+    checkpoint_every : parties record themselves in a cut every so many rounds.
+    resume_from : a cut to continue from.
+    privacy : mechanisms, by party.
+    secure : parties draw what privacy rests on from secrets of their own.
+    on_read : called with (source, reader, tag, reader's round, payload) for every message that is read.
+    codec : the keys of what compresses payloads (`Encoder`); None, or of the name none: nothing does.
+    remembered : tags whose messages are about the same entries every time: what codec.feedback remembers.
+    exposes : what parties may send; None: anything.
+    reports : by what they may be scored, of SCORED.
+
+    Attributes
+    ----------
+    finished_round : the last round that all parties have finished. stopping : no party begins another. lost : whose processes have died.
+    """
+
+    def __init__(
+        self,
+        specs: Mapping[str, PartySpec],
+        public: Any,
+        config: Any,
+        time: Clock,
+        transport: Transport,
+        batches: Batches | None,
+        on_boundary: Callable[[Member, float, int], None],
+        *,
+        network: NetworkConfig | None = None,
+        connected: Callable[[str, str], bool] = lambda a, b: True,
+        neighbours: Callable[[str], tuple[str, ...]] | None = None,
+        rounds: int = 1,
+        eval_every: int = 1,
+        seed: int = 0,
+        device: str = "cpu",
+        clock: ComputeClock | None = None,
+        window: int = 1,
+        on_report: Callable[[str, int, dict[str, Any]], None] | None = None,
+        checkpoint_every: int | None = None,
+        resume_from: Cut | None = None,
+        privacy: Mapping[str, Any] | None = None,
+        secure: bool = False,
+        on_read: Callable[[str, str, str, int, Any], None] | None = None,
+        codec: Any = None,
+        remembered: Sequence[str] = (),
+        exposes: Sequence[Sent] | None = None,
+        reports: Sequence[str] = SCORED,
+    ) -> None:
+        self.time, self.transport, self.batches, self.on_boundary = time, transport, batches, on_boundary
+        self.network = network or NetworkConfig("ideal")
+        self.connected = connected
+        self.rounds = rounds
+        self.eval_every = eval_every
+        self.seed = seed
+        self.device = device
+        self.clock = clock or ComputeClock("none", ComputeConfig())
+        self.window = window
+        self.on_report = on_report
+        self.checkpoint_every = checkpoint_every
+        self.resume_from = resume_from
+        self.codec = None if codec is None or codec.name == "none" else codec
+        self.remembered = remembered if codec is not None and codec.feedback else ()
+        self.exposes = exposes
+        self.ways: dict[tuple[str, str, str], set[str]] = {}  # (tag, sender, receiver) -> keys that are free
+        for entry in exposes or ():
+            self.ways.setdefault((entry.tag, entry.sender, entry.receiver), set()).update(entry.keys)
+        self.scored = reports
+        self.ledger = Ledger()
+        self.tags = self.ledger.tags
+        self.write_ledger = self.ledger.rows.frombytes
+        self.ready: deque[Member] = deque()
+        self.parked: list[Member] = []
+        self.cuts: dict[int, Cut] = {}
+        self.lost: set[str] = set()
+        self.stopping = False
+        self.finished_round = resume_from.round if resume_from else 0
+
+        time.attach(self)
+        transport.attach(self)
+        self.parties: dict[str, Member] = {}
+        self.servers = tuple(name for name, spec in specs.items() if spec.role == "server")
+        clients = tuple(name for name, spec in specs.items() if spec.role != "server")
+        for index, (name, spec) in enumerate(specs.items()):
+            near = neighbours(name) if neighbours else tuple(n for n in specs if n != name and connected(name, n))
+            peers = {"servers": self.servers, "clients": clients, "neighbours": near}
+            party = Member(self, name, index, spec, (privacy or {}).get(name), Secret() if secure else None, peers)
+            if on_read is not None:
+                party.watch(on_read)
+            self.parties[name] = party
+        self.order = list(self.parties.values())
+        for party in self.order:
+            spec = specs[party.name]
+            guarded = Guarded(party.name, spec.data) if spec.data is not None else None
+            own = copy.deepcopy(config)  # what one party writes into it, no other reads
+            party.coroutine = spec.program(party.me, guarded, public, own)
+            self.ready.append(party)
+        if resume_from is not None:
+            self._resume(resume_from)
+
+    def step(self, party: Member) -> None:
+        """Let a party's program run until it has to wait. Raises what it raises."""
+        RUNNING.name = party.name
+        if party.without_grad:
+            torch.set_grad_enabled(False)
+        try:
+            party.coroutine.send(None)  # type: ignore[union-attr]
+        except StopIteration:
+            party.finished = True
+            if not self.stopping and not party.done:
+                raise FederationError(f"{party.name}'s program ended in round {party.round}, before the end of its {self.rounds}") from None
+        except Exception as error:
+            error.add_note(f"in the program of {party.name}, round {party.round}")
+            raise
+        finally:
+            RUNNING.name = None
+            # `with torch.no_grad():` around an await is this party's alone: the switch belongs to the thread, and others run in between.
+            party.without_grad = not torch.is_grad_enabled()
+            if party.without_grad:
+                torch.set_grad_enabled(True)
+
+    def close(self) -> None:
+        for party in self.order:
+            if party.coroutine is not None:
+                party.coroutine.close()
+
+    # --- messages -------------------------------------------------------------------------------------------------------
+
+    def declare(self, src: str, dst: str, tag: str) -> int:
+        """The ledger's code of a tag, once it was found that the algorithm declares it on this way."""
+        self.check_declared(src, dst, tag)
+        return self.ledger.tag(tag)
+
+    def check_declared(self, src: str, dst: str, tag: str) -> None:
+        """Raise FederationError for a message that the algorithm's EXPOSES does not declare."""
+        if self.exposes is None or (way := (tag, role_of(src), role_of(dst))) in self.ways:
+            return
+        tags = sorted({entry.tag for entry in self.exposes})
+        if tag in tags:
+            allowed = ", ".join(sorted(f"{entry.sender} -> {entry.receiver}" for entry in self.exposes if entry.tag == tag))
+            raise FederationError(f"{src} sends {tag!r} to {dst}, and EXPOSES declares {way[0]} as {allowed}")
+        near = closest(tag, tags)
+        hint = f". Did you mean {near!r}?" if near else ""
+        raise FederationError(f"{src} sends {tag!r}, which its algorithm's EXPOSES does not declare; there are: {', '.join(tags)}{hint}")
+
+    def deliver(self, receiver: Member, tag: str, message: Message) -> None:
+        """Hand over a message whose delivery time is known (or is decided when it is read), minding resumes and open cuts."""
+        link = message[4]
+        consumed = receiver.drop.pop((link.src, message[2]), None)
+        if consumed is not None:  # before the cut
+            if message[0] is None:
+                self.write_ledger(as_ledger_row(message, consumed[1]))
+            receiver.orphans.append((link.src, message[2], *consumed))  # a cut before its round sends it yet again
+            return
+        for cut in self.cuts.values():  # sent before the sender's boundary, and after the receiver's: it crosses the cut
+            if message[3] <= cut.round and receiver.name in cut.parties:
+                cut.inflight.append(self.describe(receiver.name, tag, message))
+        receiver.accept(link.boxes, tag, message)
+
+    def refuse_round_timing(self, party: Member, what: str) -> None:
+        if self.network.timing == "round":
+            raise FederationError(f"{party.name}: {what} depends on time; network.timing=round times exchanges, not messages: use causal")
+
+    # --- round boundaries -----------------------------------------------------------------------------------------------
+
+    def passed(self, party: Member) -> None:
+        """A party has finished its round: stamp it, record it in that round's cut, tell the engine."""
+        round, now, sent = party.round, self.time.now(party), party.sent_bytes
+        party.write_trace(trace_row(MARK, party.index, 0.0, round, now))
+        party.sent_bytes = 0
+        if self.checkpoint_every and round % self.checkpoint_every == 0 and round < self.rounds and not self.lost:
+            party.capture(self.cuts.setdefault(round, Cut(round)))
+        self.on_boundary(party, now, sent)
+
+    def too_far(self, round: int) -> bool:
+        """Whether a party that has finished `round` must wait for slower ones."""
+        return round >= self.finished_round + self.window
+
+    @types.coroutine
+    def park(self, party: Member) -> Generator[None, None, None]:
+        self.parked.append(party)
+        party.waiting_for = "slower parties, at a round boundary"
+        yield
+
+    def unpark(self, every: bool = False) -> None:
+        """Let those who wait at a boundary go on where they may, or `every` one."""
+        self.release([p for p in self.parked if every or self.stopping or not self.too_far(p.round)])
+
+    def release(self, parties: list[Member]) -> None:
+        """Let these, who wait at a boundary, go on."""
+        if len(parties) == len(self.parked):
+            self.parked.clear()
+        else:
+            released = set(parties)
+            self.parked = [p for p in self.parked if p not in released]
+        self.ready.extend(parties)
+
+    # --- cuts -----------------------------------------------------------------------------------------------------------
+
+    def describe(self, dst: str, tag: str, message: Message, arrival: float | None = None, left: float | None = None) -> dict[str, Any]:
+        """A message that crosses a cut; `arrival` and `left` of one that has not passed a shared bandwidth yet."""
+        delivered, payload, seq, round, link, _, nbytes, vectors, sent = message
+        return {
+            "src": self.order[link.src].name,
+            "dst": dst,
+            "tag": tag,
+            "payload": freeze(payload, f"a message '{tag}'"),
+            "seq": seq,
+            "round": round,
+            "bytes": nbytes,
+            "vectors": vectors,
+            "sent": sent,
+            "delivered": delivered,
+            "arrival": arrival,
+            "left": left,
+        }
+
+    def _resume(self, cut: Cut) -> None:
+        """Set clocks, links and mailboxes as they were at the cut, before any party starts. State follows at `rounds()`."""
+        self.tags.update(cut.totals["tags"])
+        for name, saved in cut.parties.items():
+            self.parties[name].rewind(saved, cut.round)
+        for m in sorted(cut.inflight, key=lambda m: (m["src"], m["dst"], m["seq"])):
+            link, code = self.link(m["src"], m["dst"]), self.ledger.tag(m["tag"])
+            message: Message = (m["delivered"], thaw(m["payload"]), m["seq"], m["round"], link, code, m["bytes"], m["vectors"], m["sent"])
+            if m["arrival"] is None:
+                link.boxes.setdefault(m["tag"], deque()).append(message)
+            else:
+                self.transport.resend(link.receiver, message, m)
+
+    def link(self, src: str, dst: str) -> Link:
+        party = self.parties[src]
+        return party.links.get(dst) or party.open(dst)
+
+    def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
+        """Remove and return each party's trace rows, (n, 5) float64; with `last_round`, those up to its boundary."""
+        return take_traces({party.name: party.trace for party in self.order}, last_round)

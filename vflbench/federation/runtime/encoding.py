@@ -1,0 +1,79 @@
+"""What becomes of a payload that is sent: a copy, and with a codec a compressed one.
+
+A codec compresses what is sent from the first round on, to other organisations and outside evaluations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vflbench.federation import links as L
+from vflbench.federation.codec import Encoded, Encoder
+from vflbench.federation.payload import Copied, copy_payload
+from vflbench.federation.runtime.mail import NOTHING
+from vflbench.types import FederationError
+
+if TYPE_CHECKING:
+    from vflbench.federation.runtime.member import Member
+    from vflbench.federation.runtime.protocols import Copy, Send
+
+
+def copying(party: Member) -> Copy:
+    """(payload, to whom, tag) -> what arrives of it, as `copy_payload`. Raises FederationError, naming who sends what."""
+
+    def copied(payload: Any, dst: str, tag: str) -> Copied:
+        try:
+            return copy_payload(payload)
+        except FederationError as error:
+            raise FederationError(f"{party.name} sends {tag!r} to {dst}: {error}") from None
+        except RecursionError:
+            raise FederationError(f"{party.name} sends {tag!r} to {dst}: a payload that nests too deeply, or contains itself") from None
+
+    return copied
+
+
+def sending(send: Send) -> Callable[..., Any]:
+    """`me.send_many`."""
+
+    def send_many(dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:
+        for dst in dsts:
+            send(dst, payload, tag)
+        return NOTHING
+
+    return send_many
+
+
+class Encoding:
+    """What a party with a codec does to its payloads."""
+
+    def __init__(self, party: Member, encoder: Encoder) -> None:
+        self.party, self.encoder, self.plain = party, encoder, copying(party)
+        self.together = False  # within send_many: what was encoded for one goes to all
+        self.encoded: Encoded | None = None
+
+    def _encodes(self, dst: str) -> bool:
+        party = self.party
+        return party.round > 0 and not party.in_evaluation and (party.links.get(dst) or party.open(dst)).kind != L.LOCAL
+
+    def copied(self, payload: Any, dst: str, tag: str) -> Copied:
+        if not self._encodes(dst):
+            return self.plain(payload, dst, tag)
+        if self.together and self.encoded is not None:
+            return self.encoded._replace(value=copy_payload(self.encoded.value)[0])
+        self.encoded = self.encoder.encode_copy(self.plain(payload, dst, tag), dst, tag)
+        return self.encoded
+
+    def sending(self, send: Send) -> Callable[..., Any]:
+        """`me.send_many`: encoded once, so that all receive the same; where receivers are remembered, for each of them."""
+
+        def send_many(dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:
+            self.together, self.encoded = tag not in self.encoder.remembered, None
+            try:
+                for dst in dsts:
+                    send(dst, payload, tag)
+            finally:
+                self.together = False
+            return NOTHING
+
+        return send_many

@@ -1,0 +1,64 @@
+"""Messages, the mailboxes that they wait in, and what is awaited where nobody has to wait."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+from vflbench.federation import links as L
+from vflbench.federation.ledger import ledger_row
+
+# A message: (delivered, payload, seq, round of the sender, link, tag code, bytes, vectors, sent). `delivered` is None while it is not
+# decided: a server's shared medium has not served it.
+Message = tuple[Any, Any, int, int, L.Link, int, int, int, float]
+First = tuple[float, int, int, int]  # delivered, source, seq, place among the mailboxes
+
+
+class Done:
+    """An awaitable that is already done (async methods that never wait)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+    def __await__(self) -> Generator[None, None, Any]:
+        return self.value
+        yield
+
+
+class _Nothing:
+    """An awaitable that is already done; one exhausted iterator serves every `await me.send(...)`."""
+
+    __slots__ = ()
+    __await__ = iter(()).__iter__
+
+
+NOTHING = _Nothing()
+NO_BOXES: set[int] = set()
+
+
+class Mailboxes:
+    """Those that a `recv_any` looks into; `srcs` is kept, as its id is what they are found by."""
+
+    def __init__(self, srcs: Any, found: list[tuple[deque[Message], str, str]]) -> None:
+        self.srcs = srcs
+        self.boxes = [box for box, _, _ in found]
+        self.names = [(src, tag) for _, src, tag in found]  # whose, and of what
+        self.ids = {id(box) for box in self.boxes}
+        tags, sources = dict.fromkeys(tag for _, _, tag in found), dict.fromkeys(src for _, src, _ in found)
+        self.text = f"a message {' or '.join(map(repr, tags))} from any of {', '.join(sources)}"
+
+    def first(self) -> First | None:
+        """Where the message that was delivered first is (ties: by party order)."""
+        return min([(box[0][0], box[0][4].src, box[0][2], place) for place, box in enumerate(self.boxes) if box], default=None)
+
+
+def by_tag(srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str) -> Mapping[str, Sequence[str]]:
+    return srcs if isinstance(srcs, Mapping) else {tag: srcs}
+
+
+def as_ledger_row(message: Message, delivered: float) -> bytes:
+    _, _, seq, round, link, code, nbytes, vectors, sent = message
+    return ledger_row(round, link.src, link.dst, link.kind_code, code, nbytes, vectors, sent, delivered, seq)

@@ -1,0 +1,96 @@
+"""`me`: what a party program sees of its party.
+
+It has what `Party` says and nothing behind it: no attribute leads to the engine, to another party or to guarded data. Its methods are plain
+functions, not bound ones. Python has no walls: who takes functions apart (`__closure__`, `__globals__`), or looks at frames or through
+`gc`, gets anywhere. This is against mistakes, not against a program that means harm: that one belongs in a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vflbench.federation.party import Party
+
+if TYPE_CHECKING:
+    from vflbench.federation.runtime.member import Member
+    from vflbench.federation.runtime.protocols import Send
+
+FACTS = ("name", "index", "role", "servers", "clients", "neighbours", "device", "state", "fresh", "privacy", "secret")
+CLOSED = ("rng", "torch_rng", "secret_rng", "secret_torch_rng", "evaluates", "report")
+OPEN = ("send", "send_many", "recv", "recv_all", "recv_any", "compute", "rounds", "evaluating")
+
+
+class Me(Party):
+    __slots__ = (*FACTS, *CLOSED, *OPEN, "_clock")
+
+    _clock: Callable[[], float]
+
+    @property
+    def clock(self) -> float:
+        return self._clock()
+
+
+class Rounds:
+    """The iterator of `me.rounds()`; a class, so that `break` leaves no unfinished generator."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self, following: Callable[[], Awaitable[int]]) -> None:
+        self._next = following
+
+    def __aiter__(self) -> Rounds:
+        return self
+
+    def __anext__(self) -> Awaitable[int]:
+        return self._next()
+
+
+class Evaluation:
+    """`async with me.evaluating():`"""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, turn: Callable[[bool], None]) -> None:
+        self._turn = turn
+
+    async def __aenter__(self) -> None:
+        self._turn(True)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._turn(False)
+
+
+def narrow(party: Member, send: Send, send_many: Callable[..., Any]) -> Me:
+    """`me` of a party. Functions that run for every message are written out: they cost the least."""
+
+    def closed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return method(*args, **kwargs)
+
+        return call
+
+    receive, receive_all = type(party).recv, type(party).recv_all
+
+    def recv(src: str, tag: str = "message", timeout: float | None = None) -> Any:
+        return receive(party, src, tag, timeout)
+
+    def recv_all(srcs: Sequence[str], tag: str = "message") -> Any:
+        return receive_all(party, srcs, tag)
+
+    def recv_any(srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None) -> Any:
+        return party.recv_any(srcs, tag, timeout)
+
+    def compute(function: Callable[..., Any], *args: Any, cost: float = 0.0, seconds: float | None = None, latency: float = 0.0) -> Any:
+        return party.compute(function, args, cost, seconds, latency)
+
+    def evaluation(on: bool) -> None:
+        party.in_evaluation = on
+
+    me, following = Me(), closed(party.following)  # type: ignore[abstract]  # its slots are the methods
+    values = {name: getattr(party, name) for name in FACTS} | {name: closed(getattr(party, name)) for name in CLOSED}
+    functions = (send, send_many, recv, recv_all, recv_any, compute, lambda: Rounds(following), lambda: Evaluation(evaluation))
+    values |= dict(zip(OPEN, functions, strict=True)) | {"_clock": closed(party.read_clock)}
+    for name, value in values.items():
+        setattr(me, name, value)
+    return me

@@ -1,0 +1,424 @@
+"""A party in its engine: all that lies behind its `me`."""
+
+from __future__ import annotations
+
+import time
+import types
+from array import array
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import torch
+
+from vflbench import seeding
+from vflbench.federation import links as L
+from vflbench.federation.codec import Encoder
+from vflbench.federation.ledger import COMPUTE, RECV, trace_row
+from vflbench.federation.party import PartyLost, PartySpec, Report, State, check_report, role_of
+from vflbench.federation.payload import LINES, Form, form_bytes
+from vflbench.federation.runtime.encoding import Encoding, copying, sending
+from vflbench.federation.runtime.mail import NO_BOXES, Done, Mailboxes, Message, by_tag
+from vflbench.federation.runtime.me import narrow
+from vflbench.federation.snapshot import Cut, freeze, optimised, thaw
+from vflbench.types import FederationError, closest
+
+if TYPE_CHECKING:
+    from vflbench.federation.runtime.core import Runtime
+
+BEFORE_ROUNDS = ("send", "send_many", "recv", "recv_all", "recv_any")  # what a resumed program may not call before rounds()
+
+
+class Member:
+    """A party of a `Runtime`. Its methods with the names of `Party`'s do what that says."""
+
+    __slots__ = (  # read for every message: as fast as can be
+        "any_of", "boxes", "clients", "coroutine", "device", "done", "drop", "encoder", "evaluation_boxes", "finished", "fresh",
+        "generators", "in_evaluation", "index", "kept_back", "links", "me", "name", "neighbours", "now", "organisation",
+        "orphans", "privacy", "role", "round", "runtime", "secret", "sent_bytes", "servers", "started", "state", "take",
+        "token", "torch_generators", "trace", "waiting", "waiting_any", "waiting_for", "without_grad", "write_trace",
+    )  # fmt: skip
+
+    def __init__(
+        self, runtime: Runtime, name: str, index: int, spec: PartySpec, privacy: Any, secret: seeding.Secret | None, peers: dict[str, Any]
+    ) -> None:
+        self.runtime = runtime
+        self.name = name
+        self.index = index
+        self.role = spec.role
+        self.organisation = spec.organisation or name
+        self.servers: tuple[str, ...] = peers["servers"]
+        self.clients: tuple[str, ...] = peers["clients"]
+        self.neighbours: tuple[str, ...] = peers["neighbours"]
+        self.device = runtime.device
+        self.fresh = runtime.resume_from is None
+        self.privacy, self.secret = privacy, secret
+        self.state = State()
+        self.generators: dict[str, np.random.Generator] = {}
+        self.torch_generators: dict[str, torch.Generator] = {}
+        self.round = 0  # the round being executed; at a boundary, the round just finished
+        self.in_evaluation = False
+        self.started = False  # has come to its rounds()
+        self.done = False  # has come to their end
+        self.finished = False
+        self.without_grad = False
+        self.now = 0.0  # s; set by a clock of virtual time, and read by nobody else
+        self.links: dict[str, L.Link] = {}
+        self.boxes: dict[str, dict[str, deque[Message]]] = {}  # source -> tag -> messages
+        self.evaluation_boxes: dict[str, dict[str, deque[Any]]] = {}
+        self.waiting: Any = None  # the mailbox that a recv waits for
+        self.any_of: dict[Any, Mailboxes] = {}  # of each kind of recv_any
+        self.waiting_any: set[int] = NO_BOXES  # the mailboxes (their ids) that a recv_any waits for
+        self.waiting_for: str = ""
+        self.token = 0  # number of the current time-dependent wait; events of earlier ones are stale
+        # (source, seq, round, delivered) of what was consumed though the sender's round is ahead: a resumed run sends it again
+        self.orphans: list[tuple[int, int, int, float]] = []
+        self.drop: dict[tuple[int, int], tuple[int, float]] = {}  # after a resume: those, (source, seq) -> (round, delivered)
+        self.sent_bytes = 0  # charged, since the last boundary
+        self.trace = array("d")
+        self.write_trace = self.trace.frombytes
+        self.take = self._taker()
+        self.coroutine: Coroutine[Any, Any, Any] | None = None
+        self.encoder = None if runtime.codec is None else Encoder(runtime.codec, self.rng("codec"), runtime.remembered)
+        encoding = None if self.encoder is None else Encoding(self, self.encoder)
+        send = runtime.transport.sender(self, copying(self) if encoding is None else encoding.copied, LINES if encoding is None else {})
+        self.me = narrow(self, send, (sending if encoding is None else encoding.sending)(send))
+        self.kept_back: dict[str, Any] = {}  # of `me`, until rounds() of a resumed run
+
+    # --- randomness ---------------------------------------------------------------------------------------------------
+
+    def rng(self, name: str) -> np.random.Generator:
+        key = f"evaluation/{name}/{self.name}" if self.in_evaluation else f"{name}/{self.name}"
+        if key not in self.generators:
+            self.generators[key] = seeding.stream(self.runtime.seed, key)
+        return self.generators[key]
+
+    def torch_rng(self, name: str) -> torch.Generator:
+        key = f"evaluation/{name}/{self.name}" if self.in_evaluation else f"{name}/{self.name}"
+        if key not in self.torch_generators:
+            self.torch_generators[key] = seeding.torch_stream(self.runtime.seed, key, self.device)
+        return self.torch_generators[key]
+
+    def secret_rng(self, name: str) -> np.random.Generator | seeding.SecretStream:
+        return self.rng(name) if self.secret is None else self.secret.stream(name)
+
+    def secret_torch_rng(self, name: str) -> torch.Generator | seeding.SecretStream:
+        return self.torch_rng(name) if self.secret is None else self.secret.stream(name)
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def open(self, dst: str) -> L.Link:
+        """The link to `dst`; FederationError if there is no such party or no edge."""
+        runtime = self.runtime
+        if dst not in runtime.parties:
+            raise FederationError(f"{self.name} sends to {dst!r}: no such party. Closest: {closest(dst, runtime.parties)!r}")
+        other = runtime.parties[dst]
+        kind = link_kind(self, other)
+        if dst == self.name or (kind != L.LOCAL and not runtime.connected(self.name, dst)):
+            raise FederationError(
+                f"{self.name} sends to {dst}: the topology has no edge between them. Its neighbours: {', '.join(self.neighbours) or 'none'}"
+            )
+        link = L.Link(self.index, other.index, kind, L.link_config(runtime.network, kind, f"{self.name}->{dst}"))
+        link.boxes = other.boxes.setdefault(self.name, {})
+        link.receiver = other
+        self.links[dst] = link
+        return link
+
+    def look_up(self, link: L.Link, dst: str, tag: str, form: Form, nbytes: int) -> tuple[int, int]:
+        """The ledger's code of a tag, and what a form costs that this link does not know to be free."""
+        code = self.runtime.declare(self.name, dst, tag)
+        first = link.known[tag][2] if tag in link.known else form if nbytes else ()  # without entries it pays for its shape
+        more = form_bytes(form, first, self.runtime.ways.get((tag, role_of(self.name), role_of(dst)), ()))
+        link.known[tag] = (None if more else form, code, first or form)
+        return code, more
+
+    def accept(self, boxes: dict[str, Any], tag: str, message: Message) -> None:
+        """Lay a message into its mailbox, and wake this party if it waits for it."""
+        box = boxes.get(tag)
+        if box is None:
+            box = boxes[tag] = deque()
+        box.append(message)
+        if self.waiting is box:
+            self.waiting = None
+            self.runtime.ready.append(self)
+        elif self.waiting_any and id(box) in self.waiting_any:
+            self.runtime.time.arrived(self, message)
+
+    def accept_evaluation(self, src: str, tag: str, payload: Any) -> None:
+        """Lay what crosses in an evaluation into its mailbox, and wake this party if it waits for it."""
+        box = self.evaluation_boxes.setdefault(src, {}).setdefault(tag, deque())
+        box.append(payload)
+        if self.waiting is box:
+            self.waiting = None
+            self.runtime.ready.append(self)
+
+    def box(self, src: str, tag: str) -> deque[Any]:
+        """The mailbox for what comes from `src` with `tag`."""
+        if src not in self.runtime.parties:
+            raise FederationError(f"{self.name} waits for {src!r}: no such party. Closest: {closest(src, self.runtime.parties)!r}")
+        boxes: dict[str, dict[str, deque[Any]]] = self.evaluation_boxes if self.in_evaluation else self.boxes
+        return boxes.setdefault(src, {}).setdefault(tag, deque())
+
+    def _taker(self) -> Callable[[deque[Message]], Any]:
+        """What consumes the oldest message of a mailbox: the clock moves to its delivery."""
+        runtime, reach, write_trace, recorded = self.runtime, self.runtime.time.reach, self.write_trace, bool(self.runtime.checkpoint_every)
+
+        def take(box: deque[Message]) -> Any:
+            delivered, payload, seq, round, link, _, _, _, _ = message = box.popleft()
+            if delivered is None:
+                delivered = runtime.transport.settle(self, message)
+            if recorded and round > self.round:
+                self.orphans.append((link.src, seq, round, delivered))
+            write_trace(trace_row(RECV, link.src, seq, 0.0, reach(self, delivered)))
+            return payload
+
+        return take
+
+    def watch(self, on_read: Callable[[str, str, str, int, Any], None]) -> None:
+        """Show every message that this party reads to `on_read`; no cost where nobody watches."""
+        take, runtime = self.take, self.runtime
+
+        def watched(box: deque[Message]) -> Any:
+            link, code = box[0][4], box[0][5]
+            payload = take(box)
+            on_read(runtime.order[link.src].name, self.name, list(runtime.tags)[code], self.round, payload)
+            return payload
+
+        self.take = watched
+
+    def without(self, src: str) -> PartyLost:
+        """What is raised about `src`, whose process has died. The program takes it out of its lists then, which `any_of` must follow."""
+        self.any_of.clear()
+        return PartyLost(src)
+
+    @types.coroutine
+    def recv(self, src: str, tag: str = "message", timeout: float | None = None) -> Generator[None, None, Any]:
+        try:
+            box = (self.evaluation_boxes if self.in_evaluation else self.boxes)[src][tag]
+        except KeyError:
+            box = self.box(src, tag)
+        if timeout is not None and not self.in_evaluation:
+            self.runtime.refuse_round_timing(self, "recv with a timeout")
+            yield from self.runtime.time.until(self, src, box, tag, timeout)
+        while not box:
+            if src in self.runtime.lost:
+                raise self.without(src)
+            self.waiting = box
+            self.waiting_for = f"a message '{tag}' from {src}"
+            yield
+        return box.popleft() if self.in_evaluation else self.take(box)
+
+    @types.coroutine
+    def recv_all(self, srcs: Sequence[str], tag: str = "message") -> Generator[None, None, list[Any]]:
+        received = []
+        boxes = self.evaluation_boxes if self.in_evaluation else self.boxes
+        for src in srcs:
+            try:
+                box = boxes[src][tag]
+            except KeyError:
+                box = self.box(src, tag)
+            while not box:
+                if src in self.runtime.lost:
+                    raise self.without(src)
+                self.waiting = box
+                self.waiting_for = f"a message '{tag}' from {src}"
+                yield
+            received.append(box.popleft() if self.in_evaluation else self.take(box))
+        return received
+
+    @types.coroutine
+    def recv_any(
+        self, srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None
+    ) -> Generator[None, None, tuple[Any, ...]]:
+        """In real time: the message that arrived first. Raises PartyLost of one in `srcs` that has died and has none left here."""
+        self.runtime.refuse_round_timing(self, "recv_any")
+        if self.in_evaluation:
+            raise FederationError(
+                f"{self.name} calls recv_any within evaluating(): no time passes there, so nothing is first; use recv_all"
+            )
+        several = isinstance(srcs, Mapping)
+        key = id(srcs) if several else (tuple(srcs), tag)
+        if key not in self.any_of:  # mailboxes stay what they are: a hub asks for the same ones for every message
+            self.any_of[key] = Mailboxes(srcs, [(self.box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of])
+        mail = self.any_of[key]
+        place = yield from self.runtime.time.first(self, mail, timeout)
+        src, found = mail.names[place]
+        payload = self.take(mail.boxes[place])
+        return (src, found, payload) if several else (src, payload)
+
+    # --- computing ----------------------------------------------------------------------------------------------------
+
+    def compute(self, function: Callable[..., Any], args: tuple[Any, ...], cost: float, seconds: float | None, latency: float) -> Any:
+        runtime = self.runtime
+        clock, batches = runtime.clock, runtime.batches
+        if batches is not None and getattr(function, "batchable", False) and not self.in_evaluation:
+            return batches.compute(self, function, args, cost)
+        if clock.mode == "none" or self.in_evaluation:
+            return Done(function(*args))
+        start = time.perf_counter()
+        result = function(*args)
+        elapsed = time.perf_counter() - start
+        if clock.mode == "modelled" and seconds is not None:
+            self.advance(latency, idle=True)
+            self.advance(seconds)
+        else:
+            self.advance(clock.seconds(cost, elapsed))
+        return Done(result)
+
+    def advance(self, seconds: float, idle: bool = False) -> None:
+        """Let `seconds` of computing pass on this party's clock; `idle`: no core is busy."""
+        if seconds > 0:
+            now = self.runtime.time.advance(self, seconds)
+            self.write_trace(trace_row(COMPUTE, self.index, float(idle), seconds, now))
+
+    # --- rounds and reports -------------------------------------------------------------------------------------------
+
+    async def following(self) -> int:
+        """The next round of `me.rounds()`."""
+        runtime = self.runtime
+        if self.done:
+            raise StopAsyncIteration
+        if not self.started:
+            self.started = True
+            if runtime.resume_from is not None:
+                self.restore(runtime.resume_from.parties[self.name])
+            elif runtime.checkpoint_every and self.secret is not None:
+                self.secret.keep()
+        else:
+            runtime.passed(self)
+        if self.round < runtime.rounds and not runtime.stopping and runtime.too_far(self.round):
+            await runtime.park(self)
+        if runtime.stopping or self.round >= runtime.rounds:
+            self.done = True
+            raise StopAsyncIteration
+        self.round += 1
+        return self.round
+
+    def evaluates(self, round: int) -> bool:
+        return round % self.runtime.eval_every == 0 or round == self.runtime.rounds
+
+    def report(self, **values: Unpack[Report]) -> None:
+        check_report(self.name, self.round, values, self.runtime.scored)
+        if self.runtime.on_report is not None:
+            self.runtime.on_report(self.name, self.round, observed(values))
+
+    def read_clock(self) -> float:
+        self.runtime.refuse_round_timing(self, "reading me.clock")
+        return self.runtime.time.now(self)
+
+    # --- what an observer asks ----------------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Of the modules in the state, copies on the CPU by name. Other tensors of a state are no parameters: ADMM's z and lambda."""
+        modules = [(name, value) for name, value in self.state if isinstance(value, torch.nn.Module)]
+        tensors = {f"{name}.{key}": tensor for name, module in modules for key, tensor in module.state_dict().items()}
+        return {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
+
+    @property
+    def kept(self) -> str | None:
+        """The name under which this party keeps its secret."""
+        return self.secret.kept if self.secret is not None else None
+
+    def nonfinite(self) -> str | None:
+        """The first parameter or tensor in the state that holds a NaN or an infinity."""
+        for name, value in self.state:
+            tensors = value.state_dict() if isinstance(value, torch.nn.Module) else {"": value}
+            for key, tensor in tensors.items():
+                if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                    return f"{self.name}'s {name}{'.' if key else ''}{key}"
+        return None
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def capture(self, cut: Cut) -> None:
+        """Record this party in `cut`, at its boundary: state, clock, streams, links, and what waits unread for it."""
+        runtime = self.runtime
+        self.orphans = [orphan for orphan in self.orphans if orphan[2] > cut.round]
+        cut.parties[self.name] = {
+            "state": {name: freeze(value, f"{self.name}'s state.{name}") for name, value in self.state},
+            "privacy": freeze(self.privacy) if hasattr(self.privacy, "state_dict") else None,
+            "now": runtime.time.now(self),
+            "generators": {k: freeze(g.bit_generator.state) for k, g in self.generators.items()},
+            "torch_generators": {k: g.get_state() for k, g in self.torch_generators.items()},
+            "secret": self.secret and self.secret.state_dict(),
+            "links": {dst: (link.busy, link.seq, {tag: known[2] for tag, known in link.known.items()}) for dst, link in self.links.items()},
+            "orphans": self.orphans + [(*key, *value) for key, value in self.drop.items()],
+            **runtime.transport.save(self),
+            **({"codec": freeze(self.encoder.memory)} if self.encoder is not None else {}),
+        }
+        for boxes in self.boxes.values():
+            for tag, box in boxes.items():
+                for message in box:
+                    if message[3] <= cut.round:
+                        cut.inflight.append(runtime.describe(self.name, tag, message))
+
+    def rewind(self, saved: dict[str, Any], round: int) -> None:
+        """Set clock, links and what is to be dropped as `capture` recorded them, before the program starts."""
+        self.round = round
+        self.runtime.time.rewind(self, saved["now"])
+        self.runtime.transport.rewind(self, saved)
+        self.drop = {(src, seq): (of, delivered) for src, seq, of, delivered in saved["orphans"]}
+        for dst, (busy, seq, *forms) in saved["links"].items():
+            link = self.open(dst)
+            link.busy, link.seq = busy, seq
+            for tag, form in (forms[0] if forms else {}).items():  # none in a cut of a version that did not charge them
+                link.known[tag] = (None, 0, form)
+        for method in BEFORE_ROUNDS:
+            self.kept_back[method] = getattr(self.me, method)
+            setattr(self.me, method, self._refusing(method))
+
+    def _refusing(self, name: str) -> Callable[..., Any]:
+        """Messages of a resumed run are those of its rounds: what the first start sent before them is not sent a second time."""
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            if self.in_evaluation:
+                return self.kept_back[name](*args, **kwargs)
+            raise FederationError(
+                f"{self.name} calls {name} before rounds() in a resumed run, which has that behind it: put it under `if me.fresh`"
+            )
+
+        return method
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Become what `capture` recorded. Mailboxes were filled before any party started."""
+        for method, function in self.kept_back.items():
+            setattr(self.me, method, function)
+        self.runtime.time.rewind(self, saved["now"])  # what was computed before rounds() is in it already
+        del self.trace[:]
+        kept = optimised(self.state)
+        for name, value in saved["state"].items():
+            where = f"{self.name}'s state.{name}"
+            setattr(self.state, name, thaw(value, getattr(self.state, name, None), where, kept))
+        if saved["privacy"] is not None:
+            thaw(saved["privacy"], self.privacy, f"{self.name}'s privacy")
+        if self.encoder is not None:
+            self.encoder.memory = thaw(saved["codec"])
+        for key, state in saved["generators"].items():  # in place: the program may hold the generator already
+            self.generators.setdefault(key, np.random.Generator(np.random.PCG64())).bit_generator.state = thaw(state)
+        for key, state in saved["torch_generators"].items():
+            self.torch_generators.setdefault(key, torch.Generator(device=self.device)).set_state(state)
+        if self.secret is not None:
+            try:
+                self.secret.load_state_dict(saved["secret"])
+            except OSError as error:
+                raise FederationError(
+                    f"{self.name}: the key of its noise is not on this machine ({error.filename}). With other noise it would tell the same "
+                    "twice, and epsilon would count it once: start anew in another folder"
+                ) from None
+
+
+def link_kind(a: Member, b: Member) -> str:
+    """`local` inside one organisation, else by whether a server is at one end."""
+    if a.organisation == b.organisation:
+        return L.LOCAL
+    return L.CLIENT_SERVER if "server" in (a.role, b.role) else L.CLIENT_CLIENT
+
+
+def observed(value: Any) -> Any:
+    """A detached copy of what a party reports: the observer looks at it later, when the party has gone on."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return {k: observed(v) for k, v in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,74 @@
+"""What a runtime is given: a clock, which says what time it is, and a transport, which carries messages."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vflbench.federation.payload import Copied, Form
+
+if TYPE_CHECKING:
+    from vflbench.federation.runtime.core import Runtime
+    from vflbench.federation.runtime.mail import Mailboxes, Message
+    from vflbench.federation.runtime.member import Member
+
+Send = Callable[[str, Any, str], Any]  # (to whom, payload, tag)
+Copy = Callable[[Any, str, str], Copied]  # (payload, to whom, tag) -> what arrives, and what it costs
+
+
+class Clock(Protocol):
+    """Virtual or real time, and the waits that depend on it."""
+
+    def attach(self, runtime: Runtime) -> None:
+        """Called once, before there are parties."""
+
+    def now(self, party: Member) -> float:
+        """The party's time in seconds."""
+
+    def reach(self, party: Member, time: float) -> float:
+        """The party goes on no earlier than `time`; the result is its time."""
+
+    def advance(self, party: Member, seconds: float) -> float:
+        """The party has computed for `seconds`; the result is its time."""
+
+    def rewind(self, party: Member, time: float) -> None:
+        """A resumed run: the party's time is that of the cut."""
+
+    def arrived(self, party: Member, message: Message) -> None:
+        """A message has come that a `recv_any` waits for."""
+
+    def until(self, party: Member, src: str, box: deque[Message], tag: str, timeout: float) -> Generator[None, None, None]:
+        """Wait for a message in a mailbox, at most `timeout` seconds. Raises TimeoutError."""
+
+    def first(self, party: Member, mail: Mailboxes, timeout: float | None) -> Generator[None, None, int]:
+        """Wait for a message in any of several mailboxes; the result is the place of the one to read. Raises TimeoutError."""
+
+
+class Transport(Protocol):
+    """Carries messages: it writes their ledger rows and hands them to `Runtime.deliver`."""
+
+    def attach(self, runtime: Runtime) -> None:
+        """Called once, before there are parties."""
+
+    def sender(self, party: Member, copied: Copy, lines: Mapping[int, Form]) -> Send:
+        """What sends as `party`. `lines`: forms of the numpy arrays, by the id of their dtype, that need no `copied`."""
+
+    def settle(self, party: Member, message: Message) -> float:
+        """When a message is delivered that `party` reads, though that was not decided before."""
+
+    def save(self, party: Member) -> Mapping[str, Any]:
+        """What it knows of the party, for a cut."""
+
+    def rewind(self, party: Member, saved: Mapping[str, Any]) -> None:
+        """The inverse of `save`."""
+
+    def resend(self, receiver: Member, message: Message, entry: Mapping[str, Any]) -> None:
+        """A message that was on its way at the cut, as `entry` describes it."""
+
+
+class Batches(Protocol):
+    """Runs equal computations of several parties as one."""
+
+    def compute(self, party: Member, function: Callable[..., Any], args: tuple[Any, ...], cost: float) -> Generator[None, None, Any]:
+        """The result for `party`."""

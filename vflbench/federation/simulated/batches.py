@@ -1,0 +1,115 @@
+"""Parties of a cohort that compute the same function on equal shapes at the same instant run as one call."""
+
+from __future__ import annotations
+
+import time
+import types
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+from vflbench.federation.clock import ComputeClock
+
+if TYPE_CHECKING:
+    from vflbench.federation.runtime.member import Member
+
+
+class Call(NamedTuple):
+    """A computation that waits for those of other parties."""
+
+    party: Member
+    key: Any  # equal ones can run as one
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    cost: float
+
+
+class Cohort:
+    """Computations that wait until nobody can run without them. Implements `runtime.protocols.Batches`."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.results: dict[str, Any] = {}  # by party, until it reads its own
+
+    @types.coroutine
+    def compute(self, party: Member, function: Callable[..., Any], args: tuple[Any, ...], cost: float) -> Generator[None, None, Any]:
+        leaves, structure = flatten(args)
+        key: Any = party  # alone, unless it can run with others
+        if all(isinstance(leaf, LEAVES) and not getattr(leaf, "requires_grad", False) for leaf in leaves):
+            key = (function, structure, *(batch_key(leaf) for leaf in leaves))
+        self.calls.append(Call(party, key, function, args, cost))
+        yield
+        return self.results.pop(party.name)
+
+    def run(self, clock: ComputeClock) -> list[Member]:
+        """Run all that wait, equal ones as one vmap call, in the parties' order; the result are those who can go on."""
+        calls, self.calls = sorted(self.calls, key=lambda call: call.party.index), []
+        groups: dict[Any, list[Call]] = {}
+        for call in calls:
+            groups.setdefault(call.key, []).append(call)
+        for members in groups.values():
+            start = time.perf_counter()
+            results = run_batch(members[0].function, [call.args for call in members])
+            elapsed = (time.perf_counter() - start) / len(members)
+            for call, result in zip(members, results, strict=True):
+                self.results[call.party.name] = result
+                call.party.advance(clock.seconds(call.cost, elapsed))
+        return [call.party for call in calls]
+
+
+CONSTANTS = (bool, int, float, str, type(None))  # arguments that a batch shares, where they are equal
+
+
+LEAVES = (torch.Tensor, *CONSTANTS)
+
+
+def flatten(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
+    """`pytree.tree_flatten`, quicker for arguments that hold no containers, whose structure is None here."""
+    return (args, None) if all(isinstance(arg, LEAVES) for arg in args) else pytree.tree_flatten(args)
+
+
+def batch_key(leaf: Any) -> Any:
+    """Arguments with equal keys can be stacked, or are the same constant."""
+    return (leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
+
+
+def stack(leaves: Sequence[torch.Tensor]) -> torch.Tensor:
+    """`torch.stack`; where the tensors are one another's neighbours in memory, as an earlier batch left them, without a copy."""
+    first, size = leaves[0], leaves[0].numel()
+    storage, start = first.untyped_storage().data_ptr(), first.storage_offset()
+    for place, leaf in enumerate(leaves):
+        if (
+            leaf.requires_grad
+            or not leaf.is_contiguous()
+            or leaf.untyped_storage().data_ptr() != storage
+            or leaf.storage_offset() != start + place * size
+        ):
+            return torch.stack(tuple(leaves))
+    return first.as_strided((len(leaves), *first.shape), (size, *first.stride()))
+
+
+def run_batch(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[Any]:
+    """The results of `function` on each call's arguments, as one call over their stacked tensors: of `function.together`, else of vmap."""
+    if len(calls) == 1 or not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(calls[0])):
+        return [function(*call) for call in calls]
+    flat = [flatten(call) for call in calls]
+    structure = flat[0][1]
+    stacked, dims = [], []
+    for leaves in zip(*(leaves for leaves, _ in flat), strict=True):
+        tensor = isinstance(leaves[0], torch.Tensor)
+        stacked.append(stack(leaves) if tensor else leaves[0])
+        dims.append(0 if tensor else None)
+
+    def call(*leaves: Any) -> Any:
+        return function(*(leaves if structure is None else pytree.tree_unflatten(list(leaves), structure)))
+
+    if structure is None and hasattr(function, "together"):
+        result = function.together(*stacked)
+    else:
+        result = torch.func.vmap(call, in_dims=tuple(dims))(*stacked)
+    if isinstance(result, tuple) and all(isinstance(leaf, torch.Tensor) for leaf in result):
+        return list(zip(*(leaf.unbind() for leaf in result), strict=True))
+    out, out_structure = pytree.tree_flatten(result)
+    return [pytree.tree_unflatten([leaf[i] for leaf in out], out_structure) for i in range(len(calls))]

@@ -1,0 +1,150 @@
+"""The simulated engine: all parties in one process, in virtual time. Nobody sleeps.
+
+A trampoline runs the party programs; every party has its own clock, and a message carries the time at which it is delivered. What
+does not depend on time (send, recv, recv_all) runs in any order with equal results. What does (recv_any, timeouts, a shared server
+bandwidth) is an event in one global heap, popped only when nobody can run: then every later consequence has a later time.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from vflbench.federation.party import RUNNING, PartySpec
+from vflbench.federation.runtime.core import Runtime
+from vflbench.federation.runtime.member import Member
+from vflbench.federation.simulated.batches import Cohort
+from vflbench.federation.simulated.clock import VirtualClock
+from vflbench.federation.simulated.transport import VirtualTransport
+from vflbench.federation.snapshot import Cut
+from vflbench.types import FederationError, NetworkConfig
+
+
+class SimulatedEngine:
+    """Drives party programs in virtual time.
+
+    Parameters
+    ----------
+    specs, public, config, network, checkpoint_every, resume_from, options : as of `Runtime`.
+    batch_compute : run equal computations of a cohort as one vmap call.
+    on_round : called with (round, engine) when all have finished it; True stops the run there.
+    on_cut : called with each complete `Cut`, after `on_round`.
+    """
+
+    def __init__(
+        self,
+        specs: Mapping[str, PartySpec],
+        public: Any = None,
+        config: Any = None,
+        *,
+        network: NetworkConfig | None = None,
+        batch_compute: bool = True,
+        on_round: Callable[[int, SimulatedEngine], bool] | None = None,
+        checkpoint_every: int | None = None,
+        on_cut: Callable[[Cut], None] | None = None,
+        resume_from: Cut | None = None,
+        **options: Any,
+    ) -> None:
+        network = network or NetworkConfig("ideal")
+        self.on_round, self.on_cut = on_round, on_cut
+        self.bytes_sent = 0  # charged, in finished rounds
+        self.boundary_clock = 0.0  # latest clock at a boundary of a finished round
+        self.facts: dict[str, Any] = {}
+        self.cores: int | None = None
+        self._open_rounds: dict[int, list[float]] = {}  # round -> [parties that finished it, bytes, latest clock, earliest clock]
+        self.clock = VirtualClock()
+        self.transport = VirtualTransport(network, self.clock, keep=checkpoint_every is not None)
+        self.cohort = Cohort()
+        self.runtime = Runtime(
+            specs, public, config, self.clock, self.transport, self.cohort if batch_compute else None, self._passed,
+            network=network, checkpoint_every=checkpoint_every, resume_from=resume_from, **options,
+        )  # fmt: skip
+        self.parties, self.order = self.runtime.parties, self.runtime.order
+        self.ledger, self.tags, self.codec = self.runtime.ledger, self.runtime.tags, self.runtime.codec
+        if resume_from is not None:
+            self.bytes_sent, self.boundary_clock = resume_from.totals["bytes_sent"], resume_from.totals["boundary_clock"]
+            self.transport.restore(resume_from)
+
+    @property
+    def finished_round(self) -> int:
+        """The last round that all parties have finished."""
+        return self.runtime.finished_round
+
+    def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
+        """As of `Runtime`."""
+        return self.runtime.take_trace(last_round)
+
+    # --- driving --------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run to the end. Raises FederationError for a deadlock, naming who waits for what, and whatever a program raises."""
+        gc.freeze()  # what exists lives as long as the run: do not look at it again
+        try:
+            self._loop()
+        finally:
+            gc.unfreeze()
+            self.runtime.close()
+
+    def _loop(self) -> None:
+        runtime, cohort = self.runtime, self.cohort
+        ready, step = runtime.ready, runtime.step
+        while True:
+            while ready:
+                step(ready.popleft())
+            if cohort.calls:
+                ready.extend(cohort.run(runtime.clock))
+            elif not self._release() and not self.clock.pop():
+                break
+        if runtime.network.timing == "round":
+            self.transport.settle_unread()
+        waiting = [p for p in self.order if not p.finished]
+        if waiting and not runtime.stopping:
+            lines = "; ".join(f"{p.name} (round {p.round}) waits for {p.waiting_for}" for p in waiting)
+            raise FederationError(f"deadlock: nobody can run and nothing is in flight. {lines}")
+
+    def _release(self) -> bool:
+        """Nobody can run: let the parked party of the lowest round go on, unless the next event comes before all they could do."""
+        event, parked = self.clock.next(), self.runtime.parked
+        if not parked or (event is not None and event < min(p.now for p in parked)):
+            return False
+        lowest = min(p.round for p in parked)
+        self.runtime.release([p for p in parked if p.round == lowest])
+        return True
+
+    # --- round boundaries -----------------------------------------------------------------------------------------------
+
+    def _passed(self, party: Member, now: float, sent: int) -> None:
+        """A party has finished its round: close the round if it was the last."""
+        round = party.round
+        total = self._open_rounds.get(round)
+        if total is None:
+            total = self._open_rounds[round] = [0, 0, now, now]
+        total[0] += 1
+        total[1] += sent
+        if now > total[2]:
+            total[2] = now
+        elif now < total[3]:
+            total[3] = now
+        if total[0] == len(self.order):
+            self._close_round(round)
+
+    def _close_round(self, round: int) -> None:
+        """All parties have finished `round`: the observer looks at it, its cut is complete, those who waited may go on."""
+        runtime = self.runtime
+        _, nbytes, latest, earliest = self._open_rounds.pop(round)
+        runtime.finished_round = round
+        self.bytes_sent += int(nbytes)
+        self.boundary_clock = max(self.boundary_clock, latest)
+        running, RUNNING.name = RUNNING.name, None  # the observer is no party
+        if self.on_round is not None and self.on_round(round, self):
+            runtime.stopping = True
+        cut = runtime.cuts.pop(round, None)
+        if cut is not None and self.on_cut is not None and not runtime.stopping:
+            cut.totals = {"bytes_sent": self.bytes_sent, "boundary_clock": self.boundary_clock, "tags": dict(self.tags)}
+            self.transport.complete(cut, earliest)
+            self.on_cut(cut)
+        RUNNING.name = running
+        runtime.unpark()

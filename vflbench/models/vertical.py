@@ -1,0 +1,291 @@
+"""The one vertical model: scores = top(aggregate_k bottom_k(x_k)), which every family of methods trains.
+
+| model                | bottom, party k                     | aggregate   | top                        |
+|----------------------|-------------------------------------|-------------|----------------------------|
+| linear, mlp          | a share of the scores (`Share`)     | sum         | none                       |
+| mlp10, residual_mlp  | an embedding, many layers (`Deep`)  | sum, concat | two layers (`Top`)         |
+| split_mlp            | an embedding, of two layers         | sum, concat | a layer                    |
+| mvcnn, resnet        | an embedding of an image (image.py) | sum, concat | a layer, on the mean or all|
+
+Split learning puts embeddings side by side; tokens as algorithm.aggregation says. A `Network` is a function of one vector theta, its
+parameters: what is exchanged, averaged, and what a late gradient is computed at. Initial values are drawn from the stream
+init/<number of the party>, whoever trains it, so that methods start alike (`Deep`, in split learning: init/<name of the party>).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vflbench import seeding
+from vflbench.models import DTYPES
+from vflbench.types import Problem, module_of
+
+SHARES = ("linear", "mlp")  # whose sum over the parties is the scores: there is no top
+DEEP = ("mlp10", "residual_mlp")
+IMAGES = ("mvcnn", "resnet")
+
+
+class Network(Protocol):
+    """A function of its parameters theta, (size,), and of rows, (B, ...); differentiable in both."""
+
+    @property
+    def size(self) -> int: ...
+    def initial(self, generator: Any) -> Tensor: ...
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor: ...
+
+
+def intercept(config: Any, labelled: bool) -> bool:
+    """Whether the share of a party has one; `labelled`: it has the labels."""
+    return config.intercept == "tables" or (config.intercept == "label" and labelled)
+
+
+# --- bottoms ----------------------------------------------------------------------------------------------------------------------
+
+
+class Share:
+    """A party's share of the scores, (B, d) -> (B, outputs): x W + b, or relu(x W1 + b1) W2 + b2 with `hidden` units.
+
+    Parameters
+    ----------
+    config : `partial.Config`.
+    labelled : the party has the labels, and with intercept=label the intercept of the sum.
+    """
+
+    def __init__(self, config: Any, width: int, outputs: int, labelled: bool) -> None:
+        self.width, self.outputs, self.bias = width, outputs, intercept(config, labelled)
+        self.hidden = config.hidden if config.name == "mlp" else 0
+        self.relu_output, self.dtype = config.relu_output, DTYPES[config.dtype]
+        self.size = (width + 1 + outputs) * self.hidden + width * outputs * (not self.hidden) + outputs * self.bias
+
+    def initial(self, generator: np.random.Generator) -> Tensor:
+        """A hidden layer as torch's own initialisation has it, uniform within 1 / sqrt(inputs); a linear model starts at 0."""
+        values = [np.zeros(0 if self.hidden else self.width * self.outputs)]
+        if self.hidden:
+            bound = 1 / np.sqrt(max(self.width, 1))
+            values += [generator.uniform(-bound, bound, (self.width + 1) * self.hidden)]
+            values += [generator.uniform(-1, 1, self.hidden * self.outputs) / np.sqrt(self.hidden)]
+        return torch.from_numpy(np.concatenate([*values, np.zeros(self.outputs * self.bias)])).to(self.dtype)
+
+    def views(self, theta: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]:
+        """W1 (d, hidden), b1, W2 (hidden or d, outputs), b2 as views into `theta`."""
+        at, first, shift = 0, None, None
+        if self.hidden:
+            at = self.width * self.hidden
+            first, shift = theta[:at].view(self.width, self.hidden), theta[at : at + self.hidden]
+            at += self.hidden
+        rows = self.hidden or self.width
+        last = theta[at : at + rows * self.outputs].view(rows, self.outputs)
+        return first, shift, last, theta[at + rows * self.outputs :] if self.bias else None
+
+    def inside(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The output, and what enters the last layer."""
+        first, shift, last, bias = self.views(theta)
+        inside = x if first is None else torch.addmm(shift, x, first).relu_()  # type: ignore[arg-type]
+        out = inside @ last if bias is None else torch.addmm(bias, inside, last)
+        return (out.relu_() if self.relu_output else out), inside
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        return self.inside(theta, x)[0]
+
+
+class _Layers:
+    """Linear layers of `shapes`, one behind the other in theta."""
+
+    def __init__(self, config: Any, shapes: Sequence[tuple[int, ...]]) -> None:
+        self.config, self.shapes = config, list(shapes)
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.size = sum(self.sizes)
+
+    def initial(self, generator: torch.Generator) -> Tensor:
+        """After He et al.: weights normal with variance 2 / inputs, biases 0."""
+        parts = []
+        for shape in self.shapes:
+            if len(shape) == 2:
+                parts.append(torch.randn(shape, generator=generator, dtype=torch.float64).mul_(math.sqrt(2 / shape[1])).flatten())
+            else:
+                parts.append(torch.zeros(shape, dtype=torch.float64))
+        return torch.cat(parts).to(DTYPES[self.config.dtype])
+
+    def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of each."""
+        parts = [part.view(shape) for part, shape in zip(theta.split(self.sizes), self.shapes, strict=True)]
+        return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+class Deep(_Layers):
+    """An embedding, (B, features) -> (B, embedding): `depth` linear layers, or residual blocks of two between the first and the last."""
+
+    def __init__(self, config: Any, features: int) -> None:
+        widths = [features, *[config.width] * (config.depth - 1), config.embedding]
+        super().__init__(config, [shape for i, o in itertools.pairwise(widths) for shape in ((o, i), (o,))])
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        layers = self.layers(theta)
+        x = F.linear(x, *layers[0])
+        if self.config.name == "mlp10":
+            for layer in layers[1:]:
+                x = F.linear(F.relu(x), *layer)
+            return x
+        for first, second in zip(layers[1:-1:2], layers[2:-1:2], strict=True):
+            x = x + F.linear(F.relu(F.linear(F.relu(F.layer_norm(x, x.shape[1:])), *first)), *second)
+        return F.linear(F.relu(F.layer_norm(x, x.shape[1:])), *layers[-1])
+
+
+class Modular:
+    """A torch module as a function of its parameters, one behind the other. `make` makes one, drawn from a generator."""
+
+    def __init__(self, make: Callable[[torch.Generator], nn.Module]) -> None:
+        self.make, self.module = make, make(torch.Generator()).requires_grad_(False)
+        self.shapes = {name: parameter.shape for name, parameter in self.module.named_parameters()}
+        self.sizes = [math.prod(shape) for shape in self.shapes.values()]
+        self.size = sum(self.sizes)
+
+    def initial(self, generator: torch.Generator) -> Tensor:
+        return nn.utils.parameters_to_vector(self.make(generator).parameters()).detach()
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        parts = {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), theta.split(self.sizes), strict=True)}
+        found: Tensor = torch.func.functional_call(self.module, parts, (x,))
+        return found
+
+
+def embedder(config: Any, shape: Sequence[int], generator: torch.Generator) -> nn.Module:
+    """The module of `split_mlp`, mvcnn or resnet: rows of `shape`, columns or (C, H, W), -> (B, E)."""
+    from vflbench.models import image, views
+
+    if config.name in IMAGES:
+        return views.make_client(config, shape[0], shape[1:], generator)
+    with torch.device("meta"):
+        network = nn.Sequential(nn.Linear(shape[0], config.hidden), nn.ReLU(), nn.Linear(config.hidden, config.embedding), nn.ReLU())
+    return image.initialise(network, torch.float32, generator).to(DTYPES[config.dtype])
+
+
+def bottom(config: Any, shape: Sequence[int], outputs: int, labelled: bool) -> Network:
+    """A party's bottom network, of rows of `shape`; `labelled`: it has the labels."""
+    if config.name in SHARES:
+        return Share(config, math.prod(shape), outputs, labelled)
+    return Deep(config, math.prod(shape)) if config.name in DEEP else Modular(functools.partial(embedder, config, shape))
+
+
+def generator(config: Any, seed: int, number: int | str, name: str | int) -> Any:
+    """What draws the initial values of party `number`, or of the `fusion`; those of deep networks are of its `name`."""
+    if config.name in SHARES:
+        return seeding.stream(seed, f"init/{number}")
+    return seeding.torch_stream(seed, f"init/{name if config.name in DEEP else number}")
+
+
+class Held(nn.Module):
+    """A network with its parameters."""
+
+    def __init__(self, network: Network, theta: Tensor) -> None:
+        super().__init__()
+        self.network = network
+        self.theta = nn.Parameter(theta, requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network(self.theta, x)
+
+
+def module(network: Network, generator: Any) -> nn.Module:
+    """The network as a module with parameters of its own, drawn from `generator`: what autograd trains."""
+    if isinstance(network, Modular):
+        return network.make(generator)
+    return Held(network, network.initial(generator)).requires_grad_() if network.size else nn.Identity()
+
+
+# --- aggregate and top ------------------------------------------------------------------------------------------------------------
+
+
+class Aggregation:
+    """A of K representations (n, E): `sum`, or `concat` in the order of the parties."""
+
+    def __init__(self, kind: Literal["sum", "concat"], parties: int) -> None:
+        self.concat = kind == "concat"
+        self.parties = parties
+
+    def of(self, representations: Sequence[Tensor]) -> Tensor:
+        if self.concat:
+            return torch.cat(list(representations), dim=1)
+        total = representations[0]
+        for h in representations[1:]:
+            total = total + h
+        return total
+
+    def without(self, a: Tensor, h: Tensor) -> Tensor:
+        """What of A is not party k's, whose representation in it is h."""
+        return a if self.concat else a - h
+
+    def put(self, others: Tensor, h: Tensor, k: int) -> Tensor:
+        """A with party k's representation h, given what `without` returned. Differentiable in h."""
+        if not self.concat:
+            return others + h
+        width = h.shape[1]
+        return torch.cat([others[:, : k * width], h, others[:, (k + 1) * width :]], dim=1)
+
+    def width(self, embedding: int) -> int:
+        """Of A, given that of a representation."""
+        return embedding * (self.parties if self.concat else 1)
+
+
+class Top(_Layers):
+    """Two layers on the aggregate: (B, joint) -> (B, outputs)."""
+
+    def __init__(self, config: Any, joint: int, outputs: int) -> None:
+        super().__init__(config, [(config.top_width, joint), (config.top_width,), (outputs, config.top_width), (outputs,)])
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        first, second = self.layers(theta)
+        return F.linear(F.relu(F.linear(F.relu(x), *first)), *second)
+
+
+class NoTop:
+    """The aggregate is the scores."""
+
+    size = 0
+
+    def initial(self, generator: Any) -> Tensor:
+        return torch.zeros(0)
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        return x
+
+
+def fusion(config: Any, aggregation: Aggregation, outputs: int, generator: torch.Generator) -> nn.Module:
+    """The module above `embedder`'s: one linear layer, A (B, E or K E) -> scores (B, outputs)."""
+    from vflbench.models import image
+
+    if config.name in IMAGES:
+        kind: Literal["sum", "concat"] = "concat" if aggregation.concat else "sum"
+        return image.make_fusion(config, config.embedding, outputs, aggregation.parties, kind, generator)
+    with torch.device("meta"):
+        network = nn.Linear(aggregation.width(config.embedding), outputs)
+    return image.initialise(network, torch.float32, generator).to(DTYPES[config.dtype])
+
+
+def top(config: Any, aggregation: Aggregation, outputs: int) -> Network:
+    """The top network: A -> scores (B, outputs)."""
+    if config.name in SHARES:
+        return NoTop()
+    if config.name in DEEP:
+        return Top(config, aggregation.width(config.embedding), outputs)
+    return Modular(functools.partial(fusion, config, aggregation, outputs))
+
+
+def check(config: Any) -> list[Problem]:
+    """What is wrong with a model's configuration: its rules stand beside its keys."""
+    found: list[Problem] = module_of(config).check(config)
+    return found
+
+
+def criterion(scores: Tensor, y: Tensor, classes: int) -> Tensor:
+    """Mean cross-entropy, or for regression (classes 0) half the mean squared error."""
+    return F.cross_entropy(scores, y) if classes else F.mse_loss(scores[:, 0], y) / 2

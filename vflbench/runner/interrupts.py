@@ -1,0 +1,166 @@
+"""Ctrl-C, and SIGTERM as Ctrl-C: what has been reached is written, here and by the processes of a sweep, and the command ends."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import multiprocessing
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from vflbench.federation.guardian import MARKED, Guardian
+from vflbench.results import lock
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SOON = 5.0  # s
+PATIENCE = 60.0  # s that the other processes of a sweep have to write what they have reached
+
+received: list[int] = []  # the signals that came
+
+
+def heed_sigterm() -> None:
+    """From now on SIGTERM interrupts this process, whose main thread this is, as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def heed_nothing() -> None:
+    """From now on signals change nothing: this process is ending."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def job() -> Iterator[None]:
+    """Around a job: in a process that joblib has started for some, SIGTERM interrupts it, and so does the death of who started it.
+
+    Raises
+    ------
+    KeyboardInterrupt : a signal came before: no job begins any more.
+    """
+    if multiprocessing.parent_process() is None:
+        yield
+        return
+    heed_sigterm()
+    _watch_parent()
+    if received:
+        raise KeyboardInterrupt
+    with _working:
+        yield
+
+
+_working = threading.Lock()  # while there is a job
+
+
+@functools.cache
+def _watch_parent() -> None:
+    """End this process with its parent, its job having written what it has reached. Joblib's would wait for another job."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        if _working.locked():
+            os.kill(os.getpid(), signal.SIGTERM)
+        with _working:
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _interrupt(number: int, _: object) -> None:
+    received.append(number)
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def once() -> Iterator[None]:
+    """A second signal soon after the first does not interrupt the block again: what was reached is being written.
+
+    A later one does: the first may have come where Python swallows what it raises.
+    """
+    told = -math.inf
+
+    def first(interrupt: Callable[[], None]) -> None:
+        nonlocal told
+        if time.monotonic() - told > SOON:
+            told = time.monotonic()
+            interrupt()
+
+    with _handled(first):
+        yield
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Signals wait for the end of the block (a few seconds of writing), and interrupt then."""
+    held: list[Callable[[], None]] = []
+    try:
+        with _handled(held.append):
+            yield
+    finally:
+        if held:
+            held[0]()
+
+
+@contextlib.contextmanager
+def passed_on(folder: Path) -> Iterator[None]:
+    """A signal first ends the jobs of joblib's processes, which run below `folder`, so that they write what they have reached.
+
+    Joblib itself kills them.
+    """
+
+    def end(interrupt: Callable[[], None]) -> None:
+        children = multiprocessing.active_children()
+        for child in children:
+            child.terminate()  # SIGTERM
+        deadline = time.monotonic() + PATIENCE
+        while children and lock.held_below(folder) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        interrupt()
+
+    with _guarded(), once(), _handled(end):
+        yield
+
+
+@contextlib.contextmanager
+def _guarded() -> Iterator[None]:
+    """Processes that joblib starts in the block do not outlive this one. One that has no job yet would never notice its death."""
+    if not Path("/proc").is_dir():
+        yield
+        return
+    key, value = "VFLBENCH_SWEEP", secrets.token_hex(8)
+    watching = Guardian(MARKED, f"{key}={value}")
+    os.environ[key] = value
+    try:
+        yield
+    finally:
+        del os.environ[key]
+        watching.dismiss()
+
+
+@contextlib.contextmanager
+def _handled(handle: Callable[[Callable[[], None]], None]) -> Iterator[None]:
+    """Signals go to `handle`, with what they would do; one that would be ignored, or end the process at once, does that."""
+    if threading.current_thread() is not threading.main_thread():  # elsewhere none arrive
+        yield
+        return
+    before = {number: own for number in SIGNALS if callable(own := signal.getsignal(number))}
+
+    def heed(number: int, frame: Any) -> None:
+        received.append(number)
+        handle(functools.partial(before[signal.Signals(number)], number, frame))
+
+    for number in before:
+        signal.signal(number, heed)
+    try:
+        yield
+    finally:
+        for number, own in before.items():
+            signal.signal(number, own)
