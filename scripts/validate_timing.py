@@ -361,6 +361,7 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
     from vflbench.federation.accounting import Payload
     from vflbench.federation.ledger import COLUMN, MARK, TRACE_COLUMN, sort_ledger
     from vflbench.federation.replay import Program
+    from vflbench.federation.runtime.member import link_kind
     from vflbench.runner.costs import Costs
     from vflbench.runner.run import Federation
 
@@ -378,7 +379,7 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
     federation = Federation(dataclasses.replace(run_config, engine=virtual), info)
     engine = federation.engine(eval_every=never)
     pairs = [(a, b) for a in engine.order for b in engine.order if a is not b]
-    kinds = {(a.name, b.name): engine.link_kind(a, b) for a, b in pairs}
+    kinds = {(a.name, b.name): link_kind(a, b) for a, b in pairs}
     if other is not None:
         links = {
             f"{a}->{b}": other[kind]
@@ -386,7 +387,7 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
             if at % 2 and kind != L.LOCAL and federation.topology.connected(a, b)
         }
         run_config = dataclasses.replace(run_config, network=dataclasses.replace(run_config.network, links=links))
-        engine.network = run_config.network  # a link is made for its first message
+        engine.runtime.network = run_config.network  # a link is made for its first message
     network = run_config.network
     if network.timing != "causal" or network.server_bandwidth_gbps is not None:
         raise SystemExit("the proxy knows links of their own alone: network.timing=causal, network.server_bandwidth_gbps=null")

@@ -197,7 +197,7 @@ def test_a_run_that_is_ended_while_it_loads_leaves_nothing(tmp_path: Path) -> No
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_the_jobs_of_a_sweep_end_with_it(launcher: str, tmp_path: Path) -> None:
     """SIGTERM reaches the sweep's own process alone."""
-    words = ["-m", *RUN, "rounds=2000", "seed=0,1,2", f"hydra/launcher={launcher}", "hydra.sweep.dir=s"]
+    words = ["-m", *RUN, "rounds=200000", "seed=0,1,2", f"hydra/launcher={launcher}", "hydra.sweep.dir=s"]
     words += ["hydra.launcher.n_jobs=2"] * (launcher == "joblib")
     process = start(COMMAND, *words, where=tmp_path)
     until(tmp_path, f"s/{int(launcher == 'joblib')}/checkpoint/*.pt", process)
@@ -207,7 +207,7 @@ def test_the_jobs_of_a_sweep_end_with_it(launcher: str, tmp_path: Path) -> None:
     assert process.returncode == 143 and "Traceback" not in output, output
     assert gone(below) and not lock.held_below(tmp_path)
     assert "interrupted" in statuses(tmp_path / "s") <= {"interrupted", "completed"}
-    assert not (tmp_path / "s" / "2").exists()  # no job begins any more
+    assert not list((tmp_path / "s" / "2").glob("*"))  # no job begins any more; Hydra may have made the folder of the next
 
 
 @pytest.mark.slow
