@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
+def topology_config(name: str) -> Any:
+    from vflbench import registry
+
+    return registry.option_config("topology", name)(name)
+
+
 def say(name: str, value: str) -> None:
     print(f"{name:64} {value}", flush=True)
 
@@ -213,10 +219,10 @@ def epochs(algorithm: str, task: Any, count: int = 4, dtype: str = "float64", **
     from vflbench import registry
     from vflbench.federation.simulated import SimulatedEngine
     from vflbench.models.partial import Config as ModelConfig
-    from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+    from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig
 
     module = registry.load_algorithm(algorithm)
-    others = NetworkConfig(), TopologyConfig(), PrivacyConfig(), EngineConfig(), ComputeConfig()
+    others = NetworkConfig(), topology_config("star"), PrivacyConfig(), EngineConfig(), ComputeConfig()
     config = RunConfig(module.Config(**options), None, ModelConfig(dtype=dtype), *others, rounds=count, device="cpu")  # type: ignore[arg-type]
     marks: list[float] = []
 
@@ -342,13 +348,13 @@ def token_hops(clients: int, width: int, hops: int, rounds: int, samples: int = 
     from vflbench.data.tasks import AlignedTask, Objective
     from vflbench.federation import topology
     from vflbench.federation.simulated import SimulatedEngine
-    from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+    from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, PrivacyConfig, RunConfig
 
     rng = np.random.default_rng(0)
     blocks = tuple(rng.normal(size=(samples, width)) / np.sqrt(samples) for _ in range(clients))
     metric, objective = Metric("suboptimality", "min"), Objective("ridge", 1.0)
     task = AlignedTask("ridge", DataSource("synthetic"), metric, 0, 0, blocks, rng.normal(size=samples), {}, {}, objective, 1.0)
-    others = NetworkConfig("ideal"), TopologyConfig("ring"), PrivacyConfig(), EngineConfig(), ComputeConfig()
+    others = NetworkConfig("ideal"), topology_config("ring"), PrivacyConfig(), EngineConfig(), ComputeConfig()
     algorithm = stcd.Config(parties=clients, hops=hops, local_steps=local_steps)
     config = RunConfig(algorithm, None, None, *others, rounds=rounds + 1, device="cpu")
     marks: list[float] = []
@@ -439,10 +445,10 @@ def iteration(algorithm: str, task: Any, model: Any, device: str, count: int = 6
     from vflbench import registry
     from vflbench.federation import topology
     from vflbench.federation.simulated import SimulatedEngine
-    from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+    from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig
 
     module = registry.load_algorithm(algorithm)
-    graph_config = TopologyConfig(registry.algorithms()[algorithm].topologies[0])
+    graph_config = topology_config(registry.algorithms()[algorithm].topologies[0])
     others = NetworkConfig("ideal"), graph_config, PrivacyConfig(), EngineConfig(), ComputeConfig()
     steps = task.public.rows[0] // options["batch_size"]
     rounds = max(3, 1 + count // steps)
@@ -519,14 +525,13 @@ def bare_d_psgd(task: Any, model: Any, batch: int, device: str) -> float:
 
     from vflbench.federation import topology
     from vflbench.models import classifiers
-    from vflbench.types import TopologyConfig
 
     count, network = len(task.shards), classifiers.network(model, task.public)
     init = classifiers.flat(classifiers.build(model, task.public.shape, task.public.outputs, torch.Generator()))
     w = init.repeat(count, 1).to(device)
     x = torch.stack([torch.from_numpy(shard.features) for shard in task.shards]).to(device)
     y = torch.stack([torch.from_numpy(shard.labels) for shard in task.shards]).to(device)
-    matrix = topology.build(TopologyConfig("ring"), [], [f"w{i}" for i in range(count)], 0).mixing()
+    matrix = topology.build(topology_config("ring"), [], [f"w{i}" for i in range(count)], 0).mixing()
     own = float(matrix[0, 0])  # 1/3, of all workers of a ring
     others = torch.from_numpy(matrix - own * np.eye(count)).to(device, torch.float32)
     rows = torch.randint(x.shape[1], (count, batch)).to(device)
@@ -598,11 +603,11 @@ def pubsub_seconds(task: Any, batch: int, **options: Any) -> float:
     from vflbench.federation import clock, topology
     from vflbench.federation.simulated import SimulatedEngine
     from vflbench.models import split_learning
-    from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig, TopologyConfig
+    from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig
 
     algorithm = pubsub_vfl.Config(workers=8, passive_workers=10, batch_size=batch, **options)
     compute = ComputeConfig(seconds_per_unit=1e-4, core_cap=1.0)
-    others = NetworkConfig("ideal"), TopologyConfig("star"), PrivacyConfig(), EngineConfig(), compute
+    others = NetworkConfig("ideal"), topology_config("star"), PrivacyConfig(), EngineConfig(), compute
     model = split_learning.Config("mlp10")
     config = RunConfig(algorithm, None, model, *others, rounds=2, device="cpu")  # type: ignore[arg-type]
     marks: list[float] = []

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from vflbench import registry
-from vflbench.contracts import OPTIONS
 from vflbench.privacy import mechanisms
 from vflbench.types import Problem, module_of
 
 
 def option(group: str, name: str, **keys: Any) -> Any:
     """The configuration of option `name` of `group`."""
-    kind = OPTIONS[group].keys if name == "none" else registry.load_option(group, name).Config
-    assert kind is not None
-    return kind(name=name, **keys)
+    return registry.option_config(group, name)(name=name, **keys)
 
 
 def codec_config(name: str = "none", **keys: Any) -> Any:
@@ -23,6 +20,10 @@ def codec_config(name: str = "none", **keys: Any) -> Any:
 
 def privacy_config(name: str = "none", **keys: Any) -> Any:
     return option("privacy", name, **keys)
+
+
+def topology_config(name: str = "star", **keys: Any) -> Any:
+    return option("topology", name, **keys)
 
 
 def make_mechanism(

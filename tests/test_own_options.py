@@ -6,6 +6,7 @@ import itertools
 import re
 import sys
 import tomllib
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from hydra.core.config_store import ConfigStore
 
 import vflbench
-from vflbench import registry
+from vflbench import cli, registry
 from vflbench.results.reader import Run
 from vflbench.types import ConfigError
 
@@ -36,14 +37,15 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text(text)
     monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda *args: None)
     caches = (registry.option_entries, registry._checked)
     for cached in caches:
         cached.cache_clear()
     yield site / "my_package"
     for cached in caches:
         cached.cache_clear()
-    stored = [group for group in ConfigStore.instance().repo.values() if isinstance(group, dict)]  # the process's, told of plugins
+    repo = ConfigStore.instance().repo
+    stored = [group for group in (*repo.values(), *repo["hydra"].values()) if isinstance(group, dict)]  # the process's, told of plugins
     for group, name in itertools.product(stored, (name for named in points.values() for name in named)):
         group.pop(f"{name}.yaml", None)
     for name in [name for name in sys.modules if name.startswith("my_package")]:
@@ -108,3 +110,45 @@ def test_a_privacy_mechanism(tmp_path: Path, package: Path) -> None:
         vflbench.run(["algorithm=vfl", "dataset=bank", "privacy=rounded"])
     with pytest.raises(ConfigError, match=r"privacy\.epsilon=1: privacy=rounded has no such key; .*gaussian_embedding"):
         run(tmp_path / "refused", "privacy=rounded", "privacy.epsilon=1")
+
+
+@pytest.mark.usefixtures("package")
+def test_a_topology(tmp_path: Path) -> None:
+    (command,) = [command for command in COMMANDS if "topology=wheel" in command]
+    words = [*command.split(), "dataset.source=synthetic", "rounds=2", "algorithm.workers=5", "algorithm.batch_size=8"]
+    ended = vflbench.run([*words, f"hydra.run.dir={tmp_path / 'run'}"])
+    met = {tuple(sorted(pair)) for pair in ended.ledger.query("link != 'local'")[["src", "dst"]].itertuples(index=False)}
+    rim = [f"worker_{i}" for i in (0, 2, 3, 4)]
+    ring = {tuple(sorted((a, b))) for a, b in zip(rim, rim[1:] + rim[:1], strict=True)}
+    assert met == ring | {tuple(sorted(("worker_1", other))) for other in rim}
+    with pytest.raises(ConfigError, match=r"topology\.hubb=1: unknown key; topology=wheel has: hub\. Did you mean 'topology\.hub'"):
+        vflbench.run([*words, "topology.hubb=1"])
+    with pytest.raises(ConfigError, match="topology=wheel: mtcd can have: "):
+        vflbench.run(["algorithm=mtcd", "dataset=digits", "topology=wheel"])
+
+
+@pytest.mark.usefixtures("package")
+def test_a_network(tmp_path: Path) -> None:
+    def latency(farthest: float) -> float:
+        return zlib.crc32(b"active->passive_1") / 2**32 * farthest / 1000
+
+    ended = run(tmp_path / "run", "network=scattered")
+    sent = ended.ledger.query("link != 'local' and round == 1 and src == 'passive_1'").iloc[0]
+    assert sent["delivered"] - sent["sent"] == pytest.approx(latency(200) + sent["bytes"] * 8e-9)
+    assert ended.manifest["config"]["network"]["farthest_ms"] == 200
+    assert cli.command(["reprice", str(tmp_path / "run"), "network=scattered", "network.farthest_ms=50", "--out", str(tmp_path / "r")]) == 0
+    (again,) = (tmp_path / "r").iterdir()
+    nearer = Run(again).ledger.query("link != 'local' and round == 1 and src == 'passive_1'").iloc[0]
+    assert nearer["delivered"] - nearer["sent"] == pytest.approx(latency(50) + sent["bytes"] * 8e-9)
+    with pytest.raises(ConfigError, match=r"network\.fathest_ms=1: unknown key; .*Did you mean 'network\.farthest_ms'"):
+        run(tmp_path / "refused", "network=scattered", "network.fathest_ms=1")
+
+
+@pytest.mark.usefixtures("package")
+def test_a_launcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (command,) = [command for command in COMMANDS if "hydra/launcher=processes" in command]
+    assert cli.command([*command.split(), *SMALL, f"hydra.sweep.dir={tmp_path / 's'}"]) == 0
+    assert [Run(tmp_path / "s" / str(i)).summary["status"] for i in range(2)] == ["completed"] * 2
+    refused = [word for word in command.split() if "jobs=" not in word]
+    assert cli.command([*refused, *SMALL, "hydra.launcher.jobs=0", f"hydra.sweep.dir={tmp_path / 'none'}"]) == 1
+    assert "hydra.launcher.jobs=0: must be at least 1" in capsys.readouterr().err and not (tmp_path / "none").exists()

@@ -231,7 +231,7 @@ def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]
     from vflbench import config, hydra_keys
     from vflbench.results import folder as files
     from vflbench.results import inventory
-    from vflbench.runner import launchers
+    from vflbench.runner import launchers, own_launcher
 
     assert plan.jobs is not None
     shared = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
@@ -276,7 +276,7 @@ def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]
     files.prepare(folder)
     try:
         inventory.writing(folder, "multirun.yaml")  # by Hydra
-        with launcher, interrupts.passed_on(folder), hydra_keys.refusing():
+        with launcher, interrupts.passed_on(folder), hydra_keys.refusing(), own_launcher.known_to_hydra():
             try:
                 for batch in hydra.multirun("config", task, [*overrides, *launcher.overrides]):
                     outcomes += [item.return_value for item in batch]

@@ -29,13 +29,14 @@ from vflbench.contracts import OPTIONS, hook
 from vflbench.types import (
     AlgorithmInfo,
     ConfigError,
-    NetworkConfig,
     Problem,
+    Range,
     RunConfig,
     VflbenchError,
     closest,
     division,
     module_of,
+    refuse,
     rounds_per_epoch,
 )
 
@@ -45,50 +46,23 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
-# What a key may be where its type does not say it. The rules of a topology, a mechanism or an algorithm are in its own `check`.
-CHOICES: dict[str, tuple[str, ...]] = {
-    "scale": ("full", "small", "smoke"),
-    "dataset.source": ("auto", "real", "synthetic"),
-    "network.timing": ("causal", "round"),
-    "engine.name": ("simulated", "ray"),
-    "broker.name": ("embedded", "nats"),
-    "engine.compute_clock": ("auto", "none", "modelled", "measured"),
+# Keys of many algorithms' and data sets' own Config, by name; what another key may be stands with its type.
+SHARED: dict[str, Range] = {
+    **{f"algorithm.{key}": Range(at_least=1) for key in ("parties", "parts", "workers", "local_steps", "batch_size")},
+    "algorithm.layers": Range(at_least=1, at_most=1000),
+    "algorithm.lr": Range(above=0),
+    "algorithm.interval": Range(at_least=1e-6, at_most=1e6),
+    "algorithm.deadline": Range(at_most=1e6),
 }
-AT_LEAST: dict[str, float] = {
-    **dict.fromkeys(("seed", "topology.seed"), 0),
-    **{f"compute.{key}": 0 for key in ("base_seconds", "seconds_per_unit", "batch_latency", "server_seconds")},
-    **dict.fromkeys(("rounds", "epochs", "eval_every", "checkpoint_every", "engine.window", "engine.threads"), 1),
-    **dict.fromkeys(("network.client_server.latency_ms", "network.client_client.latency_ms"), 0),
-    "network.latencies": 1,
-    "attack.rows": 1,
-    "privacy.max_retries": 0,
-    **{f"algorithm.{key}": 1 for key in ("parties", "parts", "workers", "local_steps", "layers", "batch_size")},
-}
-AT_MOST: dict[str, float] = {"algorithm.layers": 1000, "network.latencies": 2, "engine.threads": 1024, "codec.fraction": 1}
-# What can be, and lets a clock of 64 bits go on: times of days, rates of a bit a second and far beyond any network or machine.
-BANDWIDTHS = ("network.client_server.bandwidth_gbps", "network.client_client.bandwidth_gbps", "network.server_bandwidth_gbps")
-AT_LEAST |= {**dict.fromkeys((*BANDWIDTHS, "network.ratio"), 1e-9), "compute.core_cap": 1e-6, "algorithm.interval": 1e-6}
-AT_MOST |= {
-    **dict.fromkeys((*BANDWIDTHS, "network.ratio"), 1e9),
-    **dict.fromkeys(("network.client_server.latency_ms", "network.client_client.latency_ms"), 1e9),
-    **dict.fromkeys((f"compute.{key}" for key in ("base_seconds", "seconds_per_unit", "batch_latency", "server_seconds", "core_cap")), 1e6),
-    **dict.fromkeys(("algorithm.interval", "algorithm.deadline", "engine.timeout"), 1e6),
-}
+CHOICES = {"dataset.source": ("auto", "real", "synthetic")}
 SMALLEST, LARGEST = 1e-30, 1e30  # of any number that is not 0: those of 32 bits end near here
-ABOVE_ZERO = (
-    frozenset(("max_bytes", "max_virtual_seconds", "network.server_bandwidth_gbps", "network.ratio", "algorithm.lr", "attack.tolerance"))
-    | {"codec.fraction", "engine.timeout"}
-    | {f"network.{kind}.bandwidth_gbps" for kind in ("client_server", "client_client")}
-    | {"compute.core_cap", "compute.penalty_batch"}
-)
-UNBOUNDED = frozenset(("privacy.mu",))  # may be infinite
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
-LINK = re.compile(r"^network\.links\.[^.]+\.")  # one link of its own has the ranges of its kind
 SECRET = re.compile(r"://[^/\s@]*:[^/\s@]+@")
 LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}  # of sweeps, and the extra that has each
 MOST_JOBS = 10_000  # of one sweep
 UNCOMPOSED = "the configuration cannot be composed: "
-KEYED = tuple(group for group, kind in OPTIONS.items() if kind.keys is not None)  # open groups whose options have keys
+HYDRAS = {"launcher": "hydra/launcher"}  # open groups that Hydra has itself
+KEYED = tuple(group for group, kind in OPTIONS.items() if kind.keys is not None and group not in HYDRAS)  # of a run, with keys
 UNTYPED = ("algorithm", "dataset", "model", *KEYED)  # their dataclass belongs to the chosen option
 
 
@@ -167,6 +141,8 @@ def _store_plugins(overrides: list[str]) -> None:
             node: dict[str, Any] = {**dataclasses.asdict(load(name).Config(name=name)), "name": name}
             wanted = [(g, getattr(entry.info, f)) for g, f in (("model", "models"), ("topology", "topologies")) if group == "algorithm"]
             defaults = [{f"override /{g}@_global_.{g}": allowed[0]} for g, allowed in wanted if allowed]
+            if group == HYDRAS["launcher"]:
+                node["_target_"] = hydra_keys.OWN_LAUNCHER
             ConfigStore.instance().store(group=group, name=name, node={"defaults": ["_self_", *defaults], **node}, provider="vflbench")
 
 
@@ -174,8 +150,8 @@ def _registered() -> Iterator[tuple[str, Mapping[str, registry.Entry[Any]], Call
     """Of each group that other packages may add to: its name, what there is by name, and what loads one."""
     yield "algorithm", registry.algorithm_entries(), registry.load_algorithm
     yield "dataset", registry.dataset_entries(), registry.load_dataset
-    for group in KEYED:
-        yield group, registry.option_entries(group), partial(registry.load_option, group)
+    for group in (*KEYED, "launcher"):
+        yield HYDRAS.get(group, group), registry.option_entries(group), partial(registry.load_option, group)
 
 
 def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
@@ -377,6 +353,7 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
         if problems:
             raise ConfigError(problems)
         cfg = compose(hydra, [_line(o) for o in typed if not o.is_sweep_override()], sweep=True)
+        refuse(_launcher_problems(cfg))
         return Plan(cfg, None, _jobs(wanted), frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
     cfg = compose(hydra, [_line(o) for o in typed if o not in faulty])
     values = plain(cfg)
@@ -387,6 +364,20 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
     if problems or config is None:
         raise ConfigError(problems)
     return Plan(cfg, config, None, frozenset())
+
+
+def _launcher_problems(cfg: DictConfig) -> list[Problem]:
+    """What is wrong with the keys of a launcher of another package; Hydra checks those of its own."""
+    from omegaconf import OmegaConf
+
+    name = cfg.hydra.runtime.choices["hydra/launcher"]
+    if name not in registry.option_entries("launcher"):
+        return []
+    keys = {key: value for key, value in OmegaConf.to_container(cfg.hydra.launcher, resolve=True).items() if key != "_target_"}  # type: ignore[union-attr]
+    problems: list[Problem] = []
+    config = _convert_dataclass(registry.option_config("launcher", name), keys, "hydra.launcher.", problems)
+    rules = hook(registry.load_option("launcher", name), "check")
+    return problems or (rules(config) if rules else [])
 
 
 def check_hydra_keys(hydra: Hydra, overrides: Sequence[str]) -> None:
@@ -580,26 +571,27 @@ def profiles(hydra: Hydra, overrides: Sequence[str]) -> list[tuple[dict[str, Any
     """
     problems: list[Problem] = []
     loader = hydra.config_loader
-    groups, kinds = _groups(loader), {"network": NetworkConfig, "accounting": str}
+    groups = _groups(loader)
     typed = _merge([], _parse(overrides, loader, problems))
     for override in typed:
         key = override.key_or_group
-        if key.split(".")[0] not in kinds:
+        if key.split(".")[0] not in ("network", "accounting"):
             allowed = "re-pricing changes network, its keys, and accounting; with another value of this it would be another run: train it"
-            problems.append(Problem(key, _line(override).partition("=")[2], allowed, closest(key, kinds)))
+            problems.append(Problem(key, _line(override).partition("=")[2], allowed, closest(key, ("network", "accounting"))))
             continue
         problems += _sweep_problems(override, True) or _option_problems(override, groups, loader)
     if not typed and not problems:
         problems.append(Problem("network", "(missing)", "name what to price by: network=us_us, network.timing=round, accounting=..."))
     if not any(problem.key == "network" for problem in problems):
-        known = [o for o in typed if o.key_or_group.split(".")[0] in kinds]
+        known = [o for o in typed if o.key_or_group.split(".")[0] in ("network", "accounting")]
         for composed in _combinations(hydra, known, groups):
             values = plain(composed)
+            kinds = {key: _kinds(values)[key] for key in ("network", "accounting")}
             for override in known:
                 if override.key_or_group not in groups:
                     problems += [p for p in _value_problems(override, values, kinds, groups) if p not in problems]
             found: list[Problem] = []
-            _convert_dataclass(NetworkConfig, values["network"], "network.", found)
+            _convert(kinds["network"], values["network"], "network", found)
             problems += [p for p in found if p not in problems]
     if problems:
         raise ConfigError(problems)
@@ -619,31 +611,38 @@ def _profile(values: dict[str, Any], job: list[str]) -> tuple[dict[str, Any], di
 @functools.cache
 def _fields(kind: type) -> dict[str, Any]:
     """Field name -> type of a dataclass."""
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
 def _kinds(values: Mapping[str, Any]) -> dict[str, Any]:
     """Type of every root key; of an option whose name nobody knows, Any."""
     kinds = dict(_fields(RunConfig))
-    for key, (known, load) in _loaders().items():
+    for key in UNTYPED:
         name = values[key].get("name") if isinstance(values.get(key), dict) else None
-        kinds[key] = load(name) if isinstance(name, str) and name in known else Any
-        if key in KEYED and key not in values:  # its default
-            kinds[key] = OPTIONS[key].keys
+        if isinstance(name, str) and (name in _names(key) or (key in KEYED and OPTIONS[key].bare == "*")):
+            kinds[key] = _loaders()[key](name)
+        else:
+            kinds[key] = OPTIONS[key].keys if key in KEYED and key not in values else Any
     return kinds
 
 
-def _loaders() -> dict[str, tuple[Iterable[str], Callable[[str], Any]]]:
-    """Of each of UNTYPED, the names there are, and what gives the dataclass of one."""
+def _names(key: str) -> tuple[str, ...]:
+    """The options of one of UNTYPED that have a module; `none` is one where it may be chosen."""
+    if key == "model":
+        return tuple(registry.model_modules())
+    entries = next(entries for group, entries, _ in _registered() if group == key)
+    return (*(["none"] if key in KEYED and OPTIONS[key].bare == "none" else []), *entries)
 
-    def kind(group: str, load: Callable[[str], types.ModuleType], name: str) -> Any:
-        return OPTIONS[group].keys if name == "none" else load(name).Config
 
-    found: dict[str, tuple[Iterable[str], Callable[[str], Any]]] = {"model": (registry.model_modules(), registry.load_model_config)}
-    for group, entries, load in _registered():
-        found[group] = ("none",) * (group in KEYED) + tuple(entries), partial(kind, group, load)
-    return found
+def _loaders() -> dict[str, Callable[[str], Any]]:
+    """What gives the dataclass of an option, of each of UNTYPED."""
+    return {
+        "algorithm": lambda name: registry.load_algorithm(name).Config,
+        "dataset": lambda name: registry.load_dataset(name).Config,
+        "model": registry.load_model_config,
+        **{group: partial(registry.option_config, group) for group in KEYED},
+    }
 
 
 def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mapping[str, Any], groups: frozenset[str]) -> list[Problem]:
@@ -726,13 +725,12 @@ def convert(kind: Any, values: Mapping[str, Any]) -> tuple[Any, list[Problem]]:
 
 def _convert_run(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[RunConfig | None, list[Problem]]:
     problems: list[Problem] = []
-    known = {key: names for key, (names, _) in _loaders().items()}
     values = {"model": None, **values}  # an algorithm without a model leaves the group out
     for key in UNTYPED:
         if kinds[key] is Any and not (key == "model" and values[key] is None):
             name = values[key].get("name") if isinstance(values.get(key), dict) else None
-            allowed = f"names no {key}; there are: {', '.join(known[key])}"
-            problems.append(Problem(f"{key}.name", _show(name), allowed, closest(str(name), known[key])))
+            allowed = f"names no {key}; there are: {', '.join(_names(key))}"
+            problems.append(Problem(f"{key}.name", _show(name), allowed, closest(str(name), _names(key))))
     values |= {group: _of_none(group, values[group]) for group in KEYED if group in values}
     config = _convert_dataclass(RunConfig, values, "", problems, kinds)
     return (None if problems else config), problems
@@ -772,10 +770,20 @@ def _convert(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _convert_union(args, value, key, problems)
+    if origin is typing.Annotated:
+        return _convert_ranged(kind, value, key, problems)
     if origin in (list, tuple, dict):
         return _convert_container(origin, args, value, key, problems)
     before = len(problems)
-    if origin is typing.Literal:
+    value = _convert_scalar(kind, value, key, problems)
+    if len(problems) == before and value is not None:
+        problems += _range_problems(key, value)
+    return value
+
+
+def _convert_scalar(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
+    if typing.get_origin(kind) is typing.Literal:
+        args = typing.get_args(kind)
         if value not in args:
             problems.append(Problem(key, _show(value), f"must be one of {', '.join(map(str, args))}", closest(str(value), map(str, args))))
     elif kind is int or kind is bool:
@@ -785,7 +793,7 @@ def _convert(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
             problems.append(Problem(key, value, "is too large for an integer of 64 bits"))
     elif kind is float:
         finite = isinstance(value, int | float) and abs(value) <= sys.float_info.max  # an integer may have thousands of digits
-        if isinstance(value, bool) or not (finite or (key in UNBOUNDED and isinstance(value, float))):
+        if isinstance(value, bool) or not finite:
             problems.append(Problem(key, _show(value), "must be a number"))
         else:
             value = float(value)
@@ -794,8 +802,19 @@ def _convert(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
             value = str(value)  # an unquoted 1 or 100 where a name is wanted
         elif not isinstance(value, str):
             problems.append(Problem(key, _show(value), f"must be {_SCALARS[str]}"))
-    if len(problems) == before and value is not None:
-        problems += _range_problems(key, value)
+    return value
+
+
+def _convert_ranged(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
+    """`value` of a type with a `Range`."""
+    base, allowed = typing.get_args(kind)
+    if allowed.infinite and value == math.inf:
+        return math.inf
+    before = len(problems)
+    value = _convert_scalar(base, value, key, problems)
+    if len(problems) == before:
+        refused = allowed.refuses(value)
+        problems += [Problem(key, value, refused)] if refused else _range_problems(key, value)
     return value
 
 
@@ -835,18 +854,13 @@ def _convert_container(origin: Any, args: tuple[Any, ...], value: Any, key: str,
 
 
 def _range_problems(key: str, value: Any) -> list[Problem]:
-    rule = LINK.sub("network.client_server.", key)
-    choices = CHOICES.get(rule) or (rule == "accounting" and tuple(registry.option_entries(rule)))
+    choices = CHOICES.get(key) or (key == "accounting" and tuple(registry.option_entries(key)))
     if choices and value not in choices:
         return [Problem(key, value, f"must be one of {', '.join(choices)}", closest(str(value), choices))]
-    if (rule == "device" or rule.startswith("engine.devices.")) and not DEVICE.fullmatch(value):
+    if (key == "device" or key.startswith("engine.devices.")) and not DEVICE.fullmatch(value):
         return [Problem(key, value, "must be auto, cpu, cuda or cuda:NUMBER", closest(value, ("auto", "cpu", "cuda")))]
-    if rule in ABOVE_ZERO and value <= 0:
-        return [Problem(key, value, "must be greater than 0")]
-    if rule in AT_LEAST and value < AT_LEAST[rule]:
-        return [Problem(key, value, f"must be at least {AT_LEAST[rule]}")]
-    if rule in AT_MOST and value > AT_MOST[rule]:
-        return [Problem(key, value, f"must be at most {AT_MOST[rule]}")]
+    if refused := SHARED.get(key, Range()).refuses(value) if isinstance(value, int | float) else "":
+        return [Problem(key, value, refused)]
     if isinstance(value, float) and math.isfinite(value) and value and not SMALLEST <= abs(value) <= LARGEST:
         return [Problem(key, value, f"must be 0, or from {SMALLEST:g} to {LARGEST:g} in size")]
     return []
@@ -861,7 +875,7 @@ def _show(value: Any) -> Any:
 
 def check(config: RunConfig) -> list[Problem]:
     """What does not fit together: algorithm, data set, model, topology, privacy; then the rooms' and the algorithm's own rules."""
-    from vflbench.federation import delays, topology
+    from vflbench.federation import delays
 
     info = registry.algorithms()[config.algorithm.name]
     data = registry.datasets()[config.dataset.name]
@@ -875,7 +889,7 @@ def check(config: RunConfig) -> list[Problem]:
         "privacy": (config.privacy.name, registry.options("privacy", info, info.privacy)),
         "attack": (config.attack.name, registry.options("attack", info, info.attacks)),
         "accounting": (config.accounting, registry.options("accounting", info, info.accounting)),
-        "topology": (config.topology.name, info.topologies),
+        "topology": (config.topology.name, registry.options("topology", info, info.topologies)),
         "model": (config.model.name if config.model is not None else None, info.models),
     }
     for group, (name, allowed_names) in chosen.items():
@@ -891,8 +905,6 @@ def check(config: RunConfig) -> list[Problem]:
         length = "an epoch" if per_epoch == 1 else f"1/{per_epoch} of an epoch"
         given = f"a round of {info.name} is {length}, and rounds={config.rounds} is given: use one"
         problems.append(Problem("epochs", config.epochs, given))
-    if not any(problem.key == "topology" for problem in problems):
-        problems += topology.check(config.topology)
     for group in KEYED:
         check_keys = hook(module_of(getattr(config, group)), "check")
         if check_keys and not any(problem.key == group for problem in problems):

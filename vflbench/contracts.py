@@ -22,6 +22,7 @@ from vflbench.types import (
     AlgorithmInfo,
     CodecConfig,
     DatasetInfo,
+    LinkConfig,
     NetworkConfig,
     OptionConfig,
     OptionInfo,
@@ -167,6 +168,33 @@ class MechanismHooks(OptionHooks, Protocol):
         """Whether it can noise these labels; `classes` is 0 of a regression."""
 
 
+class Topology(Option, Protocol):
+    """Who may talk to whom."""
+
+    @staticmethod
+    def edges(config: Any, servers: list[str], clients: list[str], seed: int) -> Iterable[tuple[str, str]]:
+        """The pairs that may, in any order, a server's with its clients too. Raises ConfigError for what these parties rule out."""
+
+
+class Network(Option, Protocol):
+    """What every link is like. `Config` has the keys of `types.NetworkConfig`, of which `links` win over this."""
+
+    @staticmethod
+    def link(config: Any, kind: str, pair: str) -> LinkConfig:
+        """The link `pair` ("src->dst"), the same whenever it is asked for; `kind` is client_server or client_client."""
+
+
+class Launcher(Option, Protocol):
+    """Where and when the jobs of a sweep are done."""
+
+    @staticmethod
+    def launch(jobs: list[Callable[[], Any]], config: Any) -> list[Any]:
+        """Calls each job, in this process or in another one that it is pickled for; what they return, in their order.
+
+        Raises RuntimeError where a job ends without a result.
+        """
+
+
 class Accounting(Protocol):
     """What every message of a ledger costs. The group is one word and has no keys."""
 
@@ -229,7 +257,8 @@ class Kind:
 
     protocol: type
     hooks: type = OptionHooks
-    keys: type | None = OptionConfig  # of `none`; every Config has them. None: its options have no keys
+    keys: type | None = OptionConfig  # every Config has them. None: its options have no keys
+    bare: str = "none"  # the option that is these keys alone, without a module; *: any whose YAML is there
 
 
 OPTIONS = {
@@ -237,6 +266,9 @@ OPTIONS = {
     "codec": Kind(Codec, keys=CodecConfig),
     "accounting": Kind(Accounting, AccountingHooks, keys=None),
     "privacy": Kind(Mechanism, MechanismHooks, PrivacyConfig),
+    "topology": Kind(Topology, bare=""),
+    "network": Kind(Network, keys=NetworkConfig, bare="*"),
+    "launcher": Kind(Launcher, bare="*"),
 }
 
 

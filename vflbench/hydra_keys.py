@@ -48,6 +48,7 @@ KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         for log in ("job_logging", "hydra_logging")
     },
 }
+OWN_LAUNCHER = "vflbench.runner.own_launcher.OwnLauncher"  # `_target_` of launchers of other packages
 LAUNCHER = "hydra.launcher."  # its keys are the launcher's own
 JOBLIB = LAUNCHER + "n_jobs"  # of joblib's alone: threads and other backends share what Hydra keeps once in a process
 # Group -> options of Hydra's that do not work here; None: the group is not for command lines. A user's own option is another one.

@@ -23,8 +23,11 @@ from vflbench.types import AlgorithmInfo, DatasetInfo, OptionInfo, VflbenchError
 
 ROOT = Path(__file__).parent
 _LITERALS = {kind.__name__: kind for kind in (AlgorithmInfo, DatasetInfo, OptionInfo)}
-# Open groups: their rooms, whose last names are those of entry points.
-GROUPS = {"attack": "attacks", "codec": "federation/codecs", "accounting": "federation/accountings", "privacy": "privacy"}
+# Open groups: their rooms, whose last names are those of entry points. Networks of ours are YAML alone, launchers are Hydra's.
+GROUPS = {
+    **{"attack": "attacks", "privacy": "privacy", "codec": "federation/codecs", "accounting": "federation/accountings"},
+    **{"topology": "federation/topologies", "network": "federation/networks", "launcher": "runner/launchers"},
+}
 CHECKS = {group: functools.partial(contracts.check_option, group) for group in GROUPS}
 log = logging.getLogger(__name__)
 Info = TypeVar("Info")
@@ -75,6 +78,14 @@ def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple
         return own
     entries = option_entries(group).items()
     return (*own, *(name for name, entry in entries if entry.plugin and algorithm.name in entry.info.algorithms))
+
+
+def option_config(group: str, name: str) -> Any:
+    """The dataclass of option `name`'s keys; of one without a module, the group's. Errors as `load_algorithm`."""
+    kind = contracts.OPTIONS[group]
+    if kind.bare == name or (kind.bare == "*" and name not in option_entries(group)):
+        return kind.keys
+    return load_option(group, name).Config
 
 
 def load_model_config(name: str) -> type:

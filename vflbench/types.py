@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 Status = Literal["completed", "target_reached", "budget", "diverged", "interrupted", "failed", "skipped"]
 ENDED_WELL: tuple[Status, ...] = ("completed", "target_reached", "budget")
@@ -70,32 +71,31 @@ class FederationError(VflbenchError):
 # --- configuration ----------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class LinkConfig:
-    latency_ms: float = 0.0
-    bandwidth_gbps: float | None = None  # null = unbounded
+@dataclass(frozen=True)
+class Range:
+    """What a number may be; stands with its key: `rows: Annotated[int, Range(at_least=1)] = 1000`."""
+
+    at_least: float = -math.inf
+    above: float = -math.inf
+    at_most: float = math.inf
+    infinite: bool = False  # it may be inf
+
+    def refuses(self, value: float) -> str:
+        """What `value` should be; empty where it is that."""
+        if not value > self.above:
+            return f"must be greater than {self.above}"
+        if not value >= self.at_least:
+            return f"must be at least {self.at_least}"
+        return f"must be at most {self.at_most}" if value > self.at_most and not self.infinite else ""
 
 
-@dataclass
-class NetworkConfig:
-    name: str = "us_uk"
-    client_server: LinkConfig = field(default_factory=LinkConfig)
-    client_client: LinkConfig = field(default_factory=LinkConfig)
-    server_bandwidth_gbps: float | None = None  # shared by all links of a server with clients, each way, first come first served
-    timing: str = "causal"  # causal | round
-    latencies: int = 2  # timing=round: latencies per exchange, 1 or 2
-    links: dict[str, LinkConfig] = field(default_factory=dict)  # "client_0->server": a link that differs from its kind
-    ratio: float = 1.0  # weighted cost: one byte client-server in units of one byte client-client
-
-
-@dataclass
-class TopologyConfig:
-    name: str = "star"
-    probability: float = 0.3  # erdos_renyi
-    clusters: int = 2  # clusters, semi_decentralized
-    inside: str = "complete"  # clusters, semi_decentralized: graph within a cluster: complete | ring | path
-    edges: str | None = None  # edge_list: a file with one "a b" pair of party names a line
-    seed: int | None = None  # null: the run's seed
+Count = Annotated[int, Range(at_least=1)]
+Seed = Annotated[int, Range(at_least=0)]
+Positive = Annotated[float, Range(above=0)]
+# What can be, and lets a clock of 64 bits go on: times of days, rates of a bit a second and far beyond any network or machine.
+Seconds = Annotated[float, Range(at_least=0, at_most=1e6)]
+Milliseconds = Annotated[float, Range(at_least=0, at_most=1e9)]
+Gbps = Annotated[float, Range(above=0, at_least=1e-9, at_most=1e9)]
 
 
 @dataclass
@@ -103,6 +103,24 @@ class OptionConfig:
     """The keys of `none`, and of every other option of a group beside its own."""
 
     name: str = "none"
+
+
+@dataclass
+class LinkConfig:
+    latency_ms: Milliseconds = 0.0
+    bandwidth_gbps: Gbps | None = None  # null = unbounded
+
+
+@dataclass
+class NetworkConfig(OptionConfig):
+    name: str = "us_uk"
+    client_server: LinkConfig = field(default_factory=LinkConfig)
+    client_client: LinkConfig = field(default_factory=LinkConfig)
+    server_bandwidth_gbps: Gbps | None = None  # shared by all links of a server with clients, each way, first come first served
+    timing: Literal["causal", "round"] = "causal"
+    latencies: Annotated[int, Range(at_least=1, at_most=2)] = 2  # timing=round: latencies per exchange, 1 or 2
+    links: dict[str, LinkConfig] = field(default_factory=dict)  # "client_0->server": a link that differs from its kind
+    ratio: Gbps = 1.0  # weighted cost: one byte client-server in units of one byte client-client
 
 
 @dataclass
@@ -117,21 +135,24 @@ class CodecConfig(OptionConfig):
 
 @dataclass
 class BrokerConfig:
-    name: str = "embedded"
+    name: Literal["embedded", "nats"] = "embedded"
     address: str | None = None  # nats: of a server that runs, nats://host:port or tls://host:port; null: one of the run's own
     user: str | None = None  # of that server; null with a password: the password is a token
     password_env: str | None = None  # the environment variable that holds its password
 
 
+ClockMode = Literal["auto", "none", "modelled", "measured"]
+
+
 @dataclass
 class EngineConfig:
-    name: str = "simulated"
-    compute_clock: str = "auto"  # auto | none | modelled | measured
+    name: Literal["simulated", "ray"] = "simulated"
+    compute_clock: ClockMode = "auto"
     batch_compute: bool = True  # one vmap call for a cohort's equal computations
-    window: int = 1  # rounds that a party may run ahead of the slowest
-    threads: int | None = None  # torch threads; null: as torch chooses
+    window: Count = 1  # rounds that a party may run ahead of the slowest
+    threads: Annotated[int, Range(at_least=1, at_most=1024)] | None = None  # torch threads; null: as torch chooses
     address: str = "local"  # ray: local (a cluster of the run's own, on the loopback interface) | auto (the one that runs here)
-    timeout: float = 120.0  # ray: s after which a party that does not answer fails the run
+    timeout: Annotated[float, Range(above=0, at_most=1e6)] = 120.0  # ray: s after which a party that does not answer fails the run
     devices: dict[str, str] = field(default_factory=dict)  # ray: party -> its device; the others have `device`
 
 
@@ -151,14 +172,14 @@ class ComputeConfig:
     """
 
     name: str = "modelled"
-    base_seconds: float = 0.0
-    seconds_per_unit: float = 1e-6
+    base_seconds: Seconds = 0.0
+    seconds_per_unit: Seconds = 1e-6
     delays: dict[str, Delay] = field(default_factory=dict)  # the parts of split learning: federation/delays.py PARTS
     cores: list[int] = field(default_factory=lambda: [32])  # of each party, the active one first; the last entry repeats
-    core_cap: float = 1.0  # largest number of cores that one worker can use
-    batch_latency: float = 0.0  # seconds per batch that keep a worker but no core busy
-    server_seconds: float = 0.0  # seconds of a parameter server per worker of its own and synchronisation
-    penalty_batch: float | None = None  # epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
+    core_cap: Annotated[float, Range(above=0, at_least=1e-6, at_most=1e6)] = 1.0  # largest number of cores that one worker can use
+    batch_latency: Seconds = 0.0  # seconds per batch that keep a worker but no core busy
+    server_seconds: Seconds = 0.0  # seconds of a parameter server per worker of its own and synchronisation
+    penalty_batch: Positive | None = None  # epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
     file: str | None = None  # the profile of a machine that the constants are from
 
 
@@ -170,25 +191,25 @@ class RunConfig:
     dataset: Any
     model: Any
     network: NetworkConfig
-    topology: TopologyConfig
+    topology: Any
     privacy: Any
     engine: EngineConfig
     compute: ComputeConfig
-    seed: int = 0
+    seed: Seed = 0
     device: str = "auto"
-    rounds: int | None = None
-    epochs: int | None = None
-    eval_every: int | None = None
+    rounds: Count | None = None
+    epochs: Count | None = None
+    eval_every: Count | None = None
     target: float | None = None
-    max_bytes: float | None = None
-    max_virtual_seconds: float | None = None
+    max_bytes: Positive | None = None
+    max_virtual_seconds: Positive | None = None
     resume: bool = False
-    checkpoint_every: int | None = 50
+    checkpoint_every: Count | None = 50
     overwrite: bool = False
     dry_run: bool = False
     accounting: str = "strict"
     data_root: str | None = None
-    scale: str = "full"
+    scale: Literal["full", "small", "smoke"] = "full"
     attack: Any = field(default_factory=OptionConfig)
     codec: Any = field(default_factory=CodecConfig)
     broker: BrokerConfig = field(default_factory=BrokerConfig)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.options import privacy_config
+from tests.options import privacy_config, topology_config
 from vflbench.data.tasks import AlignedTask, Objective
 from vflbench.federation import topology
 from vflbench.federation.ledger import COLUMN, sort_ledger
@@ -17,7 +17,7 @@ from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models.glm import Loss
 from vflbench.models.split_network import Config as ModelConfig
 from vflbench.runner.evaluate import Observer
-from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig, TopologyConfig
+from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig
 
 
 def ridge(samples: int = 40, features: int = 30, parties: int = 6, alpha: float = 1.0, seed: int = 0) -> AlignedTask:
@@ -73,11 +73,11 @@ def _task(
     return AlignedTask("toy", DataSource("synthetic"), metric, classes, 0, blocks[0], y[:train], apart, labels, objective, optimum)
 
 
-def config(module: ModuleType, task: AlignedTask, rounds: int = 2, graph: str | TopologyConfig = "path", **options: Any) -> RunConfig:
+def config(module: ModuleType, task: AlignedTask, rounds: int = 2, graph: Any = "path", **options: Any) -> RunConfig:
     known = module.Config.__dataclass_fields__
     algorithm = module.Config(**{"parties": task.parties, **{key: value for key, value in options.items() if key in known}})
     model = replace(ModelConfig("split_mlp", hidden=5, embedding=3, dtype="float64"), **options.get("model", {}))
-    graph = TopologyConfig(graph) if isinstance(graph, str) else graph
+    graph = topology_config(graph) if isinstance(graph, str) else graph
     others = options.get("network", NetworkConfig("ideal")), graph, privacy_config(), EngineConfig(), ComputeConfig()
     run = RunConfig(algorithm, None, None if task.objective else model, *others)
     return replace(run, rounds=rounds, device="cpu", seed=options.get("seed", 0), target=options.get("target"))

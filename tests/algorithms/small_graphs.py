@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.options import privacy_config
+from tests.options import privacy_config, topology_config
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.simulated import SimulatedEngine
@@ -21,7 +21,6 @@ from vflbench.types import (
     Metric,
     NetworkConfig,
     RunConfig,
-    TopologyConfig,
 )
 
 
@@ -65,7 +64,7 @@ def config(module: ModuleType, model: dict[str, Any] | None = None, **options: A
         None,
         network,
         NetworkConfig("ideal"),
-        TopologyConfig(),
+        topology_config(),
         privacy,
         EngineConfig(),
         ComputeConfig(),

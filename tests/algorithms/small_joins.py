@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.options import privacy_config
+from tests.options import privacy_config, topology_config
 from vflbench.data.relational.tables import RawTable, RawTables, divide
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models.partial import Config as ModelConfig
-from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig, TopologyConfig
+from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig
 
 
 def raw(seed: int = 0, rows: int = 60, movies: int = 12, users: int = 9, classes: int = 0, one_to_one: bool = False) -> RawTables:
@@ -62,7 +62,7 @@ def config(module: ModuleType, rounds: int = 2, model: dict[str, Any] | None = N
     known = module.Config.__dataclass_fields__
     algorithm = module.Config(**{key: value for key, value in options.items() if key in known})
     network = ModelConfig(**{"dtype": "float64", **(model or {})})
-    run = RunConfig(algorithm, None, network, NetworkConfig("ideal"), TopologyConfig(), privacy_config(), EngineConfig(), ComputeConfig())
+    run = RunConfig(algorithm, None, network, NetworkConfig("ideal"), topology_config(), privacy_config(), EngineConfig(), ComputeConfig())
     return replace(run, rounds=rounds, device="cpu")
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from tests.algorithms.small_joins import Result
-from tests.options import make_mechanism, privacy_config
+from tests.options import make_mechanism, privacy_config, topology_config
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.federation import topology
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models import classifiers
-from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig, TopologyConfig
+from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig
 
 
 def task(workers: int = 5, rows: int = 24, width: int = 3, classes: int = 3, seed: int = 0, equal: bool = False) -> ShardedTask:
@@ -35,7 +35,7 @@ def task(workers: int = 5, rows: int = 24, width: int = 3, classes: int = 3, see
 
 def config(module: ModuleType, rounds: int = 2, graph: str = "complete", privacy: Any = None, **options: Any) -> RunConfig:
     model = classifiers.Config(options.pop("model", "logistic"), [4], [2], 3, "float64")
-    parts = model, NetworkConfig("ideal"), TopologyConfig(graph), privacy or privacy_config(), EngineConfig(), ComputeConfig()
+    parts = model, NetworkConfig("ideal"), topology_config(graph), privacy or privacy_config(), EngineConfig(), ComputeConfig()
     known = module.Config.__dataclass_fields__
     algorithm = module.Config(**{"batch_size": 8, **{key: value for key, value in options.items() if key in known}})
     return replace(RunConfig(algorithm, None, *parts), rounds=rounds, device="cpu", seed=options.get("seed", 0))

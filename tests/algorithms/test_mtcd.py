@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from tests.algorithms.small_columns import Result, classes, config, ridge, run, sparse
+from tests.options import topology_config
 from vflbench.algorithms.tokens import centralized_gd, dcpa, mtcd, shared, stcd, svfl
 from vflbench.algorithms.tokens.walks import Walk, Walks, check, grounds
 from vflbench.data.tasks import AlignedTask, Objective
@@ -27,7 +28,7 @@ from vflbench.models.glm import Glm, Loss, largest_eigenvalue
 from vflbench.models.split_network import Config as ModelConfig
 from vflbench.models.split_network import SplitClient
 from vflbench.models.vertical import Aggregation
-from vflbench.types import ComputeConfig, ConfigError, NetworkConfig, TopologyConfig
+from vflbench.types import ComputeConfig, ConfigError, NetworkConfig
 
 Record = dict[tuple[int, int, int], list[tuple[Any, Any]]]  # (round, token, s) -> per local update theta_k and A afterwards
 
@@ -384,7 +385,7 @@ def test_cost_and_time_of_a_sync_are_those_of_the_papers_model() -> None:
     clock = ComputeClock("modelled", ComputeConfig(seconds_per_unit=unit / len(task.labels)))  # an update of all samples: `unit`
     for clusters in (1, 2, 3, 4):
         hops = 12 // clusters - 1
-        graph = TopologyConfig("clusters", clusters=clusters, inside="path")
+        graph = topology_config("clusters", clusters=clusters, inside="path")
         options = {"tokens": clusters, "hops": hops, "local_steps": 5, "weights": "cluster", "walk": "sweep", "uplink": "all", "lr": 1e-3}
         cfg = config(mtcd, task, graph=graph, network=network, rounds=1, **options)
         assert sorted(walks_of(task, cfg).of(1).path.ravel().tolist()) == list(range(12))
@@ -437,7 +438,7 @@ def test_one_token_descends_with_every_sync() -> None:
 
 
 def test_a_graph_in_pieces_stalls_one_token_and_not_several() -> None:
-    task, graph = ridge(), TopologyConfig("clusters", clusters=2)
+    task, graph = ridge(), topology_config("clusters", clusters=2)
     walker = run(stcd, task, config(stcd, task, graph=graph, hops=40, rounds=20, start=["client_4"]))
     parts = [party.state.model.theta for party in walker.engine.order]
     assert not any(part.any() for part in parts[:3]) and all(part.any() for part in parts[3:])
@@ -478,7 +479,7 @@ def test_pieces_that_never_meet_are_warned_of(module: ModuleType, caplog: pytest
     with caplog.at_level(logging.WARNING):
         module.parties(ridge(), config(module, ridge(), graph="path"))
         assert not caplog.text
-        module.parties(ridge(), config(module, ridge(), graph=TopologyConfig("clusters", clusters=2)))
+        module.parties(ridge(), config(module, ridge(), graph=topology_config("clusters", clusters=2)))
     assert "fall into 2 pieces" in caplog.text
 
 
@@ -521,7 +522,7 @@ def test_lanczos_finds_the_largest_eigenvalue_from_products_alone() -> None:
 
 
 def test_a_walk_stays_or_goes_to_a_neighbour_uniformly_and_repeats_itself() -> None:
-    graph = topology.build(TopologyConfig("path"), [SERVER], ["a", "b", "c"], 0)
+    graph = topology.build(topology_config("path"), [SERVER], ["a", "b", "c"], 0)
     path = Walks(graph, 0, tokens=2, hops=30_000).of(1).path
     for client, near in ((0, [0, 1]), (1, [0, 1, 2]), (2, [1, 2])):
         following = path[:, 1:][path[:, :-1] == client]
@@ -537,9 +538,9 @@ def test_a_walk_stays_or_goes_to_a_neighbour_uniformly_and_repeats_itself() -> N
 
 def test_grounds_are_components_or_runs_and_tokens_stay_on_theirs() -> None:
     names = [f"client_{i}" for i in range(6)]
-    pieces = topology.build(TopologyConfig("clusters", clusters=3), [SERVER], names, 0)
+    pieces = topology.build(topology_config("clusters", clusters=3), [SERVER], names, 0)
     assert [members.tolist() for members in grounds(pieces, 3)] == [[0, 1], [2, 3], [4, 5]]
-    path = topology.build(TopologyConfig("path"), [SERVER], names, 0)
+    path = topology.build(topology_config("path"), [SERVER], names, 0)
     assert [members.tolist() for members in grounds(path, 2)] == [[0, 1, 2], [3, 4, 5]]
     walked = Walks(path, 0, 2, 200, apart=True).of(1).path
     assert set(walked[0]) == {0, 1, 2} and set(walked[1]) == {3, 4, 5}
@@ -558,7 +559,7 @@ def test_what_is_wrong_is_told_together_and_by_name(tmp_path: Path) -> None:
     cfg = config(
         mtcd,
         task,
-        graph=TopologyConfig("edge_list", edges=str(edges)),
+        graph=topology_config("edge_list", edges=str(edges)),
         tokens=3,
         weights="cluster",
         start=["client_0", "client_5", "client_4"],
@@ -581,7 +582,7 @@ def test_what_is_wrong_is_told_together_and_by_name(tmp_path: Path) -> None:
         mtcd.parties(task, wrong)
 
     edges.write_text("client_0 client_1\nclient_1 client_17\n")
-    lost = config(mtcd, task, graph=TopologyConfig("edge_list", edges=str(edges)), hops=-2)
+    lost = config(mtcd, task, graph=topology_config("edge_list", edges=str(edges)), hops=-2)
     told = [str(problem) for problem in mtcd.check(lost)]
     assert len(told) == 2 and "client_17: no such party" in told[0] and "algorithm.hops=-2" in told[1]
     edges.write_text("client_0 client_1\nserver client_0\n")
@@ -593,7 +594,7 @@ def test_what_is_wrong_is_told_together_and_by_name(tmp_path: Path) -> None:
 
 
 def test_a_disconnected_cluster_is_named() -> None:
-    graph = topology.build(TopologyConfig("clusters", clusters=3), [SERVER], [f"client_{i}" for i in range(6)], 0)
+    graph = topology.build(topology_config("clusters", clusters=3), [SERVER], [f"client_{i}" for i in range(6)], 0)
     told = [str(problem) for problem in check(graph, 2, 3, apart=True)]
     assert told == [
         "algorithm.tokens=2: cluster 0 (client_0 to client_2) is not connected: there is no way from client_0 to client_2 within it.",

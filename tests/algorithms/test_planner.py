@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.algorithms.small_columns import classes
-from tests.options import privacy_config
+from tests.options import privacy_config, topology_config
 from vflbench.algorithms.split import pubsub_vfl
 from vflbench.algorithms.split.planner import HEADER, Memory, Plan, Setting, epoch_seconds, plan, played_epoch_seconds
 from vflbench.config import config_dir
@@ -26,7 +26,6 @@ from vflbench.types import (
     LinkConfig,
     NetworkConfig,
     RunConfig,
-    TopologyConfig,
     VflbenchError,
 )
 
@@ -151,7 +150,7 @@ def test_the_chosen_points_time_is_the_simulators(seed: int) -> None:
         outstanding=setting.outstanding, deadline=None, aggregation="every_epoch",
     )  # fmt: skip
     network = NetworkConfig("test", client_server=setting.link, client_client=setting.link)
-    others = TopologyConfig("star"), privacy_config(), EngineConfig(), delays.config
+    others = topology_config("star"), privacy_config(), EngineConfig(), delays.config
     config = RunConfig(algorithm, None, Network(depth=2, width=4, embedding=3, top_width=3), network, *others, rounds=1, device="cpu")
     specs = pubsub_vfl.parties(task, config)
     servers = [name for name, spec in specs.items() if spec.role == "server"]

@@ -23,7 +23,7 @@ from torch import nn
 
 from tests.algorithms.small_columns import Result, classes, ridge
 from tests.federation.toys import behind
-from tests.options import privacy_config
+from tests.options import privacy_config, topology_config
 from vflbench import cli
 from vflbench.algorithms.split import avfl, avfl_ps, epoch, pubsub_vfl, shared, vfl, vfl_ps
 from vflbench.algorithms.split.broker import Broker
@@ -52,7 +52,6 @@ from vflbench.types import (
     LinkConfig,
     NetworkConfig,
     RunConfig,
-    TopologyConfig,
     division,
 )
 
@@ -89,7 +88,7 @@ def config(module: ModuleType, task: AlignedTask, rounds: int = 2, **options: An
     algorithm = module.Config(**{"parties": task.parties, "batch_size": 8, "lr": 0.05, "optimizer": "sgd"})
     known = {key: value for key, value in options.items() if key in module.Config.__dataclass_fields__}
     model = replace(MODEL, **options.get("model", {}))
-    groups = options.get("network", NetworkConfig("ideal")), TopologyConfig("star"), options.get("privacy", privacy_config())
+    groups = options.get("network", NetworkConfig("ideal")), topology_config("star"), options.get("privacy", privacy_config())
     others = EngineConfig(), options.get("compute", constant())
     run = RunConfig(replace(algorithm, **known), None, model, *groups, *others)
     return replace(run, rounds=rounds, device="cpu", seed=options.get("seed", 0))

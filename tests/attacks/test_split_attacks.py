@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.attacks import small_split
-from tests.options import make_mechanism, privacy_config
+from tests.options import make_mechanism, privacy_config, topology_config
 from vflbench import registry
 from vflbench.attacks import embedding_inversion, label_inference, transcript
 from vflbench.attacks.transcript import Message
@@ -34,7 +34,6 @@ from vflbench.types import (
     NetworkConfig,
     OptionConfig,
     RunConfig,
-    TopologyConfig,
 )
 
 SIZE = 16
@@ -61,7 +60,7 @@ def config(attack: str, rows: int = 10_000, **keys: Any) -> RunConfig:
     chosen = OptionConfig() if attack == "none" else registry.load_option("attack", attack).Config(rows=rows)
     algorithm = small_split.Config(batch_size=SIZE)
     model = split_learning.Config(depth=2, width=16, embedding=8)
-    fixed = NetworkConfig("ideal"), TopologyConfig("complete"), privacy_config(), EngineConfig(), ComputeConfig()
+    fixed = NetworkConfig("ideal"), topology_config("complete"), privacy_config(), EngineConfig(), ComputeConfig()
     return replace(RunConfig(algorithm, None, model, *fixed, attack=chosen), **keys)
 
 

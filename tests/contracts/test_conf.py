@@ -12,27 +12,23 @@ import pytest
 import yaml
 
 import vflbench
-from vflbench import config, contracts, registry
+from vflbench import config, registry
 from vflbench.papers import definition
 from vflbench.types import (
     BrokerConfig,
     ComputeConfig,
     ConfigError,
     EngineConfig,
-    NetworkConfig,
     RunConfig,
-    TopologyConfig,
 )
 
 CONF = config.config_dir()
 FIXED = {
-    "network": NetworkConfig,
     "engine": EngineConfig,
     "compute": ComputeConfig,
-    "topology": TopologyConfig,
     "broker": BrokerConfig,
 }
-PARTIAL = {"topology", "engine", "privacy", "model", "attack", "codec", "broker"}  # an option lists the keys that it uses
+PARTIAL = {"engine", "privacy", "model", "attack", "codec", "broker"}  # an option lists the keys that it uses
 OPTIONS = sorted(path for group in (*FIXED, *registry.GROUPS, "dataset", "algorithm", "model") for path in (CONF / group).glob("*.yaml"))
 PRESETS = sorted((CONF / "experiment").rglob("*.yaml"))
 TUNED = sorted((CONF / "tuned").rglob("*.yaml"))
@@ -46,7 +42,7 @@ def dataclass_of(group: str, name: str) -> Any:
     if group in FIXED:
         return FIXED[group]
     if group in registry.GROUPS:
-        return contracts.OPTIONS[group].keys if name == "none" else registry.load_option(group, name).Config
+        return registry.option_config(group, name)
     if group == "model":
         return registry.load_model_config(name)
     return (registry.load_algorithm if group == "algorithm" else registry.load_dataset)(name).Config

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.options import privacy_config
+from tests.options import privacy_config, topology_config
 from vflbench import registry
 from vflbench.data import sanity
 from vflbench.data.tasks import Objective, Shard, ShardedTask, Task
@@ -35,7 +35,6 @@ from vflbench.types import (
     NetworkConfig,
     RunConfig,
     Sent,
-    TopologyConfig,
 )
 
 VFLBENCH = Path(__file__).resolve().parents[2] / "vflbench"
@@ -140,7 +139,7 @@ def config(monkeypatch: pytest.MonkeyPatch) -> RunConfig:
         "load_algorithm",
         lambda name: SimpleNamespace(parties=parties, EXPOSES=(Sent("factors", "client", "server", "sums", "client"),)),
     )
-    groups: tuple[Any, ...] = (NetworkConfig(), TopologyConfig(), privacy_config(), EngineConfig(threads=1), ComputeConfig())
+    groups: tuple[Any, ...] = (NetworkConfig(), topology_config(), privacy_config(), EngineConfig(threads=1), ComputeConfig())
     return RunConfig(Config("multiply"), Config("numbers"), None, *groups, rounds=2, eval_every=1, device="cpu")
 
 

@@ -1,16 +1,20 @@
 """Shapes, neighbours, mixing matrices and errors of every topology."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vflbench.federation.topology import TOPOLOGIES, Topology, build, check, spectral_gap
-from vflbench.types import ConfigError, TopologyConfig
+from tests.options import topology_config
+from vflbench import registry
+from vflbench.config import convert
+from vflbench.federation.topology import Topology, build, check, spectral_gap
+from vflbench.types import ConfigError, VflbenchError
 
-SHAPES = [name for name in TOPOLOGIES if name != "edge_list"]
+SHAPES = [name for name in registry.option_entries("topology") if name != "edge_list"]
 
 
 def names(n: int) -> list[str]:
@@ -18,7 +22,7 @@ def names(n: int) -> list[str]:
 
 
 def make(name: str, n: int, servers: int = 0, seed: int = 0, **keys: object) -> Topology:
-    return build(TopologyConfig(name, **keys), ["server", "server_1"][:servers], names(n), seed)  # type: ignore[arg-type]
+    return build(topology_config(name, **keys), ["server", "server_1"][:servers], names(n), seed)  # type: ignore[arg-type]
 
 
 def degrees(topology: Topology) -> list[int]:
@@ -60,7 +64,7 @@ def test_edges_by_hand() -> None:
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(("clients", "servers"), [(0, 1), (0, 2), (1, 0), (1, 1), (2, 1), (7, 0)])
 def test_any_size(name: str, clients: int, servers: int) -> None:
-    topology = make(name, clients, servers, clusters=1)
+    topology = make(name, clients, servers, **{"clusters": 1} if name in ("clusters", "semi_decentralized") else {})
     assert topology.adjacency.shape == (clients + servers,) * 2
     assert np.array_equal(topology.adjacency, topology.adjacency.T) and not topology.adjacency.diagonal().any()
     for a in topology.parties:
@@ -72,7 +76,7 @@ def test_any_size(name: str, clients: int, servers: int) -> None:
 @settings(deadline=None)
 @given(st.sampled_from(["path", "ring", "grid", "complete", "erdos_renyi"]), st.integers(1, 40), st.integers(0, 2), st.integers(0, 9))
 def test_mixing(name: str, n: int, servers: int, seed: int) -> None:
-    topology = make(name, n, servers, seed, probability=0.6)
+    topology = make(name, n, servers, seed, **{"probability": 0.6} if name == "erdos_renyi" else {})
     assert len(topology.components) == 1
     for rule in ("metropolis", "uniform"):
         weights = topology.mixing(rule)
@@ -104,7 +108,7 @@ def test_mixing_by_hand() -> None:
 def test_erdos_renyi_is_seeded_and_connected() -> None:
     assert make("erdos_renyi", 20, seed=1).edges == make("erdos_renyi", 20, seed=1).edges
     assert make("erdos_renyi", 20, seed=1).edges != make("erdos_renyi", 20, seed=2).edges
-    config = TopologyConfig("erdos_renyi", seed=7)  # a seed of its own holds whatever the run's seed is
+    config = topology_config("erdos_renyi", seed=7)  # a seed of its own holds whatever the run's seed is
     assert build(config, [], names(20), 1).edges == build(config, [], names(20), 2).edges
     assert make("erdos_renyi", 6, probability=1.0).edges == make("complete", 6).edges
     # a density that is rarely connected at the first draw: redrawn until it is
@@ -138,22 +142,29 @@ def test_edge_list_reports_every_bad_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "wrong"),
     [
-        (TopologyConfig("wheel"), ["topology"]),
-        (TopologyConfig("erdos_renyi", probability=0.0), ["topology.probability"]),
-        (TopologyConfig("erdos_renyi", probability=float("nan")), ["topology.probability"]),
-        (TopologyConfig("clusters", clusters=0, inside="rings"), ["topology.clusters", "topology.inside"]),
-        (TopologyConfig("semi_decentralized", clusters=4), ["topology.clusters"]),
-        (TopologyConfig("edge_list"), ["topology.edges"]),
-        (TopologyConfig("edge_list", edges="nowhere.txt"), ["topology.edges"]),
+        (topology_config("erdos_renyi", probability=0.0), ["topology.probability"]),
+        (topology_config("erdos_renyi", probability=float("nan")), ["topology.probability"]),
+        (topology_config("semi_decentralized", clusters=4), ["topology.clusters"]),
+        (topology_config("edge_list"), ["topology.edges"]),
+        (topology_config("edge_list", edges="nowhere.txt"), ["topology.edges"]),
     ],
 )
-def test_errors(config: TopologyConfig, wrong: list[str]) -> None:
+def test_errors(config: Any, wrong: list[str]) -> None:
     with pytest.raises(ConfigError) as error:
         build(config, ["server"], names(3), 0)
     assert [problem.key for problem in error.value.problems] == wrong
 
 
-def test_check_names_the_closest_option() -> None:
-    assert check(TopologyConfig("erdos_reny"))[0].closest == "erdos_renyi"
-    assert check(TopologyConfig("clusters", inside="rin"))[0].closest == "ring"
-    assert check(TopologyConfig("ring", probability=-1.0)) == []  # keys of other options are not looked at
+def test_keys_out_of_their_range() -> None:
+    _, problems = convert(registry.option_config("topology", "clusters"), {"name": "clusters", "clusters": 0, "inside": "rin"})
+    assert [(p.key, p.allowed, p.closest) for p in problems] == [
+        ("clusters", "must be at least 1", None), ("inside", "must be one of complete, ring, path", "ring"),
+    ]  # fmt: skip
+    assert check(topology_config("clusters", clusters=9)) == []  # of how many parties, nobody knows yet
+
+
+def test_an_edge_to_nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for edge in (("client_00", "client_9"), ("client_00", "client_00")):
+        monkeypatch.setattr(registry.load_option("topology", "ring"), "edges", lambda *args, edge=edge: [edge])
+        with pytest.raises(VflbenchError, match=f"topology=ring has an edge from {edge[0]} to {edge[1]}: it takes two of client_00"):
+            make("ring", 3)

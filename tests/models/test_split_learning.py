@@ -37,15 +37,15 @@ def active(classes: int = 3, parties: int = 3, **keys: Any) -> tuple[Active, tor
 
 
 def test_the_paper_sized_bottom_has_ten_layers() -> None:
-    bottom = Deep(Config(), features=20)
+    bottom = Deep(Config(), 20, 32, "mlp10")
     widths = [20, *[64] * 9, 32]
     assert bottom.size == sum(i * o + o for i, o in itertools.pairwise(widths))
-    residual = Deep(Config("residual_mlp"), features=20)
+    residual = Deep(Config(), 20, 32, "residual_mlp")
     assert residual.shapes == bottom.shapes  # the first layer, four blocks of two, the last one
 
 
 def test_ten_layers_are_torchs() -> None:
-    bottom = Deep(replace(SMALL, depth=10), 6)
+    bottom = Deep(replace(SMALL, depth=10), 6, SMALL.embedding, "mlp10")
     theta = bottom.initial(generator())
     widths = [6, *[5] * 9, 3]
     layers = [torch.nn.Linear(i, o).double() for i, o in itertools.pairwise(widths)]
@@ -57,7 +57,7 @@ def test_ten_layers_are_torchs() -> None:
 
 
 def test_a_residual_block_whose_weights_are_zero_passes_its_input() -> None:
-    bottom = Deep(replace(SMALL, name="residual_mlp"), 6)
+    bottom = Deep(SMALL, 6, SMALL.embedding, "residual_mlp")
     theta = bottom.initial(generator())
     parts = list(theta.split(bottom.sizes))
     for inner in parts[2:6]:
@@ -126,14 +126,14 @@ def test_the_order_of_the_parties_counts() -> None:
 
 
 def test_initial_parameters_are_he_normal_and_drawn_alike_for_both_dtypes() -> None:
-    bottom = Deep(Config(width=200, depth=3), 100)
+    bottom = Deep(Config(width=200, depth=3), 100, 32, "mlp10")
     theta = bottom.initial(generator(3))
     weights = [part for part, shape in zip(theta.split(bottom.sizes), bottom.shapes, strict=True) if len(shape) == 2]
     shifts = [part for part, shape in zip(theta.split(bottom.sizes), bottom.shapes, strict=True) if len(shape) == 1]
     assert [w.std().item() for w in weights] == pytest.approx([(2 / n) ** 0.5 for n in (100, 200, 200)], rel=0.03)
     assert all(not shift.any() for shift in shifts)
     assert theta.dtype == torch.float32
-    double = Deep(Config(width=200, depth=3, dtype="float64"), 100).initial(generator(3))
+    double = Deep(Config(width=200, depth=3, dtype="float64"), 100, 32, "mlp10").initial(generator(3))
     assert torch.equal(double.float(), theta)
 
 

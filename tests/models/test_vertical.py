@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,6 +116,50 @@ def test_every_family_trains_the_same_model(case: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(one, two, rtol=0, atol=1e-10, err_msg=name)
         metric = f"test_{whole.summary['metric']['name']}"
         np.testing.assert_allclose(other.curve[metric], whole.curve[metric], rtol=1e-10, err_msg=name)
+
+
+COMPOSED = {
+    "linear": ("bottom=linear", "aggregate=sum", "top=none"),
+    "a mean": ("aggregate=mean", "top=linear"),
+    "deep": ("bottom=residual_mlp", "depth=4", "width=6", "top_width=5"),
+}
+
+
+@pytest.mark.parametrize("data", [DIGITS, ENERGY], ids=["classes", "regression"])
+@pytest.mark.parametrize("case", COMPOSED)
+def test_every_family_trains_what_is_put_together(case: str, data: tuple[str, ...], tmp_path: Path) -> None:
+    words = [f"model.{word}" for word in ("embedding=4", *COMPOSED[case])]
+    common = (*data, "model=vertical", *words, "model.dtype=float64", f"algorithm.lr={0.1 if data == DIGITS else 0.001}")
+    common += ("rounds=4", f"algorithm.batch_size={ROWS[data]}")
+    whole, *others = (run(tmp_path, name, *common, *SAME[name]) for name in ("centralized_gd", "svfl", "vfl", "vfl_ps"))
+    values = load_file(whole.folder / "model/client_0.safetensors")
+    top = [values[key] for key in values if key.startswith("model.centre.fusion.theta")]
+    expected = [values[f"model.blocks.{k}.local.theta"] for k in range(4)]
+    assert len(top) == (case != "linear") and all(np.abs(theta).max() > 1e-3 for theta in expected)
+    for other in others:
+        files = {path.stem: load_file(path) for path in (other.folder / "model").iterdir()}
+        if "active" not in files:  # tokens: who has the labels has the top network alone
+            found = [files[f"client_{k}"]["model.local.theta"] for k in range(4)] + [files["server"]["model.fusion.theta"] for _ in top]
+            theirs = [*expected, *top]
+        else:
+            found = [files[name]["model.theta"] for name in ("active", "passive_1", "passive_2", "passive_3")]
+            theirs = [np.concatenate([expected[0], *top]), *expected[1:]]
+        for one, two in zip(found, theirs, strict=True):
+            np.testing.assert_allclose(one, two, rtol=0, atol=1e-10)
+        metric = f"test_{whole.summary['metric']['name']}"
+        assert other.curve[metric].iloc[-1] == pytest.approx(whole.curve[metric].iloc[-1], rel=1e-9)
+
+
+def test_what_cannot_be_put_together_is_refused(tmp_path: Path) -> None:
+    for words, told in {
+        ("model.top=none",): "model.aggregate=concat: top=none: the scores are a sum, use sum",
+        ("model.bottom=residual_mlp", "model.depth=3"): "model.depth=3: must be even",
+        ("model.bottom=cnn",): "model.bottom=cnn: must be one of linear, mlp, residual_mlp",
+        ("model.depth=1",): "model.depth=1: mlp has at least 2 layers; or use bottom=linear",
+        ("algorithm.aggregation=concat",): "algorithm.aggregation=concat: model.aggregate says it",
+    }.items():
+        with pytest.raises(ConfigError, match=re.escape(told)):
+            run(tmp_path, "svfl", *DIGITS, "model=vertical", *words)
 
 
 @pytest.mark.parametrize("algorithm", ["vfl", "svfl", "vfl_sgd", "mtcd", "vfl_admm", "pubsub_vfl"])

@@ -30,7 +30,7 @@ import numpy as np
 from vflbench.attacks.transcript import ANSWER, Message, Watch, by_round, last_published
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import batches, derive, stream
-from vflbench.types import OptionInfo, Problem, RunConfig
+from vflbench.types import Count, OptionInfo, Positive, Problem, RunConfig
 
 OPTIONS = (OptionInfo("embedding_inversion", "the active party inverts the embeddings that it received"),)
 TAG = "embedding"
@@ -42,8 +42,8 @@ Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 @dataclass
 class Config:
     name: str = "embedding_inversion"
-    rows: int = 1000  # attacked training rows, drawn at random
-    tolerance: float = 0.5  # a number counts as recovered within so many standard deviations
+    rows: Count = 1000  # attacked training rows, drawn at random
+    tolerance: Positive = 0.5  # a number counts as recovered within so many standard deviations
 
 
 def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vflbench.types import ComputeConfig
+from vflbench.types import ClockMode, ComputeConfig
 
 
 class ComputeClock:
@@ -20,7 +20,7 @@ class ComputeClock:
         return self.config.base_seconds + cost * self.config.seconds_per_unit
 
 
-def resolve(mode: str, time_dependent: bool) -> str:
+def resolve(mode: ClockMode, time_dependent: bool) -> ClockMode:
     """`auto` is `none` for synchronous methods and `modelled` for time-dependent ones."""
     if mode != "auto":
         return mode

@@ -10,7 +10,8 @@ import bisect
 from dataclasses import dataclass, field
 from typing import Any
 
-from vflbench.types import LinkConfig, NetworkConfig
+from vflbench.contracts import hook
+from vflbench.types import LinkConfig, NetworkConfig, module_of
 
 CLIENT_SERVER, CLIENT_CLIENT, LOCAL = "client_server", "client_client", "local"
 LINK_KINDS = (CLIENT_SERVER, CLIENT_CLIENT, LOCAL)
@@ -104,9 +105,12 @@ class Ingress:
 
 
 def link_config(network: NetworkConfig, kind: str, pair: str) -> LinkConfig:
-    """The parameters of the link `pair` ("src->dst"): its own where the profile has some, else its kind's; `local` ones are free."""
+    """The link `pair` ("src->dst"): its own where the profile has some, else as the option's module says, else its kind's; local: free."""
     if kind == LOCAL:
         return LinkConfig(0.0, None)
     if pair in network.links:
         return network.links[pair]
+    if own := hook(module_of(network), "link"):
+        found: LinkConfig = own(network, kind, pair)
+        return found
     return network.client_server if kind == CLIENT_SERVER else network.client_client

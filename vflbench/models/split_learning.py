@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vflbench.models import vertical
-from vflbench.models.vertical import SHARES, Aggregation, Held
+from vflbench.models.vertical import Held
 from vflbench.types import Problem
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Passive(Held):
 class Active(nn.Module):
     """The model of the party with the labels: its bottom network and the top network, theta one after the other.
 
-    Targets of a regression are learnt with mean 0 and variance 1, or 0 alone where parties have shares of them: `shift` and `scale` of the
-    training labels, which are its own. The loss of shares is half the squared error, as in all other families.
+    Targets of a regression are learnt with mean 0 and variance 1, or 0 alone where `vertical.centred`: `shift` and `scale` of the
+    training labels, which are its own. The loss then is half the squared error, as in all other families.
 
     Parameters
     ----------
@@ -94,15 +94,15 @@ class Active(nn.Module):
         self, config: Any, shape: Sequence[int], public: AlignedPublic, labels: np.ndarray, generator: Any, above: Any = None
     ) -> None:
         super().__init__()
-        self.shares = config.name in SHARES
+        self.centred = vertical.centred(config)
         self.bottom = vertical.bottom(config, shape, public.outputs, labelled=True)
-        self.aggregation = Aggregation("sum" if self.shares else "concat", public.parties)
+        self.aggregation = vertical.aggregation(config, public.parties, "concat")
         self.top = vertical.top(config, self.aggregation, public.outputs)
         self.classes = public.classes
         self.theta = nn.Parameter(torch.cat([self.bottom.initial(generator), self.top.initial(above or generator)]), requires_grad=False)
         dtype = self.theta.dtype
         shift = 0.0 if self.classes else float(labels.mean())
-        scale = 1.0 if self.classes or self.shares else float(labels.std()) or 1.0
+        scale = 1.0 if self.classes or self.centred else float(labels.std()) or 1.0
         self.register_buffer("shift", torch.tensor(shift, dtype=dtype))
         self.register_buffer("scale", torch.tensor(scale, dtype=dtype))
 
@@ -124,6 +124,6 @@ class Active(nn.Module):
         else:
             targets = (y - self.shift) / self.scale
             loss = F.mse_loss(out[:, 0].to(targets.dtype), targets)  # of one type: torch 2.8 has no gradient for two
-            loss = loss / 2 if self.shares else loss
+            loss = loss / 2 if self.centred else loss
         gradient, *dz = torch.autograd.grad(loss, [theta, *zs])
         return float(loss.detach()), gradient, dz

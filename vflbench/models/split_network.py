@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from vflbench.models import DTYPES, vertical
-from vflbench.models.vertical import DEEP, SHARES, Aggregation, criterion
+from vflbench.models.vertical import COMPOSED, DEEP, SHARES, criterion
 from vflbench.types import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vflbench.types import RunConfig
 
 MODEL_NAMES = ("auto", "split_mlp")
-COLUMNS = (*MODEL_NAMES, *SHARES, *DEEP)  # take feature columns; the others image views
+COLUMNS = (*MODEL_NAMES, *SHARES, *DEEP, COMPOSED)  # take feature columns; the others image views
 EVALUATED = 256  # rows of a forward pass in evaluation
 
 Token = tuple[Tensor, Tensor]  # A, theta_0 flat
@@ -46,8 +46,8 @@ def check(config: Config) -> list[Problem]:
 
 
 def targets(labels: np.ndarray, classes: int, model: Any, device: str) -> tuple[Tensor, float]:
-    """Labels (N,) as what `criterion` takes, and what was subtracted: where parties have shares of a regression, the mean."""
-    mean = float(labels.mean()) if model.name in SHARES and not classes else 0.0
+    """Labels (N,) as what `criterion` takes, and what was subtracted: of a regression, where `vertical.centred`, the mean."""
+    mean = float(labels.mean()) if vertical.centred(model) and not classes else 0.0
     values = np.asarray(labels) - mean if mean else np.asarray(labels)
     return torch.tensor(values, dtype=torch.int64 if classes else DTYPES[model.dtype], device=device), mean
 
@@ -97,7 +97,7 @@ class SplitClient(nn.Module):
         dtype = DTYPES[model.dtype]
         self.k = k
         self.classes = public.classes
-        self.aggregation = Aggregation(config.algorithm.aggregation, public.parties)
+        self.aggregation = vertical.aggregation(model, public.parties, config.algorithm.aggregation)
         generator = vertical.generator(model, config.seed, k, k)
         network = vertical.bottom(model, data.features.shape[1:], public.outputs, k == public.owner)
         self.local = vertical.module(network, generator).to(device, dtype)
@@ -170,7 +170,7 @@ class SplitServer(nn.Module):
         super().__init__()
         dtype = DTYPES[model.dtype]
         self.classes = public.classes
-        self.aggregation = Aggregation(config.algorithm.aggregation, public.parties)
+        self.aggregation = vertical.aggregation(model, public.parties, config.algorithm.aggregation)
         generator = vertical.generator(model, config.seed, "fusion", "fusion")
         self.fusion = vertical.module(vertical.top(model, self.aggregation, public.outputs), generator).to(device, dtype)
         self.y, self.mean = targets(labels, public.classes, model, device)

@@ -6,10 +6,12 @@
 | mlp10, residual_mlp  | an embedding, many layers (`Deep`)  | sum, concat | two layers (`Top`)         |
 | split_mlp            | an embedding, of two layers         | sum, concat | a layer                    |
 | mvcnn, resnet        | an embedding of an image (image.py) | sum, concat | a layer, on the mean or all|
+| vertical             | as its key `bottom` says (`Deep`)   | `aggregate` | `top`: none, one or two    |
 
-Split learning puts embeddings side by side; tokens as algorithm.aggregation says. A `Network` is a function of one vector theta, its
-parameters: what is exchanged, averaged, and what a late gradient is computed at. Initial values are drawn from the stream
-init/<number of the party>, whoever trains it, so that methods start alike (`Deep`, in split learning: init/<name of the party>).
+Where the model does not say, split learning puts embeddings side by side, and tokens do as algorithm.aggregation says. A `Network` is a
+function of one vector theta, its parameters: what is exchanged, averaged, and what a late gradient is computed at. Initial values are
+drawn from the stream init/<number of the party>, whoever trains it, so that methods start alike (mlp10 and residual_mlp, in split learning:
+init/<name of the party>).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from vflbench.types import Problem, module_of
 
 SHARES = ("linear", "mlp")  # whose sum over the parties is the scores: there is no top
 DEEP = ("mlp10", "residual_mlp")
+COMPOSED = "vertical"
 IMAGES = ("mvcnn", "resnet")
 
 
@@ -98,10 +101,11 @@ class Share:
 
 
 class _Layers:
-    """Linear layers of `shapes`, one behind the other in theta."""
+    """Linear layers between `widths`, one behind the other in theta."""
 
-    def __init__(self, config: Any, shapes: Sequence[tuple[int, ...]]) -> None:
-        self.config, self.shapes = config, list(shapes)
+    def __init__(self, config: Any, widths: Sequence[int]) -> None:
+        self.config = config
+        self.shapes: list[tuple[int, ...]] = [shape for i, o in itertools.pairwise(widths) for shape in ((o, i), (o,))]
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
 
@@ -124,14 +128,14 @@ class _Layers:
 class Deep(_Layers):
     """An embedding, (B, features) -> (B, embedding): `depth` linear layers, or residual blocks of two between the first and the last."""
 
-    def __init__(self, config: Any, features: int) -> None:
-        widths = [features, *[config.width] * (config.depth - 1), config.embedding]
-        super().__init__(config, [shape for i, o in itertools.pairwise(widths) for shape in ((o, i), (o,))])
+    def __init__(self, config: Any, features: int, embedding: int, kind: str) -> None:
+        super().__init__(config, [features, *[config.width] * (config.depth - 1 if kind != "linear" else 0), embedding])
+        self.residual = kind == "residual_mlp"
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         layers = self.layers(theta)
         x = F.linear(x, *layers[0])
-        if self.config.name == "mlp10":
+        if not self.residual:
             for layer in layers[1:]:
                 x = F.linear(F.relu(x), *layer)
             return x
@@ -173,7 +177,21 @@ def bottom(config: Any, shape: Sequence[int], outputs: int, labelled: bool) -> N
     """A party's bottom network, of rows of `shape`; `labelled`: it has the labels."""
     if config.name in SHARES:
         return Share(config, math.prod(shape), outputs, labelled)
-    return Deep(config, math.prod(shape)) if config.name in DEEP else Modular(functools.partial(embedder, config, shape))
+    if config.name in (*DEEP, COMPOSED):
+        kind = config.bottom if config.name == COMPOSED else config.name
+        return Deep(config, math.prod(shape), embedding(config, outputs), kind)
+    return Modular(functools.partial(embedder, config, shape))
+
+
+def embedding(config: Any, outputs: int) -> int:
+    """Width of what a bottom network gives: of a share of the scores, theirs."""
+    shares = config.name in SHARES or (config.name == COMPOSED and config.top == "none")
+    return outputs if shares else int(config.embedding)
+
+
+def centred(config: Any) -> bool:
+    """Whether the targets of a regression are learnt as they are but for their mean, and its loss is half the squared error."""
+    return config.name in (*SHARES, COMPOSED)
 
 
 def generator(config: Any, seed: int, number: int | str, name: str | int) -> Any:
@@ -236,15 +254,25 @@ class Aggregation:
         return embedding * (self.parties if self.concat else 1)
 
 
-class Top(_Layers):
-    """Two layers on the aggregate: (B, joint) -> (B, outputs)."""
+def aggregation(config: Any, parties: int, otherwise: Literal["sum", "concat"]) -> Aggregation:
+    """Of a model that does not say itself, as `otherwise`. A mean travels as a sum."""
+    if config.name == COMPOSED:
+        return Aggregation("concat" if config.aggregate == "concat" else "sum", parties)
+    return Aggregation("sum" if config.name in SHARES else otherwise, parties)
 
-    def __init__(self, config: Any, joint: int, outputs: int) -> None:
-        super().__init__(config, [(config.top_width, joint), (config.top_width,), (outputs, config.top_width), (outputs,)])
+
+class Top(_Layers):
+    """One layer or two on the aggregate, (B, joint) -> (B, outputs); `scale` makes a mean of a sum."""
+
+    def __init__(self, config: Any, joint: int, outputs: int, layers: int = 2, scale: float = 1.0) -> None:
+        super().__init__(config, [joint, *[config.top_width] * (layers - 1), outputs])
+        self.scale = scale
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
-        first, second = self.layers(theta)
-        return F.linear(F.relu(F.linear(F.relu(x), *first)), *second)
+        x = x * self.scale
+        for layer in self.layers(theta):
+            x = F.linear(F.relu(x), *layer)
+        return x
 
 
 class NoTop:
@@ -273,8 +301,11 @@ def fusion(config: Any, aggregation: Aggregation, outputs: int, generator: torch
 
 def top(config: Any, aggregation: Aggregation, outputs: int) -> Network:
     """The top network: A -> scores (B, outputs)."""
-    if config.name in SHARES:
+    if config.name in SHARES or (config.name == COMPOSED and config.top == "none"):
         return NoTop()
+    if config.name == COMPOSED:
+        scale = 1 / aggregation.parties if config.aggregate == "mean" else 1.0
+        return Top(config, aggregation.width(config.embedding), outputs, 2 if config.top == "mlp" else 1, scale)
     if config.name in DEEP:
         return Top(config, aggregation.width(config.embedding), outputs)
     return Modular(functools.partial(fusion, config, aggregation, outputs))

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vflbench.config import UNBOUNDED
 from vflbench.results.folder import curve_columns, splits
 from vflbench.results.identity import flat
 from vflbench.types import VflbenchError
@@ -153,7 +152,8 @@ def setting(run: Run, keys: Sequence[str]) -> dict[str, Any]:
 
 def _values(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     values = flat(config)
-    values |= {key: math.inf for key in UNBOUNDED if values.get(key, "-") is None}  # JSON has no infinity
+    if values.get("privacy.mu", "-") is None:  # JSON has no infinity
+        values["privacy.mu"] = math.inf
     return {key: str(values[key]) if isinstance(values.get(key), list) else values.get(key, "-") for key in keys}
 
 

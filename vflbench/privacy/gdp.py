@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
 from vflbench.privacy import keys
 from vflbench.privacy.gaussian import SENSITIVITY, GaussianEmbedding, as_index
 from vflbench.privacy.mechanisms import Facts
-from vflbench.types import ConfigError, OptionInfo, Problem, closest
+from vflbench.types import ConfigError, OptionInfo, Problem, Range, closest
 
 if TYPE_CHECKING:
     import torch
@@ -42,8 +42,8 @@ CALIBRATIONS = ("guaranteed", "paper")
 @dataclass
 class Config(keys.Clipped):
     name: str = "gdp_embedding"
-    mu: float = 1.0  # of all publications of a row together; inf: no noise
-    max_retries: int = 1  # how often more than once per epoch a row may be published, on average over the run
+    mu: Annotated[float, Range(infinite=True)] = 1.0  # of all publications of a row together; inf: no noise
+    max_retries: Annotated[int, Range(at_least=0)] = 1  # how often more than once per epoch a row may be published, on average over the run
     calibration: Literal["guaranteed", "paper"] = "guaranteed"  # how mu becomes noise
 
 

@@ -32,7 +32,7 @@ from vflbench.results.identity import config_hash
 from vflbench.results.reader import Arrays, Coded, Run
 from vflbench.runner import provenance
 from vflbench.runner.costs import Costs, Standing, clock, link_problems
-from vflbench.types import ENDED, ConfigError, LinkConfig, NetworkConfig, TopologyConfig, VflbenchError
+from vflbench.types import ENDED, ConfigError, LinkConfig, NetworkConfig, VflbenchError
 
 OLDER = "an older vflbench made it: its manifest.json lacks"
 TIMED_OUT = "max_virtual_seconds"
@@ -336,7 +336,8 @@ class Finished:
 
             servers = [party for party, standing in self.parties.items() if standing.role == "server"]
             clients = [party for party in self.parties if party not in servers]
-            graph = topology.build(TopologyConfig(**config["topology"]), servers, clients, config["seed"])
+            shape = registry.option_config("topology", config["topology"]["name"])(**config["topology"])
+            graph = topology.build(shape, servers, clients, config["seed"])
             if problems := link_problems(network, self.parties, graph.connected):
                 raise ConfigError(problems)
 
@@ -383,7 +384,8 @@ def network_config(values: Mapping[str, Any]) -> NetworkConfig:
     """The dataclass of a composed `network`, whose values have been checked."""
     kinds = {kind: LinkConfig(**values[kind]) for kind in ("client_server", "client_client") if kind in values}
     links = {pair: LinkConfig(**link) for pair, link in (values.get("links") or {}).items()}
-    return NetworkConfig(**{**values, **kinds, "links": links})
+    found: NetworkConfig = registry.option_config("network", values["name"])(**{**values, **kinds, "links": links})
+    return found
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation.delays import Delays
 from vflbench.federation.links import seconds_per_byte
-from vflbench.models.vertical import SHARES
+from vflbench.models import vertical
 from vflbench.types import ConfigError, LinkConfig, Problem, RunConfig, VflbenchError
 
 Array = NDArray[Any]
@@ -144,7 +144,7 @@ def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tup
     workers = range(cfg.worker_range[0], cfg.worker_range[1] + 1)
     setting = Setting(
         samples=task.public.samples,
-        width=task.public.outputs if config.model.name in SHARES else config.model.embedding,
+        width=vertical.embedding(config.model, task.public.outputs),
         link=config.network.client_server,
         passive=task.parties - 1,
         active_workers=workers,

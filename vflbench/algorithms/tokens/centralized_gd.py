@@ -35,7 +35,7 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     divided_by="parties",
     reports=("predictions", "partial"),
-    models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp"),
+    models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
     search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
     exact="it sends nothing",
 )

@@ -17,7 +17,7 @@ import torch
 from vflbench.models import glm, vertical
 from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer
-from vflbench.models.vertical import SHARES
+from vflbench.models.vertical import COMPOSED, SHARES
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, Problem
 
@@ -220,8 +220,9 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("codec.feedback", "true", allowed))
     if config.model is not None:
         problems += vertical.check(config.model)
-        if config.model.name in SHARES and cfg.aggregation != "sum":
-            problems.append(Problem("algorithm.aggregation", cfg.aggregation, f"the scores of {config.model.name} are a sum: use sum"))
+        if config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
+            why = f"the scores of {config.model.name} are a sum: use sum" if config.model.name in SHARES else "model.aggregate says it"
+            problems.append(Problem("algorithm.aggregation", cfg.aggregation, why))
     return problems
 
 

@@ -38,7 +38,7 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     divided_by="parties",
     reports=("predictions", "partial"),
-    models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp"),
+    models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
     topologies=("star", "path", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
     search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
     # any codec: the token is rebuilt every round, so errors do not pile up

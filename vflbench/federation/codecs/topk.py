@@ -7,11 +7,11 @@ that way below a fraction of one half, and crosses as it is from there on.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from vflbench.types import CodecConfig, OptionInfo
+from vflbench.types import CodecConfig, OptionInfo, Range
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +23,7 @@ OPTIONS = (OptionInfo("topk", "the entries of largest magnitude, 8 bytes each"),
 @dataclass
 class Config(CodecConfig):
     name: str = "topk"
-    fraction: float = 0.1  # share of an array's entries that are sent
+    fraction: Annotated[float, Range(above=0, at_most=1)] = 0.1  # share of an array's entries that are sent
 
 
 def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:

@@ -1,0 +1,40 @@
+"""Every two clients meet with the same probability, drawn again until all hang together."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vflbench.seeding import stream
+from vflbench.types import ConfigError, OptionConfig, OptionInfo, Problem, Seed
+
+OPTIONS = (OptionInfo("erdos_renyi", "a random graph in which all hang together"),)
+DRAWS = 100
+
+
+@dataclass
+class Config(OptionConfig):
+    name: str = "erdos_renyi"
+    probability: float = 0.3  # of an edge between two clients
+    seed: Seed | None = None  # null: the run's seed
+
+
+def check(config: Config) -> list[Problem]:
+    if 0 < config.probability <= 1:
+        return []
+    return [Problem("topology.probability", config.probability, "must be above 0 and at most 1")]
+
+
+def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> Iterable[tuple[str, str]]:
+    """Raises ConfigError where so many draws give no connected graph."""
+    import networkx as nx
+
+    n, rng = len(clients), stream(seed if config.seed is None else config.seed, "topology")
+    for _ in range(DRAWS):
+        graph = nx.fast_gnp_random_graph(n, config.probability, seed=rng)
+        if n == 0 or nx.is_connected(graph):
+            return (*itertools.product(servers, clients), *((clients[i], clients[j]) for i, j in graph.edges))
+    allowed = f"{DRAWS} draws gave no connected graph of {n} clients; take clearly more than log(n)/n = {math.log(n) / n:.2g}"
+    raise ConfigError([Problem("topology.probability", config.probability, allowed)])

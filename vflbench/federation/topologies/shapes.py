@@ -1,0 +1,53 @@
+"""Clients in a known shape: none meet in a star, all in a complete graph, neighbours in a path, a ring or a grid."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from vflbench.types import OptionConfig, OptionInfo
+
+Edges = Iterable[tuple[str, str]]
+OPTIONS = (
+    OptionInfo("star", "no two clients meet"),
+    OptionInfo("path", "each client and the next"),
+    OptionInfo("ring", "a path whose ends meet"),
+    OptionInfo("grid", "a grid as near to a square as can be"),
+    OptionInfo("complete", "every two clients meet"),
+)
+
+
+@dataclass
+class Config(OptionConfig):
+    name: str = "star"
+
+
+def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> Edges:
+    return (*itertools.product(servers, clients), *SHAPES[config.name](clients))
+
+
+def ring(clients: Sequence[str]) -> Edges:
+    """Two make a path."""
+    closing = [(clients[-1], clients[0])] if len(clients) > 2 else []
+    return (*itertools.pairwise(clients), *closing)
+
+
+def grid(clients: Sequence[str]) -> Edges:
+    """Row by row; the last row may be short."""
+    columns = math.ceil(len(clients) / max(math.isqrt(len(clients)), 1))
+    for i, client in enumerate(clients):
+        if (i + 1) % columns and i + 1 < len(clients):
+            yield client, clients[i + 1]
+        if i + columns < len(clients):
+            yield client, clients[i + columns]
+
+
+SHAPES: dict[str, Callable[[Sequence[str]], Edges]] = {
+    "star": lambda clients: (),
+    "path": itertools.pairwise,
+    "ring": ring,
+    "grid": grid,
+    "complete": lambda clients: itertools.combinations(clients, 2),
+}
