@@ -505,6 +505,12 @@ def test_nothing_is_written_where_another_process_runs(vfl: Callable[..., int], 
         assert "is running there" in capsys.readouterr().err, "that comes before how it could be continued"
 
 
+def test_a_mistyped_launcher_is_told_with_the_others(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert vfl("-m", *TOY, "seed=0,1", "hydra/launcher=basik") == 1
+    err = capsys.readouterr().err
+    assert re.search(r"hydra/launcher=basik: unknown launcher; there are: basic\b.*\. Did you mean 'basic'\?", err), err
+
+
 def test_a_launcher_that_is_not_installed_is_named_with_its_package(
     vfl: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -402,10 +402,13 @@ def _hydra_problems(hydra: Hydra, typed: list[Override], groups: frozenset[str])
                 next(_combinations(hydra, [*others, override], groups))
             except VflbenchError as error:
                 key, value = override.key_or_group, _line(override).partition("=")[2]
-                reason = str(error).removeprefix(UNCOMPOSED).rstrip(".")
-                if key == "hydra/launcher" and value in LAUNCHERS:
+                reason, hint = str(error).removeprefix(UNCOMPOSED).rstrip("."), None
+                known = options(hydra.config_loader, key) if key == HYDRAS["launcher"] else []
+                if key == HYDRAS["launcher"] and value in LAUNCHERS:
                     reason = f"needs a package that is not installed: pip install 'vflbench[{LAUNCHERS[value]}]'"
-                problems.append((override, Problem(key, value, reason)))
+                elif known and value not in known:
+                    reason, hint = f"unknown launcher; there are: {', '.join(known)}", closest(value, known)
+                problems.append((override, Problem(key, value, reason, hint)))
     return problems
 
 
