@@ -12,6 +12,7 @@ from vflbench import cli, config
 from vflbench.papers import claims, definition, figures, jobs, measured, page
 from vflbench.papers.claims import Claim, judge
 from vflbench.papers.definition import Definition, Numbers, Picture, Runs
+from vflbench.results import inventory
 from vflbench.types import ConfigError, VflbenchError
 
 FIGURES = definition.names()
@@ -339,6 +340,18 @@ def test_a_figure_from_the_command_line_is_drawn_again_without_training(tmp_path
     text = (tmp_path / "outputs/figures/smoke/glasu/table3/page.md").read_text()
     assert "1 runs: 0 trained now, 0 re-priced, 1 found" in text
     assert re.search(r"glasu/table3: \d+ not testable: ", capsys.readouterr().out)
+
+
+def test_what_a_kill_left_half_written_is_gone_after_the_next_start(tmp_path):
+    left, users = tmp_path / ".figure_1.png.0123abcd.tmp", tmp_path / ".mine.tmp"
+    figures.claim_folder(tmp_path)
+    inventory.writing(tmp_path, left.name)
+    left.touch()
+    users.touch()
+    with pytest.raises(VflbenchError, match=r"\.mine\.tmp: not what vflbench wrote"):
+        figures.claim_folder(tmp_path)
+    figures.claim_folder(tmp_path, ("index.html",))
+    assert users.exists() and not left.exists()
 
 
 def test_a_bug_in_one_run_is_told_and_the_figure_drawn_without_it(tmp_path, monkeypatch, capsys):
