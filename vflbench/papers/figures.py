@@ -34,9 +34,8 @@ class Made:
 
 
 def claim_folder(folder: Path, names: Collection[str] | None = None) -> None:
-    """`inventory.claim`, of a folder below the one that `out` names, without what a kill left half written."""
+    """`inventory.claim`, of a folder below the one that `out` names."""
     inventory.claim(folder, "Choose another folder with out=DIR", names)
-    inventory.tidy(folder)
 
 
 def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, command: Sequence[str]) -> Made:

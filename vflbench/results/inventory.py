@@ -240,6 +240,8 @@ def refuse(folder: Path, names: Sequence[str], advice: str) -> None:
 def claim(folder: Path, advice: str, names: Collection[str] | None = None) -> None:
     """Make a folder for files that are no run's and begin its list, unless anything of these `names` (all, if None) is there already.
 
+    What a kill left half written goes.
+
     Raises
     ------
     VflbenchError : naming what is there, and what to do: `advice`.
@@ -249,6 +251,7 @@ def claim(folder: Path, advice: str, names: Collection[str] | None = None) -> No
         refuse(folder, [name for name in foreign(folder) if names is None or name in names], advice)
     folder.mkdir(parents=True, exist_ok=True)
     start(folder)
+    tidy(folder)
 
 
 # --- removing -----------------------------------------------------------------------------------------------------------
