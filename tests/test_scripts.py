@@ -25,6 +25,7 @@ def crossings(monkeypatch, capsys):
     return call
 
 
+@pytest.mark.slow
 def test_crossings(crossings, tmp_path):
     """Two methods: the cheaper one changes where their ledgers' sums say so; one that does not reach the gap is named, not priced."""
     small = ["dataset=ridge", "dataset.samples=40", "dataset.features=24", "algorithm.parties=4", "topology=path", "network=cost_ratio"]

@@ -19,7 +19,6 @@ from vflbench.results.reader import Run, load
 from vflbench.runner.reprice import Profile, reprice
 
 SYNCHRONOUS = [(name, layout) for name, layout in CASES if not registry.algorithms()[name].time_dependent]
-FAST = {"glasu"}  # of the others each takes ten seconds: a process per party
 TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
 APART = ["engine=ray", "engine.address=auto", "checkpoint_every=null"]
 TOGETHER = ["engine.batch_compute=false", "checkpoint_every=null"]
@@ -72,10 +71,8 @@ def equally_repriced(simulated: Run, ray: Run, out: Path) -> None:
     assert not {"utilisation", "waiting_seconds", "start_seconds", "cores"} & other.summary.keys()  # of that machine, not of this network
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "layout"),
-    [pytest.param(*case, id="-".join(case), marks=[] if case[0] in FAST else pytest.mark.slow) for case in SYNCHRONOUS],
-)
+@pytest.mark.slow  # each takes ten seconds: a process per party
+@pytest.mark.parametrize(("algorithm", "layout"), SYNCHRONOUS)
 @pytest.mark.usefixtures("ray_pool")
 def test_engine_equality(algorithm: str, layout: str, tmp_path: Path) -> None:
     simulated = run(tmp_path / "simulated", algorithm, layout, *few(algorithm), *TOGETHER)

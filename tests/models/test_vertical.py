@@ -162,6 +162,7 @@ def test_what_cannot_be_put_together_is_refused(tmp_path: Path) -> None:
             run(tmp_path, "svfl", *DIGITS, "model=vertical", *words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["vfl", "svfl", "vfl_sgd", "mtcd", "vfl_admm", "pubsub_vfl"])
 def test_four_parties_learn_the_digits(algorithm: str, tmp_path: Path) -> None:
     batches = ("algorithm.lr=0.03", "algorithm.batch_size=64")

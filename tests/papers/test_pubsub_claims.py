@@ -35,6 +35,7 @@ def run(folder: Path, *words: str) -> Run:
     return vflbench.run([*BANK, *words, f"hydra.run.dir={folder}/{abs(hash(words))}"])
 
 
+@pytest.mark.slow
 def test_who_is_fast_and_well_used(folder: Path) -> None:
     """Section 9, check 6, Table 10's order: workers in parallel beat one worker, asynchronous ones beat synchronous ones.
 
@@ -53,6 +54,7 @@ def test_who_is_fast_and_well_used(folder: Path) -> None:
     assert len({summary["bytes"]["total"] for name, summary in runs.items() if name in ("vfl", "avfl", "avfl_ps")}) == 1
 
 
+@pytest.mark.slow
 def test_workers_and_batches_have_an_interior_optimum(folder: Path) -> None:
     """Check 10, of time to a target: latency favours many workers and the parameter server few; the penalty of large batches few rows."""
 

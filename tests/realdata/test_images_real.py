@@ -27,6 +27,7 @@ def root(shared_data, monkeypatch, tmp_path) -> Path:
     return shared_data
 
 
+@pytest.mark.slow
 def test_modelnet10s_voxels(root, caplog):
     if not (root / "modelnet10_voxels").is_dir():
         absent("no ModelNet10 voxels here")

@@ -340,7 +340,7 @@ def test_a_device_that_is_none_is_told_with_its_party(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("ray_pool")
-@pytest.mark.parametrize("when", ["survey", "score"])
+@pytest.mark.parametrize("when", ["survey", pytest.param("score", marks=pytest.mark.slow)])
 def test_a_surveyor_that_is_killed_fails_the_run_by_name(when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
@@ -392,9 +392,8 @@ IN_REAL_TIME = {
 }
 
 
-@pytest.mark.parametrize(
-    "algorithm", [pytest.param(name, marks=[] if name == "pubsub_vfl" else pytest.mark.slow) for name in sorted(IN_REAL_TIME)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", sorted(IN_REAL_TIME))
 @pytest.mark.usefixtures("ray_pool")
 def test_what_depends_on_time_runs_to_its_end_in_real_time(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch of split learning is trained once an epoch, whichever message comes first; times and cores' use are measured."""

@@ -189,6 +189,7 @@ def test_another_partys_features_are_out_of_reach(tmp_path: Path, monkeypatch: p
         vflbench.run(["algorithm=standalone_gnn", *SMALL, f"hydra.run.dir={tmp_path / 'run'}"])
 
 
+@pytest.mark.slow
 def test_a_run_is_not_continued_on_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from vflbench.data.graph import digits_graph
 
@@ -211,6 +212,7 @@ def test_a_run_is_not_continued_on_other_data(tmp_path: Path, monkeypatch: pytes
     assert run(tmp_path / "run", "resume=true").summary["data_source"] == "real"
 
 
+@pytest.mark.slow
 def test_a_file_too_large_for_the_disk_is_one_message(tmp_path: Path) -> None:
     """A real limit on the size of files: what torch, pyarrow and json write fails as on a full disk."""
     command = [

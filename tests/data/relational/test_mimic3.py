@@ -595,6 +595,7 @@ def test_the_twin_is_learnable(twin_task):
     assert roc_auc_score(test.labels, (train.held_out["test"] @ direction)[test.rows[-1]]) > 0.7
 
 
+@pytest.mark.slow
 def test_the_twins_rows_do_not_depend_on_its_width():
     narrow, _ = module.twin(3)
     wide, _ = module.twin(12)
@@ -639,6 +640,7 @@ def test_the_demo_has_the_counted_hours(demo):
     assert 60 < median["weight"] < 100 and 155 < median["height"] < 185 and 95 < median["oxygen_saturation"] < 100
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_demo_as_a_task(demo, tmp_path, monkeypatch):
     from sklearn.linear_model import LogisticRegression
