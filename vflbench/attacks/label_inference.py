@@ -29,7 +29,7 @@ import numpy as np
 from vflbench.attacks.transcript import Message, Watch, by_round, last_published
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import batches, derive, stream
-from vflbench.types import OptionInfo, Problem, RunConfig
+from vflbench.types import Count, OptionInfo, Problem, RunConfig
 
 OPTIONS = (OptionInfo("label_inference", "a passive party guesses labels from the gradients that it received"),)
 TAG = "gradient"
@@ -39,7 +39,7 @@ Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 @dataclass
 class Config:
     name: str = "label_inference"
-    rows: int = 1000  # attacked training rows, drawn at random
+    rows: Count = 1000  # attacked training rows, drawn at random
 
 
 def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:

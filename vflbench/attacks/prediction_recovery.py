@@ -25,7 +25,7 @@ from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.federation.party import SERVER
 from vflbench.models import partial
 from vflbench.seeding import stream
-from vflbench.types import OptionInfo, RunConfig
+from vflbench.types import Count, OptionInfo, Positive, RunConfig
 
 # What of the server's own messages the attack needs: which rows it asked for, and what it made of parameters.
 OPTIONS = (OptionInfo("prediction_recovery", "the server solves for a table's rows from a linear model's predictions"),)
@@ -36,8 +36,8 @@ SENT = frozenset(("mapping", "batches", "rows", "step", "consensus"))
 class Config:
     name: str = "prediction_recovery"
     parameters: Literal["released", "received"] = "released"  # how the server knows theta: every iterate is public | from the protocol
-    rows: int = 1000  # attacked rows per client, drawn at random
-    tolerance: float = 0.05  # a row counts as recovered up to this relative error
+    rows: Count = 1000  # attacked rows per client, drawn at random
+    tolerance: Positive = 0.05  # a row counts as recovered up to this relative error
 
 
 def watch(task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> Watch:
