@@ -43,11 +43,9 @@ class Public(Protocol):
 
 
 def check(config: Config) -> list[Problem]:
-    """What is wrong with the model's configuration, before any data is loaded."""
-    problems = []
-    for key in ("widths", "channels"):
-        if not getattr(config, key) or min(getattr(config, key)) < 1:
-            problems.append(Problem(f"model.{key}", getattr(config, key), "must be a list of numbers from 1"))
+    """What is wrong with the model's configuration."""
+    lists = {"model.widths": config.widths, "model.channels": config.channels}
+    problems = [Problem(key, given, "must be a list of numbers from 1") for key, given in lists.items() if not given or min(given) < 1]
     if config.kernel < 1 or config.kernel % 2 == 0:
         problems.append(Problem("model.kernel", config.kernel, "must be an odd number from 1"))
     return problems

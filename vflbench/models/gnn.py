@@ -20,7 +20,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vflbench.models import DTYPES
-from vflbench.types import Problem
+from vflbench.types import Count, Problem, Range
 
 if TYPE_CHECKING:
     from vflbench.data.graph.sampling import Block
@@ -40,30 +40,21 @@ SPARSE_BELOW = 0.25  # share of nonzero features under which rows are kept as ba
 @dataclass
 class Config:
     name: str = "gcnii"
-    hidden: int = 64  # width of every representation
+    hidden: Count = 64  # width of every representation
     dropout: float = 0.5  # share of entries dropped from the features and every layer's input; residual_gcn: from a layer's output
-    alpha: float = 0.1  # gcnii: weight of the initial representation
-    lambda_: float = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
-    heads: int = 8  # gat: attention heads, which divide the width
-    mu: float = 0.5  # residual_gcn: weight of a segment's output against its input
+    alpha: Annotated[float, Range(at_least=0, at_most=1)] = 0.1  # gcnii: weight of the initial representation
+    lambda_: Annotated[float, Range(at_least=0)] = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
+    heads: Count = 8  # gat: attention heads, which divide the width
+    mu: Annotated[float, Range(at_least=0, at_most=1)] = 0.5  # residual_gcn: weight of a segment's output against its input
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64
 
 
 def check(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
     """What is wrong with a model's configuration where `parties` aggregate by `aggregate`, avg or cat (cat: they share the width)."""
     problems = []
-    if config.hidden < 1:
-        problems.append(Problem("model.hidden", config.hidden, "must be at least 1"))
     if not 0 <= config.dropout < 1:
         problems.append(Problem("model.dropout", config.dropout, "must be at least 0 and below 1"))
-    for key in ("alpha", "mu"):
-        if not 0 <= getattr(config, key) <= 1:
-            problems.append(Problem(f"model.{key}", getattr(config, key), "must lie between 0 and 1"))
-    if config.lambda_ < 0:
-        problems.append(Problem("model.lambda_", config.lambda_, "must be at least 0"))
     heads = config.heads if config.name == "gat" else 1
-    if heads < 1:
-        return [*problems, Problem("model.heads", heads, "must be at least 1")]
     shares = parties if aggregate == "cat" else 1
     if config.hidden % (shares * heads):
         below = config.hidden // (shares * heads) * (shares * heads)

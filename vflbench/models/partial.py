@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from vflbench.models.vertical import Held, Share, intercept
-from vflbench.types import Problem
+from vflbench.types import Count
 
 MODEL_NAMES = ("linear", "mlp")  # vertical.SHARES
 
@@ -27,15 +27,10 @@ MODEL_NAMES = ("linear", "mlp")  # vertical.SHARES
 @dataclass
 class Config:
     name: str = "linear"
-    hidden: int = 16  # mlp: hidden units per party
+    hidden: Count = 16  # mlp: hidden units per party
     intercept: Literal["label", "tables", "none"] = "label"  # label (of the labels' owner only) | tables (of each) | none
     relu_output: bool = False  # relu on each table's output, as the released code has it: then it is no linear model
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
-
-
-def check(config: Config) -> list[Problem]:
-    """What is wrong with the model's configuration."""
-    return [] if config.hidden >= 1 else [Problem("model.hidden", config.hidden, "must be at least 1")]
 
 
 class NoisySteps(Protocol):

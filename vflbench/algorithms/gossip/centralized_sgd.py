@@ -38,11 +38,6 @@ check = shared.check
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The one party.
-
-    Raises
-    ------
-    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
-    """
+    """The one party."""
     shared.check_data(config, task.public)
     return {"central": PartySpec(shared.alone, task.joined(), role="worker")}

@@ -68,13 +68,7 @@ class WeightedShard(Shard):
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard, each with its row of W.
-
-    Raises
-    ------
-    ConfigError : the topology falls apart, so that models of different pieces would never meet; model or rounds do not fit the data;
-        no noise reaches a target epsilon.
-    """
+    """One worker per shard, each with its row of W. Raises ConfigError where models of two pieces of the topology would never meet."""
     shared.check_data(config, task.public)
     names = party_names("worker", len(task.shards))
     graph = topology.build(config.topology, [], names, config.seed)

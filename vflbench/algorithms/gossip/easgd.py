@@ -63,14 +63,8 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one worker per shard.
-
-    Raises
-    ------
-    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
-    """
-    shared.check_data(config, task.public)
-    return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task.shards)
+    """The server, and one worker per shard."""
+    return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task, config)
 
 
 async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:

@@ -41,11 +41,5 @@ check = shared.check
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard.
-
-    Raises
-    ------
-    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
-    """
-    shared.check_data(config, task.public)
-    return shared.workers(shared.alone, task.shards)
+    """One worker per shard."""
+    return shared.workers(shared.alone, task, config)

@@ -10,13 +10,8 @@ from vflbench.algorithms.graph.shared import GraphLearner, Keys
 from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks
 from vflbench.data.tasks import GraphPart, GraphPublic
 from vflbench.federation.party import Party
-from vflbench.models import gnn, training
-from vflbench.types import Problem, RunConfig
-
-
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    return gnn.check(config.model) + training.check(config.algorithm)
+from vflbench.models import training
+from vflbench.types import RunConfig
 
 
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:

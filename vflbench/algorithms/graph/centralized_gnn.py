@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.graph import alone
+from vflbench.algorithms.graph import alone, shared
 from vflbench.algorithms.graph.shared import Keys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec, party_names
@@ -39,7 +39,7 @@ class Config(Keys):
     parties: int = 3  # between which the data set is split before it is joined again: the same data as the other methods'
 
 
-check = alone.check
+check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

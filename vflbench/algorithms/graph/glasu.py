@@ -44,14 +44,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from vflbench.algorithms.graph import joint, shared
+from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, joint_inference, local_loss, predictions
 from vflbench.algorithms.graph.shared import AggregationKeys, GraphLearner, answer_all, ask, asking
 from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
-from vflbench.models import gnn, training
-from vflbench.types import AlgorithmInfo, Problem, RunConfig
+from vflbench.models import training
+from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="glasu",
@@ -79,14 +79,10 @@ class Config(AggregationKeys):
     sampling: Literal["own", "undropped"] = (
         "own"  # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
     )
-    default_rounds: int = 150  # T, where rounds is null
+    default_rounds: Count = 150  # T, where rounds is null
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
-    problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
-    return problems + gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
+check = shared.check
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:

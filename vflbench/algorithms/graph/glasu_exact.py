@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from vflbench.algorithms.graph import joint, shared
+from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.exact import client, server
 from vflbench.algorithms.graph.joint import aggregation_layers
 from vflbench.algorithms.graph.shared import AggregationKeys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
-from vflbench.models import gnn, training
-from vflbench.types import AlgorithmInfo, Problem, RunConfig
+from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="glasu_exact",
@@ -40,11 +39,7 @@ class Config(AggregationKeys):
     name: str = "glasu_exact"
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
-    problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
-    return problems + gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
+check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vflbench.algorithms.graph import joint
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models import gnn, training
-from vflbench.types import RunConfig, Sent
+from vflbench.types import Count, Problem, Range, RunConfig, Sent
 
 if TYPE_CHECKING:
     from vflbench.data.graph.sampling import Block
@@ -41,13 +42,13 @@ class Keys:
     name: str = ""
     parties: int = 3  # M: clients; the features are split between them
     layers: int = 4  # L
-    fanout: int | None = 3  # F: neighbours sampled per node and layer; null: all
+    fanout: Count | None = 3  # F: neighbours sampled per node and layer; null: all
     batch_size: int = 16  # S: training nodes per round
     optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd
     lr: float = 0.01  # learning rate
-    weight_decay: float = 5e-4  # L2, on all parameters
+    weight_decay: Annotated[float, Range(at_least=0)] = 5e-4  # L2, on all parameters
     schedule: Literal["cosine", "none"] = "cosine"  # cosine (to 0 over the run) | none
-    default_rounds: int = 250  # T, where rounds is null
+    default_rounds: Count = 250  # T, where rounds is null
 
 
 @dataclass
@@ -55,6 +56,13 @@ class AggregationKeys(Keys):
     aggregations: int = 2  # K: the representations are aggregated after the last layer of each of K equal blocks
     aggregation_layers: list[int] | None = None  # the set I itself, counted from 0, instead of aggregations
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What of the keys does not go together: where representations are aggregated, and the width that parties share."""
+    cfg = config.algorithm
+    problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
+    return problems + gnn.check(config.model, cfg.parties, getattr(cfg, "aggregate", "avg"))
 
 
 class GraphLearner:

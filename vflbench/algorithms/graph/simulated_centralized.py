@@ -17,8 +17,7 @@ from vflbench.algorithms.graph.exact import client, server
 from vflbench.algorithms.graph.shared import Keys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
-from vflbench.models import gnn, training
-from vflbench.types import AlgorithmInfo, Problem, RunConfig
+from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="simulated_centralized",
@@ -43,10 +42,7 @@ class Config(Keys):
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
-    return gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
+check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

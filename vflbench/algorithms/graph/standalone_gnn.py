@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.graph import alone
+from vflbench.algorithms.graph import alone, shared
 from vflbench.algorithms.graph.shared import Keys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec, party_names
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="standalone_gnn",
@@ -38,10 +38,10 @@ EXPOSES = ()
 @dataclass
 class Config(Keys):
     name: str = "standalone_gnn"
-    default_rounds: int = 500  # T, where rounds is null
+    default_rounds: Count = 500  # T, where rounds is null
 
 
-check = alone.check
+check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

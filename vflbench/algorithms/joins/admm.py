@@ -14,8 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vflbench.federation.party import Party
 from vflbench.models.losses import Loss
 from vflbench.models.partial import NoisySteps, Partial
+from vflbench.privacy import tables
+from vflbench.types import RunConfig
 
 CHUNK = 65536
 MOST_CACHED = 200_000_000  # numbers in the cached batch matrices of one client: 1.6 GB
@@ -175,12 +178,7 @@ class ThetaUpdate:
         for _ in range(self.epochs):
             for x, g, r in batches:
                 out, inside = model.network.inside(model.theta, x)
-                gradient = model.gradient(x, torch.addcmul(r, g, out, value=rho), out, inside).mul_(self.scale)
-                if o.decay:
-                    gradient.add_(model.theta, alpha=o.decay)
-                if centre is not None:
-                    gradient.add_(model.theta - centre, alpha=o.pull)
-                model.theta.sub_(gradient, alpha=self.lr)
+                self._descend(model.gradient(x, torch.addcmul(r, g, out, value=rho), out, inside).mul_(self.scale), centre)
 
     def _noisy(self, residual: Tensor, old: Tensor | None, centre: Tensor | None) -> None:
         """DP-SGD: what does not depend on rows, decay and pull, is neither clipped nor noised."""
@@ -194,12 +192,26 @@ class ThetaUpdate:
             x, g, r = self.x[chosen], self.counts[chosen, None], right[chosen]
             out, inside = model.network.inside(model.theta, x)
             cotangent = torch.addcmul(r, g, out, value=rho).mul_(scale)
-            gradient = private.gradient(model, x, cotangent, out, inside).mul_(o.share / size)
-            if o.decay:
-                gradient.add_(model.theta, alpha=o.decay)
-            if centre is not None:
-                gradient.add_(model.theta - centre, alpha=o.pull)
-            model.theta.sub_(gradient, alpha=self.lr)
+            self._descend(private.gradient(model, x, cotangent, out, inside).mul_(o.share / size), centre)
+
+    def _descend(self, gradient: Tensor, centre: Tensor | None) -> None:
+        """One step along the rows' `gradient`, decay and pull."""
+        o, theta = self.objective, self.model.theta
+        if o.decay:
+            gradient.add_(theta, alpha=o.decay)
+        if centre is not None:
+            gradient.add_(theta - centre, alpha=o.pull)
+        theta.sub_(gradient, alpha=self.lr)
+
+
+def theta_update(
+    me: Party, config: RunConfig, model: Partial, x: Tensor, counts: Tensor, objective: Objective, per_round: int = 1
+) -> ThetaUpdate:
+    """A client's `ThetaUpdate`, with noise for `per_round` updates a round. In the first round, where a resumed run has its state back."""
+    cfg = config.algorithm
+    rate, steps = local_steps(len(x), cfg.batch_size, cfg.local_epochs * per_round)
+    noisy = tables.noisy_steps(me, config, rate, steps, drawn_by_server=False)
+    return ThetaUpdate(model, x, counts, objective, cfg.solver, cfg.local_epochs, cfg.batch_size, cfg.lr, noisy)
 
 
 def _weighted_gram(x: Tensor, weights: Tensor) -> Tensor:
