@@ -75,6 +75,9 @@ class Bags(NamedTuple):
     values: Tensor  # (entries,)
 
 
+Inputs = Tensor | Bags
+
+
 class Features:
     """A feature matrix (nodes, width) of which rows are taken; one with few nonzeros is kept as bags, several times faster."""
 
@@ -92,7 +95,7 @@ class Features:
         else:
             self.dense = torch.tensor(matrix, device=device, dtype=dtype)
 
-    def rows(self, nodes: np.ndarray) -> Tensor | Bags:
+    def rows(self, nodes: np.ndarray) -> Inputs:
         """The rows of `nodes` (n,) int64."""
         if not self.sparse:
             return self.dense[torch.from_numpy(nodes).to(self.device)]
@@ -158,7 +161,7 @@ class Projection(nn.Module):
         self.weight = he(inputs, width, generator) if plain else parameter((inputs, width), bound, generator)
         self.bias = None if plain else parameter((width,), bound, generator)
 
-    def forward(self, x: Tensor | Bags, generator: torch.Generator | None) -> Tensor:
+    def forward(self, x: Inputs, generator: torch.Generator | None) -> Tensor:
         if isinstance(x, Bags):
             values = dropout(x.values, self.drop, generator)
             h = F.embedding_bag(x.columns, self.weight, x.start, mode="sum", per_sample_weights=values, include_last_offset=True)
@@ -217,7 +220,7 @@ class Backbone(nn.Module, ABC):
     def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
         """One layer: `h` (columns of a, hidden) to (rows of a, widths[layer]); `h0` is the projection at the rows of a."""
 
-    def start(self, x: Tensor | Bags, generator: torch.Generator | None = None) -> Tensor:
+    def start(self, x: Inputs, generator: torch.Generator | None = None) -> Tensor:
         """The projection of rows of features."""
         projected: Tensor = self.projection(x, generator)
         return projected

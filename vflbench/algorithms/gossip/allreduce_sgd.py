@@ -22,7 +22,6 @@ ALGORITHM = AlgorithmInfo(
     summary="all workers take the same step along the mean of their gradients, without a server",
     paper="Thakur, Rabenseifner, Gropp 2005 (reduce-scatter, all-gather)",
     label="AllReduce SGD",
-    family="gossip",
     place=4,
     layouts=("sharded",),
     divided_by="workers",

@@ -34,7 +34,6 @@ ALGORITHM = AlgorithmInfo(
     summary="decentralized SGD on rows of each worker's own: every iteration averages models with all neighbours",
     paper="Lian et al. 2017, arXiv 1705.09056",
     label="D-PSGD",
-    family="gossip",
     place=1,
     layouts=("sharded",),
     divided_by="workers",

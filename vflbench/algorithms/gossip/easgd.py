@@ -27,7 +27,6 @@ ALGORITHM = AlgorithmInfo(
     summary="SGD on rows of each worker's own, pulled towards the centre variable of a parameter server",
     paper="Zhang, Choromanska, LeCun 2015, arXiv 1412.6651",
     label="EASGD",
-    family="gossip",
     place=2,
     layouts=("sharded",),
     divided_by="workers",

@@ -52,7 +52,6 @@ ALGORITHM = AlgorithmInfo(
     summary="decentralized SGD on rows of each worker's own: lagging workers are paired with leading ones, and pull each other",
     paper="Cheng et al. 2018, arXiv 1811.11124",
     label="LEASGD",
-    family="gossip",
     place=0,
     layouts=("sharded",),
     divided_by="workers",

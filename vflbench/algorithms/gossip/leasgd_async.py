@@ -34,7 +34,6 @@ ALGORITHM = AlgorithmInfo(
     summary="LEASGD without rounds: workers wake by Poisson clocks, step, and exchange models with one of the other pool",
     paper="Cheng et al. 2018, arXiv 1811.11124 (announced there; the protocol is ours)",
     label="LEASGD (async)",
-    family="gossip",
     place=6,
     layouts=("sharded",),
     divided_by="workers",

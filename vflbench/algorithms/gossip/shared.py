@@ -18,7 +18,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
@@ -32,30 +32,12 @@ from vflbench.privacy import examples
 from vflbench.types import ConfigError, Count, Problem, Range, RunConfig
 
 if TYPE_CHECKING:
-    from vflbench.data.tasks import ShardedTask
+    from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 
 AHEAD = 256  # rows that are gathered at once: of small batches several
 Moved = tuple[Tensor, Tensor, Tensor]  # w, the running mean of losses, their sum
 RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
 PADDING = 8  # a random batch is filled up to a multiple of 1/8 of its expected size, so that workers' batches have few different sizes
-
-
-class Rows(Protocol):
-    """`data.tasks.Shard`."""
-
-    @property
-    def features(self) -> np.ndarray: ...
-    @property
-    def labels(self) -> np.ndarray: ...
-
-
-class Public(classifiers.Public, Protocol):
-    """`data.tasks.ShardedPublic`."""
-
-    @property
-    def rows(self) -> tuple[int, ...]: ...
-    @property
-    def samples(self) -> int: ...
 
 
 @dataclass
@@ -94,7 +76,9 @@ def check_pools(config: RunConfig) -> list[Problem]:
     return check(config) + ([Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else [])
 
 
-def check_data(config: RunConfig, public: Public, trained: Sequence[int] | None = None, paces: Sequence[float] | None = None) -> None:
+def check_data(
+    config: RunConfig, public: ShardedPublic, trained: Sequence[int] | None = None, paces: Sequence[float] | None = None
+) -> None:
     """Raise ConfigError where the model cannot take the data's rows, an epoch has fewer steps than rounds, or no noise is enough.
 
     `trained` : rows that each worker trains on; None: all of its own. `paces` : of each, as `planned_steps`; None: 1.
@@ -110,17 +94,17 @@ def check_data(config: RunConfig, public: Public, trained: Sequence[int] | None 
     examples.plan(config.privacy, rows, cfg.batch_size, steps_of)
 
 
-def steps_per_epoch(cfg: Any, public: Public) -> int:
+def steps_per_epoch(cfg: Any, public: ShardedPublic) -> int:
     """Iterations of an epoch: rows of the mean worker over the batch size; at least 1."""
     return max(1, public.samples // (len(public.rows) * cfg.batch_size))
 
 
-def steps_per_round(cfg: Any, public: Public) -> int:
+def steps_per_round(cfg: Any, public: ShardedPublic) -> int:
     """Iterations of a round: those of an epoch, divided by its rounds; what is left over is left out."""
     return steps_per_epoch(cfg, public) // cfg.rounds_per_epoch
 
 
-def planned_steps(config: RunConfig, public: Public, pace: float = 1.0) -> int:
+def planned_steps(config: RunConfig, public: ShardedPublic, pace: float = 1.0) -> int:
     """The most steps that a worker takes in the whole run, whose `rounds` are decided; `pace` times those of the mean worker."""
     assert config.rounds is not None  # decided by the runner
     return math.ceil(pace * config.rounds * steps_per_round(config.algorithm, public))
@@ -137,7 +121,7 @@ class LocalSgd:
     pace : the worker may take so many times the steps of the mean worker: what private noise is calibrated for.
     """
 
-    def __init__(self, me: Any, data: Rows, public: Public, config: RunConfig, kept: int = 0, pace: float = 1.0) -> None:
+    def __init__(self, me: Any, data: Shard, public: ShardedPublic, config: RunConfig, kept: int = 0, pace: float = 1.0) -> None:
         cfg, device = config.algorithm, me.device
         self.cfg, self.secret, self.device = cfg, me.privacy, device
         self.batches: np.random.Generator = me.rng("batches")  # without privacy; with it batches are drawn from `drawn`
@@ -261,17 +245,6 @@ class LocalSgd:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.running = state["running"].to(self.running)
-
-
-async def alone(me: Any, data: Rows, public: Public, config: RunConfig) -> None:
-    """The program of a worker that trains on its own rows and sends nothing."""
-    sgd = LocalSgd(me, data, public, config)
-    me.state.model = sgd.model
-
-    async for t in me.rounds():
-        for _ in sgd.begin(t):
-            sgd.w = await sgd.step(me, old_needed=False)
-        me.report(**sgd.end(t, me.evaluates(t)))
 
 
 def ranked(losses: Sequence[float], followers: int) -> str:

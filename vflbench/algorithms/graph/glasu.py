@@ -58,7 +58,6 @@ ALGORITHM = AlgorithmInfo(
     summary="graph networks over vertically split graphs: aggregate after K of L layers, then Q local updates with stale parts",
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531",
     label="GLASU",
-    family="graph",
     place=0,
     layouts=("graph",),
     divided_by="parties",

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from vflbench.data.graph.sampling import Block
     from vflbench.data.tasks import GraphPart
 
-Inputs = Tensor | gnn.Bags
-
 EXPOSES = (
     Sent("batch", "server", "client", "ids", "all"),
     Sent("nodes", "client", "server", "ids", "client"),
@@ -62,7 +60,8 @@ def check(config: RunConfig) -> list[Problem]:
     """What of the keys does not go together: where representations are aggregated, and the width that parties share."""
     cfg = config.algorithm
     problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
-    return problems + gnn.check(config.model, cfg.parties, getattr(cfg, "aggregate", "avg"))
+    shares = (cfg.parties, cfg.aggregate) if hasattr(cfg, "aggregate") else ()
+    return problems + gnn.check(config.model, *shares)
 
 
 class GraphLearner:
@@ -101,12 +100,12 @@ class GraphLearner:
         """The schedule's learning rate in `round`, counted from 1."""
         training.set_lr(self.optimizer, self.algorithm.schedule, self.algorithm.lr, round, self.rounds)
 
-    def inputs(self, levels: Sequence[np.ndarray], sampled: Sequence[Block]) -> tuple[Inputs, list[gnn.Adjacency], Tensor]:
+    def inputs(self, levels: Sequence[np.ndarray], sampled: Sequence[Block]) -> tuple[gnn.Inputs, list[gnn.Adjacency], Tensor]:
         """Of level sets and the blocks between them (`sample_blocks`): x of the lowest, the adjacencies, y of the batch."""
         blocks = [gnn.adjacency(block, self.device, self.dtype) for block in sampled]
         return self.features.rows(levels[0]), blocks, self.labels[torch.from_numpy(levels[-1]).to(self.device)]
 
-    def whole(self, block: Block) -> tuple[Inputs, list[gnn.Adjacency]]:
+    def whole(self, block: Block) -> tuple[gnn.Inputs, list[gnn.Adjacency]]:
         """For inference: x of all nodes, and the whole graph's adjacency (`full_block`) at every layer."""
         x = self.features.rows(np.arange(len(self.labels)))
         return x, [gnn.adjacency(block, self.device, self.dtype)] * self.algorithm.layers

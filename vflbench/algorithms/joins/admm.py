@@ -14,10 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vflbench.algorithms.joins.shared import AdmmKeys
 from vflbench.federation.party import Party
 from vflbench.models.losses import Loss
-from vflbench.models.partial import NoisySteps, Partial
+from vflbench.models.partial import Partial
 from vflbench.privacy import tables
+from vflbench.privacy.tables import NoisyGradients
 from vflbench.types import RunConfig
 
 CHUNK = 65536
@@ -67,7 +69,7 @@ class Objective:
 
 
 def local_steps(rows: int, batch_size: int, epochs: int) -> tuple[float, int]:
-    """With `NoisySteps`: the rate at which a batch takes rows, and how many batches an update has."""
+    """With `NoisyGradients`: the rate at which a batch takes rows, and how many batches an update has."""
     return min(1.0, batch_size / max(rows, 1)), epochs * -(-rows // batch_size)
 
 
@@ -80,38 +82,29 @@ class ThetaUpdate:
     Parameters
     ----------
     x, counts : the client's rows (n, d) and G (n,), all above 0.
-    solver : `exact` (linear models: one Cholesky factor serves all rounds) or `sgd` (`epochs` passes in a fixed order of contiguous
-        batches, learning rate `lr`, a batch's sum divided by the mean sum of G of a batch).
+    keys : solver is `exact` (linear models: one Cholesky factor serves all rounds) or `sgd` (`local_epochs` passes in a fixed order of
+        contiguous batches, learning rate `lr`, a batch's sum divided by the mean sum of G of a batch).
     private : with it, batches take each row with probability batch_size / n, and the gradient of a row, divided by the mean G of the
         client's rows, is clipped; their noisy sum is divided by batch_size, whatever the batch's own size and sum of G.
     """
 
     def __init__(
-        self,
-        model: Partial,
-        x: Tensor,
-        counts: Tensor,
-        objective: Objective,
-        solver: str,
-        epochs: int,
-        batch_size: int,
-        lr: float,
-        private: NoisySteps | None = None,
+        self, model: Partial, x: Tensor, counts: Tensor, objective: Objective, keys: AdmmKeys, private: NoisyGradients | None = None
     ) -> None:
-        self.model, self.x, self.counts, self.objective = model, x, counts, objective
-        self.epochs, self.batch_size, self.lr, self.private = epochs, batch_size, lr, private
+        self.model, self.x, self.counts, self.objective, self.private = model, x, counts, objective, private
+        self.epochs, self.batch_size, self.lr = keys.local_epochs, keys.batch_size, keys.lr
         self.total = float(counts.sum())
         self.factor: Tensor | None = None
         self.steps: np.ndarray | None = None  # per batch I - lr A_b
         # One divisor for all batches: with its own, a batch of rare rows would count as much as one of common rows.
-        self.scale = objective.share / self.total * max(len(x) / batch_size, 1.0) if len(x) else 0.0
+        self.scale = objective.share / self.total * max(len(x) / self.batch_size, 1.0) if len(x) else 0.0
         columns = model.width + int(model.bias)
-        batches = -(-len(x) // batch_size)
-        self.cached = model.linear and columns <= batch_size and batches * columns**2 <= MOST_CACHED
+        batches = -(-len(x) // self.batch_size)
+        self.cached = model.linear and columns <= self.batch_size and batches * columns**2 <= MOST_CACHED
         if private is not None:
             self.solve = self._noisy
         else:
-            self.solve = self._exact if solver == "exact" else self._recursion if self.cached else self._batches
+            self.solve = self._exact if keys.solver == "exact" else self._recursion if self.cached else self._batches
 
     def old(self) -> Tensor | None:
         """f^old (n, d_c), what the proximal term holds on to; None without one."""
@@ -211,7 +204,7 @@ def theta_update(
     cfg = config.algorithm
     rate, steps = local_steps(len(x), cfg.batch_size, cfg.local_epochs * per_round)
     noisy = tables.noisy_steps(me, config, rate, steps, drawn_by_server=False)
-    return ThetaUpdate(model, x, counts, objective, cfg.solver, cfg.local_epochs, cfg.batch_size, cfg.lr, noisy)
+    return ThetaUpdate(model, x, counts, objective, cfg, noisy)
 
 
 def _weighted_gram(x: Tensor, weights: Tensor) -> Tensor:

@@ -25,7 +25,6 @@ ALGORITHM = AlgorithmInfo(
     summary="reference of learning over joins: one party joins all tables and runs SGD, no messages",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
     label="Centralized join",
-    family="joins",
     place=7,
     layouts=("aligned",),
     divided_by="parties",

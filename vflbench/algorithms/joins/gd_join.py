@@ -24,7 +24,6 @@ ALGORITHM = AlgorithmInfo(
     summary="learning over joins by gradient descent: one full-batch update an epoch",
     paper="Kumar, Naughton, Patel, SIGMOD 2015; Schleich, Olteanu, Ciucanu, SIGMOD 2016",
     label="GD on the join",
-    family="joins",
     place=6,
     layouts=("relational",),
     divided_by=None,

@@ -39,7 +39,6 @@ ALGORITHM = AlgorithmInfo(
     summary="learning over joins of unions by ADMM: horizontal parts of a table agree on its parameters by consensus",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-ADMM",
-    family="joins",
     place=4,
     layouts=("relational",),
     divided_by="parts",

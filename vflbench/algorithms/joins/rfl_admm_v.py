@@ -49,7 +49,6 @@ ALGORITHM = AlgorithmInfo(
     summary="learning over joins by ADMM: tables stay apart, one prediction per table row and round",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-ADMM-V",
-    family="joins",
     place=0,
     layouts=("relational",),
     divided_by=None,

@@ -29,7 +29,6 @@ ALGORITHM = AlgorithmInfo(
     summary="learning over joins of unions by SGD: the clients of a table share one gradient a batch",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-SGD",
-    family="joins",
     place=5,
     layouts=("relational",),
     divided_by="parts",

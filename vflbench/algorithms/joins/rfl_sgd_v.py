@@ -40,7 +40,6 @@ ALGORITHM = AlgorithmInfo(
     summary="learning over joins by SGD: one prediction per distinct table row of a batch",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-SGD-V",
-    family="joins",
     place=1,
     layouts=("relational",),
     divided_by=None,

@@ -32,7 +32,6 @@ ALGORITHM = AlgorithmInfo(
     summary="vertical learning on aligned rows by ADMM: every party predicts every joined row, once a round",
     paper="Xie et al. 2022, arXiv 2207.10226",
     label="VFL-ADMM",
-    family="joins",
     place=2,
     layouts=("aligned",),
     divided_by="parties",

@@ -29,7 +29,6 @@ ALGORITHM = AlgorithmInfo(
     summary="vertical learning on aligned rows by SGD: every party predicts every joined row of a batch",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
     label="VFL-SGD",
-    family="joins",
     place=3,
     layouts=("aligned",),
     divided_by="parties",

@@ -25,7 +25,6 @@ ALGORITHM = AlgorithmInfo(
     summary="asynchronous split learning: one worker per party, stale gradients",
     paper="Chen et al. 2020, arXiv 2007.06081; a baseline of PubSub-VFL",
     label="AVFL",
-    family="split",
     place=3,
     layouts=("aligned",),
     divided_by="parties",

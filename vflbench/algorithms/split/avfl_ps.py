@@ -25,7 +25,6 @@ ALGORITHM = AlgorithmInfo(
     summary="asynchronous split learning with a parameter server and paired workers",
     paper="the architecture of Falcon; a baseline of PubSub-VFL",
     label="AVFL-PS",
-    family="split",
     place=4,
     layouts=("aligned",),
     divided_by="parties",
@@ -52,8 +51,9 @@ check = shared.check_asynchronous
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """A parameter server and workers per organisation. Raises ConfigError for more pairs than batches."""
     count = config.algorithm.workers
+    specs = shared.teams(task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count))
     shared.check_batches(config, task.public.samples, workers=count)
-    return shared.teams(task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count))
+    return specs
 
 
 async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:

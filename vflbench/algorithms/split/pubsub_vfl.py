@@ -62,7 +62,6 @@ ALGORITHM = AlgorithmInfo(
     summary="asynchronous split learning: batches by publish/subscribe between two or more parties' workers",
     paper="Liu et al. 2025, arXiv 2510.12494 (Algorithm 1)",
     label="PubSub-VFL",
-    family="split",
     place=0,
     layouts=("aligned",),
     divided_by="parties",

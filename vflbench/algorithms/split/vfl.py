@@ -20,7 +20,6 @@ ALGORITHM = AlgorithmInfo(
     summary="synchronous split learning: one worker per party, batch by batch",
     paper="Vepakomma et al. 2018, arXiv 1812.00564; a baseline of PubSub-VFL",
     label="VFL",
-    family="split",
     place=1,
     layouts=("aligned",),
     divided_by="parties",

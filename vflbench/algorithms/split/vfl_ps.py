@@ -28,7 +28,6 @@ ALGORITHM = AlgorithmInfo(
     summary="synchronous split learning with a parameter server and paired workers, averaged every batch",
     paper="the architecture of FATE and PaddleFL; a baseline of PubSub-VFL",
     label="VFL-PS",
-    family="split",
     place=2,
     layouts=("aligned",),
     divided_by="parties",

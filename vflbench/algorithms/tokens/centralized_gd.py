@@ -30,7 +30,6 @@ ALGORITHM = AlgorithmInfo(
     summary="reference of MTCD: one party with all columns takes gradient steps, no messages",
     paper="baseline",
     label="Centralized GD",
-    family="tokens",
     place=4,
     layouts=("aligned",),
     divided_by="parties",

@@ -38,7 +38,6 @@ ALGORITHM = AlgorithmInfo(
     summary="decentralised primal-dual baseline: every client exchanges a dual vector with its neighbours in every iteration",
     paper="after Alghunaim, Lyu, Yan, Sayed 2021, IEEE TSP 69",
     label="DCPA",
-    family="tokens",
     place=3,
     layouts=("aligned",),
     divided_by="parties",

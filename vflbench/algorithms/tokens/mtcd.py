@@ -50,7 +50,6 @@ ALGORITHM = AlgorithmInfo(
     summary="tokens roam between clients and take block gradient steps; a server synchronises them",
     paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
     label="MTCD",
-    family="tokens",
     place=0,
     layouts=("aligned",),
     divided_by="parties",

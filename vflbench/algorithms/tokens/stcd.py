@@ -34,7 +34,6 @@ ALGORITHM = AlgorithmInfo(
     summary="one token walks between clients and takes block gradient steps; there is no server",
     paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
     label="STCD",
-    family="tokens",
     place=1,
     layouts=("aligned",),
     divided_by="parties",

@@ -32,7 +32,6 @@ ALGORITHM = AlgorithmInfo(
     summary="client-server block gradient descent with Q local updates per exchange (FedBCD)",
     paper="Liu et al. 2022, IEEE TSP 70 (FedBCD)",
     label="SVFL",
-    family="tokens",
     place=2,
     layouts=("aligned",),
     divided_by="parties",
