@@ -231,12 +231,7 @@ class Aggregation:
         self.parties = parties
 
     def of(self, representations: Sequence[Tensor]) -> Tensor:
-        if self.concat:
-            return torch.cat(list(representations), dim=1)
-        total = representations[0]
-        for h in representations[1:]:
-            total = total + h
-        return total
+        return torch.cat(list(representations), dim=1) if self.concat else sum(representations[1:], start=representations[0])
 
     def without(self, a: Tensor, h: Tensor) -> Tensor:
         """What of A is not party k's, whose representation in it is h."""

@@ -82,7 +82,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     cfg = config.algorithm
     aggregation = Aggregation(cfg.aggregate, public.parties)
     columns = aggregation.columns(config.model.hidden, me.clients.index(me.name))
-    learner = GraphLearner(config, data, public.classes, ends, me.rng("init"), me.device, columns)
+    learner = GraphLearner(me, config, data, public.classes, ends, columns)
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
     graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
     whole = learner.whole(full_block(graph))

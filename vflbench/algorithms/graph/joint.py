@@ -22,6 +22,7 @@ from torch import Tensor
 from vflbench.models.gnn import Adjacency, Backbone, Inputs
 from vflbench.types import Problem
 
+Merge = Callable[[int, Tensor], Tensor]  # (segment, own H^+) -> what enters the next segment
 Exchange = Callable[[int, Tensor], Awaitable[Tensor]]  # (segment, own tensor) -> what comes back
 
 
@@ -86,11 +87,7 @@ class Aggregation:
 
 
 def forward(
-    model: Backbone,
-    x: Inputs,
-    blocks: Sequence[Adjacency],
-    generator: torch.Generator | None = None,
-    merge: Callable[[int, Tensor], Tensor] | None = None,
+    model: Backbone, x: Inputs, blocks: Sequence[Adjacency], generator: torch.Generator | None = None, merge: Merge | None = None
 ) -> Tensor:
     """Logits, one pass through one party's network.
 

@@ -69,29 +69,22 @@ class GraphLearner:
 
     Parameters
     ----------
+    me : whose stream `init` the network is drawn from.
     config : `model` and, of `algorithm`, layers, optimizer, lr, weight_decay, schedule and default_rounds.
     data : the party's own; its edges are not looked at.
     classes, ends, columns : as `gnn.build`.
-    init : where the network is drawn from.
     """
 
     def __init__(
-        self,
-        config: RunConfig,
-        data: GraphPart,
-        classes: int,
-        ends: Sequence[int],
-        init: np.random.Generator,
-        device: str,
-        columns: tuple[int, int] | None = None,
+        self, me: Party, config: RunConfig, data: GraphPart, classes: int, ends: Sequence[int], columns: tuple[int, int] | None = None
     ) -> None:
         self.algorithm = config.algorithm
         self.rounds: int = config.rounds or config.algorithm.default_rounds
-        self.device, self.dtype = device, gnn.DTYPES[config.model.dtype]
-        self.features = gnn.Features(data.features, device, self.dtype)
-        self.labels = torch.tensor(data.labels, device=device)
-        generator = torch.Generator().manual_seed(int(init.integers(2**62)))
-        self.model = gnn.build(config.model, self.features.width, classes, self.algorithm.layers, ends, generator, device, columns)
+        self.device, self.dtype = me.device, gnn.DTYPES[config.model.dtype]
+        self.features = gnn.Features(data.features, me.device, self.dtype)
+        self.labels = torch.tensor(data.labels, device=me.device)
+        generator = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
+        self.model = gnn.build(config.model, self.features.width, classes, self.algorithm.layers, ends, generator, me.device, columns)
         self.optimizer = training.make_optimizer(
             self.algorithm.optimizer, self.model.parameters(), self.algorithm.lr, self.algorithm.weight_decay
         )

@@ -54,7 +54,7 @@ def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
     """Trains on its own data and sends nothing."""
     cfg: Keys = config.algorithm
-    learner = GraphLearner(config, data, public.classes, (cfg.layers - 1,), me.rng("init"), me.device)
+    learner = GraphLearner(me, config, data, public.classes, (cfg.layers - 1,))
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
     graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
     whole = learner.whole(full_block(graph))

@@ -51,10 +51,7 @@ def dual_step(
 
 def sum_of(parts: Sequence[Tensor]) -> Tensor:
     """The sum, in the order given."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    return sum(parts[1:], start=parts[0])
 
 
 @dataclass(frozen=True)

@@ -153,10 +153,7 @@ class Join:
 
     def total(self, values: Sequence[Tensor]) -> Tensor:
         """(N, d_c): the sum over tables of `values` (n_i, d_c)."""
-        total = self.expand(0, values[0])
-        for table in range(1, len(values)):
-            total = total + self.expand(table, values[table])
-        return total
+        return sum((self.expand(table, values[table]) for table in range(1, len(values))), start=self.expand(0, values[0]))
 
     def divide(self, table: int, values: Tensor) -> tuple[Tensor, ...]:
         """`values` (n_i, ...) as the clients of `table` hold them."""

@@ -62,10 +62,7 @@ class GlmServer(torch.nn.Module):
 
     def token(self, representations: Sequence[np.ndarray]) -> np.ndarray:
         """u = sum_k X_k theta_k."""
-        total = representations[0].copy()
-        for h in representations[1:]:
-            total += h
-        return total
+        return sum(representations[1:], start=representations[0].copy())
 
     def update(self, token: np.ndarray, rows: np.ndarray | None, steps: int, lr: float) -> None:
         """There is no theta_0."""
@@ -209,9 +206,7 @@ def synchronised(theta: Any, copies: Mapping[int, Any], tokens: int, weights: st
     `theta`. `visitors`: the mean over those that came.
     """
     first, *others = (copies[token] for token in sorted(copies))
-    total = first
-    for copy in others:
-        total = total + copy
+    total = sum(others, start=first)
     if weights == "average":
         return (total + (tokens - len(copies)) * theta) / tokens
     return total if len(copies) == 1 else total / len(copies)
