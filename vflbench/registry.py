@@ -13,7 +13,7 @@ import importlib.metadata
 import importlib.util
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -104,8 +104,10 @@ def fit(algorithm: AlgorithmInfo, dataset: DatasetInfo) -> str | None:
 
 @functools.cache
 def algorithm_entries() -> dict[str, Entry[AlgorithmInfo]]:
-    """Every algorithm with its module."""
-    return _collect(AlgorithmInfo, "algorithms", "ALGORITHM", "vflbench.algorithms")
+    """Every algorithm with its module; ours are of the family whose room they are in."""
+    found = _collect(AlgorithmInfo, "algorithms", "ALGORITHM", "vflbench.algorithms")
+    families = {name: entry.info.family if entry.plugin else entry.module.split(".")[-2] for name, entry in found.items()}
+    return {name: replace(entry, info=replace(entry.info, family=families[name])) for name, entry in found.items()}
 
 
 @functools.cache

@@ -282,7 +282,7 @@ class AlgorithmInfo:
     divided_by: str | None  # its key, of DIVISORS, that says into how many the data are divided; None: they stay whole
     reports: tuple[str, ...]  # of SCORED: what its parties report to be scored by
     label: str = ""  # as pictures and reports name it; empty: its name
-    family: str = ""  # the room it is in: methods of a family differ in colour; empty: of nobody's
+    family: str = ""  # methods of one differ in colour; empty: of nobody's. Of ours the room that it is in, which nobody writes
     place: int = 0  # in its family, from 0: its colour and marker. Two never share one, and none changes
     privacy: tuple[str, ...] = ("none",)
     attacks: tuple[str, ...] = ("none",)

@@ -16,6 +16,7 @@ from tests.options import make_mechanism, privacy_config
 from vflbench import seeding
 from vflbench.algorithms.graph import centralized_gnn, glasu, glasu_exact, joint, simulated_centralized, standalone_gnn
 from vflbench.algorithms.graph.joint import Aggregation
+from vflbench.config import convert
 from vflbench.data.graph.sampling import Graph, full_block
 from vflbench.models import gnn
 from vflbench.models.gnn import MODEL_NAMES
@@ -532,13 +533,14 @@ def test_noise_stays_out_of_the_own_part(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_check_collects_every_problem() -> None:
     assert glasu.check(config(glasu)) == []
-    bad = config(glasu, {"hidden": 64}, parties=3, aggregate="cat", layers=4, aggregations=3, fanout=0, weight_decay=-1.0, default_rounds=0)
+    bad = config(glasu, {"hidden": 64}, parties=3, aggregate="cat", layers=4, aggregations=3)
     keys = [problem.key.partition(".")[2] for problem in glasu.check(bad)]
-    assert keys == ["aggregations", "hidden", "weight_decay", "fanout", "default_rounds"]
+    assert keys == ["aggregations", "hidden"]
     assert [p.key for p in glasu.check(config(glasu, layers=2, aggregations=4))] == ["algorithm.aggregations"]
-    for module in (glasu_exact, simulated_centralized, centralized_gnn, standalone_gnn):
+    for module in (glasu, glasu_exact, simulated_centralized, centralized_gnn, standalone_gnn):
         assert module.check(config(module)) == []
-        assert module.check(config(module, fanout=0))
+        wrong = {"fanout": 0, "weight_decay": -1.0, "default_rounds": 0}
+        assert {problem.key for problem in convert(module.Config, wrong)[1]} == wrong.keys()
 
 
 def test_a_batch_larger_than_the_training_nodes_takes_them_all() -> None:

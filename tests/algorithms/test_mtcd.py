@@ -19,6 +19,7 @@ from tests.algorithms.small_columns import Result, classes, config, ridge, run, 
 from tests.options import topology_config
 from vflbench.algorithms.tokens import centralized_gd, dcpa, mtcd, shared, stcd, svfl
 from vflbench.algorithms.tokens.walks import Walk, Walks, check, grounds
+from vflbench.config import convert
 from vflbench.data.tasks import AlignedTask, Objective
 from vflbench.federation import topology
 from vflbench.federation.clock import ComputeClock
@@ -570,27 +571,26 @@ def test_what_is_wrong_is_told_together_and_by_name(tmp_path: Path) -> None:
     ]
     two = replace(cfg, algorithm=replace(cfg.algorithm, tokens=2, start=["client_5", "nobody"]))
     assert [problem.key for problem in mtcd.check(two)] == ["algorithm.start", "algorithm.start"]
-    wrong = config(mtcd, task, graph="path", tokens=0, hops=-1, walk="sweep", start=["client_9"])
-    assert [problem.key for problem in mtcd.check(wrong)] == [
-        "algorithm.hops",
-        "algorithm.tokens",
-        "algorithm.start",
-        "algorithm.start",
-        "algorithm.start",
-    ]
-    with pytest.raises(ConfigError, match=r"algorithm.hops=-1.*\n.*algorithm.tokens=0"):
+    wrong = config(mtcd, task, graph="path", tokens=2, walk="sweep", start=["client_9"])
+    keys = ["algorithm.start", "algorithm.start", "algorithm.walk", "algorithm.start"]
+    assert [problem.key for problem in mtcd.check(wrong)] == keys
+    with pytest.raises(ConfigError, match=r"algorithm.start=client_9.*\n.*algorithm.start=client_9"):
         mtcd.parties(task, wrong)
 
     edges.write_text("client_0 client_1\nclient_1 client_17\n")
-    lost = config(mtcd, task, graph=topology_config("edge_list", edges=str(edges)), hops=-2)
+    lost = config(mtcd, task, graph=topology_config("edge_list", edges=str(edges)), walk="sweep", tokens=2)
     told = [str(problem) for problem in mtcd.check(lost)]
-    assert len(told) == 2 and "client_17: no such party" in told[0] and "algorithm.hops=-2" in told[1]
+    assert len(told) == 2 and "client_17: no such party" in told[0] and "algorithm.walk=sweep" in told[1]
     edges.write_text("client_0 client_1\nserver client_0\n")
     assert "none to client_1, client_2" in str(mtcd.check(lost)[-1]) and "none to client_1" in str(
         svfl.check(config(svfl, task, graph=lost.topology))[-1]
     )
-    assert [p.key for p in stcd.check(config(stcd, task, hops=0))] == ["algorithm.hops"]
-    assert [p.key for p in dcpa.check(config(dcpa, task, dual_lr=0.0, iterations=0))] == ["algorithm.iterations", "algorithm.dual_lr"]
+    for module, bad in (
+        (mtcd, {"tokens": 0, "hops": -1, "halve_every": 0.0}),
+        (stcd, {"hops": 0}),
+        (dcpa, {"dual_lr": 0.0, "iterations": 0}),
+    ):
+        assert {problem.key for problem in convert(module.Config, bad)[1]} == bad.keys()
 
 
 def test_a_disconnected_cluster_is_named() -> None:

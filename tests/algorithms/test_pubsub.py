@@ -30,7 +30,7 @@ from vflbench.algorithms.split.broker import Broker
 from vflbench.algorithms.split.epoch import PassiveEpoch
 from vflbench.algorithms.split.planner import Setting, played_epoch_seconds
 from vflbench.algorithms.split.shared import Side
-from vflbench.config import config_dir
+from vflbench.config import config_dir, convert
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.clock import ComputeClock
@@ -409,8 +409,7 @@ def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
         patch.setattr(Side, "_step", on_step)
         patch.setattr(Broker, "publish", on_publish)
         patch.setattr(PassiveEpoch, "serve", on_serve)
-        for module in (vfl, vfl_ps, avfl, avfl_ps, pubsub_vfl):
-            patch.setattr(module, "Delays", PartyDelays)
+        patch.setattr(shared, "Delays", PartyDelays)
         yield record
 
 
@@ -737,22 +736,29 @@ BAD = {
             "algorithm.gradient_capacity=0",
             "algorithm.outstanding=0",
             "algorithm.parties=1",
-            "algorithm.failure_rate=1",
             "algorithm.interval=0",
-            "algorithm.memory=[[100,10,1,1],[100,10,1,1]]",
+        ],
+        {
+            "algorithm.deadline=0.0": "must be greater than 0, or null",
+            "algorithm.embedding_capacity=0": "at least 1",
+            "algorithm.gradient_capacity=0": "at least 1",
+            "algorithm.outstanding=0": "at least 1",
+            "algorithm.parties=1": "at least 2",
+            "algorithm.interval=0": "at least 1",
+        },
+    ),
+    "across keys": (
+        [
+            "algorithm=pubsub_vfl",
+            "algorithm.failure_rate=1",
+            "algorithm.memory=[[100,10,1,1]]",
             "network.timing=round",
             "model=residual_mlp",
             "model.depth=5",
         ],
         {
-            "algorithm.deadline=0.0": "above 0, or null",
-            "algorithm.embedding_capacity=0": "at least 1",
-            "algorithm.gradient_capacity=0": "at least 1",
-            "algorithm.outstanding=0": "at least 1",
-            "algorithm.parties=1": "at least 2",
             "algorithm.failure_rate=1.0": "below 0.9",
-            "algorithm.interval=0": "at least 1",
-            "algorithm.memory=[[100.0, 10.0, 1.0, 1.0], [100.0, 10.0, 1.0, 1.0]]": "an entry for each of the 1 parties",
+            "algorithm.memory=[[100.0, 10.0, 1.0, 1.0]]": "an entry for each of the 2 parties",
             "network.timing=round": "causal",
             "model.depth=5": "must be even",
         },
@@ -793,14 +799,10 @@ def test_the_baselines_refuse_the_same() -> None:
     for module in (vfl, vfl_ps, avfl, avfl_ps, pubsub_vfl):
         whole = config(module, task)
         assert module.check(whole) == []
-        algorithm = replace(whole.algorithm, parties=1, batch_size=0)
-        if hasattr(algorithm, "workers"):
-            algorithm = replace(algorithm, workers=0)
+        assert {problem.key for problem in convert(module.Config, {"parties": 1, "default_rounds": 0})[1]} == {"parties", "default_rounds"}
         odd = replace(whole.model, name="residual_mlp", depth=3)
-        bad = replace(whole, algorithm=algorithm, model=odd, network=replace(whole.network, timing="round"))
-        expected = {"algorithm.parties", "algorithm.batch_size", "model.depth"}
-        expected |= {"algorithm.workers"} if hasattr(algorithm, "workers") else set()
-        expected |= {"network.timing"} if module in (avfl, avfl_ps, pubsub_vfl) else set()
+        bad = replace(whole, model=odd, network=replace(whole.network, timing="round"))
+        expected = {"model.depth"} | ({"network.timing"} if module in (avfl, avfl_ps, pubsub_vfl) else set())
         assert {problem.key for problem in module.check(bad)} == expected
         with pytest.raises(ConfigError, match="there are 40 training rows"):
             module.parties(task, config(module, task, batch_size=41))

@@ -205,6 +205,7 @@ def test_a_round_of_admm_by_hand() -> None:
     rho (0 - z) = -2 z = (-1, -3). theta = -(x . Y) / (rho x . x) = (1 + 6) / 5 = 1.4, jittered by 1e-10.
     """
     from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step
+    from vflbench.algorithms.joins.shared import AdmmKeys
     from vflbench.models.losses import Squared
     from vflbench.models.partial import Config, Partial
 
@@ -213,7 +214,7 @@ def test_a_round_of_admm_by_hand() -> None:
     assert z[:, 0].tolist() == [0.5, 1.5] and dual[:, 0].tolist() == [-0.5, -1.5] and pull[:, 0].tolist() == [-1.0, -3.0]
     model = Partial(Config(intercept="none", dtype="float64"), 1, 1, True, np.random.default_rng(0), "cpu")
     x = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
-    ThetaUpdate(model, x, torch.ones(2, dtype=torch.float64), Objective(rho=1.0), "exact", 1, 1, 0.1)(pull)
+    ThetaUpdate(model, x, torch.ones(2, dtype=torch.float64), Objective(rho=1.0), AdmmKeys(solver="exact"))(pull)
     assert model.theta.item() == pytest.approx(1.4, rel=1e-9)
 
 

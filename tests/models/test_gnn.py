@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from vflbench.config import convert
 from vflbench.data.graph.sampling import Graph, full_block
 from vflbench.models import gnn, training
 from vflbench.models.gnn import Config, Features, adjacency, build, check, dropout
@@ -252,8 +253,9 @@ def test_check_names_the_nearest_widths() -> None:
     assert "56 or 64" in problem.allowed
     (problem,) = check(Config(hidden=2), 3, "cat")
     assert "nearest: 3" in problem.allowed
-    keys = [p.key for p in check(Config(name="gat", hidden=0, dropout=1.0, alpha=2.0, lambda_=-1.0, heads=0))]
-    assert keys == ["model.hidden", "model.dropout", "model.alpha", "model.lambda_", "model.heads"]
+    assert [p.key for p in check(Config(dropout=1.0))] == ["model.dropout"]
+    bad = {"hidden": 0, "alpha": 2.0, "mu": -0.1, "lambda_": -1.0, "heads": 0}
+    assert {p.key for p in convert(Config, bad)[1]} == bad.keys()
 
 
 def test_the_cosine_starts_at_lr_and_ends_near_zero() -> None:

@@ -4,7 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from vflbench.models import image, mvcnn, resnet, views
+from vflbench.config import convert
+from vflbench.models import image, mvcnn, resnet
+from vflbench.models.vertical import Aggregation, fusion
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -27,7 +29,7 @@ IDS = ["mvcnn", "mvcnn-plain", "resnet", "resnet-large"]
 @pytest.mark.parametrize("config", CONFIGS, ids=IDS)
 @pytest.mark.parametrize(("channels", "size"), [(1, 32), (3, (16, 32))])
 def test_shapes_types_and_finite_gradients(config, channels, size):
-    network = views.make_client(config, channels, size, generator())
+    network = image.make_client(config, channels, generator())
     shape = (4, channels, *((size, size) if isinstance(size, int) else size))
     out = network(torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator()))
     assert out.shape == (4, config.embedding) and out.dtype == torch.float32
@@ -38,8 +40,8 @@ def test_shapes_types_and_finite_gradients(config, channels, size):
 @pytest.mark.parametrize("config", CONFIGS, ids=IDS)
 def test_the_generator_alone_decides(config):
     before = torch.get_rng_state()
-    one, same, other = (views.make_client(config, 1, 32, generator(seed)) for seed in (1, 1, 2))
-    fusions = [image.make_fusion(config, 16, 10, 12, "sum", generator(1)) for _ in range(2)]
+    one, same, other = (image.make_client(config, 1, generator(seed)) for seed in (1, 1, 2))
+    fusions = [fusion(config, Aggregation("sum", 12), 10, generator(1)) for _ in range(2)]
     assert torch.equal(before, torch.get_rng_state())
     for a, b in ((one, same), fusions):
         assert all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
@@ -50,7 +52,7 @@ def test_the_generator_alone_decides(config):
 @pytest.mark.parametrize("config", CONFIGS, ids=IDS)
 def test_a_sample_does_not_see_the_others_of_its_batch(config):
     config.dtype = "float64"
-    network = views.make_client(config, 1, 32, generator())
+    network = image.make_client(config, 1, generator())
     x = torch.randint(0, 256, (5, 1, 32, 32), generator=generator())
     together, alone = network(x), torch.cat([network(row[None]) for row in x])
     torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12)
@@ -59,7 +61,7 @@ def test_a_sample_does_not_see_the_others_of_its_batch(config):
 
 
 def test_bytes_and_numbers_of_the_same_size_are_the_same():
-    network = views.make_client(mvcnn.Config(), 1, 32, generator())
+    network = image.make_client(mvcnn.Config(), 1, generator())
     x = torch.randint(0, 256, (2, 1, 32, 32), dtype=torch.uint8, generator=generator())
     assert torch.equal(network(x), network(x.float()))
     dark = image.Scaled(torch.float32)(torch.tensor([0, 51, 255], dtype=torch.uint8))
@@ -69,12 +71,12 @@ def test_bytes_and_numbers_of_the_same_size_are_the_same():
 def test_parameters_by_hand():
     # 3 x 3 filters and biases: 1-16, 16-32, 32-64; a scale and a shift a channel; 64 x 4 x 4 inputs of the linear layer.
     convolutions = (9 + 1) * 16 + (9 * 16 + 1) * 32 + (9 * 32 + 1) * 64
-    assert parameters(views.make_client(mvcnn.Config(), 1, 64, generator())) == convolutions + 2 * (16 + 32 + 64) + (1024 + 1) * 16
+    assert parameters(image.make_client(mvcnn.Config(), 1, generator())) == convolutions + 2 * (16 + 32 + 64) + (1024 + 1) * 16
     # The ResNet18 of the literature, for 1,000 classes of colour images, has 11,689,512.
     full = resnet.Config(width=64, stem="large", embedding=1000)
-    assert parameters(views.make_client(full, 3, 224, generator())) == 11_689_512
+    assert parameters(image.make_client(full, 3, generator())) == 11_689_512
     # MTCD's, section 7: channels 32, 64, 128, 256, and a stem of 3 x 3.
-    reduced = views.make_client(resnet.Config(), 3, 16, generator())
+    reduced = image.make_client(resnet.Config(), 3, generator())
     widths = [block.second.out_channels for block in reduced if isinstance(block, resnet.Block)]
     assert widths == [32, 32, 64, 64, 128, 128, 256, 256]
     assert reduced[1].weight.shape == (32, 3, 3, 3) and reduced[1].stride == (1, 1)
@@ -82,7 +84,7 @@ def test_parameters_by_hand():
 
 
 def test_weights_have_the_spread_that_they_should():
-    network = views.make_client(resnet.Config(), 3, 16, generator())
+    network = image.make_client(resnet.Config(), 3, generator())
     block = next(module for module in network if isinstance(module, resnet.Block))
     assert block.first.weight.std().item() == pytest.approx((2 / (32 * 9)) ** 0.5, rel=0.05)
     last = network[-1]
@@ -91,8 +93,8 @@ def test_weights_have_the_spread_that_they_should():
 
 def test_fusion_by_hand():
     h = [torch.randn(2, 3, generator=generator(k)) for k in range(4)]
-    total, mean, concat = (image.make_fusion(mvcnn.Config(), 3, 5, 4, how, generator(9)) for how in ("sum", "mean", "concat"))
-    torch.testing.assert_close(total(sum(h)), mean(sum(h) / 4))
+    total, concat = (fusion(mvcnn.Config(embedding=3), Aggregation(how, 4), 5, generator(9)) for how in ("sum", "concat"))
+    torch.testing.assert_close(total(sum(h)), total.linear(sum(h) / 4))
     weight, bias = concat.linear.weight, concat.linear.bias
     torch.testing.assert_close(concat(torch.cat(h, dim=1)), torch.cat(h, dim=1) @ weight.T + bias)
     assert weight.shape == (5, 12) and total.linear.weight.shape == (5, 3)
@@ -100,7 +102,7 @@ def test_fusion_by_hand():
 
 @pytest.mark.parametrize("config", CONFIGS[:3], ids=IDS[:3])
 def test_clients_in_one_call_equal_the_loop(config):
-    clients = [views.make_client(config, 1, 32, generator(k)) for k in range(3)]
+    clients = [image.make_client(config, 1, generator(k)) for k in range(3)]
     x = torch.randint(0, 256, (3, 2, 1, 32, 32), dtype=torch.uint8, generator=generator())
     y = torch.tensor([1, 0])
 
@@ -117,8 +119,9 @@ def test_clients_in_one_call_equal_the_loop(config):
 
 def test_wrong_values_are_problems():
     assert not image.check(mvcnn.Config()) and not resnet.check(resnet.Config())
-    wrong = mvcnn.check(mvcnn.Config(channels=[16, 12], embedding=0))
-    assert [problem.key for problem in wrong] == ["model.embedding", "model.channels"] and "multiples of 8" in str(wrong[1])
+    assert [problem.key for problem in convert(mvcnn.Config, {"embedding": 0})[1]] == ["embedding"]
+    (wrong,) = mvcnn.check(mvcnn.Config(channels=[16, 12]))
+    assert wrong.key == "model.channels" and "multiples of 8" in str(wrong)
     assert [problem.key for problem in mvcnn.check(mvcnn.Config(channels=[]))] == ["model.channels"]
     assert [problem.key for problem in resnet.check(resnet.Config(width=0))] == ["model.width"]
     assert not mvcnn.check(mvcnn.Config(channels=[3, 5], norm="none"))
@@ -136,15 +139,15 @@ def test_twelve_small_networks_learn_the_twin():
     task = modelnet.load(modelnet.Config(source="synthetic", size=32, validation=0.0), "aligned", 12, 0, None)
     x, new = ([torch.from_numpy(block) for block in blocks] for blocks in (task.features, task.held_out_features["test"]))
     y, config, rng = torch.from_numpy(task.labels), mvcnn.Config(), generator()
-    clients = [views.make_client(config, 1, 32, rng) for _ in range(12)]
-    fusion = image.make_fusion(config, config.embedding, 10, 12, "sum", rng)
-    optimizer = torch.optim.SGD([p for network in (*clients, fusion) for p in network.parameters()], lr=0.1)
+    clients = [image.make_client(config, 1, rng) for _ in range(12)]
+    top = fusion(config, Aggregation("sum", 12), 10, rng)
+    optimizer = torch.optim.SGD([p for network in (*clients, top) for p in network.parameters()], lr=0.1)
     for _ in range(6):
         for at in torch.randperm(len(y), generator=rng).split(20):
-            scores = fusion(sum(network(view[at]) for network, view in zip(clients, x, strict=True)))
+            scores = top(sum(network(view[at]) for network, view in zip(clients, x, strict=True)))
             optimizer.zero_grad()
             F.cross_entropy(scores, y[at]).backward()
             optimizer.step()
     with torch.no_grad():
-        scores = fusion(sum(network(view) for network, view in zip(clients, new, strict=True)))
+        scores = top(sum(network(view) for network, view in zip(clients, new, strict=True)))
     assert np.mean(scores.argmax(dim=1).numpy() == task.held_out_labels["test"]) > 0.6

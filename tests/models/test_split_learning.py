@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from vflbench.algorithms.split.shared import average
+from vflbench.config import convert
 from vflbench.models.split_learning import Active, Config, Passive, check
 from vflbench.models.vertical import Deep, Top
 from vflbench.seeding import batches
@@ -157,6 +158,7 @@ def test_the_mean_of_replicas() -> None:
 
 def test_what_is_wrong_is_told_together() -> None:
     assert check(SMALL) == [] and check(Config("residual_mlp")) == []
-    found = check(Config("mlp10", depth=1, width=0, embedding=0, top_width=-1))
-    assert {p.key for p in found} == {"model.depth", "model.width", "model.embedding", "model.top_width"}
+    bad = {"depth": 0, "width": 0, "embedding": 0, "top_width": -1}
+    assert {p.key for p in convert(Config, bad)[1]} == bad.keys()
+    assert [p.key for p in check(Config("mlp10", depth=1))] == ["model.depth"]
     assert [p.allowed for p in check(Config("residual_mlp", depth=5))] == ["must be even: a block has two layers"]

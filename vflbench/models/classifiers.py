@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,9 @@ from torch.nn.grad import conv2d_weight
 
 from vflbench.models import DTYPES
 from vflbench.types import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from vflbench.data.tasks import ShardedPublic
 
 MODEL_NAMES = ("mlp3", "cnn3", "logistic")
 
@@ -31,29 +34,16 @@ class Config:
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
 
-class Public(Protocol):
-    """What a model must know of the data: `data.tasks.ShardedPublic`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def classes(self) -> int: ...
-    @property
-    def outputs(self) -> int: ...
-
-
 def check(config: Config) -> list[Problem]:
-    """What is wrong with the model's configuration, before any data is loaded."""
-    problems = []
-    for key in ("widths", "channels"):
-        if not getattr(config, key) or min(getattr(config, key)) < 1:
-            problems.append(Problem(f"model.{key}", getattr(config, key), "must be a list of numbers from 1"))
+    """What is wrong with the model's configuration."""
+    lists = {"model.widths": config.widths, "model.channels": config.channels}
+    problems = [Problem(key, given, "must be a list of numbers from 1") for key, given in lists.items() if not given or min(given) < 1]
     if config.kernel < 1 or config.kernel % 2 == 0:
         problems.append(Problem("model.kernel", config.kernel, "must be an odd number from 1"))
     return problems
 
 
-def check_fits(config: Config, public: Public) -> None:
+def check_fits(config: Config, public: ShardedPublic) -> None:
     """Raise ConfigError where the model cannot take rows of the data's shape."""
     if config.name != "cnn3":
         return
@@ -96,7 +86,7 @@ def flat(model: nn.Module) -> Tensor:
     return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
 
 
-def network(config: Config, public: Public) -> Network:
+def network(config: Config, public: ShardedPublic) -> Network:
     """The one `Network` of this configuration: equal ones are the same object, so that workers' computations run as one."""
     return _network(config.name, tuple(config.widths), tuple(config.channels), config.kernel, config.dtype, public.shape, public.classes)
 

@@ -20,7 +20,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vflbench.models import DTYPES
-from vflbench.types import Problem
+from vflbench.types import Count, Problem, Range
 
 if TYPE_CHECKING:
     from vflbench.data.graph.sampling import Block
@@ -40,30 +40,21 @@ SPARSE_BELOW = 0.25  # share of nonzero features under which rows are kept as ba
 @dataclass
 class Config:
     name: str = "gcnii"
-    hidden: int = 64  # width of every representation
+    hidden: Count = 64  # width of every representation
     dropout: float = 0.5  # share of entries dropped from the features and every layer's input; residual_gcn: from a layer's output
-    alpha: float = 0.1  # gcnii: weight of the initial representation
-    lambda_: float = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
-    heads: int = 8  # gat: attention heads, which divide the width
-    mu: float = 0.5  # residual_gcn: weight of a segment's output against its input
+    alpha: Annotated[float, Range(at_least=0, at_most=1)] = 0.1  # gcnii: weight of the initial representation
+    lambda_: Annotated[float, Range(at_least=0)] = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
+    heads: Count = 8  # gat: attention heads, which divide the width
+    mu: Annotated[float, Range(at_least=0, at_most=1)] = 0.5  # residual_gcn: weight of a segment's output against its input
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64
 
 
 def check(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
     """What is wrong with a model's configuration where `parties` aggregate by `aggregate`, avg or cat (cat: they share the width)."""
     problems = []
-    if config.hidden < 1:
-        problems.append(Problem("model.hidden", config.hidden, "must be at least 1"))
     if not 0 <= config.dropout < 1:
         problems.append(Problem("model.dropout", config.dropout, "must be at least 0 and below 1"))
-    for key in ("alpha", "mu"):
-        if not 0 <= getattr(config, key) <= 1:
-            problems.append(Problem(f"model.{key}", getattr(config, key), "must lie between 0 and 1"))
-    if config.lambda_ < 0:
-        problems.append(Problem("model.lambda_", config.lambda_, "must be at least 0"))
     heads = config.heads if config.name == "gat" else 1
-    if heads < 1:
-        return [*problems, Problem("model.heads", heads, "must be at least 1")]
     shares = parties if aggregate == "cat" else 1
     if config.hidden % (shares * heads):
         below = config.hidden // (shares * heads) * (shares * heads)
@@ -84,6 +75,9 @@ class Bags(NamedTuple):
     values: Tensor  # (entries,)
 
 
+Inputs = Tensor | Bags
+
+
 class Features:
     """A feature matrix (nodes, width) of which rows are taken; one with few nonzeros is kept as bags, several times faster."""
 
@@ -101,7 +95,7 @@ class Features:
         else:
             self.dense = torch.tensor(matrix, device=device, dtype=dtype)
 
-    def rows(self, nodes: np.ndarray) -> Tensor | Bags:
+    def rows(self, nodes: np.ndarray) -> Inputs:
         """The rows of `nodes` (n,) int64."""
         if not self.sparse:
             return self.dense[torch.from_numpy(nodes).to(self.device)]
@@ -167,7 +161,7 @@ class Projection(nn.Module):
         self.weight = he(inputs, width, generator) if plain else parameter((inputs, width), bound, generator)
         self.bias = None if plain else parameter((width,), bound, generator)
 
-    def forward(self, x: Tensor | Bags, generator: torch.Generator | None) -> Tensor:
+    def forward(self, x: Inputs, generator: torch.Generator | None) -> Tensor:
         if isinstance(x, Bags):
             values = dropout(x.values, self.drop, generator)
             h = F.embedding_bag(x.columns, self.weight, x.start, mode="sum", per_sample_weights=values, include_last_offset=True)
@@ -226,7 +220,7 @@ class Backbone(nn.Module, ABC):
     def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
         """One layer: `h` (columns of a, hidden) to (rows of a, widths[layer]); `h0` is the projection at the rows of a."""
 
-    def start(self, x: Tensor | Bags, generator: torch.Generator | None = None) -> Tensor:
+    def start(self, x: Inputs, generator: torch.Generator | None = None) -> Tensor:
         """The projection of rows of features."""
         projected: Tensor = self.projection(x, generator)
         return projected

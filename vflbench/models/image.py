@@ -1,6 +1,6 @@
 """Networks for image views in split learning: one per client, (B, C, H, W) -> (B, E), and a fusion layer on their aggregate.
 
-views.py builds the network that the configuration names (mvcnn.py, resnet.py). All of them
+`make_client` builds the network that the configuration names (mvcnn.py, resnet.py). All of them
 - take pixels from 0 to 255, of any type, and divide them by 255 first: data keep views as uint8, a quarter of float32;
 - have no batch normalisation: it couples the samples of a batch and keeps running statistics, which are nobody's where parameters travel,
   are copied by token and averaged. Where a network has a normalisation it is group normalisation, of each sample by itself;
@@ -15,22 +15,28 @@ import torch
 from torch import Tensor, nn
 
 from vflbench.models import DTYPES
-from vflbench.types import Problem
+from vflbench.types import Problem, module_of
 
 CHANNELS_PER_GROUP = 8  # of group normalisation
 
 
 def check(config: Any) -> list[Problem]:
     """What is wrong with the configuration of a network for images."""
-    problems = [Problem("model.embedding", config.embedding, "must be at least 1")] if config.embedding < 1 else []
-    widths = config.channels if hasattr(config, "channels") else [config.width]
     key = "channels" if hasattr(config, "channels") else "width"
+    value = getattr(config, key)
+    widths = value if isinstance(value, list) else [value]
     if not widths or min(widths) < 1:
-        problems.append(Problem(f"model.{key}", getattr(config, key), "must be at least 1, all of them"))
-    elif config.norm == "group" and any(width % CHANNELS_PER_GROUP for width in widths):
-        allowed = f"group normalisation takes multiples of {CHANNELS_PER_GROUP}; or model.norm=none"
-        problems.append(Problem(f"model.{key}", getattr(config, key), allowed))
-    return problems
+        return [Problem(f"model.{key}", value, "must be at least 1, all of them")]
+    if config.norm == "group" and any(width % CHANNELS_PER_GROUP for width in widths):
+        return [Problem(f"model.{key}", value, f"group normalisation takes multiples of {CHANNELS_PER_GROUP}; or model.norm=none")]
+    return []
+
+
+def make_client(config: Any, channels: int, generator: torch.Generator) -> nn.Module:
+    """A client's network, (B, channels, H, W) -> (B, E), as `config` says, `mvcnn.Config` or `resnet.Config`."""
+    with torch.device("meta"):  # shapes only: torch's own initialisation would draw from the global generator
+        network: nn.Module = module_of(config).build(config, channels)
+    return initialise(network, DTYPES[config.dtype], generator)
 
 
 class Scaled(nn.Module):
@@ -48,26 +54,17 @@ class Fusion(nn.Module):
     """phi: the scores, one linear layer on the aggregate of K representations.
 
     Of a sum it takes the mean, so that neither scores nor step sizes grow with K (EF-VFL's public code has the mean of representations).
-    The aggregate that travels is the sum all the same. A mean or a concatenation is taken as it is.
+    The aggregate that travels is the sum all the same. A concatenation is taken as it is.
     """
 
-    def __init__(self, embedding: int, outputs: int, parties: int, aggregation: Literal["sum", "mean", "concat"]) -> None:
+    def __init__(self, width: int, outputs: int, scale: float) -> None:
         super().__init__()
-        self.scale = 1 / parties if aggregation == "sum" else 1.0
-        self.linear = nn.Linear(embedding * (parties if aggregation == "concat" else 1), outputs)
+        self.scale = scale
+        self.linear = nn.Linear(width, outputs)
 
     def forward(self, a: Tensor) -> Tensor:
         """Scores (B, outputs) of A: (B, E), or (B, K E) of a concatenation."""
         return self.linear(a * self.scale)
-
-
-def make_fusion(
-    config: Any, embedding: int, classes: int, parties: int, aggregation: Literal["sum", "mean", "concat"], generator: torch.Generator
-) -> nn.Module:
-    """The fusion network of `parties` representations of width `embedding`; `classes` scores."""
-    with torch.device("meta"):
-        network = Fusion(embedding, classes, parties, aggregation)
-    return initialise(network, DTYPES[config.dtype], generator)
 
 
 def initialise(network: nn.Module, dtype: torch.dtype, generator: torch.Generator) -> nn.Module:

@@ -9,8 +9,6 @@ Xu et al.: TablePuppet, arXiv 2403.15839, equation 7 (z-update).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,36 +17,23 @@ NEWTON_STEPS = 50
 HALVINGS = 20
 
 
-class Loss(ABC):
-    """A loss l(z; y) per row."""
-
-    @abstractmethod
-    def mean(self, z: Tensor, y: Tensor) -> float:
-        """Mean of l over the rows."""
-
-    @abstractmethod
-    def gradient(self, z: Tensor, y: Tensor) -> Tensor:
-        """dl/dz of every row, (N, d_c)."""
-
-    @abstractmethod
-    def z_update(self, y: Tensor, dual: Tensor, h: Tensor, rho: float, z: Tensor, solver: str) -> Tensor:
-        """argmin_z l(z; y) - dual^T z + (rho / 2) ||h - z||^2 per row (equation 7), warm-started at `z`."""
-
-
-class Squared(Loss):
+class Squared:
     """l = (z - y)^2 / 2."""
 
     def mean(self, z: Tensor, y: Tensor) -> float:
+        """Mean of l over the rows."""
         return float((z[:, 0] - y).square().mean() / 2)
 
     def gradient(self, z: Tensor, y: Tensor) -> Tensor:
+        """dl/dz of every row, (N, d_c)."""
         return z - y[:, None]
 
     def z_update(self, y: Tensor, dual: Tensor, h: Tensor, rho: float, z: Tensor, solver: str) -> Tensor:
+        """argmin_z l(z; y) - dual^T z + (rho / 2) ||h - z||^2 per row (equation 7), warm-started at `z`."""
         return (y[:, None] + dual + rho * h) / (1 + rho)
 
 
-class CrossEntropy(Loss):
+class CrossEntropy:
     """l = -log softmax(z)_y: logistic regression with two classes."""
 
     def mean(self, z: Tensor, y: Tensor) -> float:
@@ -61,6 +46,9 @@ class CrossEntropy(Loss):
     def z_update(self, y: Tensor, dual: Tensor, h: Tensor, rho: float, z: Tensor, solver: str) -> Tensor:
         slope = dual + F.one_hot(y, z.shape[1])  # the part of the gradient that z does not change, with the sign changed
         return _newton(slope, h, rho, z) if solver == "newton" else _adam(slope, h, rho, z)
+
+
+Loss = Squared | CrossEntropy
 
 
 def make(classes: int) -> Loss:

@@ -13,12 +13,12 @@ Departures from MVCNN
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from torch import nn
 
 from vflbench.models import image
-from vflbench.types import Problem
+from vflbench.types import Count
 
 MODEL_NAMES = ("mvcnn",)
 GRID = 4  # side of the grid that the last convolution's output is averaged to
@@ -29,16 +29,14 @@ class Config:
     name: str = "mvcnn"
     channels: list[int] = field(default_factory=lambda: [16, 32, 64])  # of each convolution; each halves the picture
     norm: Literal["group", "none"] = "group"  # group (8 channels a group) | none, after each convolution
-    embedding: int = 16  # E: width of a representation
+    embedding: Count = 16  # E: width of a representation
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
 
-def check(config: Any) -> list[Problem]:
-    """What is wrong with the model's configuration."""
-    return image.check(config)
+check = image.check
 
 
-def build(config: Config, channels: int, size: tuple[int, int]) -> nn.Sequential:
+def build(config: Config, channels: int) -> nn.Sequential:
     """(B, channels, H, W) -> (B, E); parameters as torch draws them, or none on the meta device."""
     layers: list[nn.Module] = [image.Scaled(image.DTYPES[config.dtype])]
     inside = channels

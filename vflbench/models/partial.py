@@ -12,14 +12,17 @@ Intercepts decide whether the ADMM is stable: with one per table the tables' col
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vflbench.models.vertical import Held, Share, intercept
-from vflbench.types import Problem
+from vflbench.types import Count
+
+if TYPE_CHECKING:
+    from vflbench.privacy.tables import NoisyGradients
 
 MODEL_NAMES = ("linear", "mlp")  # vertical.SHARES
 
@@ -27,22 +30,10 @@ MODEL_NAMES = ("linear", "mlp")  # vertical.SHARES
 @dataclass
 class Config:
     name: str = "linear"
-    hidden: int = 16  # mlp: hidden units per party
+    hidden: Count = 16  # mlp: hidden units per party
     intercept: Literal["label", "tables", "none"] = "label"  # label (of the labels' owner only) | tables (of each) | none
     relu_output: bool = False  # relu on each table's output, as the released code has it: then it is no linear model
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
-
-
-def check(config: Config) -> list[Problem]:
-    """What is wrong with the model's configuration."""
-    return [] if config.hidden >= 1 else [Problem("model.hidden", config.hidden, "must be at least 1")]
-
-
-class NoisySteps(Protocol):
-    """Mini-batch steps by DP-SGD: draws the batches and noises the gradients (privacy/tables.py)."""
-
-    def sample(self, rows: int, rate: float) -> np.ndarray: ...
-    def gradient(self, model: Partial, x: Tensor, cotangent: Tensor, out: Tensor, inside: Tensor) -> Tensor: ...
 
 
 class Partial(Held):
@@ -79,7 +70,7 @@ class Partial(Held):
             parts[:0] = [(x.T @ back).reshape(-1), back.sum(dim=0)]
         return torch.cat(parts)
 
-    def pull_back(self, x: Tensor, cotangent: Tensor, private: NoisySteps | None = None) -> Tensor:
+    def pull_back(self, x: Tensor, cotangent: Tensor, private: NoisyGradients | None = None) -> Tensor:
         """`gradient` of a fresh forward pass; with `private`, clipped per row and noised."""
         out, inside = self.network.inside(self.theta, x)
         return self.gradient(x, cotangent, out, inside) if private is None else private.gradient(self, x, cotangent, out, inside)

@@ -11,13 +11,13 @@ Departures
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vflbench.models import image
-from vflbench.types import Problem
+from vflbench.types import Count
 
 MODEL_NAMES = ("resnet",)
 
@@ -28,13 +28,11 @@ class Config:
     width: int = 32  # channels of the first stage; the others have 2, 4 and 8 times as many
     stem: Literal["small", "large"] = "small"  # small (3 x 3, stride 1, no max-pool) | large (7 x 7, stride 2, max-pool)
     norm: Literal["group", "none"] = "group"  # group (8 channels a group) | none
-    embedding: int = 16  # E: width of a representation
+    embedding: Count = 16  # E: width of a representation
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
 
-def check(config: Any) -> list[Problem]:
-    """What is wrong with the model's configuration."""
-    return image.check(config)
+check = image.check
 
 
 class Block(nn.Module):
@@ -55,7 +53,7 @@ class Block(nn.Module):
         return F.relu(self.second_norm(self.second(out)) + self.shortcut(x))
 
 
-def build(config: Config, channels: int, size: tuple[int, int]) -> nn.Sequential:
+def build(config: Config, channels: int) -> nn.Sequential:
     """(B, channels, H, W) -> (B, E); parameters as torch draws them, or none on the meta device."""
     w, kind = config.width, config.norm
     layers: list[nn.Module] = [image.Scaled(image.DTYPES[config.dtype])]

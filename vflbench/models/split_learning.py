@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from vflbench.models import vertical
 from vflbench.models.vertical import Held
-from vflbench.types import Problem
+from vflbench.types import Count, Problem
 
 if TYPE_CHECKING:
     from vflbench.data.tasks import AlignedPublic
@@ -31,25 +31,19 @@ MODEL_NAMES = ("mlp10", "residual_mlp")
 @dataclass
 class Config:
     name: str = "mlp10"
-    depth: int = 10  # linear layers of a bottom network; residual_mlp: the first, the last, and two in each block
-    width: int = 64  # hidden units of a bottom network
-    embedding: int = 32  # d_e: width of what a bottom network gives
-    top_width: int = 32  # hidden units of the top network
+    depth: Count = 10  # linear layers of a bottom network; residual_mlp: the first, the last, and two in each block
+    width: Count = 64  # hidden units of a bottom network
+    embedding: Count = 32  # d_e: width of what a bottom network gives
+    top_width: Count = 32  # hidden units of the top network
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
 
 def check(config: Config) -> list[Problem]:
-    """What is wrong with the model's configuration, before any data is loaded."""
-    problems = [
-        Problem(f"model.{key}", getattr(config, key), "must be at least 1")
-        for key in ("width", "embedding", "top_width")
-        if getattr(config, key) < 1
-    ]
+    """What does not go together."""
     if config.depth < 2:
-        problems.append(Problem("model.depth", config.depth, "must be at least 2"))
-    elif config.name == "residual_mlp" and config.depth % 2:
-        problems.append(Problem("model.depth", config.depth, "must be even: a block has two layers"))
-    return problems
+        return [Problem("model.depth", config.depth, "must be at least 2")]
+    odd = config.name == "residual_mlp" and config.depth % 2
+    return [Problem("model.depth", config.depth, "must be even: a block has two layers")] if odd else []
 
 
 # --- parties ----------------------------------------------------------------------------------------------------------------------

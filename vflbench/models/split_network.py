@@ -18,7 +18,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from vflbench.models import DTYPES, vertical
 from vflbench.models.vertical import COMPOSED, DEEP, SHARES, criterion
-from vflbench.types import ConfigError, Problem
+from vflbench.types import ConfigError, Count, Problem
 
 if TYPE_CHECKING:
     from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
@@ -34,15 +34,9 @@ Token = tuple[Tensor, Tensor]  # A, theta_0 flat
 @dataclass
 class Config:
     name: str = "auto"
-    hidden: int = 32  # split_mlp: width of the hidden layer of every client's network
-    embedding: int = 16  # E: width of a representation
+    hidden: Count = 32  # split_mlp: width of the hidden layer of every client's network
+    embedding: Count = 16  # E: width of a representation
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64; convex objectives are always float64
-
-
-def check(config: Config) -> list[Problem]:
-    """What is wrong with a model's configuration."""
-    keys = [key for key in ("hidden", "embedding") if getattr(config, key) < 1]
-    return [Problem(f"model.{key}", getattr(config, key), "must be at least 1") for key in keys]
 
 
 def targets(labels: np.ndarray, classes: int, model: Any, device: str) -> tuple[Tensor, float]:

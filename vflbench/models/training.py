@@ -1,14 +1,11 @@
-"""What local training needs whatever the network: the optimiser, its learning rate, and the checks of their keys."""
+"""What local training needs whatever the network: the optimiser and its learning rate."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import torch
-
-from vflbench.types import Problem
 
 
 def make_optimizer(name: str, parameters: Iterable[torch.nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -30,15 +27,3 @@ def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-
-
-def check(config: Any) -> list[Problem]:
-    """What is wrong with `weight_decay`, `fanout` and `default_rounds` of an algorithm's configuration."""
-    problems = []
-    if not config.weight_decay >= 0:
-        problems.append(Problem("algorithm.weight_decay", config.weight_decay, "must be at least 0"))
-    if config.fanout is not None and config.fanout < 1:
-        problems.append(Problem("algorithm.fanout", config.fanout, "must be at least 1, or null for all neighbours"))
-    if config.default_rounds < 1:
-        problems.append(Problem("algorithm.default_rounds", config.default_rounds, "must be at least 1"))
-    return problems

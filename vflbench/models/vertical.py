@@ -164,10 +164,10 @@ class Modular:
 
 def embedder(config: Any, shape: Sequence[int], generator: torch.Generator) -> nn.Module:
     """The module of `split_mlp`, mvcnn or resnet: rows of `shape`, columns or (C, H, W), -> (B, E)."""
-    from vflbench.models import image, views
+    from vflbench.models import image
 
     if config.name in IMAGES:
-        return views.make_client(config, shape[0], shape[1:], generator)
+        return image.make_client(config, shape[0], generator)
     with torch.device("meta"):
         network = nn.Sequential(nn.Linear(shape[0], config.hidden), nn.ReLU(), nn.Linear(config.hidden, config.embedding), nn.ReLU())
     return image.initialise(network, torch.float32, generator).to(DTYPES[config.dtype])
@@ -231,12 +231,7 @@ class Aggregation:
         self.parties = parties
 
     def of(self, representations: Sequence[Tensor]) -> Tensor:
-        if self.concat:
-            return torch.cat(list(representations), dim=1)
-        total = representations[0]
-        for h in representations[1:]:
-            total = total + h
-        return total
+        return torch.cat(list(representations), dim=1) if self.concat else sum(representations[1:], start=representations[0])
 
     def without(self, a: Tensor, h: Tensor) -> Tensor:
         """What of A is not party k's, whose representation in it is h."""
@@ -291,12 +286,13 @@ def fusion(config: Any, aggregation: Aggregation, outputs: int, generator: torch
     """The module above `embedder`'s: one linear layer, A (B, E or K E) -> scores (B, outputs)."""
     from vflbench.models import image
 
-    if config.name in IMAGES:
-        kind: Literal["sum", "concat"] = "concat" if aggregation.concat else "sum"
-        return image.make_fusion(config, config.embedding, outputs, aggregation.parties, kind, generator)
+    width, dtype = aggregation.width(config.embedding), DTYPES[config.dtype]
     with torch.device("meta"):
-        network = nn.Linear(aggregation.width(config.embedding), outputs)
-    return image.initialise(network, torch.float32, generator).to(DTYPES[config.dtype])
+        if config.name in IMAGES:
+            network: nn.Module = image.Fusion(width, outputs, 1.0 if aggregation.concat else 1 / aggregation.parties)
+        else:
+            network = nn.Linear(width, outputs)
+    return image.initialise(network, dtype if config.name in IMAGES else torch.float32, generator).to(dtype)
 
 
 def top(config: Any, aggregation: Aggregation, outputs: int) -> Network:
@@ -312,9 +308,9 @@ def top(config: Any, aggregation: Aggregation, outputs: int) -> Network:
 
 
 def check(config: Any) -> list[Problem]:
-    """What is wrong with a model's configuration: its rules stand beside its keys."""
-    found: list[Problem] = module_of(config).check(config)
-    return found
+    """What of a model's keys does not go together: its rules stand beside its keys."""
+    rules = getattr(module_of(config), "check", None)
+    return rules(config) if rules else []
 
 
 def criterion(scores: Tensor, y: Tensor, classes: int) -> Tensor:

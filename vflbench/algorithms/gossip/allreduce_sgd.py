@@ -22,7 +22,6 @@ ALGORITHM = AlgorithmInfo(
     summary="all workers take the same step along the mean of their gradients, without a server",
     paper="Thakur, Rabenseifner, Gropp 2005 (reduce-scatter, all-gather)",
     label="AllReduce SGD",
-    family="gossip",
     place=4,
     layouts=("sharded",),
     divided_by="workers",
@@ -49,14 +48,8 @@ check = shared.check
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard.
-
-    Raises
-    ------
-    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
-    """
-    shared.check_data(config, task.public)
-    return shared.workers(worker, task.shards)
+    """One worker per shard."""
+    return shared.workers(worker, task, config)
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:

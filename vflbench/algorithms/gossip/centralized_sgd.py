@@ -1,10 +1,11 @@
-"""Centralized SGD: one party with all rows. The upper reference of decentralized methods."""
+"""Centralized SGD: one party with all rows. The upper reference of decentralized methods, with the program of local_sgd.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip.local_sgd import worker
 from vflbench.algorithms.gossip.shared import Keys
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.party import PartySpec
@@ -15,7 +16,6 @@ ALGORITHM = AlgorithmInfo(
     summary="one party with all rows, no messages",
     paper="baseline",
     label="Centralized SGD",
-    family="gossip",
     place=5,
     layouts=("sharded",),
     divided_by=None,
@@ -38,11 +38,6 @@ check = shared.check
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The one party.
-
-    Raises
-    ------
-    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
-    """
+    """The one party."""
     shared.check_data(config, task.public)
-    return {"central": PartySpec(shared.alone, task.joined(), role="worker")}
+    return {"central": PartySpec(worker, task.joined(), role="worker")}

@@ -34,7 +34,6 @@ ALGORITHM = AlgorithmInfo(
     summary="decentralized SGD on rows of each worker's own: every iteration averages models with all neighbours",
     paper="Lian et al. 2017, arXiv 1705.09056",
     label="D-PSGD",
-    family="gossip",
     place=1,
     layouts=("sharded",),
     divided_by="workers",
@@ -68,13 +67,7 @@ class WeightedShard(Shard):
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard, each with its row of W.
-
-    Raises
-    ------
-    ConfigError : the topology falls apart, so that models of different pieces would never meet; model or rounds do not fit the data;
-        no noise reaches a target epsilon.
-    """
+    """One worker per shard, each with its row of W. Raises ConfigError where models of two pieces of the topology would never meet."""
     shared.check_data(config, task.public)
     names = party_names("worker", len(task.shards))
     graph = topology.build(config.topology, [], names, config.seed)

@@ -27,7 +27,6 @@ ALGORITHM = AlgorithmInfo(
     summary="SGD on rows of each worker's own, pulled towards the centre variable of a parameter server",
     paper="Zhang, Choromanska, LeCun 2015, arXiv 1412.6651",
     label="EASGD",
-    family="gossip",
     place=2,
     layouts=("sharded",),
     divided_by="workers",
@@ -63,14 +62,8 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one worker per shard.
-
-    Raises
-    ------
-    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
-    """
-    shared.check_data(config, task.public)
-    return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task.shards)
+    """The server, and one worker per shard."""
+    return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task, config)
 
 
 async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:

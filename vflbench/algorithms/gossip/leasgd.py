@@ -33,9 +33,8 @@ Departures from the paper, and what it leaves open (values of eta, tau, k and al
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -46,14 +45,13 @@ from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.privacy import examples
 from vflbench.privacy.examples import NoisyScalars
-from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, ConfigError, Count, Positive, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="leasgd",
     summary="decentralized SGD on rows of each worker's own: lagging workers are paired with leading ones, and pull each other",
     paper="Cheng et al. 2018, arXiv 1811.11124",
     label="LEASGD",
-    family="gossip",
     place=0,
     layouts=("sharded",),
     divided_by="workers",
@@ -78,37 +76,28 @@ class Config(WorkerKeys):
     name: str = "leasgd"
     mode: Literal["matching", "star"] = "matching"  # matching (pairs of a leader and a follower) | star (all lead but one)
     local_steps: int = 1  # tau: iterations per elastic exchange
-    recategorise_every: int = 10  # k: exchanges per recategorisation
+    recategorise_every: Count = 10  # k: exchanges per recategorisation
     ranking: Literal["running", "validation", "noisy"] = "running"  # which loss decides who leads
     validation_fraction: float = 0.1  # ranking=validation: of a worker's rows, which it does not train on
-    ranking_epsilon: float = 1.0  # ranking=noisy: budget of all losses that a worker sends
-    ranking_clip: float = 4.0  # ranking=noisy: largest loss of one example; larger ones count as this
-    alpha: float | None = None  # elastic step eta rho; null: 0.5, with mode=star 0.9 / (m - 1)
-    rho: float | None = None  # elastic factor, instead of alpha
+    ranking_epsilon: Positive = 1.0  # ranking=noisy: budget of all losses that a worker sends
+    ranking_clip: Positive = 4.0  # ranking=noisy: largest loss of one example; larger ones count as this
+    alpha: Annotated[float, Range(at_least=0)] | None = None  # elastic step eta rho; null: 0.5, with mode=star 0.9 / (m - 1)
+    rho: Annotated[float, Range(at_least=0)] | None = None  # elastic factor, instead of alpha
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = shared.check(config)
-    if cfg.workers < 3:
-        problems.append(Problem("algorithm.workers", cfg.workers, "must be at least 3: leaders must outnumber followers"))
-    if cfg.recategorise_every < 1:
-        problems.append(Problem("algorithm.recategorise_every", cfg.recategorise_every, "must be at least 1"))
+    problems = shared.check_pools(config)
     if cfg.alpha is not None and cfg.rho is not None:
         problems.append(Problem("algorithm.rho", cfg.rho, "alpha is lr times rho: give one of the two"))
-    elif not 0 <= elastic(cfg) < math.inf:
-        problems.append(Problem("algorithm.rho" if cfg.rho is not None else "algorithm.alpha", elastic(cfg), "must be at least 0"))
     elif cfg.mode == "star" and cfg.workers >= 3 and (cfg.workers - 1) * elastic(cfg) >= 1:
         allowed = f"mode=star needs beta = (workers - 1) alpha below 1, and it is {(cfg.workers - 1) * elastic(cfg):.4g}"
         problems.append(Problem("algorithm.alpha", elastic(cfg), allowed))
     if cfg.ranking == "validation" and not 0 < cfg.validation_fraction < 1:
         problems.append(Problem("algorithm.validation_fraction", cfg.validation_fraction, "must be a fraction above 0 and below 1"))
-    if cfg.ranking == "noisy":
-        problems += examples.check_number("algorithm.ranking_epsilon", cfg.ranking_epsilon)
-        problems += examples.check_number("algorithm.ranking_clip", cfg.ranking_clip)
-        if config.privacy.name != "dp_sgd":
-            problems.append(Problem("algorithm.ranking", cfg.ranking, "protects losses while gradients are bare: add privacy=dp_sgd"))
+    if cfg.ranking == "noisy" and config.privacy.name != "dp_sgd":
+        problems.append(Problem("algorithm.ranking", cfg.ranking, "protects losses while gradients are bare: add privacy=dp_sgd"))
     return problems
 
 
@@ -122,23 +111,18 @@ def elastic(cfg: Config) -> float:
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard.
-
-    Raises
-    ------
-    ConfigError : model or rounds do not fit the data, no noise reaches a target epsilon, or a worker is left without rows.
-    """
+    """One worker per shard. Raises ConfigError where ranking leaves one without rows, too."""
     cfg, public = config.algorithm, task.public
     trained = [rows - kept_rows(cfg, rows) for rows in public.rows]
     if min(trained) < 1:
         which = party_names("worker", len(trained))[int(np.argmin(trained))]
         allowed = f"{which} has one row, and would keep it for ranking and train on none: fewer workers, or another ranking"
         raise ConfigError([Problem("algorithm.ranking", cfg.ranking, allowed)])
-    shared.check_data(config, public, trained)
+    specs = shared.workers(worker, task, config, trained=trained)
     if cfg.ranking == "noisy":
         for rows in sorted(set(trained)):
             noisy_losses(config, public, rows)
-    return shared.workers(worker, task.shards)
+    return specs
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:

@@ -17,8 +17,8 @@ gives on average; one that has taken them goes on exchanging, and steps no more.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -27,14 +27,13 @@ from vflbench.algorithms.gossip import shared
 from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys, ranked
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec
-from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="leasgd_async",
     summary="LEASGD without rounds: workers wake by Poisson clocks, step, and exchange models with one of the other pool",
     paper="Cheng et al. 2018, arXiv 1811.11124 (announced there; the protocol is ours)",
     label="LEASGD (async)",
-    family="gossip",
     place=6,
     layouts=("sharded",),
     divided_by="workers",
@@ -61,36 +60,24 @@ class Config(WorkerKeys):
     name: str = "leasgd_async"
     interval: float = 0.5  # seconds between two wake-ups of a worker of rate 1, on average
     spread: float = 0.5  # rates lie between 1 - spread and 1 + spread
-    alpha: float = 0.5  # elastic step eta rho
+    alpha: Annotated[float, Range(at_least=0)] = 0.5  # elastic step eta rho
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = shared.check(config)
-    if cfg.workers < 3:
-        problems.append(Problem("algorithm.workers", cfg.workers, "must be at least 3: leaders must outnumber followers"))
-    if not 0 < cfg.interval < math.inf:
-        problems.append(Problem("algorithm.interval", cfg.interval, "must be a number of seconds above 0"))
+    problems = shared.check_pools(config)
     if not 0 <= cfg.spread < 1:
         problems.append(Problem("algorithm.spread", cfg.spread, "must be at least 0 and below 1"))
-    if not 0 <= cfg.alpha < math.inf:
-        problems.append(Problem("algorithm.alpha", cfg.alpha, "must be at least 0"))
     if config.network.timing != "causal":
         problems.append(Problem("network.timing", config.network.timing, "leasgd_async depends on when each message comes: causal"))
     return problems
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard.
-
-    Raises
-    ------
-    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
-    """
+    """One worker per shard."""
     count = len(task.shards)
-    shared.check_data(config, task.public, paces=[wake_rate(config.algorithm, index, count) * SLACK for index in range(count)])
-    return shared.workers(worker, task.shards)
+    return shared.workers(worker, task, config, paces=[wake_rate(config.algorithm, index, count) * SLACK for index in range(count)])
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:

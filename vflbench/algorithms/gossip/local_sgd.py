@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import WorkerKeys
-from vflbench.data.tasks import ShardedTask
-from vflbench.federation.party import PartySpec
+from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
+from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
+from vflbench.federation.party import Party, PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
@@ -18,7 +18,6 @@ ALGORITHM = AlgorithmInfo(
     summary="every worker alone with its own rows, no messages",
     paper="baseline of Cheng et al. 2018, arXiv 1811.11124",
     label="Local SGD",
-    family="gossip",
     place=3,
     layouts=("sharded",),
     divided_by="workers",
@@ -41,11 +40,16 @@ check = shared.check
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard.
+    """One worker per shard."""
+    return shared.workers(worker, task, config)
 
-    Raises
-    ------
-    ConfigError : model or rounds do not fit the data, or no noise reaches a target epsilon.
-    """
-    shared.check_data(config, task.public)
-    return shared.workers(shared.alone, task.shards)
+
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+    """Trains on its own rows and sends nothing."""
+    sgd = LocalSgd(me, data, public, config)
+    me.state.model = sgd.model
+
+    async for t in me.rounds():
+        for _ in sgd.begin(t):
+            sgd.w = await sgd.step(me, old_needed=False)
+        me.report(**sgd.end(t, me.evaluates(t)))

@@ -18,40 +18,26 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vflbench import seeding
-from vflbench.federation.party import PartySpec, Program, party_names
+from vflbench.federation.party import PartySpec, Program, batchable, party_names
 from vflbench.models import DTYPES, classifiers
 from vflbench.models.classifiers import Network
 from vflbench.privacy import examples
-from vflbench.types import ConfigError, Problem, RunConfig
+from vflbench.types import ConfigError, Count, Problem, Range, RunConfig
+
+if TYPE_CHECKING:
+    from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 
 AHEAD = 256  # rows that are gathered at once: of small batches several
+Moved = tuple[Tensor, Tensor, Tensor]  # w, the running mean of losses, their sum
 RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
 PADDING = 8  # a random batch is filled up to a multiple of 1/8 of its expected size, so that workers' batches have few different sizes
-
-
-class Rows(Protocol):
-    """`data.tasks.Shard`."""
-
-    @property
-    def features(self) -> np.ndarray: ...
-    @property
-    def labels(self) -> np.ndarray: ...
-
-
-class Public(classifiers.Public, Protocol):
-    """`data.tasks.ShardedPublic`."""
-
-    @property
-    def rows(self) -> tuple[int, ...]: ...
-    @property
-    def samples(self) -> int: ...
 
 
 @dataclass
@@ -61,9 +47,9 @@ class Keys:
     name: str = ""
     batch_size: int = 32  # rows of a worker's batch
     lr: float = 0.1  # eta: learning rate
-    weight_decay: float = 1e-4  # L2
-    rounds_per_epoch: int = 1  # rounds (and evaluations) in a pass over the data
-    default_rounds: int = 8  # epochs, where epochs and rounds are null
+    weight_decay: Annotated[float, Range(at_least=0)] = 1e-4  # L2
+    rounds_per_epoch: Count = 1  # rounds (and evaluations) in a pass over the data
+    default_rounds: Count = 8  # epochs, where epochs and rounds are null
 
 
 @dataclass
@@ -71,24 +57,28 @@ class WorkerKeys(Keys):
     workers: int = 5  # m
 
 
-def workers(program: Program, shards: Sequence[Any]) -> dict[str, PartySpec]:
-    """One worker per shard, `worker_0` ..."""
-    names = party_names("worker", len(shards))
-    return {name: PartySpec(program, shard, role="worker") for name, shard in zip(names, shards, strict=True)}
+def workers(program: Program, task: ShardedTask, config: RunConfig, **checked: Any) -> dict[str, PartySpec]:
+    """One worker per shard, `worker_0` ... Raises ConfigError as `check_data`, which gets what is `checked`."""
+    check_data(config, task.public, **checked)
+    names = party_names("worker", len(task.shards))
+    return {name: PartySpec(program, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
 
 
 def check(config: RunConfig) -> list[Problem]:
-    """What is wrong with the keys that all methods with local SGD share, before any data is loaded."""
-    cfg, problems = config.algorithm, classifiers.check(config.model)
-    if not cfg.weight_decay >= 0:
-        problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, "must be at least 0"))
-    for key in ("rounds_per_epoch", "default_rounds"):
-        if getattr(cfg, key) < 1:
-            problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
-    return problems
+    """What of the model's keys does not go together."""
+    return classifiers.check(config.model)
 
 
-def check_data(config: RunConfig, public: Public, trained: Sequence[int] | None = None, paces: Sequence[float] | None = None) -> None:
+def check_pools(config: RunConfig) -> list[Problem]:
+    """`check`, and whether there are workers enough to lead and to follow."""
+    few = config.algorithm.workers < 3
+    allowed = "must be at least 3: leaders must outnumber followers"
+    return check(config) + ([Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else [])
+
+
+def check_data(
+    config: RunConfig, public: ShardedPublic, trained: Sequence[int] | None = None, paces: Sequence[float] | None = None
+) -> None:
     """Raise ConfigError where the model cannot take the data's rows, an epoch has fewer steps than rounds, or no noise is enough.
 
     `trained` : rows that each worker trains on; None: all of its own. `paces` : of each, as `planned_steps`; None: 1.
@@ -104,17 +94,17 @@ def check_data(config: RunConfig, public: Public, trained: Sequence[int] | None 
     examples.plan(config.privacy, rows, cfg.batch_size, steps_of)
 
 
-def steps_per_epoch(cfg: Any, public: Public) -> int:
+def steps_per_epoch(cfg: Any, public: ShardedPublic) -> int:
     """Iterations of an epoch: rows of the mean worker over the batch size; at least 1."""
     return max(1, public.samples // (len(public.rows) * cfg.batch_size))
 
 
-def steps_per_round(cfg: Any, public: Public) -> int:
+def steps_per_round(cfg: Any, public: ShardedPublic) -> int:
     """Iterations of a round: those of an epoch, divided by its rounds; what is left over is left out."""
     return steps_per_epoch(cfg, public) // cfg.rounds_per_epoch
 
 
-def planned_steps(config: RunConfig, public: Public, pace: float = 1.0) -> int:
+def planned_steps(config: RunConfig, public: ShardedPublic, pace: float = 1.0) -> int:
     """The most steps that a worker takes in the whole run, whose `rounds` are decided; `pace` times those of the mean worker."""
     assert config.rounds is not None  # decided by the runner
     return math.ceil(pace * config.rounds * steps_per_round(config.algorithm, public))
@@ -131,7 +121,7 @@ class LocalSgd:
     pace : the worker may take so many times the steps of the mean worker: what private noise is calibrated for.
     """
 
-    def __init__(self, me: Any, data: Rows, public: Public, config: RunConfig, kept: int = 0, pace: float = 1.0) -> None:
+    def __init__(self, me: Any, data: Shard, public: ShardedPublic, config: RunConfig, kept: int = 0, pace: float = 1.0) -> None:
         cfg, device = config.algorithm, me.device
         self.cfg, self.secret, self.device = cfg, me.privacy, device
         self.batches: np.random.Generator = me.rng("batches")  # without privacy; with it batches are drawn from `drawn`
@@ -221,10 +211,9 @@ class LocalSgd:
             seen = len(chosen) > 0
             x, y, counts = self.random_batch(chosen)
             noise = secret.noise(self.w)
-            rules = lr, own, float(cfg.weight_decay), secret.clip, float(secret.expected), secret.unit
-            result = await me.compute(
-                _private_step(self.network), self.w, x, y, counts, noise, self.running, self.total, *rules, cost=len(y)
-            )
+            function = _private_step(self.network, secret.clip, float(secret.expected), secret.unit)
+            rules = lr, own, float(cfg.weight_decay)
+            result = await me.compute(function, self.w, x, y, counts, noise, self.running, self.total, *rules, cost=len(y))
         new: Tensor
         new, self.running, self.total = result
         self.seen += seen
@@ -258,17 +247,6 @@ class LocalSgd:
         self.running = state["running"].to(self.running)
 
 
-async def alone(me: Any, data: Rows, public: Public, config: RunConfig) -> None:
-    """The program of a worker that trains on its own rows and sends nothing."""
-    sgd = LocalSgd(me, data, public, config)
-    me.state.model = sgd.model
-
-    async for t in me.rounds():
-        for _ in sgd.begin(t):
-            sgd.w = await sgd.step(me, old_needed=False)
-        me.report(**sgd.end(t, me.evaluates(t)))
-
-
 def ranked(losses: Sequence[float], followers: int) -> str:
     """Who leads: F for the `followers` workers of highest loss (of equal ones the first), L for the others."""
     highest = set(np.argsort(-np.array(losses), kind="stable")[:followers].tolist())
@@ -280,54 +258,37 @@ def ranked(losses: Sequence[float], followers: int) -> str:
 
 @functools.lru_cache(maxsize=32)
 def _step(network: Network) -> Any:
-    def step(
-        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    @batchable
+    def step(w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float) -> Moved:
         """own w - lr (gradient + decay w), and the losses seen."""
         loss, change = network.gradient(w, x, y, -lr)
         return change.add_(w, alpha=own - lr * decay), *_seen(running, total, loss)
 
-    step.batchable = True  # type: ignore[attr-defined]
     return step
 
 
 @functools.lru_cache(maxsize=32)
 def _step_in_place(network: Network) -> Any:
-    def step_in_place(
-        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    @batchable
+    def step_in_place(w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float) -> Moved:
         """As `step`, into w."""
         loss = network.descend(w[None], x[None], y[None], own - lr * decay, lr)
         return w, *_seen(running, total, loss[0])
 
-    def together(
-        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def together(w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float) -> Moved:
         loss = network.descend(w, x, y, own - lr * decay, lr)
         return w, *_seen(running, total, loss)
 
-    step_in_place.batchable = True  # type: ignore[attr-defined]
     step_in_place.together = together  # type: ignore[attr-defined]
     return step_in_place
 
 
-@functools.lru_cache(maxsize=32)
-def _private_step(network: Network) -> Any:
+@functools.lru_cache(maxsize=1024)  # workers with few rows expect smaller batches
+def _private_step(network: Network, clip: float, expected: float, unit: str) -> Any:
+    @batchable
     def private_step(
-        w: Tensor,
-        x: Tensor,
-        y: Tensor,
-        counts: Tensor,
-        noise: Tensor,
-        running: Tensor,
-        total: Tensor,
-        lr: float,
-        own: float,
-        decay: float,
-        clip: float,
-        expected: float,
-        unit: str,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        w: Tensor, x: Tensor, y: Tensor, counts: Tensor, noise: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> Moved:
         """As `step`, with every row's gradient (unit=batch: the batch's) clipped and noise added; `expected` rows make a batch."""
         losses, clipped = network.clipped_gradient(w, x, y, counts, clip if unit == "example" else torch.inf)
         if unit == "example":
@@ -338,32 +299,28 @@ def _private_step(network: Network) -> Any:
         rows = counts.sum()
         mean, total_with = _seen(running, total, (losses * counts).sum() / rows)
         # An empty batch has no loss.
-        return _moved(w, gradient, lr, own, decay), torch.where(rows > 0, mean, running), torch.where(rows > 0, total_with, total)
+        new = gradient.mul_(-lr).add_(w, alpha=own - lr * decay)  # in place: a new vector of all workers costs as much as the arithmetic
+        return new, torch.where(rows > 0, mean, running), torch.where(rows > 0, total_with, total)
 
-    private_step.batchable = True  # type: ignore[attr-defined]
     return private_step
 
 
 @functools.lru_cache(maxsize=32)
 def _loss(network: Network) -> Any:
+    @batchable
     def loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return network.losses(network.predict(w, x), y).mean()
 
-    loss.batchable = True  # type: ignore[attr-defined]
     return loss
 
 
 @functools.lru_cache(maxsize=32)
 def _row_losses(network: Network) -> Any:
+    @batchable
     def row_losses(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return network.losses(network.predict(w, x), y)
 
-    row_losses.batchable = True  # type: ignore[attr-defined]
     return row_losses
-
-
-def _moved(w: Tensor, gradient: Tensor, lr: float, own: float, decay: float) -> Tensor:
-    return gradient.mul_(-lr).add_(w, alpha=own - lr * decay)  # in place: a new vector of all workers costs as much as the arithmetic
 
 
 def _seen(running: Tensor, total: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:

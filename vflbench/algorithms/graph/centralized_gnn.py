@@ -1,7 +1,7 @@
 """Centralized baseline of GLASU: one party has all features and all edges.
 
 Zhang, Hong, Chen, arXiv 2303.09531, section 5 ("Cent."): the network, sampler, batch size and optimiser of GLASU with M = 1, so that
-nothing is aggregated and no message is sent.
+nothing is aggregated and no message is sent. The program is that of standalone_gnn.py.
 
 Departures from the paper: those of GLASU that concern optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and 6).
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.graph import alone
+from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.shared import Keys
+from vflbench.algorithms.graph.standalone_gnn import client
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec, party_names
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -21,7 +22,6 @@ ALGORITHM = AlgorithmInfo(
     summary="GLASU's upper reference: one party with all features and edges, no messages",
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
     label="Centralized GNN",
-    family="graph",
     place=1,
     layouts=("graph",),
     divided_by="parties",
@@ -39,9 +39,9 @@ class Config(Keys):
     parties: int = 3  # between which the data set is split before it is joined again: the same data as the other methods'
 
 
-check = alone.check
+check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """One party with everything."""
-    return {party_names("client", 1)[0]: PartySpec(alone.client, task.joined())}
+    return {party_names("client", 1)[0]: PartySpec(client, task.joined())}

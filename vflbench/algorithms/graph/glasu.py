@@ -44,21 +44,20 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from vflbench.algorithms.graph import joint, shared
+from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, joint_inference, local_loss, predictions
 from vflbench.algorithms.graph.shared import AggregationKeys, GraphLearner, answer_all, ask, asking
 from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
-from vflbench.models import gnn, training
-from vflbench.types import AlgorithmInfo, Problem, RunConfig
+from vflbench.models import training
+from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="glasu",
     summary="graph networks over vertically split graphs: aggregate after K of L layers, then Q local updates with stale parts",
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531",
     label="GLASU",
-    family="graph",
     place=0,
     layouts=("graph",),
     divided_by="parties",
@@ -79,14 +78,10 @@ class Config(AggregationKeys):
     sampling: Literal["own", "undropped"] = (
         "own"  # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
     )
-    default_rounds: int = 150  # T, where rounds is null
+    default_rounds: Count = 150  # T, where rounds is null
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
-    problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
-    return problems + gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
+check = shared.check
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
@@ -144,7 +139,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     aggregation = Aggregation(cfg.aggregate, public.parties)
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
     columns = aggregation.columns(config.model.hidden, m)
-    learner = GraphLearner(config, data, public.classes, ends, me.rng("init"), me.device, columns)
+    learner = GraphLearner(me, config, data, public.classes, ends, columns)
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
     graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
     whole = learner.whole(full_block(graph))

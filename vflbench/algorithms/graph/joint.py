@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vflbench.models.gnn import Adjacency, Backbone, Bags
+from vflbench.models.gnn import Adjacency, Backbone, Inputs
 from vflbench.types import Problem
 
+Merge = Callable[[int, Tensor], Tensor]  # (segment, own H^+) -> what enters the next segment
 Exchange = Callable[[int, Tensor], Awaitable[Tensor]]  # (segment, own tensor) -> what comes back
 
 
@@ -85,11 +87,7 @@ class Aggregation:
 
 
 def forward(
-    model: Backbone,
-    x: Tensor | Bags,
-    blocks: Sequence[Adjacency],
-    generator: torch.Generator | None = None,
-    merge: Callable[[int, Tensor], Tensor] | None = None,
+    model: Backbone, x: Inputs, blocks: Sequence[Adjacency], generator: torch.Generator | None = None, merge: Merge | None = None
 ) -> Tensor:
     """Logits, one pass through one party's network.
 
@@ -104,19 +102,12 @@ def forward(
     return model.classify(h, generator)
 
 
-def local_loss(
-    model: Backbone,
-    x: Tensor | Bags,
-    blocks: Sequence[Adjacency],
-    labels: Tensor,
-    generator: torch.Generator | None = None,
-    merge: Callable[[int, Tensor], Tensor] | None = None,
-) -> Tensor:
-    """Cross-entropy of `forward`."""
-    return F.cross_entropy(forward(model, x, blocks, generator, merge), labels)
+def local_loss(model: Backbone, x: Inputs, blocks: Sequence[Adjacency], labels: Tensor, *rest: Any) -> Tensor:
+    """Cross-entropy of `forward`, which gets the `rest`."""
+    return F.cross_entropy(forward(model, x, blocks, *rest), labels)
 
 
-async def joint_inference(model: Backbone, x: Tensor | Bags, blocks: Sequence[Adjacency], exchange: Exchange | None) -> Tensor:
+async def joint_inference(model: Backbone, x: Inputs, blocks: Sequence[Adjacency], exchange: Exchange | None) -> Tensor:
     """Logits by Algorithm 3, without gradients and dropout; `exchange` returns the aggregate (None: the network is not split)."""
     training = model.training
     model.eval()
@@ -134,7 +125,7 @@ async def joint_inference(model: Backbone, x: Tensor | Bags, blocks: Sequence[Ad
 
 async def exact_gradients(
     model: Backbone,
-    x: Tensor | Bags,
+    x: Inputs,
     blocks: Sequence[Adjacency],
     labels: Tensor,
     exchange: Exchange,

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vflbench.algorithms.graph import joint
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models import gnn, training
-from vflbench.types import RunConfig, Sent
+from vflbench.types import Count, Problem, Range, RunConfig, Sent
 
 if TYPE_CHECKING:
     from vflbench.data.graph.sampling import Block
     from vflbench.data.tasks import GraphPart
-
-Inputs = Tensor | gnn.Bags
 
 EXPOSES = (
     Sent("batch", "server", "client", "ids", "all"),
@@ -41,13 +40,13 @@ class Keys:
     name: str = ""
     parties: int = 3  # M: clients; the features are split between them
     layers: int = 4  # L
-    fanout: int | None = 3  # F: neighbours sampled per node and layer; null: all
+    fanout: Count | None = 3  # F: neighbours sampled per node and layer; null: all
     batch_size: int = 16  # S: training nodes per round
     optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd
     lr: float = 0.01  # learning rate
-    weight_decay: float = 5e-4  # L2, on all parameters
+    weight_decay: Annotated[float, Range(at_least=0)] = 5e-4  # L2, on all parameters
     schedule: Literal["cosine", "none"] = "cosine"  # cosine (to 0 over the run) | none
-    default_rounds: int = 250  # T, where rounds is null
+    default_rounds: Count = 250  # T, where rounds is null
 
 
 @dataclass
@@ -57,34 +56,35 @@ class AggregationKeys(Keys):
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
 
 
+def check(config: RunConfig) -> list[Problem]:
+    """What of the keys does not go together: where representations are aggregated, and the width that parties share."""
+    cfg = config.algorithm
+    problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
+    shares = (cfg.parties, cfg.aggregate) if hasattr(cfg, "aggregate") else ()
+    return problems + gnn.check(config.model, *shares)
+
+
 class GraphLearner:
     """The network and its optimiser, with what they are fed.
 
     Parameters
     ----------
+    me : whose stream `init` the network is drawn from.
     config : `model` and, of `algorithm`, layers, optimizer, lr, weight_decay, schedule and default_rounds.
     data : the party's own; its edges are not looked at.
     classes, ends, columns : as `gnn.build`.
-    init : where the network is drawn from.
     """
 
     def __init__(
-        self,
-        config: RunConfig,
-        data: GraphPart,
-        classes: int,
-        ends: Sequence[int],
-        init: np.random.Generator,
-        device: str,
-        columns: tuple[int, int] | None = None,
+        self, me: Party, config: RunConfig, data: GraphPart, classes: int, ends: Sequence[int], columns: tuple[int, int] | None = None
     ) -> None:
         self.algorithm = config.algorithm
         self.rounds: int = config.rounds or config.algorithm.default_rounds
-        self.device, self.dtype = device, gnn.DTYPES[config.model.dtype]
-        self.features = gnn.Features(data.features, device, self.dtype)
-        self.labels = torch.tensor(data.labels, device=device)
-        generator = torch.Generator().manual_seed(int(init.integers(2**62)))
-        self.model = gnn.build(config.model, self.features.width, classes, self.algorithm.layers, ends, generator, device, columns)
+        self.device, self.dtype = me.device, gnn.DTYPES[config.model.dtype]
+        self.features = gnn.Features(data.features, me.device, self.dtype)
+        self.labels = torch.tensor(data.labels, device=me.device)
+        generator = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
+        self.model = gnn.build(config.model, self.features.width, classes, self.algorithm.layers, ends, generator, me.device, columns)
         self.optimizer = training.make_optimizer(
             self.algorithm.optimizer, self.model.parameters(), self.algorithm.lr, self.algorithm.weight_decay
         )
@@ -93,12 +93,12 @@ class GraphLearner:
         """The schedule's learning rate in `round`, counted from 1."""
         training.set_lr(self.optimizer, self.algorithm.schedule, self.algorithm.lr, round, self.rounds)
 
-    def inputs(self, levels: Sequence[np.ndarray], sampled: Sequence[Block]) -> tuple[Inputs, list[gnn.Adjacency], Tensor]:
+    def inputs(self, levels: Sequence[np.ndarray], sampled: Sequence[Block]) -> tuple[gnn.Inputs, list[gnn.Adjacency], Tensor]:
         """Of level sets and the blocks between them (`sample_blocks`): x of the lowest, the adjacencies, y of the batch."""
         blocks = [gnn.adjacency(block, self.device, self.dtype) for block in sampled]
         return self.features.rows(levels[0]), blocks, self.labels[torch.from_numpy(levels[-1]).to(self.device)]
 
-    def whole(self, block: Block) -> tuple[Inputs, list[gnn.Adjacency]]:
+    def whole(self, block: Block) -> tuple[gnn.Inputs, list[gnn.Adjacency]]:
         """For inference: x of all nodes, and the whole graph's adjacency (`full_block`) at every layer."""
         x = self.features.rows(np.arange(len(self.labels)))
         return x, [gnn.adjacency(block, self.device, self.dtype)] * self.algorithm.layers

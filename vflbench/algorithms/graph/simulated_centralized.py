@@ -3,7 +3,7 @@
 Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 5 ("Sim."), after Ni et al., A Vertical Federated Learning Framework for Graph
 Convolutional Network, arXiv 2106.11593: K = L with the exact gradient of the sum of losses. Each level is aggregated, so each is common.
 
-The programs, and the departures from the paper, stand in exact.py.
+The programs, and the departures from the paper, stand in glasu_exact.py.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from functools import partial
 from typing import Literal
 
 from vflbench.algorithms.graph import shared
-from vflbench.algorithms.graph.exact import client, server
+from vflbench.algorithms.graph.glasu_exact import client, server
 from vflbench.algorithms.graph.shared import Keys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
-from vflbench.models import gnn, training
-from vflbench.types import AlgorithmInfo, Problem, RunConfig
+from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="simulated_centralized",
     summary="GLASU's reference with split features: every client has all edges, aggregates every layer, exact gradients",
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
     label="Simulated centralized",
-    family="graph",
     place=3,
     layouts=("graph",),
     divided_by="parties",
@@ -43,10 +41,7 @@ class Config(Keys):
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
-    return gnn.check(config.model, cfg.parties, cfg.aggregate) + training.check(cfg)
+check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

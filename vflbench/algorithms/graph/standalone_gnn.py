@@ -12,18 +12,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.graph import alone
-from vflbench.algorithms.graph.shared import Keys
-from vflbench.data.tasks import GraphTask
-from vflbench.federation.party import PartySpec, party_names
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.algorithms.graph import shared
+from vflbench.algorithms.graph.joint import joint_inference, local_loss, predictions
+from vflbench.algorithms.graph.shared import GraphLearner, Keys
+from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks
+from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.models import training
+from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="standalone_gnn",
     summary="GLASU's lower reference: every client alone with its own features and edges, no messages",
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
     label="Standalone GNN",
-    family="graph",
     place=2,
     layouts=("graph",),
     divided_by="parties",
@@ -38,12 +40,34 @@ EXPOSES = ()
 @dataclass
 class Config(Keys):
     name: str = "standalone_gnn"
-    default_rounds: int = 500  # T, where rounds is null
+    default_rounds: Count = 500  # T, where rounds is null
 
 
-check = alone.check
+check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """One client per part of the task."""
-    return {name: PartySpec(alone.client, task.part(m)) for m, name in enumerate(party_names("client", task.parties))}
+    return {name: PartySpec(client, task.part(m)) for m, name in enumerate(party_names("client", task.parties))}
+
+
+async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
+    """Trains on its own data and sends nothing."""
+    cfg: Keys = config.algorithm
+    learner = GraphLearner(me, config, data, public.classes, (cfg.layers - 1,))
+    model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
+    graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
+    whole = learner.whole(full_block(graph))
+
+    async for t in me.rounds():
+        learner.set_lr(t)
+        batch = draw_batch(public.splits["train"], cfg.batch_size, me.rng("batches"))
+        levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"))
+        x, blocks, y = learner.inputs(levels, sampled)
+        loss = local_loss(model, x, blocks, y, me.torch_rng("dropout"))
+        await me.compute(training.update, optimizer, loss, cost=3 * sum(map(len, levels)))
+        me.report(train_loss=loss.item(), iterations=t)
+        if me.evaluates(t):
+            async with me.evaluating():
+                logits = await joint_inference(model, *whole, exchange=None)
+            me.report(predictions=predictions(logits, public.splits))

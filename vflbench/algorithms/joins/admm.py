@@ -14,8 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vflbench.algorithms.joins.shared import AdmmKeys
+from vflbench.federation.party import Party
 from vflbench.models.losses import Loss
-from vflbench.models.partial import NoisySteps, Partial
+from vflbench.models.partial import Partial
+from vflbench.privacy import tables
+from vflbench.privacy.tables import NoisyGradients
+from vflbench.types import RunConfig
 
 CHUNK = 65536
 MOST_CACHED = 200_000_000  # numbers in the cached batch matrices of one client: 1.6 GB
@@ -46,10 +51,7 @@ def dual_step(
 
 def sum_of(parts: Sequence[Tensor]) -> Tensor:
     """The sum, in the order given."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    return sum(parts[1:], start=parts[0])
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Objective:
 
 
 def local_steps(rows: int, batch_size: int, epochs: int) -> tuple[float, int]:
-    """With `NoisySteps`: the rate at which a batch takes rows, and how many batches an update has."""
+    """With `NoisyGradients`: the rate at which a batch takes rows, and how many batches an update has."""
     return min(1.0, batch_size / max(rows, 1)), epochs * -(-rows // batch_size)
 
 
@@ -77,38 +79,29 @@ class ThetaUpdate:
     Parameters
     ----------
     x, counts : the client's rows (n, d) and G (n,), all above 0.
-    solver : `exact` (linear models: one Cholesky factor serves all rounds) or `sgd` (`epochs` passes in a fixed order of contiguous
-        batches, learning rate `lr`, a batch's sum divided by the mean sum of G of a batch).
+    keys : solver is `exact` (linear models: one Cholesky factor serves all rounds) or `sgd` (`local_epochs` passes in a fixed order of
+        contiguous batches, learning rate `lr`, a batch's sum divided by the mean sum of G of a batch).
     private : with it, batches take each row with probability batch_size / n, and the gradient of a row, divided by the mean G of the
         client's rows, is clipped; their noisy sum is divided by batch_size, whatever the batch's own size and sum of G.
     """
 
     def __init__(
-        self,
-        model: Partial,
-        x: Tensor,
-        counts: Tensor,
-        objective: Objective,
-        solver: str,
-        epochs: int,
-        batch_size: int,
-        lr: float,
-        private: NoisySteps | None = None,
+        self, model: Partial, x: Tensor, counts: Tensor, objective: Objective, keys: AdmmKeys, private: NoisyGradients | None = None
     ) -> None:
-        self.model, self.x, self.counts, self.objective = model, x, counts, objective
-        self.epochs, self.batch_size, self.lr, self.private = epochs, batch_size, lr, private
+        self.model, self.x, self.counts, self.objective, self.private = model, x, counts, objective, private
+        self.epochs, self.batch_size, self.lr = keys.local_epochs, keys.batch_size, keys.lr
         self.total = float(counts.sum())
         self.factor: Tensor | None = None
         self.steps: np.ndarray | None = None  # per batch I - lr A_b
         # One divisor for all batches: with its own, a batch of rare rows would count as much as one of common rows.
-        self.scale = objective.share / self.total * max(len(x) / batch_size, 1.0) if len(x) else 0.0
+        self.scale = objective.share / self.total * max(len(x) / self.batch_size, 1.0) if len(x) else 0.0
         columns = model.width + int(model.bias)
-        batches = -(-len(x) // batch_size)
-        self.cached = model.linear and columns <= batch_size and batches * columns**2 <= MOST_CACHED
+        batches = -(-len(x) // self.batch_size)
+        self.cached = model.linear and columns <= self.batch_size and batches * columns**2 <= MOST_CACHED
         if private is not None:
             self.solve = self._noisy
         else:
-            self.solve = self._exact if solver == "exact" else self._recursion if self.cached else self._batches
+            self.solve = self._exact if keys.solver == "exact" else self._recursion if self.cached else self._batches
 
     def old(self) -> Tensor | None:
         """f^old (n, d_c), what the proximal term holds on to; None without one."""
@@ -175,12 +168,7 @@ class ThetaUpdate:
         for _ in range(self.epochs):
             for x, g, r in batches:
                 out, inside = model.network.inside(model.theta, x)
-                gradient = model.gradient(x, torch.addcmul(r, g, out, value=rho), out, inside).mul_(self.scale)
-                if o.decay:
-                    gradient.add_(model.theta, alpha=o.decay)
-                if centre is not None:
-                    gradient.add_(model.theta - centre, alpha=o.pull)
-                model.theta.sub_(gradient, alpha=self.lr)
+                self._descend(model.gradient(x, torch.addcmul(r, g, out, value=rho), out, inside).mul_(self.scale), centre)
 
     def _noisy(self, residual: Tensor, old: Tensor | None, centre: Tensor | None) -> None:
         """DP-SGD: what does not depend on rows, decay and pull, is neither clipped nor noised."""
@@ -194,12 +182,26 @@ class ThetaUpdate:
             x, g, r = self.x[chosen], self.counts[chosen, None], right[chosen]
             out, inside = model.network.inside(model.theta, x)
             cotangent = torch.addcmul(r, g, out, value=rho).mul_(scale)
-            gradient = private.gradient(model, x, cotangent, out, inside).mul_(o.share / size)
-            if o.decay:
-                gradient.add_(model.theta, alpha=o.decay)
-            if centre is not None:
-                gradient.add_(model.theta - centre, alpha=o.pull)
-            model.theta.sub_(gradient, alpha=self.lr)
+            self._descend(private.gradient(model, x, cotangent, out, inside).mul_(o.share / size), centre)
+
+    def _descend(self, gradient: Tensor, centre: Tensor | None) -> None:
+        """One step along the rows' `gradient`, decay and pull."""
+        o, theta = self.objective, self.model.theta
+        if o.decay:
+            gradient.add_(theta, alpha=o.decay)
+        if centre is not None:
+            gradient.add_(theta - centre, alpha=o.pull)
+        theta.sub_(gradient, alpha=self.lr)
+
+
+def theta_update(
+    me: Party, config: RunConfig, model: Partial, x: Tensor, counts: Tensor, objective: Objective, per_round: int = 1
+) -> ThetaUpdate:
+    """A client's `ThetaUpdate`, with noise for `per_round` updates a round. In the first round, where a resumed run has its state back."""
+    cfg = config.algorithm
+    rate, steps = local_steps(len(x), cfg.batch_size, cfg.local_epochs * per_round)
+    noisy = tables.noisy_steps(me, config, rate, steps, drawn_by_server=False)
+    return ThetaUpdate(model, x, counts, objective, cfg, noisy)
 
 
 def _weighted_gram(x: Tensor, weights: Tensor) -> Tensor:

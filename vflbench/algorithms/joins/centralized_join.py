@@ -17,7 +17,7 @@ from vflbench.algorithms.joins.admm import sum_of
 from vflbench.algorithms.joins.shared import Keys, Labels, LocalTable, PartyKeys
 from vflbench.data.tasks import AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.models import DTYPES, losses
+from vflbench.models import losses
 from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
@@ -25,7 +25,6 @@ ALGORITHM = AlgorithmInfo(
     summary="reference of learning over joins: one party joins all tables and runs SGD, no messages",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
     label="Centralized join",
-    family="joins",
     place=7,
     layouts=("aligned",),
     divided_by="parties",
@@ -57,9 +56,8 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Trains on its own data and sends nothing."""
     cfg: Config = config.algorithm
-    dtype, loss = DTYPES[config.model.dtype], losses.make(public.classes)
-    tables = [LocalTable(part, m, public.outputs, m == public.owner, config, me.device) for m, part in enumerate(data.parts)]
-    labels = Labels(data.labels, public.classes, cfg.center_labels, dtype, me.device)
+    loss, labels = losses.make(public.classes), Labels(me, data.labels, public, config)
+    tables = [LocalTable(me, part, m, public, config) for m, part in enumerate(data.parts)]
     me.state.model = torch.nn.ModuleList(table.model for table in tables)
     blocks = [table.features.split(cfg.batch_size) for table in tables]
 

@@ -16,15 +16,14 @@ from vflbench.algorithms.joins.mapping import Join
 from vflbench.algorithms.joins.shared import JoinKeys, Labels, LocalTable
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.models import DTYPES, losses
-from vflbench.types import AlgorithmInfo, RunConfig, Sent
+from vflbench.models import losses
+from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="gd_join",
     summary="learning over joins by gradient descent: one full-batch update an epoch",
     paper="Kumar, Naughton, Patel, SIGMOD 2015; Schleich, Olteanu, Ciucanu, SIGMOD 2016",
     label="GD on the join",
-    family="joins",
     place=6,
     layouts=("relational",),
     divided_by=None,
@@ -36,11 +35,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded predictions make a noisy gradient
     remembered=("prediction", "residual"),
 )
-EXPOSES = (
-    *mapping.EXPOSES,
-    Sent("prediction", "client", "server", "embeddings", "client"),
-    Sent("residual", "server", "client", "gradients", "all"),
-)
+EXPOSES = mapping.EXPOSES
 
 
 @dataclass
@@ -59,16 +54,15 @@ def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
 
 async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
     """Joins what tables predict, and scatters the gradient."""
-    cfg: Config = config.algorithm
-    dtype, loss = DTYPES[config.model.dtype], losses.make(public.classes)
+    loss = losses.make(public.classes)
     if me.fresh:
         me.state.mapping = await mapping.map_tables(me, public)
     join: Join | None = None
+    labels: Labels | None = None
 
     async for t in me.rounds():
-        if join is None:
-            join = Join.of(me.state.mapping, me.device)
-            labels = Labels(me.state.mapping["labels"], public.classes, cfg.center_labels, dtype, me.device)
+        join = join or Join.of(me.state.mapping, me.device)
+        labels = labels or Labels(me, me.state.mapping["labels"], public, config)
         z = join.total(await me.recv_all(me.clients, tag="prediction"))
         gradient = await me.compute(loss.gradient, z, labels.y, cost=len(z))
         for i, name in enumerate(me.clients):
@@ -79,7 +73,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
 async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
     """Predicts its rows, and follows the gradient."""
     cfg: Config = config.algorithm
-    table = LocalTable(data, me.clients.index(me.name), public.outputs, data.table == public.label_table, config, me.device)
+    table = LocalTable(me, data, me.clients.index(me.name), public, config)
     me.state.model = model = table.model
     if me.fresh:
         await mapping.send_keys(me, data, public, cfg.key_hash, data.labels)

@@ -9,7 +9,7 @@ on "a row" is one that joins; rows that do not join have weight 0 and get no mes
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,14 @@ from torch import Tensor
 from vflbench.data.relational.join import Keys, hand_over, join, unite
 from vflbench.data.tasks import RelationalPart, RelationalPublic
 from vflbench.federation.party import SERVER, Party
-from vflbench.types import DataError, Sent
+from vflbench.privacy import tables
+from vflbench.privacy.tables import NoisyGradients
+from vflbench.types import DataError, RunConfig, Sent
 
+BATCHES = (
+    Sent("batches", "server", "client", "ids", "all"),
+    Sent("rows", "server", "client", "ids", "all"),
+)
 EXPOSES = (
     Sent("keys", "client", "server", "ids", "client"),
     Sent("kinds", "client", "server", "sizes", "client"),
@@ -29,6 +35,9 @@ EXPOSES = (
     Sent("mapping", "server", "client", "ids", "all"),
     Sent("mapping", "server", "client", "sizes", "all"),  # G
     Sent("joined", "server", "client", "sizes", "all"),
+    # and of every method on it
+    Sent("prediction", "client", "server", "embeddings", "client"),
+    Sent("residual", "server", "client", "gradients", "all"),
 )
 FEW = 0.1  # if a smaller share of a table's rows joins, the join is probably wrong
 log = logging.getLogger(__name__)
@@ -122,6 +131,13 @@ class Join:
             held.append(tuple(int(n) for n in np.diff(bounds)))
         return Join(tuple(inside), tuple(held)), tuple(needed)
 
+    def held_of(self, batch: Join, needed: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+        """Of every client the rows, counted in its own that join, that stand behind `batch`; both as `batch` gave them."""
+        for distinct, sizes, held in zip(needed, batch.held, self.held, strict=True):
+            starts = np.cumsum([0, *held])
+            for number, rows in enumerate(np.split(distinct, np.cumsum(sizes)[:-1])):
+                yield rows - starts[number]
+
     def expand(self, table: int, values: Tensor) -> Tensor:
         """(N, d_c): of every joined row the value of the row of `table` behind it."""
         if values.shape[1] == 1:  # torch takes ten times as long for a matrix of one column as for a vector
@@ -137,74 +153,85 @@ class Join:
 
     def total(self, values: Sequence[Tensor]) -> Tensor:
         """(N, d_c): the sum over tables of `values` (n_i, d_c)."""
-        total = self.expand(0, values[0])
-        for table in range(1, len(values)):
-            total = total + self.expand(table, values[table])
-        return total
+        return sum((self.expand(table, values[table]) for table in range(1, len(values))), start=self.expand(0, values[0]))
 
     def divide(self, table: int, values: Tensor) -> tuple[Tensor, ...]:
         """`values` (n_i, ...) as the clients of `table` hold them."""
         return values.split(list(self.held[table]))
 
 
-# --- batches of joined rows, in the order of the join ---------------------------------------------------------------------------
+# --- batches of joined rows ---------------------------------------------------------------------------------------------------
 
 
-def batches(join: Join, size: int) -> list[Join]:
-    """The join in contiguous batches of `size` joined rows, the last one smaller."""
-    return [join.batch(slice(at, at + size))[0] for at in range(0, len(join.rows[0]), size)]
+class ServerBatches:
+    """The batches of every epoch: contiguous in the order of the join and named once, or with DP-SGD drawn and named one by one."""
+
+    def __init__(self, me: Party, config: RunConfig) -> None:
+        self.me, self.size = me, config.algorithm.batch_size
+        self.drawn = tables.trains_privately(config.privacy)
+        self.kept: list[Join] = []  # those that are the same in every epoch
+
+    async def name(self, join: Join) -> None:
+        """Once: tell every client which of its rows stand behind each batch, so that it need not be asked."""
+        if self.drawn:
+            return
+        named: list[list[np.ndarray]] = [[] for _ in self.me.clients]
+        sizes = []
+        for at in range(0, len(join.rows[0]), self.size):
+            batch, needed = join.batch(slice(at, at + self.size))
+            sizes.append(len(batch.rows[0]))
+            for rows, own in zip(named, join.held_of(batch, needed), strict=True):
+                rows.append(own)
+        for name, rows in zip(self.me.clients, named, strict=True):
+            await self.me.send(name, (np.concatenate(rows), np.array([len(r) for r in rows]), np.array(sizes)), tag="batches")
+
+    async def epoch(self, join: Join, y: Tensor) -> AsyncIterator[tuple[Join, Tensor]]:
+        """Each batch's own join and labels."""
+        starts = range(0, len(y), self.size)
+        if not self.drawn:
+            self.kept = self.kept or [join.batch(slice(at, at + self.size))[0] for at in starts]
+            for batch, labels in zip(self.kept, y.split(self.size), strict=True):
+                yield batch, labels
+            return
+        for _ in starts:
+            chosen = tables.poisson(len(y), min(1.0, self.size / len(y)), self.me.secret_rng("batches"))
+            batch, needed = join.batch(chosen)
+            for name, own in zip(self.me.clients, join.held_of(batch, needed), strict=True):
+                await self.me.send(name, own, tag="rows")
+            yield batch, y[chosen]
 
 
-async def name_batches(me: Party, join: Join, size: int) -> None:
-    """Server, once: tell every client which of its rows stand behind each batch, so that it need not be asked."""
-    count = len(join.rows[0])
-    named: list[list[np.ndarray]] = [[] for _ in me.clients]
-    for at in range(0, count, size):
-        batch, needed = join.batch(slice(at, at + size))
-        client = 0
-        for distinct, sizes, held in zip(needed, batch.held, join.held, strict=True):
-            starts = np.cumsum([0, *held])
-            for number, rows in enumerate(np.split(distinct, np.cumsum(sizes)[:-1])):
-                named[client].append(rows - starts[number])
-                client += 1
-    sizes_ = np.minimum(size, count - np.arange(0, count, size))
-    for name, rows_ in zip(me.clients, named, strict=True):
-        await me.send(name, (np.concatenate(rows_), np.array([len(r) for r in rows_]), sizes_), tag="batches")
+class ClientBatches:
+    """What a client is told of them. `noisy`: its noisy gradients, from the first round on; None without DP-SGD."""
 
+    def __init__(self, me: Party, config: RunConfig) -> None:
+        self.me, self.config, self.size = me, config, config.algorithm.batch_size
+        self.drawn = tables.trains_privately(config.privacy)
+        self.noisy: NoisyGradients | None = None
+        self.count = 0
 
-async def receive_batches(me: Party) -> None:
-    """Client: keep in `me.state.batches` which of its rows each batch needs, and how many joined rows it has."""
-    named, lengths, sizes = await me.recv(SERVER, tag="batches")
-    me.state.batches = {"rows": me.state.rows[named], "lengths": lengths, "sizes": sizes}  # rows of the part, not of those that join
+    async def receive(self) -> None:
+        """Once: keep in `me.state.batches` which of its rows each batch needs, and how many joined rows it has."""
+        if not self.drawn:
+            state = self.me.state
+            named, lengths, sizes = await self.me.recv(SERVER, tag="batches")
+            state.batches = {"rows": state.rows[named], "lengths": lengths, "sizes": sizes}  # rows of the part, not of those that join
 
-
-def count_batches(joined: int, size: int) -> int:
-    """Batches of an epoch."""
-    return -(-joined // size)
-
-
-async def name_drawn(me: Party, join: Join, chosen: np.ndarray) -> Join:
-    """Server: tell every client which of its rows stand behind the joined rows `chosen` (a batch drawn at random); return their join."""
-    batch, needed = join.batch(chosen)
-    names = iter(me.clients)
-    for distinct, sizes, held in zip(needed, batch.held, join.held, strict=True):
-        starts = np.cumsum([0, *held])
-        for number, rows in enumerate(np.split(distinct, np.cumsum(sizes)[:-1])):
-            await me.send(next(names), rows - starts[number], tag="rows")
-    return batch
-
-
-async def receive_drawn(me: Party) -> Tensor:
-    """Client: the rows of its part that the next batch needs, where the server draws batches at random."""
-    rows = await me.recv(SERVER, tag="rows")
-    return torch.from_numpy(me.state.rows[rows]).to(me.device)
-
-
-def named(me: Party) -> Iterator[tuple[Tensor, int]]:
-    """Client: per batch (rows of its part, ascending; joined rows of the batch)."""
-    found = me.state.batches
-    rows = torch.from_numpy(found["rows"]).to(me.device).split(found["lengths"].tolist())
-    return zip(rows, found["sizes"].tolist(), strict=True)
+    async def epoch(self) -> AsyncIterator[tuple[Tensor, int]]:
+        """Of each batch the rows of its part, ascending, and by how many joined rows the sum of gradients is divided."""
+        state, device = self.me.state, self.me.device
+        expected = min(self.size, state.joined)
+        if not self.count:
+            self.count, rate = -(-state.joined // self.size), tables.part_of_a_batch(state.counts, expected / state.joined)
+            self.noisy = tables.noisy_steps(self.me, self.config, rate, self.count, drawn_by_server=True)
+        if not self.drawn:
+            rows = torch.from_numpy(state.batches["rows"]).to(device).split(state.batches["lengths"].tolist())
+            for own, size in zip(rows, state.batches["sizes"].tolist(), strict=True):
+                yield own, size
+            return
+        for _ in range(self.count):
+            own = state.rows[await self.me.recv(SERVER, tag="rows")]
+            yield torch.from_numpy(own).to(device), expected
 
 
 def union(public: RelationalPublic, parts: Sequence[Tensor]) -> list[Tensor]:

@@ -25,21 +25,20 @@ from typing import Literal
 import torch
 
 from vflbench.algorithms.joins import mapping, shared
-from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, local_steps, sum_of
+from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, sum_of, theta_update
 from vflbench.algorithms.joins.mapping import Join, union
 from vflbench.algorithms.joins.shared import AdmmKeys, Labels, LocalTable, PartKeys
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import DTYPES, losses
 from vflbench.privacy import tables
-from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="rfl_admm",
     summary="learning over joins of unions by ADMM: horizontal parts of a table agree on its parameters by consensus",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-ADMM",
-    family="joins",
     place=4,
     layouts=("relational",),
     divided_by="parts",
@@ -55,8 +54,6 @@ ALGORITHM = AlgorithmInfo(
 )
 EXPOSES = (
     *mapping.EXPOSES,
-    Sent("prediction", "client", "server", "embeddings", "client"),
-    Sent("residual", "server", "client", "gradients", "all"),
     Sent("parameters", "client", "server", "parameters", "client"),
     Sent("consensus", "server", "client", "parameters", "client"),
 )
@@ -65,17 +62,11 @@ EXPOSES = (
 @dataclass
 class Config(AdmmKeys, PartKeys):
     name: str = "rfl_admm"
-    inner_rounds: int = 10  # T': rounds of consensus per round
+    inner_rounds: Count = 10  # T': rounds of consensus per round
     predict: Literal["own", "consensus"] = "own"  # with what a client predicts: its own theta | the consensus w
 
 
-decide = shared.decide
-
-
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    rounds = config.algorithm.inner_rounds
-    return shared.check(config) + ([] if rounds >= 1 else [Problem("algorithm.inner_rounds", rounds, "must be at least 1")])
+check, decide = shared.check, shared.decide
 
 
 def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -94,11 +85,11 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
         me.state.dual = torch.zeros_like(me.state.z)
         me.state.h = [me.state.z.new_zeros(sum(held), public.outputs) for held in found["held"]]
     join: Join | None = None
+    labels: Labels | None = None
 
     async for t in me.rounds():
-        if join is None:
-            join = Join.of(me.state.mapping, me.device)
-            labels = Labels(me.state.mapping["labels"], public.classes, cfg.center_labels, dtype, me.device)
+        join = join or Join.of(me.state.mapping, me.device)
+        labels = labels or Labels(me, me.state.mapping["labels"], public, config)
         h_own = [join.expand(i, me.state.h[i]) for i in every]
         me.state.z, me.state.dual, pulls = await me.compute(
             dual_step, h_own, me.state.z, me.state.dual, labels.y, loss, cfg.rho, cfg.z_solver, cost=len(labels.y)
@@ -130,7 +121,7 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
     cfg: Config = config.algorithm
     number = public.table_of(me.clients.index(me.name))
     alone = len(public.parts[number]) == 1
-    table = LocalTable(data, number, public.outputs, data.table == public.label_table, config, me.device)
+    table = LocalTable(me, data, number, public, config)
     me.state.model = model = table.model
     if me.fresh:
         await mapping.send_keys(me, data, public, cfg.key_hash, tables.protect_labels(me, data.labels, public.classes))
@@ -141,12 +132,9 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
             x, counts = table.joining(me.state.rows, me.state.counts)
             proximal = float(cfg.proximal) * (len(public.tables) - 1)
             share = float(counts.sum()) / me.state.joined  # of the N joined rows, these come from here
-            objective = (
-                Objective(cfg.rho, proximal, decay=cfg.weight_decay) if alone else Objective(cfg.rho, proximal, share=share, pull=cfg.rho)
-            )
-            rate, steps = local_steps(len(x), cfg.batch_size, cfg.local_epochs * (1 if alone else cfg.inner_rounds))
-            noisy = tables.noisy_steps(me, config, rate, steps, drawn_by_server=False)
-            update = ThetaUpdate(model, x, counts, objective, cfg.solver, cfg.local_epochs, cfg.batch_size, cfg.lr, noisy)
+            parted = {"decay": cfg.weight_decay} if alone else {"share": share, "pull": cfg.rho}
+            objective = Objective(cfg.rho, proximal, **parted)
+            update = theta_update(me, config, model, x, counts, objective, 1 if alone else cfg.inner_rounds)
         residual = await me.recv(SERVER, tag="residual")
         if alone:
             await me.compute(update, residual, cost=cfg.local_epochs * len(x))  # (16)

@@ -35,21 +35,20 @@ from dataclasses import dataclass
 import torch
 
 from vflbench.algorithms.joins import mapping, shared
-from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, local_steps
+from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, theta_update
 from vflbench.algorithms.joins.mapping import Join
 from vflbench.algorithms.joins.shared import AdmmKeys, JoinKeys, Labels, LocalTable
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import DTYPES, losses
 from vflbench.privacy import tables
-from vflbench.types import AlgorithmInfo, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="rfl_admm_v",
     summary="learning over joins by ADMM: tables stay apart, one prediction per table row and round",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-ADMM-V",
-    family="joins",
     place=0,
     layouts=("relational",),
     divided_by=None,
@@ -63,11 +62,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: the multipliers stay at the server; rounded residuals make inexact updates
     remembered=("prediction", "residual"),
 )
-EXPOSES = (
-    *mapping.EXPOSES,
-    Sent("prediction", "client", "server", "embeddings", "client"),
-    Sent("residual", "server", "client", "gradients", "all"),
-)
+EXPOSES = mapping.EXPOSES
 
 
 @dataclass
@@ -94,11 +89,11 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
         me.state.dual = torch.zeros_like(me.state.z)
         me.state.h = [me.state.z.new_zeros(sum(held), public.outputs) for held in found["held"]]
     join: Join | None = None
+    labels: Labels | None = None
 
     async for t in me.rounds():
-        if join is None:
-            join = Join.of(me.state.mapping, me.device)
-            labels = Labels(me.state.mapping["labels"], public.classes, cfg.center_labels, dtype, me.device)
+        join = join or Join.of(me.state.mapping, me.device)
+        labels = labels or Labels(me, me.state.mapping["labels"], public, config)
         h_own = [join.expand(i, me.state.h[i]) for i in every]
         me.state.z, me.state.dual, pulls = await me.compute(
             dual_step, h_own, me.state.z, me.state.dual, labels.y, loss, cfg.rho, cfg.z_solver, cost=len(labels.y)
@@ -112,7 +107,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
 async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
     """Hands over keys, then fits its own table to what the server says of its rows."""
     cfg: Config = config.algorithm
-    table = LocalTable(data, me.clients.index(me.name), public.outputs, data.table == public.label_table, config, me.device)
+    table = LocalTable(me, data, me.clients.index(me.name), public, config)
     me.state.model = table.model
     if me.fresh:
         await mapping.send_keys(me, data, public, cfg.key_hash, tables.protect_labels(me, data.labels, public.classes))
@@ -122,9 +117,7 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
         if update is None:
             x, counts = table.joining(me.state.rows, me.state.counts)
             objective = Objective(cfg.rho, proximal=float(cfg.proximal) * (len(public.tables) - 1), decay=cfg.weight_decay)
-            rate, steps = local_steps(len(x), cfg.batch_size, cfg.local_epochs)
-            noisy = tables.noisy_steps(me, config, rate, steps, drawn_by_server=False)
-            update = ThetaUpdate(table.model, x, counts, objective, cfg.solver, cfg.local_epochs, cfg.batch_size, cfg.lr, noisy)
+            update = theta_update(me, config, table.model, x, counts, objective)
         residual = await me.recv(SERVER, tag="residual")
         await me.compute(update, residual, cost=cfg.local_epochs * len(x))  # (16)
         await me.send(SERVER, tables.protect_predictions(me, table.model(x)), tag="prediction")

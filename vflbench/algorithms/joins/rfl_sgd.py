@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from vflbench.algorithms.joins import mapping, shared
 from vflbench.algorithms.joins.admm import sum_of
-from vflbench.algorithms.joins.mapping import Join, union
+from vflbench.algorithms.joins.mapping import ClientBatches, Join, ServerBatches, union
 from vflbench.algorithms.joins.shared import Labels, LocalTable, PartKeys
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.models import DTYPES, losses
+from vflbench.models import losses
 from vflbench.privacy import tables
 from vflbench.types import AlgorithmInfo, RunConfig, Sent
 
@@ -29,7 +29,6 @@ ALGORITHM = AlgorithmInfo(
     summary="learning over joins of unions by SGD: the clients of a table share one gradient a batch",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-SGD",
-    family="joins",
     place=5,
     layouts=("relational",),
     divided_by="parts",
@@ -45,10 +44,7 @@ ALGORITHM = AlgorithmInfo(
 )
 EXPOSES = (
     *mapping.EXPOSES,
-    Sent("batches", "server", "client", "ids", "all"),
-    Sent("rows", "server", "client", "ids", "all"),
-    Sent("prediction", "client", "server", "embeddings", "client"),
-    Sent("residual", "server", "client", "gradients", "all"),
+    *mapping.BATCHES,
     Sent("gradient", "client", "server", "gradients", "client"),
     Sent("step", "server", "client", "gradients", "client"),
 )
@@ -70,39 +66,29 @@ def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
 
 async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
     """LoJ as in rfl_sgd_v.py; LoU of every table with more than one client."""
-    cfg: Config = config.algorithm
-    dtype, loss = DTYPES[config.model.dtype], losses.make(public.classes)
-    drawn = tables.trains_privately(config.privacy)
+    loss, batches = losses.make(public.classes), ServerBatches(me, config)
     groups = [[me.clients[c] for c in clients] for clients in public.parts if len(clients) > 1]
     everyone = [name for names in groups for name in names]
     if me.fresh:
         me.state.mapping = await mapping.map_tables(me, public)
-        if not drawn:
-            await mapping.name_batches(me, Join.of(me.state.mapping, me.device), cfg.batch_size)
+        await batches.name(Join.of(me.state.mapping, me.device))
     whole: Join | None = None
+    labels: Labels | None = None
 
     async for t in me.rounds():
-        if whole is None:
-            whole = Join.of(me.state.mapping, me.device)
-            labels = Labels(me.state.mapping["labels"], public.classes, cfg.center_labels, dtype, me.device)
-            joined, count = len(labels.y), mapping.count_batches(len(labels.y), cfg.batch_size)
-            batches, answers = ([], ()) if drawn else (mapping.batches(whole, cfg.batch_size), labels.y.split(cfg.batch_size))
-        total, seen = 0.0, 0
-        for b in range(count):
-            if drawn:
-                chosen = tables.poisson(joined, min(1.0, cfg.batch_size / joined), me.secret_rng("batches"))
-                join, y = await mapping.name_drawn(me, whole, chosen), labels.y[chosen]
-            else:
-                join, y = batches[b], answers[b]
+        whole = whole or Join.of(me.state.mapping, me.device)
+        labels = labels or Labels(me, me.state.mapping["labels"], public, config)
+        total, seen, count = 0.0, 0, 0
+        async for join, y in batches.epoch(whole, labels.y):
             z = join.total(union(public, await me.recv_all(me.clients, tag="prediction")))
-            total, seen = total + (loss.mean(z, y) * len(y) if len(y) else 0.0), seen + len(y)
+            total, seen, count = total + (loss.mean(z, y) * len(y) if len(y) else 0.0), seen + len(y), count + 1
             gradient = await me.compute(loss.gradient, z, y, cost=len(y))
             for i, clients in enumerate(public.parts):  # LoJ scatters to LoU, and LoU to its clients
                 for c, part in zip(clients, join.divide(i, join.collapse(i, gradient)), strict=True):
                     await me.send(me.clients[c], part, tag="residual")
             received = dict(zip(everyone, await me.recv_all(everyone, tag="gradient"), strict=True))
             for names in groups:
-                step = sum_of([received[name] for name in names]) / (min(cfg.batch_size, joined) if drawn else len(y))  # (17)
+                step = sum_of([received[name] for name in names]) / (min(batches.size, len(labels.y)) if batches.drawn else len(y))  # (17)
                 await me.send_many(names, step, tag="step")
         me.report(train_loss=total / max(seen, 1), iterations=t * count, epoch=t, offset=labels.offset)
 
@@ -111,27 +97,19 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
     """Predicts the rows it is asked for, and follows the gradient over all rows of its table."""
     cfg: Config = config.algorithm
     number = public.table_of(me.clients.index(me.name))
-    table = LocalTable(data, number, public.outputs, data.table == public.label_table, config, me.device)
+    table = LocalTable(me, data, number, public, config)
     me.state.model = model = table.model
-    drawn = tables.trains_privately(config.privacy)
+    batches = ClientBatches(me, config)
     if me.fresh:
         await mapping.send_keys(me, data, public, cfg.key_hash, tables.protect_labels(me, data.labels, public.classes))
-        if not drawn:
-            await mapping.receive_batches(me)
-    count = 0
+        await batches.receive()
 
     async for t in me.rounds():
-        if not count:
-            count, expected = mapping.count_batches(me.state.joined, cfg.batch_size), min(cfg.batch_size, me.state.joined)
-            rate = tables.part_of_a_batch(me.state.counts, expected / me.state.joined)
-            noisy = tables.noisy_steps(me, config, rate, count, drawn_by_server=True)
-        named = None if drawn else list(mapping.named(me))
-        for b in range(count):
-            rows, size = (await mapping.receive_drawn(me), expected) if named is None else named[b]
+        async for rows, size in batches.epoch():
             x = table.features[rows]
             await me.send(SERVER, tables.protect_predictions(me, model(x), rows), tag="prediction")
             residual = await me.recv(SERVER, tag="residual")
-            gradient = await me.compute(model.pull_back, x, residual, noisy, cost=len(x))
+            gradient = await me.compute(model.pull_back, x, residual, batches.noisy, cost=len(x))
             if len(public.parts[number]) == 1:
                 step = gradient / size
             else:

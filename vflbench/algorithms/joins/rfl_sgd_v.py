@@ -27,20 +27,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vflbench.algorithms.joins import mapping, shared
-from vflbench.algorithms.joins.mapping import Join
+from vflbench.algorithms.joins.mapping import ClientBatches, Join, ServerBatches
 from vflbench.algorithms.joins.shared import JoinKeys, Labels, LocalTable
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.models import DTYPES, losses
+from vflbench.models import losses
 from vflbench.privacy import tables
-from vflbench.types import AlgorithmInfo, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="rfl_sgd_v",
     summary="learning over joins by SGD: one prediction per distinct table row of a batch",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-SGD-V",
-    family="joins",
     place=1,
     layouts=("relational",),
     divided_by=None,
@@ -53,13 +52,7 @@ ALGORITHM = AlgorithmInfo(
     search=(("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")), ("algorithm.batch_size", ("1024", "10240"))),
     # any codec: rounded predictions make noisy gradients; batches are of other rows, so nothing is remembered
 )
-EXPOSES = (
-    *mapping.EXPOSES,
-    Sent("batches", "server", "client", "ids", "all"),
-    Sent("rows", "server", "client", "ids", "all"),
-    Sent("prediction", "client", "server", "embeddings", "client"),
-    Sent("residual", "server", "client", "gradients", "all"),
-)
+EXPOSES = (*mapping.EXPOSES, *mapping.BATCHES)
 
 
 @dataclass
@@ -79,31 +72,20 @@ def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
 
 async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
     """LoJ: joins what tables predict of a batch, and scatters the gradients."""
-    cfg: Config = config.algorithm
-    dtype, loss = DTYPES[config.model.dtype], losses.make(public.classes)
-    drawn = tables.trains_privately(config.privacy)
+    loss, batches = losses.make(public.classes), ServerBatches(me, config)
     if me.fresh:
         me.state.mapping = await mapping.map_tables(me, public)
-        if not drawn:
-            await mapping.name_batches(me, Join.of(me.state.mapping, me.device), cfg.batch_size)
+        await batches.name(Join.of(me.state.mapping, me.device))
     whole: Join | None = None
+    labels: Labels | None = None
 
     async for t in me.rounds():
-        if whole is None:
-            whole = Join.of(me.state.mapping, me.device)
-            labels = Labels(me.state.mapping["labels"], public.classes, cfg.center_labels, dtype, me.device)
-            joined, count = len(labels.y), mapping.count_batches(len(labels.y), cfg.batch_size)
-            batches, answers = ([], ()) if drawn else (mapping.batches(whole, cfg.batch_size), labels.y.split(cfg.batch_size))
-        total, seen = 0.0, 0
-        for b in range(count):
-            if drawn:
-                chosen = tables.poisson(joined, min(1.0, cfg.batch_size / joined), me.secret_rng("batches"))
-                join, y = await mapping.name_drawn(me, whole, chosen), labels.y[chosen]
-            else:
-                join, y = batches[b], answers[b]
-            predictions = await me.recv_all(me.clients, tag="prediction")
-            z = join.total(predictions)
-            total, seen = total + (loss.mean(z, y) * len(y) if len(y) else 0.0), seen + len(y)
+        whole = whole or Join.of(me.state.mapping, me.device)
+        labels = labels or Labels(me, me.state.mapping["labels"], public, config)
+        total, seen, count = 0.0, 0, 0
+        async for join, y in batches.epoch(whole, labels.y):
+            z = join.total(await me.recv_all(me.clients, tag="prediction"))
+            total, seen, count = total + (loss.mean(z, y) * len(y) if len(y) else 0.0), seen + len(y), count + 1
             gradient = await me.compute(loss.gradient, z, y, cost=len(y))
             for i, name in enumerate(me.clients):
                 await me.send(name, join.collapse(i, gradient), tag="residual")
@@ -113,27 +95,19 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
 async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
     """Predicts the rows it is asked for, and follows the gradient."""
     cfg: Config = config.algorithm
-    table = LocalTable(data, me.clients.index(me.name), public.outputs, data.table == public.label_table, config, me.device)
+    table = LocalTable(me, data, me.clients.index(me.name), public, config)
     me.state.model = model = table.model
-    drawn = tables.trains_privately(config.privacy)
+    batches = ClientBatches(me, config)
     if me.fresh:
         await mapping.send_keys(me, data, public, cfg.key_hash, tables.protect_labels(me, data.labels, public.classes))
-        if not drawn:
-            await mapping.receive_batches(me)
-    count = 0
+        await batches.receive()
 
     async for t in me.rounds():
-        if not count:
-            count, expected = mapping.count_batches(me.state.joined, cfg.batch_size), min(cfg.batch_size, me.state.joined)
-            rate = tables.part_of_a_batch(me.state.counts, expected / me.state.joined)
-            noisy = tables.noisy_steps(me, config, rate, count, drawn_by_server=True)
-        named = None if drawn else list(mapping.named(me))
-        for b in range(count):
-            rows, size = (await mapping.receive_drawn(me), expected) if named is None else named[b]
+        async for rows, size in batches.epoch():
             x = table.features[rows]
             await me.send(SERVER, tables.protect_predictions(me, model(x), rows), tag="prediction")
             residual = await me.recv(SERVER, tag="residual")
-            gradient = await me.compute(model.pull_back, x, residual, noisy, cost=len(x))
+            gradient = await me.compute(model.pull_back, x, residual, batches.noisy, cost=len(x))
             model.descend(gradient / size, cfg.lr, cfg.weight_decay)  # (12)
         if me.evaluates(t):
             me.report(partial=table.predictions())

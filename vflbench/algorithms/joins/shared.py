@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -17,10 +17,13 @@ from vflbench.data.relational.sample import joined_rows
 from vflbench.federation.party import SERVER, PartySpec, Program, party_names
 from vflbench.models import DTYPES, partial
 from vflbench.privacy import tables
-from vflbench.types import ConfigError, Problem, RunConfig
+from vflbench.types import ConfigError, Count, Positive, Problem, Range, RunConfig
 
 if TYPE_CHECKING:
     from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, RelationalPart, RelationalPublic, RelationalTask
+    from vflbench.federation.party import Party
+
+    Public = RelationalPublic | AlignedPublic
 
 
 def tensor(values: np.ndarray, dtype: torch.dtype, device: str) -> Tensor:
@@ -36,9 +39,9 @@ class Keys:
 
     name: str = ""
     lr: float = 0.1  # learning rate
-    weight_decay: float = 1e-5  # beta of R = ||theta||^2 / 2
+    weight_decay: Annotated[float, Range(at_least=0)] = 1e-5  # beta of R = ||theta||^2 / 2
     center_labels: bool = True  # regression: the labels' mean is subtracted by whoever has them for training
-    default_rounds: int = 10  # epochs, where epochs and rounds are null
+    default_rounds: Count = 10  # epochs, where epochs and rounds are null
 
 
 @dataclass
@@ -60,9 +63,9 @@ class PartKeys(JoinKeys):
 
 @dataclass
 class AdmmKeys(Keys):
-    rho: float = 1.0  # penalty of the ADMM (of both, where a table comes in parts)
+    rho: Positive = 1.0  # penalty of the ADMM (of both, where a table comes in parts)
     solver: Literal["sgd", "exact"] = "sgd"  # update of theta: sgd | exact (linear models)
-    local_epochs: int = 10  # solver=sgd: passes over the own rows per update
+    local_epochs: Count = 10  # solver=sgd: passes over the own rows per update
     batch_size: int = 1024  # solver=sgd: rows of a local batch
     proximal: bool = False  # damp the parties' simultaneous updates: with exact ones stable for any rho
     z_solver: Literal["newton", "adam"] = "newton"  # classification: newton | adam (100 steps, as the released code)
@@ -74,18 +77,15 @@ class LocalTable:
     Parameters
     ----------
     number : the table's; every client of a table starts from the same parameters, and an aligned party from those of its table.
-    is_label : it is the label table.
     """
 
-    def __init__(
-        self, data: RelationalPart | AlignedPart, number: int, outputs: int, is_label: bool, config: RunConfig, device: str
-    ) -> None:
-        dtype = DTYPES[config.model.dtype]
+    def __init__(self, me: Party, data: RelationalPart | AlignedPart, number: int, public: Public, config: RunConfig) -> None:
+        dtype, device = DTYPES[config.model.dtype], me.device
         self.features = tensor(data.features, dtype, device)
         self.held_out = {split: tensor(rows, dtype, device) for split, rows in data.held_out.items()}
         self.device = device
         rng = seeding.stream(config.seed, f"init/{number}")
-        self.model = partial.Partial(config.model, self.features.shape[1], outputs, is_label, rng, device)
+        self.model = partial.Partial(config.model, self.features.shape[1], public.outputs, number == public.owner, rng, device)
 
     def joining(self, rows: np.ndarray, counts: np.ndarray) -> tuple[Tensor, Tensor]:
         """Features of the rows that join, (n, d), and their G, (n,)."""
@@ -108,51 +108,38 @@ class Labels:
     y : (N,) targets or classes. offset : (1, 1) what centring subtracted, to be added to the sum of predictions.
     """
 
-    def __init__(self, labels: np.ndarray, classes: int, center: bool, dtype: torch.dtype, device: str) -> None:
-        mean = float(labels.mean()) if center and not classes else 0.0
+    def __init__(self, me: Party, labels: np.ndarray, public: Public, config: RunConfig) -> None:
+        mean = float(labels.mean()) if config.algorithm.center_labels and not public.classes else 0.0
         self.offset = np.full((1, 1), mean)
-        values = torch.from_numpy(labels if classes else labels - mean)
-        self.y = values.to(device=device, dtype=torch.int64 if classes else dtype)
+        values = torch.from_numpy(labels if public.classes else labels - mean)
+        self.y = values.to(device=me.device, dtype=torch.int64 if public.classes else DTYPES[config.model.dtype])
 
 
 DIAGNOSED = 20_000  # training rows of the label table from which the bound on rho is estimated
 
 
-def may_diverge(public: RelationalPublic | AlignedPublic, config: RunConfig) -> bool:
+def may_diverge(public: Public, config: RunConfig) -> bool:
     """Whether the bound on rho is known for this run (stability.py) and could lie above it: M tables overlap at most M times."""
     known = not public.classes and config.model.name == "linear" and not config.model.relu_output and not config.algorithm.proximal
     return known and config.algorithm.rho <= (3 * public.blocks - 4) / 2
 
 
 def check(config: RunConfig) -> list[Problem]:
-    """What is wrong with the keys that the methods over joins share."""
-    cfg, problems = config.algorithm, partial.check(config.model)
-    if cfg.weight_decay < 0:
-        problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, "must be at least 0"))
-    if cfg.default_rounds < 1:
-        problems.append(Problem("algorithm.default_rounds", cfg.default_rounds, "must be at least 1"))
-    attack = config.attack
-    if attack.name != "none" and (config.model.name != "linear" or config.model.relu_output):
-        allowed = "solves linear models only (model=linear, model.relu_output=false)"
+    """What of the keys that the methods over joins share does not go together."""
+    cfg, attack, problems = config.algorithm, config.attack, []
+    linear = config.model.name == "linear" and not config.model.relu_output
+    allowed = "solves linear models only (model=linear, model.relu_output=false)"
+    if attack.name != "none" and not linear:
         problems.append(Problem("attack", attack.name, allowed))
+    exact = isinstance(cfg, AdmmKeys) and cfg.solver == "exact"
+    if exact and not linear:
+        problems.append(Problem("algorithm.solver", "exact", f"{allowed}; use sgd"))
+    if exact and tables.trains_privately(config.privacy):
+        allowed = f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing: use sgd"
+        problems.append(Problem("algorithm.solver", "exact", allowed))
     if attack.name == "prediction_recovery" and attack.parameters == "received" and not (isinstance(cfg, PartKeys) and cfg.parts > 1):
         allowed = f"the server of {cfg.name} receives parameters of tables in several algorithm.parts only: use released"
         problems.append(Problem("attack.parameters", "received", allowed))
-    return problems + (_check_admm(cfg, config) if isinstance(cfg, AdmmKeys) else [])
-
-
-def _check_admm(cfg: AdmmKeys, config: RunConfig) -> list[Problem]:
-    problems = []
-    if not cfg.rho > 0:
-        problems.append(Problem("algorithm.rho", cfg.rho, "must be greater than 0"))
-    if cfg.local_epochs < 1:
-        problems.append(Problem("algorithm.local_epochs", cfg.local_epochs, "must be at least 1"))
-    if cfg.solver == "exact" and (config.model.name != "linear" or config.model.relu_output):
-        allowed = "solves linear models only (model=linear, model.relu_output=false); use sgd"
-        problems.append(Problem("algorithm.solver", cfg.solver, allowed))
-    if cfg.solver == "exact" and tables.trains_privately(config.privacy):
-        allowed = f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing: use sgd"
-        problems.append(Problem("algorithm.solver", "exact", allowed))
     return problems
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from vflbench.algorithms.joins import shared
-from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, local_steps, sum_of
+from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, sum_of, theta_update
 from vflbench.algorithms.joins.shared import AdmmKeys, Labels, LocalTable, PartyKeys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -32,7 +32,6 @@ ALGORITHM = AlgorithmInfo(
     summary="vertical learning on aligned rows by ADMM: every party predicts every joined row, once a round",
     paper="Xie et al. 2022, arXiv 2207.10226",
     label="VFL-ADMM",
-    family="joins",
     place=2,
     layouts=("aligned",),
     divided_by="parties",
@@ -85,8 +84,7 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
     labels: Labels | None = None
 
     async for t in me.rounds():
-        if labels is None:
-            labels = Labels(me.state.labels, public.classes, cfg.center_labels, dtype, me.device)
+        labels = labels or Labels(me, me.state.labels, public, config)
         me.state.z, me.state.dual, pulls = await me.compute(
             dual_step, me.state.h, me.state.z, me.state.dual, labels.y, loss, cfg.rho, cfg.z_solver, cost=public.samples
         )
@@ -100,7 +98,7 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     """Fits its own block to what the server says of its rows; the owner of the labels sends them first."""
     cfg: Config = config.algorithm
     m = me.clients.index(me.name)
-    table = LocalTable(data, m, public.outputs, m == public.owner, config, me.device)
+    table = LocalTable(me, data, m, public, config)
     me.state.model = table.model
     if me.fresh and data.labels is not None:
         await me.send(SERVER, tables.protect_labels(me, data.labels, public.classes), tag="labels")
@@ -109,10 +107,7 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     update: ThetaUpdate | None = None
 
     async for t in me.rounds():
-        if update is None:
-            rate, steps = local_steps(len(x), cfg.batch_size, cfg.local_epochs)
-            noisy = tables.noisy_steps(me, config, rate, steps, drawn_by_server=False)
-            update = ThetaUpdate(table.model, x, counts, objective, cfg.solver, cfg.local_epochs, cfg.batch_size, cfg.lr, noisy)
+        update = update or theta_update(me, config, table.model, x, counts, objective)
         residual = await me.recv(SERVER, tag="residual")
         await me.compute(update, residual, cost=cfg.local_epochs * len(x))
         await me.send(SERVER, tables.protect_predictions(me, table.model(x)), tag="prediction")

@@ -20,7 +20,7 @@ from vflbench.algorithms.joins.admm import sum_of
 from vflbench.algorithms.joins.shared import Keys, Labels, LocalTable, PartyKeys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.models import DTYPES, losses
+from vflbench.models import losses
 from vflbench.privacy import tables
 from vflbench.types import AlgorithmInfo, RunConfig, Sent
 
@@ -29,7 +29,6 @@ ALGORITHM = AlgorithmInfo(
     summary="vertical learning on aligned rows by SGD: every party predicts every joined row of a batch",
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
     label="VFL-SGD",
-    family="joins",
     place=3,
     layouts=("aligned",),
     divided_by="parties",
@@ -68,16 +67,15 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:
     """Sums predictions, and sends all the same gradient."""
     cfg: Config = config.algorithm
-    dtype, loss = DTYPES[config.model.dtype], losses.make(public.classes)
+    loss = losses.make(public.classes)
     drawn, rate = tables.trains_privately(config.privacy), min(1.0, cfg.batch_size / public.samples)
     if me.fresh:
         me.state.labels = await me.recv(me.clients[public.owner], tag="labels")
     labels: Labels | None = None
 
     async for t in me.rounds():
-        if labels is None:
-            labels = Labels(me.state.labels, public.classes, cfg.center_labels, dtype, me.device)
-            answers = labels.y.split(cfg.batch_size)
+        labels = labels or Labels(me, me.state.labels, public, config)
+        answers = labels.y.split(cfg.batch_size)
         total, seen = 0.0, 0
         for y in answers:
             if drawn:
@@ -95,7 +93,7 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     """Predicts its rows of the batch, and follows the gradient; the owner of the labels sends them first."""
     cfg: Config = config.algorithm
     m = me.clients.index(me.name)
-    table = LocalTable(data, m, public.outputs, m == public.owner, config, me.device)
+    table = LocalTable(me, data, m, public, config)
     me.state.model = model = table.model
     if me.fresh and data.labels is not None:
         await me.send(SERVER, tables.protect_labels(me, data.labels, public.classes), tag="labels")

@@ -12,22 +12,19 @@ Departures
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from vflbench.algorithms.split import shared
 from vflbench.algorithms.split.shared import ACTIVE, Keys, Side, latest_first, run_ahead, score
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
-from vflbench.federation.delays import Delays
-from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, Problem, RunConfig
+from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="avfl",
     summary="asynchronous split learning: one worker per party, stale gradients",
     paper="Chen et al. 2020, arXiv 2007.06081; a baseline of PubSub-VFL",
     label="AVFL",
-    family="split",
     place=3,
     layouts=("aligned",),
     divided_by="parties",
@@ -46,29 +43,21 @@ EXPOSES = shared.EXPOSES
 @dataclass
 class Config(Keys):
     name: str = "avfl"
-    outstanding: int = 5  # batches of the passive worker that wait for their gradient, at most
+    outstanding: Count = 5  # batches of the passive worker that wait for their gradient, at most
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    return shared.check_keys(config) + shared.check_asynchronous(config)
+check = shared.check_asynchronous
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One party per organisation: `active`, `passive_1` ... Raises ConfigError for a batch that is larger than the data."""
-    shared.check_task(config, task)
-    delays, specs = Delays(config.compute), {}
-    for number, name in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
-        delay = partial(delays.seconds, party=number, workers=1)
-        program = partial(active if number == 0 else passive, delay=delay)
-        specs[name] = PartySpec(program, task.part(number), "server" if number == 0 else "client", cores=delays.cores(number, 1))
-    return specs
+    """One party per organisation: `active`, `passive_1` ..."""
+    return shared.parties(task, config, (active, passive))
 
 
-async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, delay: partial[float]) -> None:
+async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Embeds batch after batch."""
     cfg = config.algorithm
-    side = Side(me, data, public, config, me.name, delay)
+    side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():
@@ -77,9 +66,9 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
         await score(me, side, t)
 
 
-async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, delay: partial[float]) -> None:
+async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Steps on what came last."""
-    side = Side(me, data, public, config, me.name, delay)
+    side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():

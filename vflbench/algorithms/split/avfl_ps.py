@@ -12,22 +12,19 @@ Departures
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from vflbench.algorithms.split import shared
-from vflbench.algorithms.split.shared import ACTIVE, Keys, Side, average, latest_first, passive_parties, run_ahead, score
+from vflbench.algorithms.split.shared import ACTIVE, PairKeys, Side, average, latest_first, passive_parties, run_ahead, score, workers_of
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
-from vflbench.federation.delays import Delays
-from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="avfl_ps",
     summary="asynchronous split learning with a parameter server and paired workers",
     paper="the architecture of Falcon; a baseline of PubSub-VFL",
     label="AVFL-PS",
-    family="split",
     place=4,
     layouts=("aligned",),
     divided_by="parties",
@@ -39,51 +36,30 @@ ALGORITHM = AlgorithmInfo(
     search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
 )
-EXPOSES = (
-    Sent("embedding", "passive_worker", "active_worker", "embeddings", "passive"),
-    Sent("gradient", "active_worker", "passive_worker", "gradients", "active"),
-    *shared.EXPOSES[:1],  # scoring
-    *shared.REPLICAS,
-)
+EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
 
 
 @dataclass
-class Config(Keys):
+class Config(PairKeys):
     name: str = "avfl_ps"
-    workers: int = 8  # nu: pairs of workers
-    outstanding: int = 5  # batches of a passive worker that wait for their gradient, at most
+    outstanding: Count = 5  # batches of a passive worker that wait for their gradient, at most
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    asynchronous = shared.check_asynchronous(config)
-    return shared.check_keys(config) + shared.check_workers(config) + asynchronous
+check = shared.check_asynchronous
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """A parameter server and workers per organisation.
-
-    Raises
-    ------
-    ConfigError : a batch that is larger than the data, or more pairs than batches.
-    """
-    shared.check_task(config, task)
-    shared.check_batches(config, task.public.samples, workers=config.algorithm.workers)
-    delays, specs = Delays(config.compute), {}
+    """A parameter server and workers per organisation. Raises ConfigError for more pairs than batches."""
     count = config.algorithm.workers
-    for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
-        role, data, delay = "server" if number == 0 else "client", task.part(number), partial(delays.seconds, party=number, workers=count)
-        workers = party_names(f"{organisation}_worker", count)
-        specs[organisation] = PartySpec(partial(parameter_server, workers=workers), data, role, organisation, cores=1.0)
-        for i, name in enumerate(workers):
-            program = partial(active_worker if number == 0 else passive_worker, place=i, delay=delay)
-            specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, count))
+    specs = shared.teams(task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count))
+    shared.check_batches(config, task.public.samples, workers=count)
     return specs
 
 
-async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
+async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Averages its workers' replicas at the end of an epoch."""
-    side = Side(me, data, public, config, me.name, lambda part, rows: 0.0)
+    workers = workers_of(me.name, config.algorithm.workers)
+    side = Side(me, data, public, config)
     me.state.model = side.model
     seconds = config.compute.server_seconds * len(workers)
 
@@ -93,30 +69,30 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
         await score(me, side, t)
 
 
-async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, place: int, delay: partial[float]) -> None:
+async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Embeds its batches."""
-    cfg, organisation = config.algorithm, me.name.rpartition("_worker_")[0]
-    partner = party_names(f"{ACTIVE}_worker", cfg.workers)[place]
-    side = Side(me, data, public, config, organisation, delay)
+    cfg = config.algorithm
+    side = Side(me, data, public, config, cfg.workers)
+    partner = workers_of(ACTIVE, cfg.workers)[side.place]
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        await run_ahead(me, side, partner, rows, range(place, len(rows), cfg.workers), cfg.outstanding)
-        await me.send(organisation, side.theta, tag="replica")
-        side.theta.copy_(await me.recv(organisation, tag="model"))
+        await run_ahead(me, side, partner, rows, range(side.place, len(rows), cfg.workers), cfg.outstanding)
+        await me.send(side.organisation, side.theta, tag="replica")
+        side.theta.copy_(await me.recv(side.organisation, tag="model"))
 
 
-async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, place: int, delay: partial[float]) -> None:
+async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Steps on what came last from its partners, one per passive party."""
     cfg = config.algorithm
-    partners = [party_names(f"{name}_worker", cfg.workers)[place] for name in passive_parties(me)]
-    side = Side(me, data, public, config, ACTIVE, delay)
+    side = Side(me, data, public, config, cfg.workers)
+    partners = [workers_of(name, cfg.workers)[side.place] for name in passive_parties(me)]
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        losses = await latest_first(me, side, partners, rows, len(range(place, len(rows), cfg.workers)))
+        losses = await latest_first(me, side, partners, rows, len(range(side.place, len(rows), cfg.workers)))
         me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * len(rows))
         await me.send(ACTIVE, side.theta, tag="replica")
         side.theta.copy_(await me.recv(ACTIVE, tag="model"))

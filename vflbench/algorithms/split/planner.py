@@ -183,13 +183,14 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
     points = [point for point in np.ndindex(objective.shape) if np.isfinite(objective[point])]
     played: dict[tuple[int, ...], float] = {}
 
+    def choice(point: tuple[int, ...]) -> tuple[int, int, int]:
+        return setting.active_workers[point[0]], setting.passive_workers[point[1]], setting.batch_sizes[point[2]]
+
     def play(point: tuple[int, ...]) -> float:
         """What is minimised, at one point, exactly."""
-        a, p, b = point
         if point not in played:
-            chosen = setting.active_workers[a], setting.passive_workers[p], setting.batch_sizes[b]
-            played[point] = played_epoch_seconds(delays, setting, *chosen)
-        return float(objective[point] if planner == "paper" else played[point] * growth[b])
+            played[point] = played_epoch_seconds(delays, setting, *choice(point))
+        return float(objective[point] if planner == "paper" else played[point] * growth[point[2]])
 
     best = min(float(objective[point]) for point in points)
     if planner == "epoch":
@@ -201,17 +202,14 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
     limit = best * (1 + (TIE if planner == "epoch" else 1e-9))
 
     def small(point: tuple[int, ...]) -> tuple[int, int, int]:
-        active, passive = setting.active_workers[point[0]], setting.passive_workers[point[1]]
-        return active + passive, active, setting.batch_sizes[point[2]]
+        active, passive, size = choice(point)
+        return active + passive, active, size
 
     # The smallest of those that are equal; of the many that the formula calls so, the first FINALISTS, and the best one is always one.
     tied = sorted((point for point in points if objective[point] <= limit), key=small)[:FINALISTS]
     tied += sorted((point for point in played if play(point) <= limit), key=small)
     point = next(point for point in tied if play(point) <= limit)
-    a, p, b = point
-    play(point)
-    chosen = setting.active_workers[a], setting.passive_workers[p], setting.batch_sizes[b]
-    return Plan(*chosen, played[point], float(played[point] * growth[b]))
+    return Plan(*choice(point), played[point], float(played[point] * growth[point[2]]))
 
 
 def epoch_seconds(delays: Delays, setting: Setting) -> Array:

@@ -50,19 +50,18 @@ import torch
 
 from vflbench.algorithms.split import epoch, planner, shared
 from vflbench.algorithms.split.epoch import ActiveEpoch, Notice, PassiveEpoch, Result, Task, check_fruitful
-from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Keys, Side, average, passive_parties, score
+from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Keys, Side, average, passive_parties, score, workers_of
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.delays import Delays
-from vflbench.federation.party import Party, PartyLost, PartySpec, party_names
+from vflbench.federation.party import Party, PartyLost, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, FederationError, Problem, RunConfig
+from vflbench.types import AlgorithmInfo, Count, FederationError, Positive, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="pubsub_vfl",
     summary="asynchronous split learning: batches by publish/subscribe between two or more parties' workers",
     paper="Liu et al. 2025, arXiv 2510.12494 (Algorithm 1)",
     label="PubSub-VFL",
-    family="split",
     place=0,
     layouts=("aligned",),
     divided_by="parties",
@@ -84,13 +83,13 @@ EXPOSES = (*shared.EXPOSES, *shared.REPLICAS, *epoch.EXPOSES)
 class Config(Keys):
     name: str = "pubsub_vfl"
     workers: int = 8  # w_a: workers of the active party
-    passive_workers: int | None = 10  # w_p: workers of each passive party; null: as many as the active one has
-    embedding_capacity: int = 5  # p: messages that a batch's embedding channel holds
-    gradient_capacity: int = 5  # q: messages that a batch's gradient channel holds
-    outstanding: int = 5  # batches of a passive worker that wait for their gradient, at most
-    deadline: float | None = 10.0  # T_ddl: seconds that a subscriber waits; null: for ever
+    passive_workers: Count | None = 10  # w_p: workers of each passive party; null: as many as the active one has
+    embedding_capacity: Count = 5  # p: messages that a batch's embedding channel holds
+    gradient_capacity: Count = 5  # q: messages that a batch's gradient channel holds
+    outstanding: Count = 5  # batches of a passive worker that wait for their gradient, at most
+    deadline: Positive | None = 10.0  # T_ddl: seconds that a subscriber waits; null: for ever
     aggregation: Literal["semi_async", "every_epoch", "never"] = "semi_async"  # of replicas: by equation 5 | every epoch | at the end only
-    interval: int = 5  # DeltaT_0: semi_async: the interval that equation 5 grows to, epochs
+    interval: Count = 5  # DeltaT_0: semi_async: the interval that equation 5 grows to, epochs
     failure_rate: float = 0.0  # probability that a worker loses a task, and what it waits for: to see what a crash costs
     planner: Literal["none", "epoch", "paper"] = "none"  # of workers and batch: epoch (least time to target) | paper (literal objective)
     worker_range: list[int] = field(default_factory=lambda: [2, 50])  # planner: of each party
@@ -101,13 +100,8 @@ class Config(Keys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = shared.check_keys(config) + shared.check_workers(config) + shared.check_asynchronous(config)
-    for key in ("passive_workers", "embedding_capacity", "gradient_capacity", "interval"):
-        if getattr(cfg, key) is not None and getattr(cfg, key) < 1:
-            problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
-    if cfg.deadline is not None and not 0 < cfg.deadline < math.inf:
-        problems.append(Problem("algorithm.deadline", cfg.deadline, "must be a number of seconds above 0, or null: no deadline"))
-    elif cfg.deadline is not None and cfg.deadline <= 2e-3 * config.network.client_server.latency_ms:
+    problems = shared.check_asynchronous(config)
+    if cfg.deadline is not None and cfg.deadline <= 2e-3 * config.network.client_server.latency_ms:
         there_and_back = f"a message takes {2 * config.network.client_server.latency_ms:g} ms there and back on {config.network.name}"
         problems.append(Problem("algorithm.deadline", cfg.deadline, f"{there_and_back}: every batch would be dropped"))
     problems += planner.check(config)
@@ -128,19 +122,10 @@ def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, A
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """A hub and workers per organisation: `active`, `active_worker_0` ... Raises ConfigError where they, data and deadline do not fit."""
     cfg: Config = config.algorithm
-    shared.check_task(config, task)
-    shared.check_batches(config, task.public.samples, workers=cfg.workers, passive_workers=passive_workers(cfg))
-    delays, specs = Delays(config.compute), {}
-    planner.check_deadline(config, delays)
-    for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
-        active = number == 0
-        workers = party_names(f"{organisation}_worker", cfg.workers if active else passive_workers(cfg))
-        role, data = "server" if active else "client", task.part(number)
-        program = partial(active_hub if active else passive_hub, workers=workers)
-        specs[organisation] = PartySpec(program, data, role, organisation, cores=1.0)
-        program = partial(active_worker if active else passive_worker, number=number)
-        for name in workers:
-            specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, len(workers)), expendable=True)
+    counts = cfg.workers, passive_workers(cfg)
+    specs = shared.teams(task, config, (active_hub, passive_hub), (active_worker, passive_worker), counts, expendable=True)
+    shared.check_batches(config, task.public.samples, workers=counts[0], passive_workers=counts[1])
+    planner.check_deadline(config, Delays(config.compute))
     return specs
 
 
@@ -169,10 +154,11 @@ def averages(cfg: Config, t: int, last: int) -> bool:
 # --- workers ----------------------------------------------------------------------------------------------------------------------
 
 
-async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
+async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Embeds batches, and steps when their gradients come."""
-    cfg, hub = config.algorithm, me.name.rpartition("_worker_")[0]
-    side = Side(me, data, public, config, hub, partial(Delays(config.compute).seconds, party=number, workers=passive_workers(cfg)))
+    cfg = config.algorithm
+    side = Side(me, data, public, config, passive_workers(cfg))
+    hub = side.organisation
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():
@@ -196,10 +182,10 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
         await replicate(me, hub, side, config, t)
 
 
-async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, number: int) -> None:
+async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Steps on batches whose embeddings are there."""
     cfg = config.algorithm
-    side = Side(me, data, public, config, ACTIVE, partial(Delays(config.compute).seconds, party=number, workers=cfg.workers))
+    side = Side(me, data, public, config, cfg.workers)
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():
@@ -231,10 +217,11 @@ async def replicate(me: Party, hub: str, side: Side, config: RunConfig, t: int) 
 # --- hubs -------------------------------------------------------------------------------------------------------------------------
 
 
-async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
+async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Deals batches to workers, publishes their embeddings, and hands out the gradients that come."""
     cfg: Config = config.algorithm
-    side = Side(me, data, public, config, me.name, lambda part, rows: 0.0)
+    workers = workers_of(me.name, passive_workers(cfg))
+    side = Side(me, data, public, config)
     me.state.model = side.model
     sources = {"worker": workers, **{tag: [ACTIVE] for tag in ("gradient", "notice", "epoch")}}
 
@@ -264,10 +251,11 @@ def may_publish(me: Party, rows: Sequence[np.ndarray], j: int) -> bool:
     return me.privacy is None or me.privacy.may_publish(rows[j])
 
 
-async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
+async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Collects embeddings, deals them to workers, and publishes their gradients."""
     cfg: Config = config.algorithm
-    side = Side(me, data, public, config, me.name, lambda part, rows: 0.0)
+    workers = workers_of(me.name, cfg.workers)
+    side = Side(me, data, public, config)
     passive = passive_parties(me)
     me.state.model = side.model
     me.state.counts = dict.fromkeys(("trained", "repeated", "discarded", "dropped", "skipped"), 0)

@@ -9,19 +9,22 @@ import contextlib
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation.delays import Delays
+from vflbench.federation.party import PartySpec, Program, party_names
 from vflbench.models import DTYPES, vertical
 from vflbench.models.split_learning import Active, Passive
 from vflbench.models.vertical import DEEP, IMAGES
-from vflbench.types import ConfigError, Problem, RunConfig, Sent
+from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, Sent
 
 ACTIVE = "active"  # the organisation with the labels, and its own party
 EXPOSES = (
@@ -29,6 +32,11 @@ EXPOSES = (
     Sent("gradient", "active", "passive", "gradients", "active"),
     Sent("embedding", "passive", "active", "timing", "passive"),  # when it was made
     Sent("gradient", "active", "passive", "timing", "active"),
+)
+PAIRED = (  # of methods whose workers work in pairs
+    Sent("embedding", "passive_worker", "active_worker", "embeddings", "passive"),
+    Sent("gradient", "active_worker", "passive_worker", "gradients", "active"),
+    EXPOSES[0],  # scoring
 )
 REPLICAS = (  # inside an organisation: a worker's parameters, and their mean
     Sent("replica", "active_worker", "active", "parameters", "active"),
@@ -63,22 +71,23 @@ class Keys:
     """Keys that all split learning methods share."""
 
     name: str = ""
-    parties: int = 2  # organisations: the active one, which has the labels, and passive ones
+    parties: Annotated[int, Range(at_least=2)] = 2  # organisations: the active one, which has the labels, and passive ones
     batch_size: int = 256  # B: rows of a batch
     lr: float = 0.001  # learning rate
     optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd; a worker's moments are its own
-    default_rounds: int = 10  # epochs, where epochs and rounds are null
+    default_rounds: Count = 10  # epochs, where epochs and rounds are null
 
 
-def check_keys(config: RunConfig) -> list[Problem]:
-    """What is wrong with the keys that all methods share, and with the model's, before any data is loaded."""
-    cfg, problems = config.algorithm, vertical.check(config.model)
-    if cfg.parties < 2:
-        problems.append(Problem("algorithm.parties", cfg.parties, "must be at least 2: the one with the labels, and one more"))
-    for key in ("batch_size", "default_rounds"):
-        if getattr(cfg, key) < 1:
-            problems.append(Problem(f"algorithm.{key}", getattr(cfg, key), "must be at least 1"))
-    return problems
+@dataclass
+class PairKeys(Keys):
+    """Of methods whose workers work in pairs."""
+
+    workers: int = 8  # nu: pairs of workers
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What of the model's keys does not go together."""
+    return vertical.check(config.model)
 
 
 def check_task(config: RunConfig, task: AlignedTask) -> None:
@@ -98,20 +107,11 @@ def check_task(config: RunConfig, task: AlignedTask) -> None:
         log.warning("computing is charged as PubSub-VFL's Table 8 measured it, on ten layers, and not as model=%s takes", config.model.name)
 
 
-def check_workers(config: RunConfig) -> list[Problem]:
-    """What is wrong with a number of workers."""
-    count = config.algorithm.workers
-    return [] if count >= 1 else [Problem("algorithm.workers", count, "must be at least 1")]
-
-
 def check_asynchronous(config: RunConfig) -> list[Problem]:
-    """What is wrong with the keys of methods whose passive workers run ahead."""
-    cfg, problems = config.algorithm, []
-    if cfg.outstanding < 1:
-        problems.append(Problem("algorithm.outstanding", cfg.outstanding, "must be at least 1"))
-    if config.network.timing != "causal":
-        problems.append(Problem("network.timing", config.network.timing, f"{cfg.name} depends on when each message comes: causal"))
-    return problems
+    """`check`, and for methods whose passive workers run ahead whether the network tells when each message comes."""
+    timing = config.network.timing
+    allowed = f"{config.algorithm.name} depends on when each message comes: causal"
+    return check(config) + ([Problem("network.timing", timing, allowed)] if timing != "causal" else [])
 
 
 def check_batches(config: RunConfig, samples: int, **workers: int) -> None:
@@ -129,16 +129,18 @@ class Side:
 
     Parameters
     ----------
+    me : an organisation's own party, or one of its workers.
     data : own rows; those of the active party have labels.
-    delay : (part, rows) -> seconds on the modelled clock: `federation.delays.Delays.seconds` of this party and its number of workers.
+    workers : of the organisation: they share its cores on the modelled clock.
     """
 
-    def __init__(
-        self, me: Any, data: AlignedPart, public: AlignedPublic, config: RunConfig, organisation: str, delay: Callable[[str, int], float]
-    ) -> None:
-        number = 0 if organisation == ACTIVE else int(organisation.rpartition("_")[2])
-        generator = vertical.generator(config.model, config.seed, number, organisation)
-        self.me, self.data, self.delay = me, data, delay
+    def __init__(self, me: Any, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: int = 1) -> None:
+        self.organisation, _, place = me.name.partition("_worker_")
+        self.place = int(place or 0)  # among the organisation's workers
+        number = 0 if self.organisation == ACTIVE else int(self.organisation.rpartition("_")[2])
+        generator = vertical.generator(config.model, config.seed, number, self.organisation)
+        self.me, self.data = me, data
+        self.delay = partial(Delays(config.compute).seconds, party=number, workers=workers)  # (part, rows) -> seconds
         self.dtype, self.latency = DTYPES[config.model.dtype], config.compute.batch_latency
         self.model: Any
         self.images = config.model.name in IMAGES  # others take the pixels of an image as columns
@@ -219,6 +221,48 @@ class Side:
 
 def _parts(x: np.ndarray) -> list[slice]:
     return [slice(first, first + SCORED) for first in range(0, max(len(x), 1), SCORED)]
+
+
+# --- organisations --------------------------------------------------------------------------------------------------------------------
+
+
+Sides = tuple[Program, Program]  # of the active organisation, of each passive one
+
+
+def parties(task: AlignedTask, config: RunConfig, programs: Sides) -> dict[str, PartySpec]:
+    """One party per organisation: `active`, `passive_1` ... Raises ConfigError for a batch that is larger than the data."""
+    check_task(config, task)
+    delays, specs = Delays(config.compute), {}
+    for number, name in enumerate(organisations(task)):
+        role = "server" if number == 0 else "client"
+        specs[name] = PartySpec(programs[number > 0], task.part(number), role, cores=delays.cores(number, 1))
+    return specs
+
+
+def teams(
+    task: AlignedTask, config: RunConfig, hubs: Sides, workers: Sides, counts: tuple[int, int], expendable: bool = False
+) -> dict[str, PartySpec]:
+    """A hub or parameter server, and workers, per organisation: `active`, `active_worker_0` ... Errors: as `parties`."""
+    check_task(config, task)
+    delays, specs = Delays(config.compute), {}
+    for number, organisation in enumerate(organisations(task)):
+        passive = number > 0
+        role, data = "client" if passive else "server", task.part(number)
+        specs[organisation] = PartySpec(hubs[passive], data, role, organisation, cores=1.0)
+        cores = delays.cores(number, counts[passive])
+        for name in workers_of(organisation, counts[passive]):
+            specs[name] = PartySpec(workers[passive], data, role, organisation, cores=cores, expendable=expendable)
+    return specs
+
+
+def organisations(task: AlignedTask) -> list[str]:
+    """Their own parties: `active`, `passive_1` ..."""
+    return [ACTIVE, *party_names("passive", task.parties)[1:]]
+
+
+def workers_of(organisation: str, count: int) -> list[str]:
+    """The names of its `count` workers."""
+    return party_names(f"{organisation}_worker", count)
 
 
 # --- exchanges that more than one method has ------------------------------------------------------------------------------------------

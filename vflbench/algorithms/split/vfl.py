@@ -7,22 +7,19 @@ Equal to gradient descent on the joint network (tests/algorithms/test_pubsub.py)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from vflbench.algorithms.split import shared
 from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Keys, Side, score
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
-from vflbench.federation.delays import Delays
-from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, Problem, RunConfig
+from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="vfl",
     summary="synchronous split learning: one worker per party, batch by batch",
     paper="Vepakomma et al. 2018, arXiv 1812.00564; a baseline of PubSub-VFL",
     label="VFL",
-    family="split",
     place=1,
     layouts=("aligned",),
     divided_by="parties",
@@ -42,25 +39,17 @@ class Config(Keys):
     name: str = "vfl"
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    return shared.check_keys(config)
+check = shared.check
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One party per organisation: `active`, `passive_1` ... Raises ConfigError for a batch that is larger than the data."""
-    shared.check_task(config, task)
-    delays, specs = Delays(config.compute), {}
-    for number, name in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
-        delay = partial(delays.seconds, party=number, workers=1)
-        program = partial(active if number == 0 else passive, delay=delay)
-        specs[name] = PartySpec(program, task.part(number), "server" if number == 0 else "client", cores=delays.cores(number, 1))
-    return specs
+    """One party per organisation: `active`, `passive_1` ..."""
+    return shared.parties(task, config, (active, passive))
 
 
-async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, delay: partial[float]) -> None:
+async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Sends the embedding of each batch, and steps on its gradient."""
-    side = Side(me, data, public, config, me.name, delay)
+    side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():
@@ -71,9 +60,9 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
         await score(me, side, t)
 
 
-async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, delay: partial[float]) -> None:
+async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Waits for all embeddings of a batch, steps, and answers."""
-    side = Side(me, data, public, config, me.name, delay)
+    side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():

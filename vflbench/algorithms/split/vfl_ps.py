@@ -13,24 +13,21 @@ Departures
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from vflbench.algorithms.split import shared
-from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Keys, Side, average, passive_parties, score
+from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, PairKeys, Side, average, passive_parties, score, workers_of
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
-from vflbench.federation.delays import Delays
-from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="vfl_ps",
     summary="synchronous split learning with a parameter server and paired workers, averaged every batch",
     paper="the architecture of FATE and PaddleFL; a baseline of PubSub-VFL",
     label="VFL-PS",
-    family="split",
     place=2,
     layouts=("aligned",),
     divided_by="parties",
@@ -41,43 +38,21 @@ ALGORITHM = AlgorithmInfo(
     search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
     # any codec: a rounded embedding or gradient is one with noise; replicas stay inside an organisation
 )
-EXPOSES = (
-    Sent("embedding", "passive_worker", "active_worker", "embeddings", "passive"),
-    Sent("gradient", "active_worker", "passive_worker", "gradients", "active"),
-    *shared.EXPOSES[:1],  # scoring
-    *shared.REPLICAS,
-)
+EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
 
 
 @dataclass
-class Config(Keys):
+class Config(PairKeys):
     name: str = "vfl_ps"
-    workers: int = 8  # nu: pairs of workers
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    return shared.check_keys(config) + shared.check_workers(config)
+check = shared.check
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """A parameter server and workers per organisation.
-
-    Raises
-    ------
-    ConfigError : a batch that is larger than the data.
-    """
-    shared.check_task(config, task)
-    delays, specs = Delays(config.compute), {}
+    """A parameter server and workers per organisation."""
     count = config.algorithm.workers
-    for number, organisation in enumerate([ACTIVE, *party_names("passive", task.parties)[1:]]):
-        role, data, delay = "server" if number == 0 else "client", task.part(number), partial(delays.seconds, party=number, workers=count)
-        workers = party_names(f"{organisation}_worker", count)
-        specs[organisation] = PartySpec(partial(parameter_server, workers=workers), data, role, organisation, cores=1.0)
-        for i, name in enumerate(workers):
-            program = partial(active_worker if number == 0 else passive_worker, place=i, delay=delay)
-            specs[name] = PartySpec(program, data, role, organisation, cores=delays.cores(number, count))
-    return specs
+    return shared.teams(task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count))
 
 
 def parts(rows: np.ndarray, workers: int) -> list[np.ndarray]:
@@ -85,10 +60,11 @@ def parts(rows: np.ndarray, workers: int) -> list[np.ndarray]:
     return np.array_split(rows, workers)
 
 
-async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: list[str]) -> None:
+async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Averages its workers' replicas after every batch."""
     cfg = config.algorithm
-    side = Side(me, data, public, config, me.name, lambda part, rows: 0.0)
+    workers = workers_of(me.name, config.algorithm.workers)
+    side = Side(me, data, public, config)
     me.state.model = side.model
     seconds = config.compute.server_seconds * len(workers)
 
@@ -101,35 +77,35 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
         await score(me, side, t)
 
 
-async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, place: int, delay: partial[float]) -> None:
+async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Does its part of every batch with its partner."""
-    cfg, organisation = config.algorithm, me.name.rpartition("_worker_")[0]
-    partner = party_names(f"{ACTIVE}_worker", cfg.workers)[place]
-    side = Side(me, data, public, config, organisation, delay)
+    cfg = config.algorithm
+    side = Side(me, data, public, config, cfg.workers)
+    partner = workers_of(ACTIVE, cfg.workers)[side.place]
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():
         for j, rows in enumerate(batches(config.seed, t, public.samples, cfg.batch_size)):
-            own = parts(rows, cfg.workers)[place]
+            own = parts(rows, cfg.workers)[side.place]
             if len(own):
                 await me.send(partner, tuple(Embedding(j, 0, 0.0, await side.embed(own))), tag="embedding")
                 gradient = Gradient(*await me.recv(partner, tag="gradient"))
                 await side.backward(side.theta, own, gradient.dz)
-            await me.send(organisation, side.theta, tag="replica")
-            side.theta.copy_(await me.recv(organisation, tag="model"))
+            await me.send(side.organisation, side.theta, tag="replica")
+            side.theta.copy_(await me.recv(side.organisation, tag="model"))
 
 
-async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, place: int, delay: partial[float]) -> None:
+async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Does its part of every batch with its partners, one per passive party."""
     cfg = config.algorithm
-    partners = [party_names(f"{name}_worker", cfg.workers)[place] for name in passive_parties(me)]
-    side = Side(me, data, public, config, ACTIVE, delay)
+    side = Side(me, data, public, config, cfg.workers)
+    partners = [workers_of(name, cfg.workers)[side.place] for name in passive_parties(me)]
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
     async for t in me.rounds():
         losses = []
         for j, rows in enumerate(batches(config.seed, t, public.samples, cfg.batch_size)):
-            own = parts(rows, cfg.workers)[place]
+            own = parts(rows, cfg.workers)[side.place]
             if len(own):
                 zs = [Embedding(*message).z for message in await me.recv_all(partners, tag="embedding")]
                 loss, dzs = await side.learn(own, zs)

@@ -23,14 +23,13 @@ from vflbench.models import split_network
 from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer, descend
 from vflbench.models.vertical import criterion
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="centralized_gd",
     summary="reference of MTCD: one party with all columns takes gradient steps, no messages",
     paper="baseline",
     label="Centralized GD",
-    family="tokens",
     place=4,
     layouts=("aligned",),
     divided_by="parties",
@@ -48,7 +47,7 @@ class Config(NetworkKeys):
     parties: int = 40  # K: blocks into which the features are split; networks have one local network for each
     local_steps: int = 1  # steps per round
     lr: float | None = None  # step size; null: 1 / L (batches: B / N of that); networks 0.01
-    default_rounds: int = 500  # where rounds is null
+    default_rounds: Count = 500  # where rounds is null
 
 
 check = shared.check

@@ -31,14 +31,13 @@ from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import glm
 from vflbench.models.glm import Glm
-from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Positive, Problem, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="dcpa",
     summary="decentralised primal-dual baseline: every client exchanges a dual vector with its neighbours in every iteration",
     paper="after Alghunaim, Lyu, Yan, Sayed 2021, IEEE TSP 69",
     label="DCPA",
-    family="tokens",
     place=3,
     layouts=("aligned",),
     divided_by="parties",
@@ -53,18 +52,14 @@ EXPOSES = (Sent("dual", "client", "client", "embeddings", "client"),)
 @dataclass
 class Config(Keys):
     name: str = "dcpa"
-    iterations: int = 10  # iterations per round
-    dual_lr: float = 0.02  # mu_y in units of K times the loss's curvature
+    iterations: Count = 10  # iterations per round
+    dual_lr: Positive = 0.02  # mu_y in units of K times the loss's curvature
     lr: float | None = None  # mu_w; null: 0.9 / (alpha + mu_y ||X_k||^2)
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     _, problems = topology.build_early(config, [])
-    if config.algorithm.iterations < 1:
-        problems.append(Problem("algorithm.iterations", config.algorithm.iterations, "must be at least 1"))
-    if not config.algorithm.dual_lr > 0:
-        problems.append(Problem("algorithm.dual_lr", config.algorithm.dual_lr, "must be greater than 0"))
     return shared.check(config) + problems
 
 

@@ -34,24 +34,22 @@ of the tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from vflbench.algorithms.tokens import shared, walks
-from vflbench.algorithms.tokens.shared import NetworkKeys, batch, client_lr, halved, make_client, make_server, synchronised
+from vflbench.algorithms.tokens.shared import NetworkKeys, batch, client_lr, halved, make_client, make_server, score, synchronised
 from vflbench.algorithms.tokens.walks import Walks
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import split_network
-from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Problem, Range, RunConfig, Sent, refuse
 
 ALGORITHM = AlgorithmInfo(
     name="mtcd",
     summary="tokens roam between clients and take block gradient steps; a server synchronises them",
     paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
     label="MTCD",
-    family="tokens",
     place=0,
     layouts=("aligned",),
     divided_by="parties",
@@ -74,8 +72,8 @@ EXPOSES = (
 @dataclass
 class Config(NetworkKeys):
     name: str = "mtcd"
-    tokens: int = 4  # Gamma
-    hops: int = 8  # S: hops of a token between two syncs; 0: client-server
+    tokens: Count = 4  # Gamma
+    hops: Annotated[int, Range(at_least=0)] = 8  # S: hops of a token between two syncs; 0: client-server
     local_steps: int = 20  # Q: updates per visit
     lr: float | None = None  # step size; null: 1 / L_k of each client's own block (batches: B / N of that); networks 0.01
     weights: Literal["average", "cluster", "visitors"] = "average"  # average (all tokens) | cluster (a token each) | visitors
@@ -95,18 +93,11 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per block of features. All of them know the walks, the labels, and what kind of model it is."""
     cfg: Config = config.algorithm
     shared.check_task(task, config)
-    names = party_names("client", task.parties)
-    graph = topology.build(config.topology, [SERVER], names, config.seed)
-    if problems := check_walks(graph, cfg):
-        raise ConfigError(problems)
+    graph = topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)
+    refuse(check_walks(graph, cfg))
     shared.warn_of_steps(task, cfg)
     drawn = Walks(graph, config.seed, cfg.tokens, cfg.hops, cfg.walk, cfg.weights == "cluster", cfg.start)
-    public = {"walks": drawn, "model": split_network.resolve(config.model, task)}
-    labels = JoinedPart((), task.labels) if task.objective is None else None
-    specs = {SERVER: PartySpec(partial(server, **public), labels, role="server")}
-    for k, name in enumerate(names):
-        specs[name] = PartySpec(partial(client, **public), task.part(k, share_labels=True))
-    return specs
+    return shared.parties(task, server, client, walks=drawn, model=split_network.resolve(config.model, task))
 
 
 def check_walks(graph: topology.Topology | None, cfg: Config) -> list[Problem]:
@@ -155,10 +146,7 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
         me.report(iterations=t * max(cfg.hops, 1), facts={"hops": hops}, epoch=shared.epoch(t, public.samples, cfg.batch_size))
         if public.objective is None:
             me.report(train_loss=loss)
-            if me.evaluates(t):
-                async with me.evaluating():
-                    held_out = await me.recv_all(me.clients, tag="representation")
-                me.report(predictions=centre.predict(held_out))
+        await score(me, centre, t)
 
 
 async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any) -> None:
@@ -193,8 +181,4 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
                 await me.send(me.clients[path[s + 1]], token, tag="token")
         if copies:
             block.theta = synchronised(block.theta, copies, cfg.tokens, cfg.weights)
-        if me.evaluates(t) and public.objective is not None:
-            me.report(**block.score())
-        elif me.evaluates(t):
-            async with me.evaluating():
-                await me.send(SERVER, block.held_out_representations(), tag="representation")
+        await score(me, block, t)

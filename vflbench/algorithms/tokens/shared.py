@@ -9,20 +9,23 @@ import functools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
+from vflbench.data.tasks import JoinedPart
+from vflbench.federation.party import SERVER, PartySpec, Program, party_names
 from vflbench.models import glm, vertical
 from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer
 from vflbench.models.vertical import COMPOSED, SHARES
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, Problem
+from vflbench.types import ConfigError, Count, Positive, Problem
 
 if TYPE_CHECKING:
-    from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
+    from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
     from vflbench.federation.topology import Topology
     from vflbench.types import RunConfig
 
@@ -38,14 +41,14 @@ class Keys:
 
     name: str = ""
     parties: int = 40  # K: clients; the features are split between them
-    default_rounds: int = 300  # where rounds is null
+    default_rounds: Count = 300  # where rounds is null
 
 
 @dataclass
 class NetworkKeys(Keys):
     """Of those that also train networks."""
 
-    halve_every: float | None = None  # epochs after which the step size is halved; null: never
+    halve_every: Positive | None = None  # epochs after which the step size is halved; null: never
     batch_size: int | None = None  # B: samples per round; null: all
     aggregation: Literal["sum", "concat"] = "sum"  # of representations: sum | concat (networks only)
 
@@ -59,13 +62,19 @@ class GlmServer(torch.nn.Module):
 
     def token(self, representations: Sequence[np.ndarray]) -> np.ndarray:
         """u = sum_k X_k theta_k."""
-        total = representations[0].copy()
-        for h in representations[1:]:
-            total += h
-        return total
+        return sum(representations[1:], start=representations[0].copy())
 
     def update(self, token: np.ndarray, rows: np.ndarray | None, steps: int, lr: float) -> None:
         """There is no theta_0."""
+
+
+def parties(task: AlignedTask, server: Program, client: Program, **known: Any) -> dict[str, PartySpec]:
+    """The server, which has the labels of networks, and one client per block of features, with all labels. All know what is `known`."""
+    labels = JoinedPart((), task.labels) if task.objective is None else None
+    specs = {SERVER: PartySpec(partial(server, **known), labels, role="server")}
+    for k, name in enumerate(party_names("client", task.parties)):
+        specs[name] = PartySpec(partial(client, **known), task.part(k, share_labels=True))
+    return specs
 
 
 def make_client(k: int, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> Any:
@@ -197,24 +206,36 @@ def synchronised(theta: Any, copies: Mapping[int, Any], tokens: int, weights: st
     `theta`. `visitors`: the mean over those that came.
     """
     first, *others = (copies[token] for token in sorted(copies))
-    total = first
-    for copy in others:
-        total = total + copy
+    total = sum(others, start=first)
     if weights == "average":
         return (total + (tokens - len(copies)) * theta) / tokens
     return total if len(copies) == 1 else total / len(copies)
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------------
+
+
+async def score(me: Any, part: Any, t: int) -> None:
+    """At the end of round t: a convex block's own part; of networks, clients' held-out representations meet the fusion model."""
+    if not me.evaluates(t):
+        return
+    if isinstance(part, Glm):
+        me.report(**part.score())
+    elif isinstance(part, SplitClient):
+        async with me.evaluating():
+            await me.send(SERVER, part.held_out_representations(), tag="representation")
+    elif isinstance(part, SplitServer):
+        async with me.evaluating():
+            held_out = await me.recv_all(me.clients, tag="representation")
+        me.report(predictions=part.predict(held_out))
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------------
 
 
 def check(config: RunConfig) -> list[Problem]:
-    """What is wrong with the keys that these methods share."""
+    """What of the keys that these methods share does not go together."""
     cfg, problems = config.algorithm, []
-    if cfg.default_rounds < 1:
-        problems.append(Problem("algorithm.default_rounds", cfg.default_rounds, "must be at least 1"))
-    if isinstance(cfg, NetworkKeys) and cfg.halve_every is not None and not cfg.halve_every > 0:
-        problems.append(Problem("algorithm.halve_every", cfg.halve_every, "must be greater than 0, or null"))
     if config.codec.feedback and isinstance(cfg, NetworkKeys) and cfg.batch_size is not None:
         allowed = "every batch has other rows, so there is nothing to remember: use false, or algorithm.batch_size=null"
         problems.append(Problem("codec.feedback", "true", allowed))

@@ -27,14 +27,13 @@ from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models.glm import Glm
-from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig, Sent, refuse
 
 ALGORITHM = AlgorithmInfo(
     name="stcd",
     summary="one token walks between clients and takes block gradient steps; there is no server",
     paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
     label="STCD",
-    family="tokens",
     place=1,
     layouts=("aligned",),
     divided_by="parties",
@@ -49,23 +48,17 @@ EXPOSES = (Sent("token", "client", "client", "embeddings", "client"),)
 @dataclass
 class Config(Keys):
     name: str = "stcd"
-    hops: int = 100  # steps of the token per round
+    hops: Count = 100  # steps of the token per round
     local_steps: int = 20  # Q: updates per visit
     lr: float | None = None  # step size; null: 1 / L_k of each client's own block
     start: list[str] | None = None  # client at which the token starts, as a list of one; null: uniform over all
-    default_rounds: int = 500  # where rounds is null
+    default_rounds: Count = 500  # where rounds is null
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
-    return shared.check(config) + problems + check_walk(graph, config.algorithm)
-
-
-def check_walk(graph: topology.Topology | None, cfg: Config) -> list[Problem]:
-    """What is wrong with the token's walk on `graph`."""
-    problems = walks.check(graph, 1, cfg.hops, start=cfg.start)
-    return [*problems, Problem("algorithm.hops", 0, "must be at least 1: a round is so many hops")] if cfg.hops == 0 else problems
+    return shared.check(config) + problems + walks.check(graph, 1, config.algorithm.hops, start=config.algorithm.start)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -74,8 +67,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     shared.check_convex(task, config)
     names = party_names("client", task.parties)
     graph = topology.build(config.topology, [], names, config.seed)
-    if problems := check_walk(graph, cfg):
-        raise ConfigError(problems)
+    refuse(walks.check(graph, 1, cfg.hops, start=cfg.start))
     shared.warn_of_pieces(graph)
     walk = Walks(graph, config.seed, 1, cfg.hops, start=cfg.start)
     return {name: PartySpec(partial(client, walks=walk), task.part(k, share_labels=True)) for k, name in enumerate(names)}

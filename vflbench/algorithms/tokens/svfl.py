@@ -17,23 +17,21 @@ Departures
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from vflbench.algorithms.tokens import shared
-from vflbench.algorithms.tokens.shared import LANCZOS_STEPS, Lanczos, NetworkKeys, batch, halved, make_client, make_server
+from vflbench.algorithms.tokens.shared import LANCZOS_STEPS, Lanczos, NetworkKeys, batch, halved, make_client, make_server, score
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import split_network
-from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig, Sent, refuse
 
 ALGORITHM = AlgorithmInfo(
     name="svfl",
     summary="client-server block gradient descent with Q local updates per exchange (FedBCD)",
     paper="Liu et al. 2022, IEEE TSP 70 (FedBCD)",
     label="SVFL",
-    family="tokens",
     place=2,
     layouts=("aligned",),
     divided_by="parties",
@@ -58,7 +56,7 @@ class Config(NetworkKeys):
     name: str = "svfl"
     local_steps: int = 1  # Q: updates per round
     lr: float | None = None  # step size; null: 2 / (L + alpha) for Q = 1 (at most 1.9 / L), else 1 / (L Q); networks 0.01
-    default_rounds: int = 200  # where rounds is null
+    default_rounds: Count = 200  # where rounds is null
 
 
 def check(config: RunConfig) -> list[Problem]:
@@ -71,14 +69,8 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per block of features. All of them know the labels; clients do not meet."""
     shared.check_task(task, config)
     model = split_network.resolve(config.model, task)
-    names = party_names("client", task.parties)
-    if problems := topology.unreached(topology.build(config.topology, [SERVER], names, config.seed)):
-        raise ConfigError(problems)
-    labels = JoinedPart((), task.labels) if task.objective is None else None
-    specs = {SERVER: PartySpec(partial(server, model=model), labels, role="server")}
-    for k, name in enumerate(names):
-        specs[name] = PartySpec(partial(client, model=model), task.part(k, share_labels=True))
-    return specs
+    refuse(topology.unreached(topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)))
+    return shared.parties(task, server, client, model=model)
 
 
 async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig, model: Any) -> None:
@@ -103,10 +95,7 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
         me.report(iterations=t, epoch=shared.epoch(t, public.samples, cfg.batch_size))
         if public.objective is None:
             me.report(train_loss=loss)
-            if me.evaluates(t):
-                async with me.evaluating():
-                    held_out = await me.recv_all(me.clients, tag="representation")
-                me.report(predictions=centre.predict(held_out))
+        await score(me, centre, t)
 
 
 async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any) -> None:
@@ -130,8 +119,4 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
         token = await me.recv(SERVER, tag="token")
         step = halved(cfg, me.state.lr, t, public.samples)
         block.theta, _ = await me.compute(block.visit, block.theta, token, rows, q, step, cost=q * n)
-        if me.evaluates(t) and public.objective is not None:
-            me.report(**block.score())
-        elif me.evaluates(t):
-            async with me.evaluating():
-                await me.send(SERVER, block.held_out_representations(), tag="representation")
+        await score(me, block, t)

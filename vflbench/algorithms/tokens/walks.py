@@ -153,10 +153,6 @@ def check(
 ) -> list[Problem]:
     """What is wrong with such walks over `topology`: every problem, by key. None: what does not depend on the graph."""
     problems = []
-    if hops < 0:
-        problems.append(Problem("algorithm.hops", hops, "must be at least 0"))
-    if tokens < 1:
-        problems.append(Problem("algorithm.tokens", tokens, "must be at least 1"))
     if start is not None and len(start) != tokens:
         problems.append(Problem("algorithm.start", ",".join(start), f"must name a client for each of the {tokens} tokens"))
     if rule == "sweep" and start is not None:
@@ -173,7 +169,7 @@ def check(
     if apart and tokens > len(clients):
         return [*problems, Problem("algorithm.tokens", tokens, f"must be at most the number of clients, {len(clients)}, for clusters")]
     links = topology.adjacency[topology.servers :, topology.servers :]
-    for number, members in enumerate(grounds(topology, tokens) if apart and tokens >= 1 else [np.arange(len(clients))]):
+    for number, members in enumerate(grounds(topology, tokens) if apart else [np.arange(len(clients))]):
         ground = f"cluster {number} ({clients[members[0]]} to {clients[members[-1]]})"
         if apart and hops > 0 and (lost := _unreachable(links, members)) is not None:
             allowed = f"{ground} is not connected: there is no way from {clients[members[0]]} to {clients[lost]} within it"
