@@ -401,14 +401,14 @@ def test_the_summary_names_the_largest_and_every_party() -> None:
         ("label_dp", {}, []),
         ("dp_sgd", {"epsilon": 1.0}, []),
         ("tablepuppet", {"noise_multiplier": 1.0, "prediction_noise": 2.0}, []),
-        ("label_dp", {"label_noise": 0.0, "rating_classes": 4}, ["privacy.label_noise", "privacy.rating_classes"]),
+        ("label_dp", {"label_noise": 0.0, "rating_classes": 4}, ["label_noise", "rating_classes"]),
         ("dp_sgd", {}, ["privacy.epsilon"]),
         ("tablepuppet", {"epsilon": 1.0, "noise_multiplier": 1.0}, ["privacy.epsilon"]),
-        ("tablepuppet", {"epsilon": 1.0, "clip": 0.0, "label_noise": -1.0}, ["privacy.label_noise", "privacy.clip"]),
+        ("tablepuppet", {"epsilon": 1.0, "clip": 0.0, "label_noise": -1.0}, ["label_noise", "clip"]),
         (
             "dp_sgd",
             {"epsilon": 1.0, "prediction_noise": 0.0, "prediction_clip": math.inf},
-            ["privacy.prediction_clip", "privacy.prediction_noise"],
+            ["prediction_noise", "prediction_clip"],
         ),
     ],
 )

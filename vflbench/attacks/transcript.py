@@ -84,13 +84,7 @@ def read(folder: Path, names: Iterable[str] | None = None) -> Iterator[Message]:
     for path in sorted(folder.glob("round_*.npz") if names is None else (folder / name for name in names)):
         round = int(path.stem.split("_")[1])
         with np.load(path) as file:
-            names = sorted(file.files, key=lambda name: (name.rpartition("/")[0], int(name.rpartition("/")[2])))
-            for start, name in enumerate(names):
-                head, _, part = name.rpartition("/")
-                if part != "0":
-                    continue
-                same = 1
-                while start + same < len(names) and names[start + same].rpartition("/")[0] == head:
-                    same += 1
+            parts = sorted(file.files, key=lambda name: (name.rpartition("/")[0], int(name.rpartition("/")[2])))
+            for head, own in groupby(parts, key=lambda name: name.rpartition("/")[0]):
                 _, src, dst, tag = head.split("/")
-                yield Message(round, src, dst, tag, tuple(file[f"{head}/{i}"] for i in range(same)))
+                yield Message(round, src, dst, tag, tuple(file[name] for name in own))

@@ -106,9 +106,6 @@ def least_epsilon(delta: float) -> float:
     return float(np.min(np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)))
 
 
-ACCOUNTANTS = ("rdp", "prv", "gdp")
-
-
 def spent_epsilon(history: Sequence[tuple[float, float, int]], delta: float, accountant: str = "rdp") -> float:
     """The epsilon that Opacus' `accountant` proves of (noise multiplier, sample rate, steps), composed; infinity without noise.
 
