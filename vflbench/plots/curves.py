@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vflbench.plots import style
+from vflbench.results import selection
 from vflbench.results.folder import atomic, atomic_write, select, splits
-from vflbench.results.identity import flat, identifying
+from vflbench.results.identity import flat
 from vflbench.results.reader import Run
 from vflbench.results.texts import printable, spreadsheet
 from vflbench.results.units import si_scale
@@ -96,9 +97,7 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
         axes.plot(shown["x"] / scale, shown["test"], color=look.color, marker=look.marker, markevery=every, label=splits(metric.name)[-1])
         axes.set_xlim(left=0)
         _mark(axes, shown, metric, scale, look.color)
-    axes.set_title(_title(summary, network), loc="left", fontsize=11, pad=22 if _alarm(summary) else 8)
-    if alarm := _alarm(summary):
-        axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
+    entitle(axes, _title(summary, network), _alarm(summary))
     if note:
         axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
     rule = f"timing {summary['timing']} · accounting {summary['accounting']} · compute clock {summary['compute_clock']}"
@@ -218,16 +217,15 @@ def draw_panels(
     import matplotlib as mpl
     import pandas as pd
 
-    looks = _looks(list(panels.values()))
+    algorithms = {label: group[0].summary["algorithm"] for lines in panels.values() for label, group in lines.items()}
+    looks = dict(zip(algorithms, style.looks(list(algorithms.values())), strict=True))  # the same in all panels
     tables = []
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
         figure, places = new_figure(len(panels))
         for axes, (title, lines) in zip(places, panels.items(), strict=False):
             summaries = [run.summary for group in lines.values() for run in group]
             source = next((kind for kind in ("synthetic", "partial") if any(s["data_source"] == kind for s in summaries)), "real")
-            alarm = _alarm({"data_source": source, "status": "completed"})
-            axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
-            axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
+            entitle(axes, title, _alarm({"data_source": source, "status": "completed"}))
             tables.append(_panel(axes, lines, looks, x, metric or summaries[0]["metric"]["name"], paired).assign(panel=title))
             for label, found in (theirs or {}).get(title, {}).items():
                 if found and label in lines:
@@ -240,8 +238,13 @@ def draw_panels(
         save(figure, folder / name)
     columns = ["panel", "line", "x", "mean", "sd", "n"]
     table = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
-    atomic_write(folder / f"{name}.csv", table.map(spreadsheet).to_csv(index=False, lineterminator="\n"))
+    write_points(folder / f"{name}.csv", table)
     return table
+
+
+def write_points(path: Path, table: pd.DataFrame) -> None:
+    """What is drawn, as CSV; no text in it is a formula."""
+    atomic_write(path, table.map(spreadsheet).to_csv(index=False, lineterminator="\n"))
 
 
 def _scale(axes: Axes, drawn: pd.DataFrame, log: Sequence[str], at_most: float | None) -> None:
@@ -323,20 +326,11 @@ def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
     return {seed: mean - float(np.mean(list(means.values()))) for seed, mean in means.items()}
 
 
-def _looks(panels: Sequence[Mapping[str, list[Run]]]) -> dict[str, dict[str, Any]]:
-    """Each line's colour, marker and dashes, the same in all panels.
-
-    Settings of one algorithm share its colour where others are beside it, and have colours of their own where none is.
-    """
-    lines = {label: group[0].summary["algorithm"] for panel in panels for label, group in panel.items()}
-    alone, seen = len(set(lines.values())) == 1 < len(lines), Counter[str]()
-    looks: dict[str, dict[str, Any]] = {}
-    for place, (label, algorithm) in enumerate(lines.items()):
-        look, dashes = style.look(algorithm), style.LINES[seen[algorithm] % len(style.LINES)]
-        seen[algorithm] += 1
-        own = {"color": style.PALETTE[place % len(style.PALETTE)], "marker": style.MARKERS[place % len(style.MARKERS)], "linestyle": "-"}
-        looks[label] = own if alone else {"color": look.color, "marker": look.marker, "linestyle": dashes}
-    return looks
+def entitle(axes: Axes, title: str, alarm: str) -> None:
+    """A panel's title; below it, loudly, what must not be overlooked."""
+    axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
+    if alarm:
+        axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
 
 
 def plain(axis: Axis) -> None:
@@ -396,26 +390,10 @@ def _average(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs that differ in nothing but the seed, by a label: the algorithm and what sets it apart from its other lines."""
-    configs = [flat(identifying(run.manifest["config"])) if (run.folder / "manifest.json").exists() else {} for run in runs]
     lines: dict[str, list[Run]] = defaultdict(list)
-    for run, config in zip(runs, configs, strict=True):
-        algorithm = run.summary["algorithm"]
-        peers = [other for peer, other in zip(runs, configs, strict=True) if peer.summary["algorithm"] == algorithm]
-        differing = [key for key in config if key != "seed" and _tells(key, config, peers)]
-        # A preset may derive these from what it varies (equal updates): the label need not say it twice.
-        others = [key for key in differing if key not in ("rounds", "eval_every")]
-        alike = [peer for peer in peers if all(peer.get(key) == config[key] for key in others)]
-        differing = [key for key in differing if key in others or any(peer.get(key) != config[key] for peer in alike)]
-        settings = [f"{key.removeprefix('algorithm.').removesuffix('.name')}={config[key]}" for key in differing]
-        lines[" · ".join([style.look(algorithm).label, *settings])].append(run)
+    for setting in selection.settings(runs):
+        lines[" · ".join(filter(None, [style.look(setting.algorithm).label, setting.words]))] += setting.runs
     return dict(lines)
-
-
-def _tells(key: str, config: Mapping[str, Any], peers: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether `key` sets a run apart: it varies, and not merely because its group's option does."""
-    option = f"{key.split('.')[0]}.name"
-    alike = peers if key == option else [peer for peer in peers if peer.get(option) == config.get(option)]
-    return any(peer.get(key) != config[key] for peer in alike)
 
 
 # --- figures ------------------------------------------------------------------------------------------------------------

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +20,11 @@ from vflbench.results.texts import markdown
 from vflbench.results.units import human_bytes
 from vflbench.types import TRAINING_METRIC, VflbenchError
 
+if TYPE_CHECKING:
+    import jinja2
+
 COMMAND = "run it again"  # the column of commands
+CHOICE_HEADS = ("group", "selected setting", "validation", "test", COMMAND, "why")
 PAGE = Path(__file__).parent / "report_page"
 AXES = ("communication_seconds", "bytes", "round", "cost", "epsilon", "virtual_seconds")
 # Points of one run's curve in the page: never more than the first, and fewer where many runs share the file.
@@ -123,11 +125,9 @@ def row(panel: Panel, setting: Setting) -> dict[str, Any]:
     }
     for which in ("selected", "final"):
         row[which], row[f"{which}_sd"] = _moments(setting.scores(which))
-    for key, values in (
-        ("bytes", [run.summary["bytes"]["total"] for run in setting.runs]),
-        *((key, [run.summary[key] for run in setting.runs]) for key in ("communication_seconds", "cost")),
-    ):
-        row[key] = float(np.mean(values))
+    row["bytes"] = float(np.mean([run.summary["bytes"]["total"] for run in setting.runs]))
+    for key in ("communication_seconds", "cost"):
+        row[key] = float(np.mean([run.summary[key] for run in setting.runs]))
     row |= {"target": panel.target, "reached": len(hits)}
     for key in ("bytes", "communication_seconds", "cost"):
         row[f"{key}_to_target"] = float(np.mean([run.curve[key].iloc[place] for run, place in hits])) if hits else None
@@ -147,11 +147,10 @@ def _epsilon(setting: Setting) -> float | None:
 
 def to_csv(report: Report) -> str:
     """The table with all digits; empty where a number does not apply. No text in it is a formula."""
-    rows, text = table(report), io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: texts.spreadsheet(value) for key, value in row.items()} for row in rows)
-    return text.getvalue()
+    import pandas as pd
+
+    text: str = pd.DataFrame(table(report), dtype=object).map(texts.spreadsheet).to_csv(index=False, lineterminator="\n")
+    return text
 
 
 def to_markdown(report: Report) -> str:
@@ -162,12 +161,10 @@ def to_markdown(report: Report) -> str:
         lines += [f"## {markdown(panel.title)}", ""] + ([f"**{markdown(panel.alarm)}**", ""] if panel.alarm else [])
         goal = f"Target: {panel.target:g} ({panel.target_why}). " if panel.target is not None else f"{panel.target_why.capitalize()}. "
         lines += [markdown(f"{goal}Times as the runs had them: {rule(panel)}."), ""]
-        lines += _markdown(HEADS, [cells(row) for row in rows])
+        lines += markdown_table(HEADS, [cells(row) for row in rows], {})
         lines += ["", "Selected settings", ""]
-        lines += _markdown(
-            ("group", "selected setting", "validation", "test", COMMAND, "why"),
-            [list(choice_cells(choice).values()) for choice in panel.choices],
-        )
+        choices = [list(choice_cells(choice).values()) for choice in panel.choices]
+        lines += markdown_table(CHOICE_HEADS, choices, {COMMAND: texts.code})
         lines.append("")
     if report.notes:
         lines += ["## Left out, or not whole", "", *(f"- {markdown(note)}" for note in report.notes), ""]
@@ -217,10 +214,10 @@ def choice_cells(choice: selection.Choice) -> dict[str, str]:
     }
 
 
-def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table in Markdown; what can be run again is code, which nothing is escaped in."""
-    shown = [[texts.code(cell) if head == COMMAND else markdown(cell) for head, cell in zip(heads, row, strict=True)] for row in rows]
-    return [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *shown)]
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], forms: Mapping[str, Callable[[str], str]]) -> list[str]:
+    """The lines of a table in Markdown. `forms`: head -> what makes Markdown of its cells; all others are shown as they are."""
+    shown = [[forms.get(head, markdown)(cell) for head, cell in zip(heads, row, strict=True)] for row in rows]
+    return [f"| {' | '.join(line)} |" for line in (map(markdown, heads), ["---"] * len(heads), *shown)]
 
 
 def rule(panel: Panel) -> str:
@@ -240,8 +237,6 @@ def rule(panel: Panel) -> str:
 
 def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) -> str:
     """The page. `networks`: name -> latency in ms and bandwidth in Gbit/s, for the reader to choose from."""
-    import jinja2
-
     settings = [setting for panel in report.panels for setting in panel.settings]
     runs = sum(len(setting.runs) for setting in settings)
     most = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // runs))
@@ -250,10 +245,7 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
     algorithms = dict.fromkeys(style.look(setting.algorithm).label for setting in settings)
     datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
     css, js = ((PAGE / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    environment = jinja2.Environment(
-        autoescape=True, loader=jinja2.FileSystemLoader(PAGE), trim_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.get_template("report.html").render(
+    return page_template(PAGE / "report.html").render(
         heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on {_listed(list(datasets))}",
         subheading=f"{_count(runs, 'run')}, {_count(len(settings), 'setting')}. Made by vflbench report; this file needs nothing else.",
         policy=texts.content_policy(css, js),
@@ -264,6 +256,14 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
         panels=panels,
         notes=report.notes,
     )
+
+
+def page_template(path: Path) -> jinja2.Template:
+    """A template of HTML, which may extend those beside it: no text that it is given becomes markup."""
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(path.parent)
+    return jinja2.Environment(autoescape=True, loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined).get_template(path.name)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -313,7 +313,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         axes.sort(key=lambda axis: axis != "cost")  # a network without times: it opens with the cost
     lines: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
-    for setting, look in zip(panel.settings, _looks(panel.settings), strict=True):
+    for setting, look in zip(panel.settings, style.looks([s.algorithm for s in panel.settings]), strict=True):
         moments = {key: _moments(setting.scores(key)) for key in ("selected", "final")}
         lines.append(
             {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
@@ -380,18 +380,6 @@ def _numbers(column: Any) -> list[float | int | None]:
         None if not np.isfinite(v) else int(v) if v == int(v) and abs(v) < 2**53 else float(f"{v:.6g}")
         for v in column.astype(float).tolist()
     ]
-
-
-def _looks(settings: Sequence[Setting]) -> list[dict[str, str]]:
-    """Colour, marker and dashes: the algorithm's own; where only one is there, its settings have a colour each."""
-    alone, seen, looks = len({s.algorithm for s in settings}) == 1 < len(settings), Counter[str](), []
-    for place, setting in enumerate(settings):
-        look, dash = style.look(setting.algorithm), style.LINES[seen[setting.algorithm] % len(style.LINES)]
-        seen[setting.algorithm] += 1
-        own = {"color": style.PALETTE[place % len(style.PALETTE)], "marker": style.MARKERS[place % len(style.MARKERS)]}
-        own["dash"] = style.LINES[place // len(style.PALETTE) % len(style.LINES)]
-        looks.append(own if alone else {"color": look.color, "marker": look.marker, "dash": dash})
-    return looks
 
 
 def provenance(runs: Sequence[Run]) -> dict[str, list[tuple[str, int]]]:

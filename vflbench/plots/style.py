@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vflbench import registry
 
@@ -62,6 +65,20 @@ def look(algorithm: str) -> Look:
         return Look(info.label, PALETTE[(info.place + FAMILIES.index(info.family)) % len(PALETTE)], MARKERS[info.place])
     code = hashlib.sha256(algorithm.encode()).digest()[0]
     return Look((info.label if info else "") or algorithm, PALETTE[code % len(PALETTE)], "*")
+
+
+def looks(algorithms: Sequence[str]) -> list[dict[str, Any]]:
+    """Colour, marker and dashes of lines by their algorithms, for matplotlib.
+
+    Settings of one algorithm share its colour where others are beside it, and have colours of their own where none is.
+    """
+    alone, seen, found = len(set(algorithms)) == 1 < len(algorithms), Counter[str](), []
+    for place, algorithm in enumerate(algorithms):
+        own, dashes = look(algorithm), LINES[seen[algorithm] % len(LINES)]
+        seen[algorithm] += 1
+        color, marker = (PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]) if alone else (own.color, own.marker)
+        found.append({"color": color, "marker": marker, "linestyle": LINES[place // len(PALETTE) % len(LINES)] if alone else dashes})
+    return found
 
 
 def dataset_label(dataset: str, variant: str | None = None) -> str:
