@@ -40,7 +40,6 @@ from vflbench.types import Problem, closest
 Row = dict[str, Any]  # a setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> its spread
 Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
 Verdict = Literal["holds", "does not hold", "not testable"]
-CHECKS = ("order", "ratio", "difference", "value", "best", "trend", "interior", "near", "untestable")
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Claim:
     """One claim, and how it is checked."""
 
     claim: str
-    check: str
+    check: Literal["order", "ratio", "difference", "value", "best", "trend", "interior", "near", "untestable"]
     paper: str = ""
     column: str = "selected"
     of: list[dict[str, Any]] = field(default_factory=list)
@@ -65,28 +64,28 @@ class Claim:
 
     def problems(self, keys: Sequence[str], columns: Iterable[str]) -> list[Problem]:
         """What is wrong with it, for a figure's keys and the table's columns."""
-        found = []
-        if self.check not in CHECKS:
-            found.append(Problem("check", self.check, f"must be one of {', '.join(CHECKS)}", closest(self.check, CHECKS)))
-        if self.column not in columns:
-            found.append(Problem("column", self.column, f"must be one of {', '.join(columns)}", closest(self.column, columns)))
         used = [*self.each, *self.where, *(key for chosen in self.of for key in chosen), *([self.along] if self.along else [])]
-        found += [Problem("key", key, f"must be one of `keys`: {', '.join(keys)}", closest(key, keys)) for key in used if key not in keys]
-        if self.check in ("ratio", "difference") and len(self.of) not in ((2, 4) if self.check == "difference" else (2,)):
-            found.append(Problem("of", self.of, "must be two settings" + (" or four" if self.check == "difference" else "")))
-        if self.check == "best" and not self.of:
-            found.append(Problem("of", self.of, "must be a setting or more"))
-        if self.check == "order" and len(self.of) < 2:
-            found.append(Problem("of", self.of, "must be two settings or more"))
-        if self.check in ("trend", "interior") and not self.along:
-            found.append(Problem("along", self.along, "must be a key"))
-        if self.check in ("ratio", "difference", "value") and math.isinf(self.at_least) and math.isinf(self.at_most):
-            found.append(Problem("at_least", None, "or at_most must be given"))
-        if self.check == "near" and math.isinf(self.at_most):
-            found.append(Problem("at_most", None, "must be given"))
-        if self.check == "untestable" and not self.why:
-            found.append(Problem("why", self.why, "must say why"))
+        found = among("column", [self.column], columns) + among("key", used, keys)
+        endless = math.isinf(self.at_most)
+        for checks, key, wrong, allowed in (
+            (("ratio",), "of", len(self.of) != 2, "must be two settings"),
+            (("difference",), "of", len(self.of) not in (2, 4), "must be two settings or four"),
+            (("best",), "of", not self.of, "must be a setting or more"),
+            (("order",), "of", len(self.of) < 2, "must be two settings or more"),
+            (("trend", "interior"), "along", not self.along, "must be a key"),
+            (("ratio", "difference", "value"), "at_least", endless and math.isinf(self.at_least), "or at_most must be given"),
+            (("near",), "at_most", endless, "must be given"),
+            (("untestable",), "why", not self.why, "must say why"),
+        ):
+            if self.check in checks and wrong:
+                found.append(Problem(key, getattr(self, key), allowed))
         return found
+
+
+def among(where: str, values: Iterable[str], allowed: Iterable[str]) -> list[Problem]:
+    """A problem of the key `where` for each of `values` that is not `allowed`."""
+    known = list(allowed)
+    return [Problem(where, v, f"must be one of {', '.join(known)}", closest(str(v), known)) for v in values if v not in known]
 
 
 @dataclass(frozen=True)
