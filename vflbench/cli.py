@@ -33,7 +33,7 @@ from vflbench.results.reader import Run
 from vflbench.results.texts import printable
 from vflbench.results.units import human_bytes
 from vflbench.runner import interrupts
-from vflbench.types import ENDED, ENDED_WELL, ConfigError, EngineConfig, NetworkConfig, Problem, VflbenchError, closest
+from vflbench.types import ENDED, ENDED_WELL, ConfigError, EngineConfig, NetworkConfig, Problem, VflbenchError, closest, refuse
 from vflbench.version import __version__
 
 if TYPE_CHECKING:
@@ -355,8 +355,7 @@ def _job_alone(cfg: DictConfig, folder: Path, label: str, command: str, quiet: b
         if label and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
             values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
         run_config = config.to_config(values)
-        if problems := config.check(run_config):
-            raise ConfigError(problems)
+        refuse(config.check(run_config))
         summary = _run(run_config, folder, command, choices, quiet or bool(label), cfg)
     except Exception as failure:
         if label and isinstance(failure, ConfigError):
@@ -401,8 +400,7 @@ def _dry_run(cfg: DictConfig) -> str:
     from vflbench.runner.run import dry_run
 
     run_config = config.to_config(config.plain(cfg))
-    if problems := config.check(run_config):
-        raise ConfigError(problems)
+    refuse(config.check(run_config))
     text: str = dry_run(run_config, info=registry.algorithms()[run_config.algorithm.name])
     return text
 
@@ -867,8 +865,7 @@ def figures_command(args: list[str]) -> int:
         problems.append(Problem("scale", own["scale"], allowed, closest(own["scale"], definition.SCALES)))
     if not own["jobs"].isdecimal() or not int(own["jobs"]):
         problems.append(Problem("jobs", own["jobs"], "must be a number of processes, at least 1"))
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     if not names:
         raise VflbenchError(usage)
     chosen = [definition.load(name) for name in definition.choose(names)]
@@ -929,13 +926,13 @@ def reprice_command(args: list[str]) -> int:
 
     refused: list[str] = []
 
-    def refuse(reason: str) -> None:
+    def leave_out(reason: str) -> None:
         refused.append(reason)
         complain(f"not re-priced: {reason}")
 
     profiles = [reprice.Profile(typed, network) for typed, network in found]
     how: dict[str, Any] = {"command": shlex.join(["vflbench", "reprice", *args]), "overwrite": overwrite[-1:] == ["overwrite=true"]}
-    done = reprice.reprice(runs, profiles, flags.out, draw=draw_run, refused=refuse, **how)
+    done = reprice.reprice(runs, profiles, flags.out, draw=draw_run, refused=leave_out, **how)
     if len(done) == 1:
         summary = reader.load(done[0].folder).summary
         kept = "it was there already, kept" if done[0].kept else f"{done[0].source} under {done[0].profile}"

@@ -18,9 +18,8 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +62,7 @@ MOST_JOBS = 10_000  # of one sweep
 UNCOMPOSED = "the configuration cannot be composed: "
 HYDRAS = {"launcher": "hydra/launcher"}  # open groups that Hydra has itself
 KEYED = tuple(group for group, kind in OPTIONS.items() if kind.keys is not None and group not in HYDRAS)  # of a run, with keys
+OPEN = ("algorithm", "dataset", *KEYED, *HYDRAS)  # groups that other packages may add to
 UNTYPED = ("algorithm", "dataset", "model", *KEYED)  # their dataclass belongs to the chosen option
 
 
@@ -132,26 +132,19 @@ def _store_plugins(overrides: list[str]) -> None:
     from hydra.core.config_store import ConfigStore
 
     anything = any("*" in text or text.lstrip("+").startswith("experiment=") for text in overrides)
-    for group, entries, load in _registered():
+    for open_group in OPEN:
+        group, entries = HYDRAS.get(open_group, open_group), registry.entries(open_group)
         typed = [word for text in overrides if text.startswith(f"{group}=") for word in text.partition("=")[2].split(",")]
         meant = {closest(word, entries) for word in typed if word not in entries}  # an unknown option stands as its closest match
         for name, entry in entries.items():
             if not entry.plugin or not (anything or name in meant or any(name in text for text in overrides)):
                 continue
-            node: dict[str, Any] = {**dataclasses.asdict(load(name).Config(name=name)), "name": name}
+            node: dict[str, Any] = {**dataclasses.asdict(registry.option_config(open_group, name)(name=name)), "name": name}
             wanted = [(g, getattr(entry.info, f)) for g, f in (("model", "models"), ("topology", "topologies")) if group == "algorithm"]
             defaults = [{f"override /{g}@_global_.{g}": allowed[0]} for g, allowed in wanted if allowed]
-            if group == HYDRAS["launcher"]:
+            if open_group == "launcher":
                 node["_target_"] = hydra_keys.OWN_LAUNCHER
             ConfigStore.instance().store(group=group, name=name, node={"defaults": ["_self_", *defaults], **node}, provider="vflbench")
-
-
-def _registered() -> Iterator[tuple[str, Mapping[str, registry.Entry[Any]], Callable[[str], types.ModuleType]]]:
-    """Of each group that other packages may add to: its name, what there is by name, and what loads one."""
-    yield "algorithm", registry.algorithm_entries(), registry.load_algorithm
-    yield "dataset", registry.dataset_entries(), registry.load_dataset
-    for group in (*KEYED, "launcher"):
-        yield HYDRAS.get(group, group), registry.option_entries(group), partial(registry.load_option, group)
 
 
 def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
@@ -350,8 +343,7 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
         if sweeping and not unknown:  # the option files themselves; a single run's are converted as a whole below
             note(p for p in _convert_run(values, kinds)[1] if p.key not in overridden)
     if sweeping or unknown:
-        if problems:
-            raise ConfigError(problems)
+        refuse(problems)
         cfg = compose(hydra, [_line(o) for o in typed if not o.is_sweep_override()], sweep=True)
         refuse(_launcher_problems(cfg))
         return Plan(cfg, None, _jobs(wanted), frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
@@ -387,8 +379,7 @@ def check_hydra_keys(hydra: Hydra, overrides: Sequence[str]) -> None:
     ------
     ConfigError : all problems.
     """
-    if found := [problem for _, problem in hydra_keys.problems(_parse(overrides, hydra.config_loader, []))]:
-        raise ConfigError(found)
+    refuse([problem for _, problem in hydra_keys.problems(_parse(overrides, hydra.config_loader, []))])
 
 
 def _hydra_problems(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -> list[tuple[Override, Problem]]:
@@ -512,8 +503,7 @@ def options(loader: ConfigLoader, group: str) -> list[str]:
 
     inner = loader.get_group_options(group, results_filter=ObjectType.GROUP)
     found = [f"{folder}/{name}" for folder in inner for name in options(loader, f"{group}/{folder}")]
-    entries = next((entries for known, entries, _ in _registered() if known == group), {})
-    plugins = {name for name, entry in entries.items() if entry.plugin}
+    plugins = {name for name, entry in (registry.entries(group) if group in OPEN else {}).items() if entry.plugin}
     return sorted({*loader.get_group_options(group, results_filter=ObjectType.CONFIG), *found, *plugins})
 
 
@@ -593,8 +583,7 @@ def profiles(hydra: Hydra, overrides: Sequence[str]) -> list[tuple[dict[str, Any
             found: list[Problem] = []
             _convert(kinds["network"], values["network"], "network", found)
             problems += [p for p in found if p not in problems]
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     return [_profile(plain(compose(hydra, job, sweep=True)), job) for job in _jobs(typed)]
 
 
@@ -621,7 +610,7 @@ def _kinds(values: Mapping[str, Any]) -> dict[str, Any]:
     for key in UNTYPED:
         name = values[key].get("name") if isinstance(values.get(key), dict) else None
         if isinstance(name, str) and (name in _names(key) or (key in KEYED and OPTIONS[key].bare == "*")):
-            kinds[key] = _loaders()[key](name)
+            kinds[key] = registry.option_config(key, name)
         else:
             kinds[key] = OPTIONS[key].keys if key in KEYED and key not in values else Any
     return kinds
@@ -631,18 +620,7 @@ def _names(key: str) -> tuple[str, ...]:
     """The options of one of UNTYPED that have a module; `none` is one where it may be chosen."""
     if key == "model":
         return tuple(registry.model_modules())
-    entries = next(entries for group, entries, _ in _registered() if group == key)
-    return (*(["none"] if key in KEYED and OPTIONS[key].bare == "none" else []), *entries)
-
-
-def _loaders() -> dict[str, Callable[[str], Any]]:
-    """What gives the dataclass of an option, of each of UNTYPED."""
-    return {
-        "algorithm": lambda name: registry.load_algorithm(name).Config,
-        "dataset": lambda name: registry.load_dataset(name).Config,
-        "model": registry.load_model_config,
-        **{group: partial(registry.option_config, group) for group in KEYED},
-    }
+    return (*(["none"] if key in KEYED and OPTIONS[key].bare == "none" else []), *registry.entries(key))
 
 
 def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mapping[str, Any], groups: frozenset[str]) -> list[Problem]:

@@ -76,22 +76,19 @@ def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple
     """The options of an open group that `algorithm` goes with: its `own`, and those of other packages that name it."""
     if group == "privacy" and own == ("none",):  # it calls no mechanism: another package's would protect nothing
         return own
-    entries = option_entries(group).items()
-    return (*own, *(name for name, entry in entries if entry.plugin and algorithm.name in entry.info.algorithms))
+    return (*own, *(name for name, entry in option_entries(group).items() if entry.plugin and algorithm.name in entry.info.algorithms))
 
 
 def option_config(group: str, name: str) -> Any:
-    """The dataclass of option `name`'s keys; of one without a module, the group's. Errors as `load_algorithm`."""
+    """The dataclass of option `name`'s keys, of any group; of one without a module, the group's. Errors as `load_algorithm`."""
+    if group == "model":
+        return _import(_lookup(model_modules(), name, "model")).Config
+    if group in ("algorithm", "dataset"):
+        return (load_algorithm if group == "algorithm" else load_dataset)(name).Config
     kind = contracts.OPTIONS[group]
     if kind.bare == name or (kind.bare == "*" and name not in option_entries(group)):
         return kind.keys
     return load_option(group, name).Config
-
-
-def load_model_config(name: str) -> type:
-    """The configuration dataclass of model `name`. Errors as `load_algorithm`."""
-    config: type = _import(_lookup(model_modules(), name, "model")).Config
-    return config
 
 
 def fit(algorithm: AlgorithmInfo, dataset: DatasetInfo) -> str | None:
@@ -118,6 +115,12 @@ def dataset_entries() -> dict[str, Entry[DatasetInfo]]:
 def option_entries(group: str) -> dict[str, Entry[OptionInfo]]:
     """Every option of an open group with its module, `none` left out."""
     return _collect(OptionInfo, GROUPS[group], "OPTIONS", f"vflbench.{Path(GROUPS[group]).name}")
+
+
+def entries(group: str) -> dict[str, Entry[Any]]:
+    """Every name of a group that other packages may add to, with its module."""
+    known: dict[str, Callable[[], dict[str, Entry[Any]]]] = {"algorithm": algorithm_entries, "dataset": dataset_entries}
+    return known[group]() if group in known else option_entries(group)
 
 
 @functools.cache

@@ -43,7 +43,7 @@ from typing import Any, Literal
 
 from vflbench.config import config_dir, convert
 from vflbench.papers.claims import Claim, among
-from vflbench.types import ConfigError, Problem, closest
+from vflbench.types import ConfigError, Problem, closest, refuse
 
 SCALES = ("smoke", "small", "full")
 
@@ -169,8 +169,7 @@ def choose(words: list[str]) -> list[str]:
             allowed = f"no such figure; there are: all, {', '.join([*papers, *known])}"
             problems.append(Problem("figures", word, allowed, closest(word, [*papers, *known, "all"])))
         found += chosen
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     return list(dict.fromkeys(found))
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from vflbench.privacy import keys, tables
 from vflbench.privacy.examples import ExamplePrivacy
 from vflbench.privacy.mechanisms import Facts
-from vflbench.types import ConfigError, OptionInfo, Problem
+from vflbench.types import ConfigError, OptionInfo, Problem, refuse
 
 OPTIONS = (OptionInfo("dp_sgd", "every gradient clipped, Gaussian noise on the sum over a random batch"),)
 
@@ -32,6 +32,5 @@ def make(config: Config, facts: Facts) -> tables.TablePrivacy | ExamplePrivacy:
         return ExamplePrivacy(config)
     chosen = (("accountant", config.accountant, "rdp"), ("clip_unit", config.clip_unit, "example"))
     allowed = f"only workers with rows of their own can choose; on {facts.layout} data it is "
-    if problems := [Problem(f"privacy.{key}", value, allowed + only) for key, value, only in chosen if value != only]:
-        raise ConfigError(problems)
+    refuse([Problem(f"privacy.{key}", value, allowed + only) for key, value, only in chosen if value != only])
     return tables.TablePrivacy(config.name, facts.layout, gradients=config)

@@ -30,7 +30,7 @@ import numpy as np
 from vflbench.privacy import keys
 from vflbench.privacy.gaussian import SENSITIVITY, GaussianEmbedding, as_index
 from vflbench.privacy.mechanisms import Facts
-from vflbench.types import ConfigError, OptionInfo, Problem, Range
+from vflbench.types import OptionInfo, Problem, Range, refuse
 
 if TYPE_CHECKING:
     import torch
@@ -56,8 +56,7 @@ def make(config: Config, facts: Facts) -> GdpEmbedding:
         problems.append(Problem("privacy", config.name, "needs an algorithm that says how often a row is published (max_releases)"))
     if config.calibration == "paper" and not (facts.batch_size and facts.samples):
         problems.append(Problem("privacy.calibration", "paper", "needs an algorithm with batches (algorithm.batch_size): use guaranteed"))
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     assert facts.max_releases is not None  # checked above
     return GdpEmbedding(config, facts.max_releases, facts.batch_size, facts.samples)
 

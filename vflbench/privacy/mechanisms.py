@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vflbench.types import ConfigError, VflbenchError, module_of
+from vflbench.types import VflbenchError, module_of, refuse
 
 NEEDED = ("spent", "state_dict", "load_state_dict")  # of every mechanism; the rest is what the algorithms that take it call
 
@@ -43,8 +43,7 @@ def make(config: Any, facts: Facts) -> Any:
         return None
     module = module_of(config)
     check = vars(module).get("check")
-    if problems := check(config) if check else []:
-        raise ConfigError(problems)
+    refuse(check(config) if check else [])
     made = module.make(config, facts)
     if lacking := [name for name in NEEDED if not callable(getattr(made, name, None))]:
         raise VflbenchError(f"{module.__file__}: what make gives has no {', '.join(lacking)}: it must have {', '.join(NEEDED)}")

@@ -30,7 +30,7 @@ from vflbench.privacy import accountant
 from vflbench.privacy.gaussian import GaussianEmbedding, gaussian_like
 from vflbench.privacy.keys import Gradients, Labels
 from vflbench.seeding import SecretStream
-from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem, RunConfig
+from vflbench.types import FederationError, PrivacyConfig, Problem, RunConfig, refuse
 
 if TYPE_CHECKING:
     import torch
@@ -70,8 +70,7 @@ class NoisyLabels:
 
         Errors: ConfigError for a regression whose labels are no ratings; FederationError for a second call.
         """
-        if problems := check_labels(labels, classes, self.rating_classes):
-            raise ConfigError(problems)
+        refuse(check_labels(labels, classes, self.rating_classes))
         if self.count:
             raise FederationError("labels are noised once: a second noisy copy would double their epsilon")
         self.count = len(labels)
