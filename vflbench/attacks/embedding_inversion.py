@@ -27,16 +27,15 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.attacks.transcript import ANSWER, Message, Watch, by_round, last_published
+from vflbench.attacks.transcript import ANSWER, Batches, Message, Watch, by_round, last_published, some
 from vflbench.data.tasks import AlignedTask
-from vflbench.seeding import batches, derive, stream
+from vflbench.seeding import batches, derive
 from vflbench.types import Count, OptionInfo, Positive, Problem, RunConfig
 
 OPTIONS = (OptionInfo("embedding_inversion", "the active party inverts the embeddings that it received"),)
 TAG = "embedding"
 HIDDEN = (128, 128)
 MOST_SHADOWS = 10_000
-Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 
 
 @dataclass
@@ -55,8 +54,7 @@ def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:
 
 def shadow_rows(task: AlignedTask, config: RunConfig) -> np.ndarray:
     """Which validation rows are the shadow set: all, or `MOST_SHADOWS` of them."""
-    rows = len(task.held_out_labels["val"])
-    return np.sort(stream(config.seed, "attack/shadow").choice(rows, min(rows, MOST_SHADOWS), replace=False, shuffle=False))
+    return some(len(task.held_out_labels["val"]), MOST_SHADOWS, config.seed, "attack/shadow")
 
 
 def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
@@ -80,10 +78,8 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
         if name not in seen:
             continue
         epoch, embeddings, answers = seen[name]
-        rows = np.sort(
-            stream(config.seed, f"attack/{name}").choice(samples, min(config.attack.rows, samples), replace=False, shuffle=False)
-        )
-        features, shadow = flat(task.features[number]), flat(task.held_out_features["val"][number][chosen])
+        rows = some(samples, config.attack.rows, config.seed, f"attack/{name}")
+        features, shadow = task.features[number], task.held_out_features["val"][number][chosen]  # columns: check_task
         tolerance, columns = config.attack.tolerance, [Column(values) for values in features.T]
         held = np.arange(len(shadow)) % 5 == 0
         inverse = train(answers[~held], shadow[~held], derive(config.seed, f"attack/{name}"))
@@ -145,11 +141,6 @@ def frechet(a: np.ndarray, b: np.ndarray) -> float:
     middle = np.sqrt(np.linalg.eigvalsh(root @ covariances[1] @ root).clip(min=0)).sum()
     spread = sum(np.trace(covariance) for covariance in covariances) - 2 * middle
     return float((np.sum((means[0] - means[1]) ** 2) + spread) / max(np.trace(covariances[0]), np.finfo(np.float64).tiny))
-
-
-def flat(features: np.ndarray) -> np.ndarray:
-    """Rows (n, d); images become rows of pixels."""
-    return features.reshape(len(features), -1)
 
 
 def train(embeddings: np.ndarray, inputs: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:

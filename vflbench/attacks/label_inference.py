@@ -20,20 +20,19 @@ sizes cannot tell them apart, and names may be swapped: a success rate below a h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from vflbench.attacks.transcript import Message, Watch, by_round, last_published
+from vflbench.attacks.transcript import Batches, Message, Watch, by_round, last_published, some
 from vflbench.data.tasks import AlignedTask
-from vflbench.seeding import batches, derive, stream
+from vflbench.seeding import batches, derive
 from vflbench.types import OptionInfo, Problem, RunConfig
 
 OPTIONS = (OptionInfo("label_inference", "a passive party guesses labels from the gradients that it received"),)
 TAG = "gradient"
-Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 
 
 @dataclass
@@ -57,8 +56,7 @@ def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
 def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
     """The summary's `attack`. `hubs` in the order of the task's parties, the active one first."""
     samples, size = task.public.samples, config.algorithm.batch_size
-    rng = stream(config.seed, "attack")
-    rows = np.sort(rng.choice(samples, min(config.attack.rows, samples), replace=False, shuffle=False))
+    rows = some(samples, config.attack.rows, config.seed, "attack")
     gradients = directions(view, lambda epoch: batches(config.seed, epoch, samples, size), rows)
     seen = np.abs(gradients).max(axis=1, initial=0) > 0
     found: dict[str, Any] = {"name": "label_inference", "adversary": hubs[1], "rows": int(seen.sum()), "classes": task.classes}

@@ -34,11 +34,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from vflbench.plots.values import Names, line_label
 from vflbench.results.identity import said
 from vflbench.types import Problem, closest
 
 Row = dict[str, Any]  # a setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> its spread
-Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
 Verdict = Literal["holds", "does not hold", "not testable"]
 
 
@@ -176,8 +176,6 @@ def _keys(number: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _label(keys: Mapping[str, Any], names: Names | None) -> str:
-    from vflbench.plots.values import line_label
-
     return line_label(keys, list(keys), names) or ", ".join(str(value) for value in keys.values())
 
 

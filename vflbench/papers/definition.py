@@ -41,8 +41,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import yaml
+
 from vflbench.config import config_dir, convert
 from vflbench.papers.claims import Claim, among
+from vflbench.papers.measured import columns
+from vflbench.results.folder import curve_columns
+from vflbench.results.reader import natural
 from vflbench.types import ConfigError, Problem, closest, refuse
 
 SCALES = ("smoke", "small", "full")
@@ -147,8 +152,6 @@ class Definition:
 
 def names() -> list[str]:
     """Every figure, as paper/id."""
-    from vflbench.results.reader import natural
-
     folder = config_dir() / "figure"
     return sorted((path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")), key=natural)
 
@@ -180,8 +183,6 @@ def load(name: str) -> Definition:
     ------
     ConfigError : every unknown key, missing key and mistyped value of its file.
     """
-    import yaml
-
     path = config_dir() / "figure" / f"{name}.yaml"
     values: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     definition, problems = convert(Definition, {**values, "name": name})
@@ -197,9 +198,6 @@ def load(name: str) -> Definition:
 
 def check(definition: Definition) -> list[Problem]:
     """What is wrong across keys."""
-    from vflbench.papers.measured import columns
-    from vflbench.results.folder import curve_columns
-
     keys, known = definition.keys, columns(definition.columns)
     problems = among("against or names", [*definition.against, *definition.names], keys)
     for place, picture in enumerate(definition.pictures):

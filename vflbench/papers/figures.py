@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from vflbench import registry
 from vflbench.papers import claims, measured, page
@@ -18,10 +20,8 @@ from vflbench.plots.style import dataset_label
 from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
 from vflbench.results.identity import said
+from vflbench.results.reader import Run
 from vflbench.results.texts import spreadsheet
-
-if TYPE_CHECKING:
-    from vflbench.results.reader import Run
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,6 @@ def _warning(sources: set[str]) -> str:
 
 def csv(table: Sequence[claims.Row]) -> str:
     """The table as CSV, without columns that nothing was measured of."""
-    import pandas as pd
-
     text: str = pd.DataFrame(table).dropna(axis=1, how="all").map(spreadsheet).to_csv(index=False, lineterminator="\n", float_format="%.6g")
     return text
 

@@ -9,14 +9,16 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from vflbench import registry
+from vflbench.data import sources
 from vflbench.results.folder import curve_columns, splits
 from vflbench.results.identity import flat
+from vflbench.results.reader import Run
 from vflbench.types import VflbenchError
-
-if TYPE_CHECKING:
-    from vflbench.results.reader import Run
 
 TRAIN_LOSS = "train_loss"  # a target that is not the metric's
 Target = float | str | Mapping[str, float | str]
@@ -213,11 +215,6 @@ def least_squares(dataset: str, seed: int, root: str | None) -> float:
 
     `dataset` is that part of a manifest's configuration, as JSON.
     """
-    import numpy as np
-
-    from vflbench import registry
-    from vflbench.data import sources
-
     values = json.loads(dataset)
     module = registry.load_dataset(values["name"])
     task = module.load(module.Config(**values), "aligned", 1, seed, sources.data_root(root))

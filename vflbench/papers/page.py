@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from markdown_it import MarkdownIt
+
 from vflbench.papers.claims import Judged, Row, select, told
 from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.measured import columns
@@ -17,6 +19,7 @@ from vflbench.plots.report import markdown_table, page_template
 from vflbench.plots.style import PAPERS, dataset_label
 from vflbench.plots.values import line_label, named
 from vflbench.results.folder import atomic_write, write_json
+from vflbench.results.reader import natural
 from vflbench.results.texts import content_policy, in_line
 from vflbench.results.texts import markdown as md
 from vflbench.types import VflbenchError
@@ -145,8 +148,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def to_html(text: str) -> str:
     """Markdown as HTML; verdicts in colour."""
-    from markdown_it import MarkdownIt
-
     found: str = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
     for verdict, name in CLASSES.items():
         found = found.replace(f"<strong>{verdict}</strong>", f'<span class="{name}">{verdict}</span>')
@@ -166,8 +167,6 @@ def write_index(folder: Path) -> Path:
     ------
     VflbenchError : a figure's `result.json` is not as `write` wrote it; or the index cannot be written.
     """
-    from vflbench.results.reader import natural
-
     paths = sorted(folder.glob("*/*/result.json"), key=lambda path: natural(str(path)))
     results = [_result(path) | {"link": quote(path.parent.relative_to(folder).as_posix())} for path in paths]
     counts = {verdict: sum(claim["verdict"] == verdict for result in results for claim in result["claims"]) for verdict in CLASSES}

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import LogFormatter
 
 from vflbench.plots import style
 from vflbench.results import selection
@@ -15,12 +25,6 @@ from vflbench.results.reader import Run
 from vflbench.results.texts import printable, spreadsheet
 from vflbench.results.units import si_scale
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, Metric
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
 
 # Column of the curve -> what the axis says.
 X_LABELS = {
@@ -69,8 +73,6 @@ def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None, names: I
     ------
     VflbenchError : the curve cannot be read or a picture not be written.
     """
-    import matplotlib as mpl
-
     run = Run(run) if isinstance(run, Path) else run
     told = summary or run.summary
     network = _network(run, told)
@@ -214,9 +216,6 @@ def draw_panels(
 
     Returns and raises what `draw_runs` does.
     """
-    import matplotlib as mpl
-    import pandas as pd
-
     algorithms = {label: group[0].summary["algorithm"] for lines in panels.values() for label, group in lines.items()}
     looks = dict(zip(algorithms, style.looks(list(algorithms.values())), strict=True))  # the same in all panels
     tables = []
@@ -249,8 +248,6 @@ def write_points(path: Path, table: pd.DataFrame) -> None:
 
 def _scale(axes: Axes, drawn: pd.DataFrame, log: Sequence[str], at_most: float | None) -> None:
     """Logarithmic axes, and where x ends."""
-    import numpy as np
-
     if "y" in log:
         axes.set_yscale("log")
         plain(axes.yaxis)
@@ -267,9 +264,6 @@ def _panel(
     axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mapping[str, Any]], x: str, metric: str, paired: bool = False
 ) -> pd.DataFrame:
     """Draw the lines of one panel; the drawn points."""
-    import numpy as np
-    import pandas as pd
-
     every = [run for group in lines.values() for run in group]
     x = _timeless(x, [run.curve for run in every], {run.summary["compute_clock"] for run in every})
     curves = {label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()}
@@ -313,8 +307,6 @@ def _turns(points: int, place: int, step: int) -> tuple[int, int]:
 
 def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
     """Seed -> by how much its last scores, averaged over lines, lie above the mean of all seeds; nothing where lines differ in seeds."""
-    import numpy as np
-
     seeds = [sorted(run.summary["seed"] for run in group) for group in lines.values()]
     if len(lines) < 2 or len(seeds[0]) < 2 or any(own != seeds[0] for own in seeds):
         return {}
@@ -335,7 +327,6 @@ def entitle(axes: Axes, title: str, alarm: str) -> None:
 
 def plain(axis: Axis) -> None:
     """Numbers as they are along a logarithmic axis; between powers of ten too where it has few of them."""
-    from matplotlib.ticker import LogFormatter
 
     class Plain(LogFormatter):
         def __call__(self, value: float, pos: int | None = None) -> str:
@@ -358,8 +349,6 @@ def legend_below(figure: Figure) -> None:
 
 def _chosen(run: Run, metric: str) -> pd.DataFrame:
     """One point at x = 0: the run's selected value, without validation its final one."""
-    import pandas as pd
-
     scores = run.summary["metric"]
     value = scores["final"] if scores["selected"] is None else scores["selected"]
     if metric in _TRAINED:
@@ -372,9 +361,6 @@ def _average(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
     Where no x does (curves of one point each), their last points are averaged in both directions.
     """
-    import numpy as np
-    import pandas as pd
-
     curves = [curve for curve in curves if len(curve)]
     if not curves:
         return pd.DataFrame({"x": [], "mean": [], "sd": [], "n": []})
@@ -401,9 +387,6 @@ def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
     """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of two; without any, one that says so."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     columns = max(1, min(2, panels))  # three side by side are too wide to read
     rows = max(1, -(-panels // columns))
     figure = Figure(figsize=(style.SIZE[0] * columns, style.SIZE[1] * rows), layout="constrained")
@@ -441,8 +424,6 @@ def _label_y(axes: Axes, metric: str, prefix: str = "") -> None:
 
 def save(figure: Figure, stem: Path) -> None:
     """Write `stem`.png and `stem`.svg, atomically and without a date. Names are shown as they are: none is a formula."""
-    from matplotlib.text import Text
-
     numbers = {label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels(which="both")}
     for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist not in numbers):
         assert isinstance(text, Text)

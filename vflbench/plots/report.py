@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jinja2
 import numpy as np
+import pandas as pd
 
 from vflbench.plots import style
 from vflbench.results import pricing, selection, texts
@@ -19,9 +21,6 @@ from vflbench.results.selection import Setting
 from vflbench.results.texts import markdown
 from vflbench.results.units import human_bytes
 from vflbench.types import TRAINING_METRIC, VflbenchError
-
-if TYPE_CHECKING:
-    import jinja2
 
 COMMAND = "run it again"  # the column of commands
 CHOICE_HEADS = ("group", "selected setting", "validation", "test", COMMAND, "why")
@@ -147,8 +146,6 @@ def _epsilon(setting: Setting) -> float | None:
 
 def to_csv(report: Report) -> str:
     """The table with all digits; empty where a number does not apply. No text in it is a formula."""
-    import pandas as pd
-
     text: str = pd.DataFrame(table(report), dtype=object).map(texts.spreadsheet).to_csv(index=False, lineterminator="\n")
     return text
 
@@ -260,8 +257,6 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
 
 def page_template(path: Path) -> jinja2.Template:
     """A template of HTML, which may extend those beside it: no text that it is given becomes markup."""
-    import jinja2
-
     loader = jinja2.FileSystemLoader(path.parent)
     return jinja2.Environment(autoescape=True, loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined).get_template(path.name)
 

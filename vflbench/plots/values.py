@@ -7,16 +7,17 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
 from vflbench.plots import style
 from vflbench.plots.curves import entitle, legend_below, new_figure, plain, save, write_points
 from vflbench.results.identity import said
 from vflbench.results.texts import printable
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
 
@@ -50,9 +51,6 @@ def draw_values(
     -------
     DataFrame of what is drawn: panel, line, x, mean, sd, n, paper, paper_sd.
     """
-    import matplotlib as mpl
-    import pandas as pd
-
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in table:
         if not math.isnan(row[y]):
@@ -136,8 +134,6 @@ def _panel(
     names: Names | None,
 ) -> list[dict[str, Any]]:
     """Draw the lines of one panel; the points."""
-    from matplotlib.ticker import NullLocator
-
     values = list(dict.fromkeys(row[x] for row in rows))
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values)
     if not numeric:

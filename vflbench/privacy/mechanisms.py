@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vflbench.types import VflbenchError, module_of, refuse
+from vflbench.types import VflbenchError, module_of
 
 NEEDED = ("spent", "state_dict", "load_state_dict")  # of every mechanism; the rest is what the algorithms that take it call
 
@@ -36,14 +36,12 @@ def make(config: Any, facts: Facts) -> Any:
 
     Raises
     ------
-    ConfigError : the configuration is wrong, by itself or for this run.
+    ConfigError : the configuration, whose keys were checked before, is wrong for this run.
     VflbenchError : the mechanism lacks what every one has.
     """
     if config.name == "none":
         return None
     module = module_of(config)
-    check = vars(module).get("check")
-    refuse(check(config) if check else [])
     made = module.make(config, facts)
     if lacking := [name for name in NEEDED if not callable(getattr(made, name, None))]:
         raise VflbenchError(f"{module.__file__}: what make gives has no {', '.join(lacking)}: it must have {', '.join(NEEDED)}")
