@@ -18,7 +18,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -222,7 +222,6 @@ def from_environment(cfg: DictConfig) -> dict[str, str]:
     """Texts in the configuration that come from the environment, the longest first: text -> `${oc.env:NAME}`. Not those below 4 characters:
     they are no secrets, and stand in other words.
     """
-    from omegaconf import OmegaConf
     from omegaconf.resolvers import oc
 
     found: dict[str, str] = {}
@@ -233,18 +232,13 @@ def from_environment(cfg: DictConfig) -> dict[str, str]:
             found[os.environ[name]] = "${oc.env:" + name + "}"
         return value
 
-    OmegaConf.register_new_resolver("oc.env", resolve, replace=True)
-    try:
+    with _environment(resolve):
         plain(cfg)
-    finally:
-        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
     return {text: found[text] for text in sorted(found, key=len, reverse=True)}
 
 
 def without_secrets(cfg: DictConfig) -> dict[str, Any]:
     """`plain`, for files: texts that come from the environment stay `${oc.env:NAME}`."""
-    from omegaconf import OmegaConf
-    from omegaconf.resolvers import oc
 
     def named(value: Any, place: Any, key: Any) -> Any:
         """`value`, which is what `place` has at `key`."""
@@ -255,10 +249,19 @@ def without_secrets(cfg: DictConfig) -> dict[str, Any]:
         return place[key] if isinstance(value, str) else value  # a number is no secret, and what is computed of one has no name
 
     values = plain(cfg)
-    OmegaConf.clear_resolver("oc.env")
-    OmegaConf.register_new_resolver("oc.env", lambda name, *default: "${oc.env:" + name + "}")
-    try:
+    with _environment(lambda name, *default: "${oc.env:" + name + "}"):
         return {key: named(value, cfg, key) for key, value in values.items()}
+
+
+@contextlib.contextmanager
+def _environment(resolve: Callable[..., Any]) -> Iterator[None]:
+    """While `resolve` says what `${oc.env:NAME}` is."""
+    from omegaconf import OmegaConf
+    from omegaconf.resolvers import oc
+
+    OmegaConf.register_new_resolver("oc.env", resolve, replace=True)
+    try:
+        yield
     finally:
         OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
 
@@ -748,14 +751,16 @@ def _convert(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _convert_union(args, value, key, problems)
-    if origin is typing.Annotated:
-        return _convert_ranged(kind, value, key, problems)
     if origin in (list, tuple, dict):
         return _convert_container(origin, args, value, key, problems)
+    kind, allowed = args if origin is typing.Annotated else (kind, Range())
+    if allowed.infinite and value == math.inf:
+        return math.inf
     before = len(problems)
     value = _convert_scalar(kind, value, key, problems)
     if len(problems) == before and value is not None:
-        problems += _range_problems(key, value)
+        refused = allowed.refuses(value) if isinstance(value, int | float) else ""
+        problems += [Problem(key, value, refused)] if refused else _range_problems(key, value)
     return value
 
 
@@ -780,19 +785,6 @@ def _convert_scalar(kind: Any, value: Any, key: str, problems: list[Problem]) ->
             value = str(value)  # an unquoted 1 or 100 where a name is wanted
         elif not isinstance(value, str):
             problems.append(Problem(key, _show(value), f"must be {_SCALARS[str]}"))
-    return value
-
-
-def _convert_ranged(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
-    """`value` of a type with a `Range`."""
-    base, allowed = typing.get_args(kind)
-    if allowed.infinite and value == math.inf:
-        return math.inf
-    before = len(problems)
-    value = _convert_scalar(base, value, key, problems)
-    if len(problems) == before:
-        refused = allowed.refuses(value)
-        problems += [Problem(key, value, refused)] if refused else _range_problems(key, value)
     return value
 
 

@@ -143,7 +143,7 @@ def _lacking(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]
     """Which runs of the claim are missing; empty: none."""
     touched: Sequence[dict[str, Any]] = [{}]  # all
     if claim.check == "near":
-        touched = [_keys(number) for number in numbers]
+        touched = [setting_of(number) for number in numbers]
     elif claim.of and claim.check != "best":
         touched = claim.of
     found = [row for row in rows if row.get("missing") and any(select([row], wanted) for wanted in touched)]
@@ -171,7 +171,8 @@ def _fits(number: dict[str, Any], names: dict[str, Any]) -> bool:
     return all(said(number[key]) == said(value) for key, value in names.items() if key in number)
 
 
-def _keys(number: Mapping[str, Any]) -> dict[str, Any]:
+def setting_of(number: Mapping[str, Any]) -> dict[str, Any]:
+    """Of which setting a number of the paper is."""
     return {key: value for key, value in number.items() if key not in ("mean", "sd")}
 
 
@@ -321,7 +322,7 @@ def _interior(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) ->
 def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], _: Any) -> Found:
     gaps, lacking = [], 0
     for number in numbers:
-        inside = select(rows, _keys(number))
+        inside = select(rows, setting_of(number))
         if len(inside) != 1 or math.isnan(inside[0][claim.column]):
             lacking += 1
             continue

@@ -19,7 +19,6 @@ from vflbench.plots import curves, values
 from vflbench.plots.style import dataset_label
 from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
-from vflbench.results.identity import said
 from vflbench.results.reader import Run
 from vflbench.results.texts import spreadsheet
 
@@ -116,13 +115,12 @@ def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: S
             place = measured.at(numbers.column)
             if place is None or place[0] != picture.x:
                 continue
-            own_numbers = [n for n in numbers.rows() if all(said(row[key]) == said(n[key]) for key in n if key not in ("mean", "sd"))]
+            own_numbers = [n for n in numbers.rows() if claims.select([row], claims.setting_of(n))]
             beside.setdefault(title, {}).setdefault(line, []).extend((place[1], n["mean"]) for n in own_numbers)
     diverged = 0
     for run in runs:
         own = measured.setting(run, definition.keys)
-        wanted = {key: [said(v) for v in (value if isinstance(value, list) else [value])] for key, value in picture.where.items()}
-        if not len(run.curve) or any(said(own[key]) not in allowed for key, allowed in wanted.items()):
+        if not len(run.curve) or not claims.select([own], picture.where):
             continue
         if run.status == "diverged":
             diverged += 1

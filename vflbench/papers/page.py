@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from markdown_it import MarkdownIt
 
-from vflbench.papers.claims import Judged, Row, select, told
+from vflbench.papers.claims import Judged, Row, select, setting_of, told
 from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.measured import columns
 from vflbench.plots.report import markdown_table, page_template
@@ -109,15 +109,15 @@ def _seeds(row: Row) -> str:
 def _beside(numbers: Numbers, table: Sequence[Row], definition: Definition) -> list[list[str]]:
     rows = []
     for number in numbers.rows():
-        keys = {key: value for key, value in number.items() if key not in ("mean", "sd")}
-        own = select(table, keys)
+        setting = setting_of(number)
+        own = select(table, setting)
         ours, seeds = "not run", ""
         if len(own) == 1:
             ours, seeds = told(own[0], numbers.column), _seeds(own[0])
         elif len(own) > 1:
             ours = "several settings"
         theirs = told({"": number["mean"], "_sd": math.nan if number["sd"] is None else number["sd"]}, "")
-        rows.append([line_label(keys, list(keys), definition.names), numbers.column, theirs, ours, seeds])
+        rows.append([line_label(setting, list(setting), definition.names), numbers.column, theirs, ours, seeds])
     return rows
 
 

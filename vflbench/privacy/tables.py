@@ -198,7 +198,7 @@ class TablePrivacy:
                 **{"mechanism": self.name, "epsilon": self.labels.epsilon, "delta": 0.0, "unit": label_unit},
                 **{"neighbouring": "replace_one", "covers": "transcript", "not_covered": "features, join keys, row counts", **label},
             }
-        model = accountant.rdp_epsilon([self.steps.history], self.delta)
+        model = accountant.spent_epsilon([self.steps.history], self.delta)
         spent = {
             **{"mechanism": self.name, "epsilon": model, "delta": self.delta, "unit": f"the features of one row of {self.row}"},
             **{"neighbouring": "add_remove", "covers": "model", "not_covered": self._not_covered(), "accountant": "rdp"},
@@ -209,7 +209,7 @@ class TablePrivacy:
             sent, noise, rate, steps = self.predictions.releases, *self.steps.history
             # The server knows of the batches that it draws who is part of them: no more of them than a row was asked for.
             gradients = (noise, 1.0, min(steps, sent)) if self.drawn_by_server else (noise, rate, steps)
-            both = accountant.rdp_epsilon([gradients, (self.predictions.noise_multiplier, 1.0, sent)], self.delta)
+            both = accountant.spent_epsilon([gradients, (self.predictions.noise_multiplier, 1.0, sent)], self.delta)
             mu = accountant.composed_mu(1.0, self.predictions.noise_multiplier, sent)
             spent |= {
                 **{"epsilon": both, "covers": "transcript", "model_epsilon": model, "releases": sent},
