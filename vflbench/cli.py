@@ -504,9 +504,7 @@ def _admit_sweep(folder: Path) -> None:
 def _done(cfg: DictConfig, folder: Path, label: str) -> Outcome | None:
     """The outcome of a job whose run has ended before: one that is queued twice is no failure. None where there is something to do.
 
-    Raises
-    ------
-    VflbenchError : the folder cannot be written to without a loss, or what is there is damaged.
+    Raises VflbenchError: the folder cannot be written to without a loss, or what is there is damaged.
     """
     _admit(folder, cfg, sweep=bool(label))
     if cfg.overwrite or not (label or cfg.resume) or (status := _ended(folder)) is None:

@@ -148,12 +148,7 @@ def _store_plugins(overrides: list[str]) -> None:
 
 
 def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
-    """The composed configuration, `hydra` included.
-
-    Raises
-    ------
-    VflbenchError : with Hydra's own words, where it refuses.
-    """
+    """The composed configuration, `hydra` included. Raises VflbenchError: with Hydra's own words, where it refuses."""
     import yaml
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
@@ -293,10 +288,7 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
     ----------
     algorithms : of a sweep only so many algorithms are wanted, and one value of every other key, the first ones.
 
-    Raises
-    ------
-    ConfigError : all problems.
-    VflbenchError : Hydra's, where it refuses what our checks let pass.
+    Raises ConfigError: all problems; VflbenchError: Hydra's, where it refuses what our checks let pass.
     """
     problems: list[Problem] = []
     faulty: list[Override] = []
@@ -376,12 +368,7 @@ def _launcher_problems(cfg: DictConfig) -> list[Problem]:
 
 
 def check_hydra_keys(hydra: Hydra, overrides: Sequence[str]) -> None:
-    """Refuse what a command line may not set of Hydra's own configuration.
-
-    Raises
-    ------
-    ConfigError : all problems.
-    """
+    """Refuse what a command line may not set of Hydra's own configuration. Raises ConfigError: all problems."""
     refuse([problem for _, problem in hydra_keys.problems(_parse(overrides, hydra.config_loader, []))])
 
 
@@ -558,9 +545,7 @@ def profiles(hydra: Hydra, overrides: Sequence[str]) -> list[tuple[dict[str, Any
 
     `overrides` are of `network`, `network.<key>` and `accounting` alone; the network is None where no option of it is typed.
 
-    Raises
-    ------
-    ConfigError : all problems.
+    Raises ConfigError: all problems.
     """
     problems: list[Problem] = []
     loader = hydra.config_loader
@@ -688,9 +673,7 @@ def _dotted(kinds: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def to_config(values: Mapping[str, Any]) -> RunConfig:
     """The dataclasses of a composed configuration.
 
-    Raises
-    ------
-    ConfigError : unknown keys, missing and mistyped values, and those outside their range.
+    Raises ConfigError: unknown keys, missing and mistyped values, and those outside their range.
     """
     config, problems = _convert_run(values, _kinds(values))
     if problems or config is None:

@@ -86,9 +86,7 @@ def _problem(override: Override, joblib: bool) -> Problem | None:
 def folder(cfg: DictConfig, key: str) -> Path:
     """The folder that `hydra.run.dir`, `hydra.sweep.dir` or `hydra.sweep.subdir` names in a composed configuration.
 
-    Raises
-    ------
-    ConfigError : it refers to something that is not there, or is empty: that would be the folder where the user stands.
+    Raises ConfigError: it refers to something that is not there, or is empty: that would be the folder where the user stands.
     """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -113,9 +111,7 @@ def first_line(error: BaseException) -> str:
 def refusing() -> Iterator[None]:
     """Around what Hydra does alone; jobs raise nothing here: what fails is logging, a callback or a launcher, by a file of the user's.
 
-    Raises
-    ------
-    VflbenchError : names Hydra's key, where it says which, and the reason.
+    Raises VflbenchError: names Hydra's key, where it says which, and the reason.
     """
     try:
         yield

@@ -55,9 +55,7 @@ def datasets() -> dict[str, DatasetInfo]:
 def load_algorithm(name: str) -> ModuleType:
     """The module of algorithm `name`, which keeps the contract `contracts.Algorithm`.
 
-    Raises
-    ------
-    VflbenchError : there is no such algorithm, its module cannot be imported, or it breaks the contract.
+    Raises VflbenchError: there is no such algorithm, its module cannot be imported, or it breaks the contract.
     """
     return _checked(_lookup(algorithm_entries(), name, "algorithm").module, contracts.check_algorithm)
 
@@ -174,9 +172,7 @@ def _plugins(group: str, variable: str) -> Iterator[tuple[str, Any]]:
 def literal(path: Path, variable: str) -> Any:
     """The value that the module at `path` assigns to `variable`, without importing it; None if it assigns none.
 
-    Raises
-    ------
-    VflbenchError : the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo).
+    Raises VflbenchError: the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo).
     """
     text = path.read_text(encoding="utf-8")
     if variable not in text:

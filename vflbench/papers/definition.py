@@ -157,12 +157,7 @@ def names() -> list[str]:
 
 
 def choose(words: list[str]) -> list[str]:
-    """The figures that paper/id, a paper or `all` mean.
-
-    Raises
-    ------
-    ConfigError : a word means none.
-    """
+    """The figures that paper/id, a paper or `all` mean. Raises ConfigError: a word means none."""
     known = names()
     papers = list(dict.fromkeys(name.partition("/")[0] for name in known))
     problems, found = [], []
@@ -177,12 +172,7 @@ def choose(words: list[str]) -> list[str]:
 
 
 def load(name: str) -> Definition:
-    """The figure paper/id.
-
-    Raises
-    ------
-    ConfigError : every unknown key, missing key and mistyped value of its file.
-    """
+    """The figure paper/id. Raises ConfigError: every unknown key, missing key and mistyped value of its file."""
     path = config_dir() / "figure" / f"{name}.yaml"
     values: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     definition, problems = convert(Definition, {**values, "name": name})

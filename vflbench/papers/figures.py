@@ -40,9 +40,7 @@ def claim_folder(folder: Path, names: Collection[str] | None = None) -> None:
 def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, command: Sequence[str]) -> Made:
     """Draw a figure of the runs that its jobs have, and write its page into `folder`.
 
-    Raises
-    ------
-    VflbenchError : a run cannot be read, or a file not be written.
+    Raises VflbenchError: a run cannot be read, or a file not be written.
     """
     if not inventory.kept(folder):
         claim_folder(folder)

@@ -44,9 +44,7 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
     overrides : the user's, on top of the figure's. Unless they say dataset.source, a data set that exists is not to be made up, but at
         scale=smoke.
 
-    Raises
-    ------
-    ConfigError : every problem of the overrides.
+    Raises ConfigError: every problem of the overrides.
     """
     jobs: dict[str, Job] = {}
     insist = scale != "smoke" and not any(text.startswith("dataset.source=") for text in overrides)

@@ -98,9 +98,7 @@ def table(
 
     What was not measured is NaN; a target that not all seeds reached is infinite.
 
-    Raises
-    ------
-    VflbenchError : two runs of one setting have the same seed: the figure's keys leave out what tells them apart.
+    Raises VflbenchError: two runs of one setting have the same seed: the figure's keys leave out what tells them apart.
     """
     shown = columns(wanted)
     groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)

@@ -163,9 +163,7 @@ def _document(template: str, **values: Any) -> str:
 def write_index(folder: Path) -> Path:
     """`index.html` of all figures below `folder`: their pictures, and a table of every claim with its verdict.
 
-    Raises
-    ------
-    VflbenchError : a figure's `result.json` is not as `write` wrote it; or the index cannot be written.
+    Raises VflbenchError: a figure's `result.json` is not as `write` wrote it; or the index cannot be written.
     """
     paths = sorted(folder.glob("*/*/result.json"), key=lambda path: natural(str(path)))
     results = [_result(path) | {"link": quote(path.parent.relative_to(folder).as_posix())} for path in paths]

@@ -69,9 +69,7 @@ def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None, names: I
     ----------
     summary : the content of summary.json where that is not written yet (it is the last file of a run).
 
-    Raises
-    ------
-    VflbenchError : the curve cannot be read or a picture not be written.
+    Raises VflbenchError: the curve cannot be read or a picture not be written.
     """
     run = Run(run) if isinstance(run, Path) else run
     told = summary or run.summary
@@ -170,9 +168,7 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     -------
     DataFrame with columns panel, line, x, mean, sd (NaN where n = 1), n: what was drawn.
 
-    Raises
-    ------
-    VflbenchError : a run cannot be read or the picture not be written.
+    Raises VflbenchError: a run cannot be read or the picture not be written.
     """
     drawn = [run for run in runs if run.status in ENDED_WELL and len(run.curve)]
     left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)

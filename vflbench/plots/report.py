@@ -75,9 +75,7 @@ def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Rep
     ----------
     time_dependent : of every known algorithm; runs of one that depends on time, or is not known, are not re-priced.
 
-    Raises
-    ------
-    VflbenchError : there is no run that can be shown; the message says why.
+    Raises VflbenchError: there is no run that can be shown; the message says why.
     """
     found = selection.collect(paths)
     if not found.runs:
