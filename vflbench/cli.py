@@ -720,22 +720,19 @@ def list_command(args: list[str]) -> int:
     if args:
         raise VflbenchError(f"vflbench list takes no arguments, not {' '.join(args)}")
     data, codecs = registry.datasets(), registry.option_entries("codec")
-    rows = []
-    for name, info in registry.algorithms().items():
+    algorithms, indent = registry.algorithms(), " " * 24
+    width = max(80, min(shutil.get_terminal_size().columns, 160))
+    for name, info in algorithms.items():
         fitting = " ".join(n for n, other in data.items() if registry.fit(info, other))
         attacks = " ".join(registry.options("attack", info, info.attacks))
         private = " ".join(registry.options("privacy", info, info.privacy))
         fits = {"data": fitting, "privacy": private, "models": " ".join(info.models), "attacks": attacks}
         fits["codecs"] = f"none ({info.exact})" if info.exact else " ".join(("none", *codecs)) + " (feedback)" * bool(info.remembered)
-        rows.append((name, info.summary, *(f"{what} {names or '-'}" for what, names in fits.items())))
-    width = max(80, min(shutil.get_terminal_size().columns, 160))
-    for name, summary, *facts in rows:
-        indent = " " * 24
-        lines = [f"{name:23} {summary}"]
-        for fact in facts:
-            lines += textwrap.wrap(fact, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)
-        say("\n".join(lines))
-    say(f"\n{len(rows)} algorithms, {len(data)} data sets: vflbench algorithm=... dataset=... [privacy=...] [model=...] [attack=...]")
+        say(f"{name:23} {info.summary}")
+        for what, names in fits.items():
+            fact = f"{what} {names or '-'}"
+            say(textwrap.fill(fact, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False))
+    say(f"\n{len(algorithms)} algorithms, {len(data)} data sets: vflbench algorithm=... dataset=... [privacy=...] [model=...] [attack=...]")
     return 0
 
 
@@ -814,10 +811,6 @@ def _finished(folder: Path) -> Finished:
     return finished
 
 
-def _left(seconds: float) -> str:
-    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
-
-
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
     """Says which of a figure's runs are done and how long the rest will take: a bar on a terminal, else a line each."""
@@ -832,11 +825,12 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
 
         def tell(done: int, of: int, job: Any) -> None:
             bar.update(task, description=escape(printable(job.label)), completed=done, total=of)
-            left = (time.monotonic() - began) / done * (of - done)
+            seconds = (time.monotonic() - began) / done * (of - done)
+            left = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
             if job.note:
                 complain(f"{job.label}: {job.note}")
             if not terminal:
-                complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; {_left(left)}")
+                complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; {left}")
 
         yield tell
 
@@ -857,10 +851,7 @@ def figures_command(args: list[str]) -> int:
     names = [key for key, equals, _ in typed if not equals]
     overrides = ["".join(word) for word in typed if word[1] and word[0] not in own]
     own |= {key: value for key, equals, value in typed if equals and key in own}
-    problems = []
-    if own["scale"] not in definition.SCALES:
-        allowed = f"must be one of {', '.join(definition.SCALES)}"
-        problems.append(Problem("scale", own["scale"], allowed, closest(own["scale"], definition.SCALES)))
+    problems = definition.among("scale", [own["scale"]], definition.SCALES)
     if not own["jobs"].isdecimal() or not int(own["jobs"]):
         problems.append(Problem("jobs", own["jobs"], "must be a number of processes, at least 1"))
     refuse(problems)

@@ -316,7 +316,7 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
         base = next(_combinations(hydra, [o for o in single if o not in faulty], groups))
     sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
     if sweeping:
-        preset = _select(base, "hydra.sweeper.params") or {}
+        preset = base.hydra.sweeper.get("params") or {}
         typed = _merge(_parse([f"{key}={value}" for key, value in preset.items()], loader, problems), typed)
         if (jobs := math.prod(len(_values(o)) for o in typed if o.is_discrete_sweep())) > MOST_JOBS:
             allowed = f"is {jobs} jobs, at most {MOST_JOBS} are started together: give fewer values"
@@ -440,12 +440,6 @@ def _unlisted(override: Override) -> str:
 
 def _line(override: Override) -> str:
     return override.input_line or ""
-
-
-def _select(cfg: DictConfig, key: str) -> Any:
-    from omegaconf import OmegaConf
-
-    return OmegaConf.select(cfg, key)
 
 
 def _merge(first: list[Override], later: list[Override]) -> list[Override]:

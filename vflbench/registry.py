@@ -155,18 +155,13 @@ def _plugins(group: str, variable: str) -> Iterator[tuple[str, Any]]:
     for module in sorted({point.module for point in importlib.metadata.entry_points(group=group)}):
         try:
             spec = importlib.util.find_spec(module)
+            if spec is None or spec.origin is None:
+                raise VflbenchError("there is no such module")
+            value = literal(Path(spec.origin), variable)
         except Exception as error:  # another package's code: whatever it raises must not stop ours
             log.warning("the plugin %s is left out: %s", module, error)
-            continue
-        if spec is None or spec.origin is None:
-            log.warning("the plugin %s is left out: there is no such module", module)
-            continue
-        try:
-            value = literal(Path(spec.origin), variable)
-        except (VflbenchError, SyntaxError, ValueError, OSError) as error:  # ValueError: no UTF-8, or a null byte
-            log.warning("the plugin %s is left out: %s", module, error)
-            continue
-        yield module, value
+        else:
+            yield module, value
 
 
 def literal(path: Path, variable: str) -> Any:

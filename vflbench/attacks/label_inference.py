@@ -80,13 +80,12 @@ def directions(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> n
         for received in last_published(messages, TAG).values():  # one: the active party
             directed = np.zeros((len(rows), next(iter(received.values())).shape[1]))
             for batch, gradient in received.items():
-                place = np.minimum(np.searchsorted(rows, ids[batch]), len(rows) - 1)
-                hit = rows[place] == ids[batch]
+                _, place, hit = np.intersect1d(rows, ids[batch], assume_unique=True, return_indices=True)
                 chosen = np.nan_to_num(gradient[hit].astype(np.float64), nan=0, posinf=0, neginf=0)  # a run may diverge
                 # Scaled by the largest entry first: squares of tiny gradients would vanish.
                 largest = np.abs(chosen).max(axis=1, keepdims=True, initial=0)
                 chosen = np.divide(chosen, largest, out=np.zeros_like(chosen), where=largest > 0)
-                directed[place[hit]] = chosen / np.linalg.norm(chosen, axis=1, keepdims=True).clip(min=1)
+                directed[place] = chosen / np.linalg.norm(chosen, axis=1, keepdims=True).clip(min=1)
             epochs.append(directed)
     return np.concatenate(epochs, axis=1) if epochs else np.zeros((len(rows), 0))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ class Job:
     run: reader.Run | None = None  # where it is there
     failure: str = ""  # why it is not
     note: str = ""  # what else a reader of the progress must know
-    fresh: bool = field(default=False)  # trained now
+    fresh: bool = False  # trained now
 
     @property
     def label(self) -> str:

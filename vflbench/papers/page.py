@@ -76,13 +76,9 @@ def markdown(
         parts.append(md("The paper's numbers: " + "; ".join(dict.fromkeys(numbers.provenance for numbers in definition.numbers)) + "."))
     if table:
         parts += ["## Measured", _measured(definition, table)]
-        told = [
-            f"- {md(f'{column}: {what}')}" for column, what in columns(definition.columns).items() if column in _shown(definition, table)
-        ]
-        parts += [
-            "Means over seeds, ± one sample standard deviation; in brackets of how many, where not of all.",
-            "\n".join(told),
-        ]
+        known = columns(definition.columns)
+        parts += ["Means over seeds, ± one sample standard deviation; in brackets of how many, where not of all."]
+        parts += ["\n".join(f"- {md(f'{column}: {known[column]}')}" for column in _shown(definition, table))]
     made = [f"    {in_line(facts['command'])}", "", f"{facts['runs']}; {facts['wall_seconds'] / 60:.1f} minutes of training in all."]
     parts += ["## How it was made", "\n".join(made)]
     if facts["failures"]:

@@ -33,14 +33,8 @@ _DATASETS = {
 RC = {
     **{"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#E6E6E6"},
     **{"grid.linewidth": 0.8, "axes.axisbelow": True, "axes.edgecolor": "#808080", "lines.linewidth": 1.8, "lines.markersize": 5},
-    **{
-        "legend.frameon": False,
-        "legend.fontsize": 9,
-        "legend.handlelength": 3.5,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "vflbench",
-        "savefig.dpi": 130,
-    },
+    **{"legend.frameon": False, "legend.fontsize": 9, "legend.handlelength": 3.5},
+    **{"svg.fonttype": "none", "svg.hashsalt": "vflbench", "savefig.dpi": 130},
 }
 SIZE = (6.4, 4.2)  # inches, of one panel
 

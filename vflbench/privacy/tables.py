@@ -240,10 +240,9 @@ class TablePrivacy:
         self.drawn_by_server = state["drawn_by_server"]
         if self.labels is not None:
             self.labels.count = state["labels"]
-        if self.steps is not None:
-            self.steps.load_state_dict(state["steps"])
-        if self.predictions is not None:
-            self.predictions.load_state_dict(state["predictions"])
+        for name, part in (("steps", self.steps), ("predictions", self.predictions)):
+            if part is not None:
+                part.load_state_dict(state[name])
 
 
 # --- what programs call ---------------------------------------------------------------------------------------------------------
