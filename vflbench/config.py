@@ -444,9 +444,7 @@ def _line(override: Override) -> str:
 
 def _merge(first: list[Override], later: list[Override]) -> list[Override]:
     """As Hydra's sweeper does: an override that comes later replaces one with the same key."""
-    merged = {o.get_key_element(): o for o in first}
-    merged.update({o.get_key_element(): o for o in later})
-    return list(merged.values())
+    return list({override.get_key_element(): override for override in [*first, *later]}.values())
 
 
 def _jobs(typed: list[Override]) -> list[list[str]]:

@@ -49,7 +49,8 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     absent = [job.values for job in jobs if job.run is None or job.run.status not in measured.COUNTED]
     whole = measured.table(runs, definition.keys, definition.target, definition.columns, definition.against, absent)
     table = [row for row in whole if row["seeds"]]
-    atomic_write(folder / "table.csv", csv([{key: row[key] for key in row if key not in ("missing", "by_seed")} for row in table]))
+    shown = pd.DataFrame([{key: row[key] for key in row if key not in ("missing", "by_seed")} for row in table]).dropna(axis=1, how="all")
+    atomic_write(folder / "table.csv", shown.map(spreadsheet).to_csv(index=False, lineterminator="\n", float_format="%.6g"))
     names = []
     for place, picture in enumerate(definition.pictures, start=1):
         names.append("figure" if len(definition.pictures) == 1 else f"figure_{place}")
@@ -83,12 +84,6 @@ def _warning(sources: set[str]) -> str:
     if not sources - {"real"}:
         return ""
     return f"{'Some data are made up' if 'real' in sources else 'Made-up data'}: they say nothing about the real data set."
-
-
-def csv(table: Sequence[claims.Row]) -> str:
-    """The table as CSV, without columns that nothing was measured of."""
-    text: str = pd.DataFrame(table).dropna(axis=1, how="all").map(spreadsheet).to_csv(index=False, lineterminator="\n", float_format="%.6g")
-    return text
 
 
 def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: Sequence[claims.Row], stem: Path) -> None:

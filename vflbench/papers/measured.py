@@ -104,15 +104,12 @@ def table(
     groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in runs:
         if run.status in COUNTED:
-            values = setting(run, keys)
-            groups[tuple(str(values[key]) for key in keys)].append(run)
+            groups[tuple(map(str, setting(run, keys).values()))].append(run)
     missing: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for config in absent:
         missing[tuple(map(str, _values(config, keys).values()))].append(config)
-    rows, measures = [], {}
-    for name, own in groups.items():
-        for run in own:
-            measures[*name, run.summary["seed"]] = numbers(run, targets, shown)
+    rows = []
+    measures = {(*name, run.summary["seed"]): numbers(run, targets, shown) for name, own in groups.items() for run in own}
     for name, own in groups.items():
         seeds = [run.summary["seed"] for run in own]
         if len(set(seeds)) < len(seeds):

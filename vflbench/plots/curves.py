@@ -164,11 +164,8 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     horizontal line at its selected (else final) value.
     Runs that did not end well are left out and counted below the picture.
 
-    Returns
-    -------
-    DataFrame with columns panel, line, x, mean, sd (NaN where n = 1), n: what was drawn.
-
-    Raises VflbenchError: a run cannot be read or the picture not be written.
+    Returns what was drawn: a DataFrame with columns panel, line, x, mean, sd (NaN where n = 1), n. Raises VflbenchError: a run cannot be
+    read or the picture not be written.
     """
     drawn = [run for run in runs if run.status in ENDED_WELL and len(run.curve)]
     left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -377,11 +377,11 @@ def _numbers(column: Any) -> list[float | int | None]:
 
 def provenance(runs: Sequence[Run]) -> dict[str, list[tuple[str, int]]]:
     """What is known of where the runs are from: each distinct value and how many runs have it."""
-    found: dict[str, Counter[str]] = {}
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     for run in runs:
         for name, value in _origin(run).items():
             if value:
-                found.setdefault(name, Counter())[value] += 1
+                found[name][value] += 1
     return {name: counter.most_common() for name, counter in found.items()}
 
 

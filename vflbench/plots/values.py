@@ -47,9 +47,7 @@ def draw_values(
     names : key -> value -> what to call it.
     levels : rows that are not of any x: horizontal lines with a band of one standard deviation.
 
-    Returns
-    -------
-    DataFrame of what is drawn: panel, line, x, mean, sd, n, paper, paper_sd.
+    Returns what is drawn: a DataFrame with columns panel, line, x, mean, sd, n, paper, paper_sd.
     """
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in table:
