@@ -32,8 +32,8 @@ from vflbench.results.identity import config_hash
 from vflbench.results.reader import Run
 from vflbench.results.texts import printable
 from vflbench.results.units import human_bytes
-from vflbench.runner import interrupts
-from vflbench.types import ENDED, ENDED_WELL, ConfigError, EngineConfig, NetworkConfig, Problem, VflbenchError, closest, refuse
+from vflbench.runner import interrupts, launchers
+from vflbench.types import ENDED, ENDED_WELL, ConfigError, EngineConfig, NetworkConfig, Problem, RunConfig, VflbenchError, closest, refuse
 from vflbench.version import __version__
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from vflbench.runner.reprice import Finished
-    from vflbench.types import RunConfig
 
 RUNS = Path("outputs")
 
@@ -221,7 +220,7 @@ def _start(hydra: Hydra, plan: Plan, overrides: list[str], command: str, quiet: 
 def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]) -> int:
     from omegaconf import OmegaConf, open_dict, read_write
 
-    from vflbench.runner import launchers, own_launcher
+    from vflbench.runner import own_launcher
 
     assert plan.jobs is not None
     shared = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from vflbench import hydra_keys, registry
 from vflbench.contracts import OPTIONS, hook
+from vflbench.federation import delays
 from vflbench.types import (
     AlgorithmInfo,
     ConfigError,
@@ -115,8 +116,6 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
 def register_resolvers() -> None:
     """Teach OmegaConf the `${name:...}` of our options."""
     from omegaconf import OmegaConf
-
-    from vflbench.federation import delays
 
     # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
     OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
@@ -284,10 +283,7 @@ class Plan:
 def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorithms: int | None = None) -> Plan:
     """Check every override, in a sweep every value of it.
 
-    Parameters
-    ----------
-    algorithms : of a sweep only so many algorithms are wanted, and one value of every other key, the first ones.
-
+    `algorithms`: of a sweep only so many algorithms are wanted, and one value of every other key, the first ones.
     Raises ConfigError: all problems; VflbenchError: Hydra's, where it refuses what our checks let pass.
     """
     problems: list[Problem] = []
@@ -399,26 +395,22 @@ def _parse(overrides: Sequence[str], loader: ConfigLoader, problems: list[Proble
     for text in overrides:
         key, equals, value = text.partition("=")
         if SECRET.search(text):  # before anything is written: Hydra keeps overrides in files
-            allowed = "a password does not belong into a URL, which is written to files: name its variable with password_env"
-            problems.append(Problem(SECRET.sub("://***@", key), SECRET.sub("://***@", value), allowed))
-            continue
-        if text.startswith("~"):
-            allowed = "cannot be removed: every key and group has a value; set another one with key=value"
-            problems.append(Problem(key, value, allowed))
-            continue
-        if not equals:
-            problems.append(Problem(text, "", "needs a value, as in key=value"))
-            continue
-        try:
-            override = parser.parse_override(text)
-            override.config_loader = loader  # to list what `glob(*)` means
-            if unlisted := _unlisted(override):
-                problems.append(Problem(key, value, unlisted))
-            else:
-                parsed.append(override)
-        except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
-            reason = str(error).splitlines()[0]
-            problems.append(Problem(key, value, f"cannot be read ({reason}); quote the value if it has special characters"))
+            key, value = (SECRET.sub("://***@", part) for part in (key, value))
+            refused = "a password does not belong into a URL, which is written to files: name its variable with password_env"
+        elif text.startswith("~"):
+            refused = "cannot be removed: every key and group has a value; set another one with key=value"
+        elif not equals:
+            refused = "needs a value, as in key=value"
+        else:
+            try:
+                override = parser.parse_override(text)
+                override.config_loader = loader  # to list what `glob(*)` means
+                if not (refused := _unlisted(override)):
+                    parsed.append(override)
+            except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
+                refused = f"cannot be read ({str(error).splitlines()[0]}); quote the value if it has special characters"
+        if refused:
+            problems.append(Problem(key, value, refused))
     return parsed
 
 
@@ -820,8 +812,6 @@ def _show(value: Any) -> Any:
 
 def check(config: RunConfig) -> list[Problem]:
     """What does not fit together: algorithm, data set, model, topology, privacy; then the rooms' and the algorithm's own rules."""
-    from vflbench.federation import delays
-
     info = registry.algorithms()[config.algorithm.name]
     data = registry.datasets()[config.dataset.name]
     problems = []

@@ -25,24 +25,21 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _is_name(value: Any) -> bool:
-    return _is_text(value) or type(value) in (int, float)
-
-
-def _is_verbose(value: Any) -> bool:
-    return isinstance(value, bool) or _is_text(value) or (isinstance(value, list) and all(map(_is_text, value)))
-
-
-def _is_batch_size(value: Any) -> bool:
-    return value is None or (type(value) is int and value > 0)
-
-
 # Key -> (what it may be, whether a value is that).
 KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"), ("must name a folder", _is_name)),
+    **{
+        f"hydra.{place}": ("must name a folder", lambda value: _is_text(value) or type(value) in (int, float))
+        for place in ("run.dir", "sweep.dir", "sweep.subdir")
+    },
     "hydra.mode": ("must be RUN or MULTIRUN", ("RUN", "MULTIRUN").__contains__),
-    "hydra.verbose": ("must be true, false, a logger's name or a list of them", _is_verbose),
-    "hydra.sweeper.max_batch_size": ("must be a number of jobs, at least 1, or null", _is_batch_size),
+    "hydra.verbose": (
+        "must be true, false, a logger's name or a list of them",
+        lambda value: isinstance(value, bool) or all(map(_is_text, value if isinstance(value, list) else [value])),
+    ),
+    "hydra.sweeper.max_batch_size": (
+        "must be a number of jobs, at least 1, or null",
+        lambda value: value is None or (type(value) is int and value > 0),
+    ),
     **{
         f"hydra.{log}.root.level": (f"must be one of {', '.join(LEVELS)}", lambda value: value in LEVELS)
         for log in ("job_logging", "hydra_logging")

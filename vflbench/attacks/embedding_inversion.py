@@ -148,21 +148,19 @@ def train(embeddings: np.ndarray, inputs: np.ndarray, seed: int) -> Callable[[np
 
     Part of the shadow set decides when to stop, so that pure noise teaches no more than the mean.
     """
+    from sklearn.compose import TransformedTargetRegressor
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPRegressor
+    from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    before, after = StandardScaler(), StandardScaler()
     network = MLPRegressor(hidden_layer_sizes=HIDDEN, early_stopping=True, max_iter=500, random_state=seed % 2**32)
+    scaled = TransformedTargetRegressor(network, transformer=StandardScaler(), check_inverse=False)
+    inverse = make_pipeline(StandardScaler(), scaled)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        network.fit(before.fit_transform(embeddings.astype(np.float64)), after.fit_transform(inputs.astype(np.float64)).squeeze())
-
-    def inverse(embeddings: np.ndarray) -> np.ndarray:
-        guesses = network.predict(before.transform(embeddings.astype(np.float64)))
-        return np.asarray(after.inverse_transform(guesses.reshape(len(embeddings), -1)))
-
-    return inverse
+        inverse.fit(embeddings.astype(np.float64), inputs.astype(np.float64).squeeze())
+    return lambda embeddings: np.asarray(inverse.predict(embeddings.astype(np.float64))).reshape(len(embeddings), -1)
 
 
 class Column:

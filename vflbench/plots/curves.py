@@ -65,10 +65,7 @@ def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
 def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None, names: Iterable[str] = tuple(_PICTURES)) -> None:
     """Write curve, bytes and rounds, or those of them that are named, each as .png and .svg, into the run folder.
 
-    Parameters
-    ----------
-    summary : the content of summary.json where that is not written yet (it is the last file of a run).
-
+    `summary`: the content of summary.json where that is not written yet (it is the last file of a run).
     Raises VflbenchError: the curve cannot be read or a picture not be written.
     """
     run = Run(run) if isinstance(run, Path) else run

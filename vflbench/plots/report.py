@@ -71,10 +71,7 @@ class Report:
 def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Report:
     """The runs at or below `paths`.
 
-    Parameters
-    ----------
-    time_dependent : of every known algorithm; runs of one that depends on time, or is not known, are not re-priced.
-
+    `time_dependent`: of every known algorithm; runs of one that depends on time, or is not known, are not re-priced.
     Raises VflbenchError: there is no run that can be shown; the message says why.
     """
     found = selection.collect(paths)

@@ -110,9 +110,7 @@ class NoisyGradients:
     def prepare(self, sample_rate: float, steps: int, rng: Numbers, noise: torch.Generator | SecretStream) -> None:
         """Calibrate the noise; after a resume only take the streams: `rng` draws batches, `noise` the noise, on the model's device.
 
-        Parameters
-        ----------
-        sample_rate : the largest probability with which a row is part of a batch. steps : batches of the whole run.
+        `sample_rate`: the largest probability with which a row is part of a batch. `steps`: batches of the whole run.
         """
         self.rng, self.noise = rng, noise
         if self.planned is not None:
@@ -160,12 +158,7 @@ def poisson(rows: int, rate: float, rng: Numbers) -> np.ndarray:
 
 
 class TablePrivacy:
-    """All that one client does for privacy; one object per client.
-
-    Attributes
-    ----------
-    labels, steps, predictions : its parts, None for those that the configuration leaves out.
-    """
+    """All that one client does for privacy; one object per client. `labels`, `steps`, `predictions`: its parts, each None if left out."""
 
     def __init__(self, name: str, layout: str, labels: Labels | None = None, gradients: Gradients | None = None) -> None:
         self.name, self.delta = name, gradients.delta if gradients is not None else 0.0
