@@ -598,15 +598,12 @@ def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str
     before, _ = _state(folder)
     if before is not None and not _is_nothing(folder, before):
         return
-    names = {group: values[group]["name"] for group in ("algorithm", "dataset")}
     reason = identity.hide(reason, config.from_environment(cfg))
-    # An option file of the user's need not list every key.
-    how = {
-        "compute_clock": values["engine"].get("compute_clock", EngineConfig.compute_clock),
-        "timing": values["network"].get("timing", NetworkConfig.timing),
-    }
-    root = {key: values[key] for key in ("seed", "accounting", "device")}
-    summary = files.summarise_unrun(status=status, reason=reason, **names, **how, **root)
+    how = {group: values[group]["name"] for group in ("algorithm", "dataset")}
+    how |= {key: values[key] for key in ("seed", "accounting", "device")}
+    how["compute_clock"] = values["engine"].get("compute_clock", EngineConfig.compute_clock)  # a user's option need not list every key
+    how["timing"] = values["network"].get("timing", NetworkConfig.timing)
+    summary = files.summarise_unrun(status=status, reason=reason, **how)
     with contextlib.suppress(VflbenchError, OSError):  # the disk may be what failed; the reason itself is told all the same
         _write_hydra(folder, cfg)
         files.write_json(folder / "summary.json", summary)

@@ -117,8 +117,7 @@ def option_entries(group: str) -> dict[str, Entry[OptionInfo]]:
 
 def entries(group: str) -> dict[str, Entry[Any]]:
     """Every name of a group that other packages may add to, with its module."""
-    known: dict[str, Callable[[], dict[str, Entry[Any]]]] = {"algorithm": algorithm_entries, "dataset": dataset_entries}
-    return known[group]() if group in known else option_entries(group)
+    return algorithm_entries() if group == "algorithm" else dataset_entries() if group == "dataset" else option_entries(group)
 
 
 @functools.cache

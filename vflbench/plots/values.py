@@ -176,10 +176,9 @@ def _panel(
             if same:
                 theirs.append((at, paper["mean"]))
         if theirs:
-            style_of = {"color": look["color"], "marker": looks[label]["marker"], "linestyle": "none"}
-            axes.plot(*zip(*theirs, strict=True), **style_of, fillstyle="none", markersize=8, label="_")
-            paper_look: dict[str, Any] = {"color": style.QUIET, "marker": "o", "linestyle": "none", "fillstyle": "none", "markersize": 8}
-            axes.plot([], [], **paper_look, label="hollow: the paper's")
+            hollow: dict[str, Any] = {"linestyle": "none", "fillstyle": "none", "markersize": 8}
+            axes.plot(*zip(*theirs, strict=True), color=look["color"], marker=looks[label]["marker"], **hollow, label="_")
+            axes.plot([], [], color=style.QUIET, marker="o", **hollow, label="hollow: the paper's")
     return drawn
 
 
