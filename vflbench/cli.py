@@ -959,10 +959,8 @@ def report_command(args: list[str]) -> int:
     for panel in found.panels:
         for choice in panel.choices:
             text = page.choice_cells(choice)
-            say(
-                f"{panel.title}: {text['group']}: selected {text['setting']}, {text['why']}"
-                + (f"; again: {text['command']}" if text["command"] else "")
-            )
+            again = f"; again: {text['command']}" if text["command"] else ""
+            say(f"{panel.title}: {text['group']}: selected {text['setting']}, {text['why']}{again}")
     for label in dict.fromkeys(panel.alarm for panel in found.panels if panel.alarm):
         say(label)
     say(f"report: {_shown(Path(flags.out))}")

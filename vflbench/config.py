@@ -154,9 +154,8 @@ def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> Dict
 
     try:
         mode = RunMode.MULTIRUN if sweep else RunMode.RUN
-        cfg = hydra.compose_config(
-            "config", list(overrides), run_mode=mode, with_log_configuration=False, validate_sweep_overrides=not sweep
-        )
+        how = {"with_log_configuration": False, "validate_sweep_overrides": not sweep}
+        cfg = hydra.compose_config("config", list(overrides), run_mode=mode, **how)
     except Exception as error:  # beside its own errors, Hydra fails assertions and conversions on what was typed
         texts = [str(error), str(error.__cause__ or "")]
         reasons = texts if isinstance(error, yaml.YAMLError) else [text.strip().partition("\n")[0] for text in texts]
@@ -301,11 +300,9 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
     typed = _parse(overrides, loader, problems)
     for override, found in hydra_keys.problems(typed):
         note([found], override)
-    single = [
-        o for o in typed if o not in faulty and (not o.is_sweep_override() or o.key_or_group in groups)
-    ]  # of several options the first
+    single = [o for o in typed if o not in faulty and (not o.is_sweep_override() or o.key_or_group in groups)]
     try:
-        base = next(_combinations(hydra, single, groups))
+        base = next(_combinations(hydra, single, groups))  # of several options the first
     except VflbenchError:
         for override, found in _hydra_problems(hydra, single, groups):
             note([found], override)

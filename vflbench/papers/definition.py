@@ -176,7 +176,6 @@ def load(name: str) -> Definition:
     path = config_dir() / "figure" / f"{name}.yaml"
     values: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     definition, problems = convert(Definition, {**values, "name": name})
-    problems = list(problems)
     if not problems:
         definition = replace(definition, numbers=[part for numbers in definition.numbers for part in numbers.parts()])
         problems = check(definition)

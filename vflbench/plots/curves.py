@@ -262,9 +262,8 @@ def _panel(
         shifts = [levels.get(run.summary["seed"], 0.0) for run in own]
         curves[label] = [curve.assign(test=curve["test"] - shift) for curve, shift in zip(curves[label], shifts, strict=True)]
     if levels:
-        axes.text(
-            0.99, 0.98, "bands: differences on the same split", transform=axes.transAxes, ha="right", va="top", color=style.QUIET, size=8
-        )
+        text = "bands: differences on the same split"
+        axes.text(0.99, 0.98, text, transform=axes.transAxes, ha="right", va="top", color=style.QUIET, size=8)
     decades = metric in _TRAINED  # then means and deviations are those of log10: the mean is geometric, the deviation in decades
     largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
     scale = _label_x(axes, x, largest)

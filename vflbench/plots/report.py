@@ -105,9 +105,8 @@ def table(report: Report) -> list[dict[str, Any]]:
 
 def row(panel: Panel, setting: Setting) -> dict[str, Any]:
     first = setting.runs[0].summary
-    hits = [
-        (run, place) for run in setting.runs if panel.target is not None and (place := selection.reached(run, panel.target)) is not None
-    ]
+    places = [] if panel.target is None else [(run, selection.reached(run, panel.target)) for run in setting.runs]
+    hits = [(run, place) for run, place in places if place is not None]
     row: dict[str, Any] = {
         "dataset": style.dataset_label(first["dataset"], first["data_variant"]),
         "data_source": first["data_source"],
@@ -275,9 +274,7 @@ def _panel(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     return {
         "place": report.panels.index(panel),
         "alarm": panel.alarm,
-        "target_why": f"{panel.target:g}: {panel.target_why}"
-        if panel.target is not None
-        else f"of which there is none ({panel.target_why})",
+        "target_why": f"of which there is none ({panel.target_why})" if panel.target is None else f"{panel.target:g}: {panel.target_why}",
         "selects": any(choice.setting for choice in panel.choices),
         "thinned": thinned if longest > most else "",
         "choices": [choice_cells(choice) for choice in panel.choices],
@@ -395,9 +392,7 @@ def _origin(run: Run) -> dict[str, str]:
         "data": ", ".join(filter(None, [f"{s['data_source']} data", s["data_variant"], data.get("note"), *shown])),
         "status": s["status"] + (f": {s['reason']}" if s["reason"] else ""),
         "times": f"timing {s['timing']}, accounting {s['accounting']}, compute clock {s['compute_clock']}",
-        "privacy": ", ".join(f"{key} {value}" for key, value in privacy.items() if value is not None)
-        if privacy["mechanism"] != "none"
-        else "",
+        "privacy": ", ".join(f"{key} {value}" for key, value in privacy.items() if value is not None and privacy["mechanism"] != "none"),
         "versions": ", ".join(f"{name} {version}" for name, version in (m.get("versions") or {}).items()),
         "git": f"{git['commit']}{' with changes' if git.get('dirty') else ''}" if git.get("commit") else "",
         "hardware": ", ".join(filter(None, machine)),
