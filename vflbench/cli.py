@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
     from omegaconf import DictConfig
 
+    from vflbench.plots.report import Report
     from vflbench.runner.reprice import Finished
 
 RUNS = Path("outputs")
@@ -948,9 +949,7 @@ def report_command(args: list[str]) -> int:
         raise VflbenchError(f"{', '.join(map(str, files))}: each needs a file of its own")
     if not flags.overwrite and (there := [str(path) for path in files if os.path.lexists(path)]):
         raise VflbenchError(f"{', '.join(there)}: already there; name another file, or replace it with --overwrite")
-    found = page.read(flags.runs, _time_dependent())
-    for note in found.notes:
-        complain(note)
+    found = _read(flags.runs)
     atomic_write(Path(flags.out), page.to_html(found, _networks()), replace=True)
     if flags.csv:
         atomic_write(Path(flags.csv), page.to_csv(found), replace=True)
@@ -969,21 +968,22 @@ def report_command(args: list[str]) -> int:
 
 def show_command(args: list[str]) -> int:
     """`vflbench show RUN...`: the same in the terminal."""
-    from vflbench.plots import report as page
     from vflbench.plots.report_terminal import show
 
     parser = ArgumentParser(prog="vflbench show", description="Runs in the terminal; `vflbench report` makes a page of them.")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
-    found = page.read(parser.parse_args(args).runs, _time_dependent())
-    for note in found.notes:
-        complain(note)
-    show(found)
+    show(_read(parser.parse_args(args).runs))
     return 0
 
 
-def _time_dependent() -> dict[str, bool]:
-    """Of each algorithm, whether what it does depends on virtual time."""
-    return {name: info.time_dependent for name, info in registry.algorithms().items()}
+def _read(paths: list[str]) -> Report:
+    """The runs at or below `paths`; what is left out of them is said."""
+    from vflbench.plots import report
+
+    found = report.read(paths, {name: info.time_dependent for name, info in registry.algorithms().items()})
+    for note in found.notes:
+        complain(note)
+    return found
 
 
 def _networks() -> dict[str, tuple[float, float | None]]:

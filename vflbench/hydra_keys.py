@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
+DIRS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
+LOGS = ("hydra.job_logging.root.level", "hydra.hydra_logging.root.level")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -27,10 +29,7 @@ def _is_text(value: Any) -> bool:
 
 # Key -> (what it may be, whether a value is that).
 KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **{
-        f"hydra.{place}": ("must name a folder", lambda value: _is_text(value) or type(value) in (int, float))
-        for place in ("run.dir", "sweep.dir", "sweep.subdir")
-    },
+    **dict.fromkeys(DIRS, ("must name a folder", lambda value: _is_text(value) or type(value) in (int, float))),
     "hydra.mode": ("must be RUN or MULTIRUN", ("RUN", "MULTIRUN").__contains__),
     "hydra.verbose": (
         "must be true, false, a logger's name or a list of them",
@@ -40,10 +39,7 @@ KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "must be a number of jobs, at least 1, or null",
         lambda value: value is None or (type(value) is int and value > 0),
     ),
-    **{
-        f"hydra.{log}.root.level": (f"must be one of {', '.join(LEVELS)}", lambda value: value in LEVELS)
-        for log in ("job_logging", "hydra_logging")
-    },
+    **dict.fromkeys(LOGS, (f"must be one of {', '.join(LEVELS)}", LEVELS.__contains__)),
 }
 OWN_LAUNCHER = "vflbench.runner.own_launcher.OwnLauncher"  # `_target_` of launchers of other packages
 LAUNCHER = "hydra.launcher."  # its keys are the launcher's own

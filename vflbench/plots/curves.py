@@ -160,7 +160,6 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     are interpolated to common x first. On a network without times x is the weighted cost. A method that does not communicate is a
     horizontal line at its selected (else final) value.
     Runs that did not end well are left out and counted below the picture.
-
     Returns what was drawn: a DataFrame with columns panel, line, x, mean, sd (NaN where n = 1), n. Raises VflbenchError: a run cannot be
     read or the picture not be written.
     """

@@ -50,9 +50,7 @@ def warn(config: PrivacyConfig, rows: Sequence[int]) -> None:
 def plan(config: Any, rows: Sequence[int], batch: int, steps: Sequence[int]) -> None:
     """What the noise of workers with `rows` and `steps` each needs before a run touches any file: `warn`, and its calibration.
 
-    That takes seconds and may find that no noise will do. The workers' own `prepare` then finds the values in a cache.
-
-    Raises ConfigError: no noise reaches the target epsilon.
+    That takes seconds, and raises ConfigError where no noise will do. The workers' own `prepare` then finds the values in a cache.
     """
     warn(config, rows)
     if config.name == "dp_sgd":
