@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from vflbench import registry
+from vflbench.config import convert
+from vflbench.contracts import hook
 from vflbench.privacy import mechanisms
 from vflbench.types import Problem, module_of
 
@@ -34,6 +37,7 @@ def make_mechanism(
 
 
 def check_keys(config: Any) -> list[Problem]:
-    """What is wrong with an option's keys."""
-    found: list[Problem] = module_of(config).check(config)
-    return found
+    """What is wrong with an option's keys: each by itself, else together."""
+    found = convert(type(config), asdict(config))[1]
+    rules = hook(module_of(config), "check")
+    return found or (rules(config) if rules else [])

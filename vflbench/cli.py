@@ -15,6 +15,7 @@ import sys
 import textwrap
 import time
 import traceback
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,21 +23,25 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from vflbench import config, hydra_keys, registry
+from vflbench.config import Plan, config_dir
+from vflbench.results import folder as files
+from vflbench.results import identity, inventory, lock, reader, sweep
+from vflbench.results.folder import atomic_write
+from vflbench.results.identity import config_hash
+from vflbench.results.reader import Run
 from vflbench.results.texts import printable
-from vflbench.runner import interrupts
-from vflbench.types import ENDED, ENDED_WELL, ConfigError, EngineConfig, NetworkConfig, Problem, VflbenchError, closest
+from vflbench.results.units import human_bytes
+from vflbench.runner import interrupts, launchers
+from vflbench.types import ENDED, ENDED_WELL, ConfigError, EngineConfig, NetworkConfig, Problem, RunConfig, VflbenchError, closest, refuse
 from vflbench.version import __version__
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
     from hydra._internal.hydra import Hydra
     from omegaconf import DictConfig
 
-    from vflbench.config import Plan
-    from vflbench.results.reader import Run
+    from vflbench.plots.report import Report
     from vflbench.runner.reprice import Finished
-    from vflbench.types import RunConfig
 
 RUNS = Path("outputs")
 
@@ -59,19 +64,15 @@ def command(args: Sequence[str]) -> int:
     except ConfigError as error:
         count = len(error.problems)
         complain(f"{count} problem{'s' if count > 1 else ''} in the configuration:\n" + textwrap.indent(str(error), "  "))
-    except VflbenchError as error:
-        complain(f"error: {error}")
     except KeyboardInterrupt:
         complain("interrupted")
         return 130
     except BrokenPipeError:  # the reader of our output has left, e.g. `vflbench list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        complain(f"error: {_os_reason(error)}")
     except Exception as error:
-        if not _is_memory(error):
+        if (told := _told(error)) is None:
             raise
-        complain(f"error: {_memory_reason(error)}")
+        complain(f"error: {told}")
     return 1
 
 
@@ -103,17 +104,16 @@ def complain(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
-def _os_reason(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error) or type(error).__name__
-
-
-def _is_memory(error: Exception) -> bool:
-    """Whether memory was asked for that is not there: of the machine (NumPy, torch) or of a GPU."""
-    return isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error)
-
-
-def _memory_reason(error: Exception) -> str:
-    return f"out of memory: choose smaller sizes ({str(error) or type(error).__name__})"
+def _told(error: Exception) -> VflbenchError | None:
+    """`error` as one for the user: the operating system's, and memory, of the machine or a GPU, that is not there, too. None: a bug."""
+    reason = str(error) or type(error).__name__
+    if isinstance(error, VflbenchError):
+        return error
+    if isinstance(error, OSError):
+        return VflbenchError(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else reason)
+    if isinstance(error, MemoryError) or "can't allocate memory" in reason or "out of memory" in reason:
+        return VflbenchError(f"out of memory: choose smaller sizes ({reason})")
+    return None
 
 
 # --- training ---------------------------------------------------------------------------------------------------------------
@@ -139,8 +139,6 @@ def train(args: list[str]) -> int:
     """`vflbench [flags] [group=option ...] [key=value ...]`."""
     from hydra._internal.utils import get_args_parser
 
-    from vflbench import config
-
     parser = get_args_parser()
     parser.prog = "vflbench"
     parser.usage = "vflbench [-m] [--config-dir DIR] [group=option ...] [key=value ...]; see vflbench --help"
@@ -162,8 +160,6 @@ def train(args: list[str]) -> int:
 
 def _hydras_own(flags: Namespace, parser: ArgumentParser) -> int:
     """`--cfg`, `--info`, `--hydra-help` and shell completion are Hydra's, with the options that a run would use, in their order."""
-    from vflbench import config, hydra_keys
-
     if flags.multirun:
         raise VflbenchError("-m does not go with --cfg, --info, --hydra-help and --shell-completion: give the values of one job")
     with config.session(flags.overrides, flags.config_dir) as hydra, hydra_keys.refusing():
@@ -187,9 +183,6 @@ def _hydras_own(flags: Namespace, parser: ArgumentParser) -> int:
 
 def _start(hydra: Hydra, plan: Plan, overrides: list[str], command: str, quiet: bool = False) -> Outcome:
     """Run one checked configuration in its folder."""
-    from vflbench import config, hydra_keys
-    from vflbench.results import inventory, lock
-
     folder, found = hydra_keys.folder(plan.cfg, "hydra.run.dir"), None
     dated = _dated(plan.cfg, "run", overrides)
     try:
@@ -228,10 +221,7 @@ def _start(hydra: Hydra, plan: Plan, overrides: list[str], command: str, quiet: 
 def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]) -> int:
     from omegaconf import OmegaConf, open_dict, read_write
 
-    from vflbench import config, hydra_keys
-    from vflbench.results import folder as files
-    from vflbench.results import inventory
-    from vflbench.runner import launchers, own_launcher
+    from vflbench.runner import own_launcher
 
     assert plan.jobs is not None
     shared = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
@@ -293,7 +283,6 @@ def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]
         for outcome in outcomes:
             outcome.tell()
     from vflbench.plots.curves import draw_runs
-    from vflbench.results import reader, sweep
 
     say("\n" + sweep.table(folder))
     folders = [run.folder for run in sweep.jobs(folder)] if died else [outcome.folder for outcome in outcomes]
@@ -324,9 +313,6 @@ def _job(
     """
     from hydra.core.hydra_config import HydraConfig
 
-    from vflbench.results import folder as files
-    from vflbench.results import inventory, lock
-
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
     label = ""
@@ -346,16 +332,14 @@ def _job(
                     outcome = _job_alone(cfg, folder, label, command, quiet)
                 finally:
                     inventory.leave(folder)
-    except VflbenchError as error:  # nothing is written where another process writes
-        outcome = _failed(folder, error, label)
-    except OSError as failure:  # of the lock
-        outcome = _failed(folder, VflbenchError(_os_reason(failure)), label)
+    except (VflbenchError, OSError) as error:  # nothing is written where another process writes; OSError: of the lock
+        outcome = _failed(folder, _told(error), label)
     if not quiet and outcome.bug is None:
         outcome.tell()
     return outcome
 
 
-def _failed(folder: Path, error: VflbenchError, label: str) -> Outcome:
+def _failed(folder: Path, error: VflbenchError | None, label: str) -> Outcome:
     return Outcome(1, folder, error, f"{label}: failed: {error}" if label else f"error: {error}")
 
 
@@ -363,39 +347,27 @@ def _job_alone(cfg: DictConfig, folder: Path, label: str, command: str, quiet: b
     """The job of `_job`, while no other process writes to its folder; a sweep's has a label."""
     from hydra.core.hydra_config import HydraConfig
 
-    from vflbench import config
-
     choices = {str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None}
     values = config.plain(cfg)
-    error: VflbenchError
     try:
         if (done := _done(cfg, folder, label)) is not None:  # again: another process may have been here since
             return done
         if label and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
             values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
         run_config = config.to_config(values)
-        if problems := config.check(run_config):
-            raise ConfigError(problems)
+        refuse(config.check(run_config))
         summary = _run(run_config, folder, command, choices, quiet or bool(label), cfg)
-    except ConfigError as impossible:
-        if label:
-            reason = _one_line(impossible)
+    except Exception as failure:
+        if label and isinstance(failure, ConfigError):
+            reason = _one_line(failure)
             _write_unrun(folder, "skipped", reason, values, cfg)
             return Outcome(0, folder, line=f"{label}: skipped ({reason})", status="skipped")
-        error = impossible
-    except VflbenchError as failure:
-        error = failure
-    except OSError as failure:
-        error = VflbenchError(_os_reason(failure))
-    except Exception as bug:
-        if _is_memory(bug):
-            error = VflbenchError(_memory_reason(bug))
-        else:
-            _write_unrun(folder, "failed", f"{type(bug).__name__}: {bug}", values, cfg)
+        if (error := _told(failure)) is None:
+            error = VflbenchError(f"{type(failure).__name__}: {failure}")
+            _write_unrun(folder, "failed", str(error), values, cfg)
             if not label:
-                return Outcome(1, folder, bug=bug)
+                return Outcome(1, folder, bug=failure)
             complain(traceback.format_exc())  # a bug is shown whole, and the sweep goes on
-            error = VflbenchError(f"{type(bug).__name__}: {bug}")
     else:
         status = summary["status"]
         code = 1 if status == "failed" or (status == "diverged" and not label) else 0
@@ -414,9 +386,7 @@ def _job_alone(cfg: DictConfig, folder: Path, label: str, command: str, quiet: b
 
 def _run(run_config: RunConfig, folder: Path, command: str, choices: dict[str, str], quiet: bool, cfg: DictConfig) -> dict[str, Any]:
     """Train; the runner knows no plots, so it is handed the one that draws a run. The summary."""
-    from vflbench import config, registry
     from vflbench.plots.curves import draw_run
-    from vflbench.results.identity import config_hash
     from vflbench.runner.run import run
 
     info = registry.algorithms()[run_config.algorithm.name]
@@ -427,21 +397,16 @@ def _run(run_config: RunConfig, folder: Path, command: str, choices: dict[str, s
 
 
 def _dry_run(cfg: DictConfig) -> str:
-    from vflbench import config, registry
     from vflbench.runner.run import dry_run
 
     run_config = config.to_config(config.plain(cfg))
-    if problems := config.check(run_config):
-        raise ConfigError(problems)
+    refuse(config.check(run_config))
     text: str = dry_run(run_config, info=registry.algorithms()[run_config.algorithm.name])
     return text
 
 
 def run(overrides: list[str], config_dir: str | None = None) -> Run:
     """`vflbench.run`; documented there."""
-    from vflbench import config
-    from vflbench.results import reader
-
     with config.session(overrides, config_dir) as hydra:
         plan = config.plan(hydra, overrides)
         if plan.jobs is not None or plan.cfg.dry_run:
@@ -461,8 +426,6 @@ def _one_line(error: ConfigError) -> str:
 
 def _state(folder: Path) -> tuple[str | None, str | None]:
     """(status, config hash) of the run in `folder`; the status of a run that was killed is `unfinished`, of no run None."""
-    from vflbench.results import reader
-
     if not any((folder / name).is_file() for name in ("manifest.json", "summary.json")):
         return None, None
     found = reader.load(folder)
@@ -472,10 +435,6 @@ def _state(folder: Path) -> tuple[str | None, str | None]:
 
 def _admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
     """Refuse a folder in which a run or anything else of the user's would be lost, before anything is written to it."""
-    from vflbench import config
-    from vflbench.results import folder as files
-    from vflbench.results.identity import config_hash
-
     status, identity = _state(folder)
     places = (folder.absolute(), *folder.absolute().parents)
     inside = next((p for p in places if p.name in ("checkpoint", "model", "transcript", ".hydra") and _state(p.parent)[0]), None)
@@ -507,8 +466,6 @@ def _admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
 
 def _others(folder: Path) -> list[str]:
     """Files of vflbench's in a folder without a run that no start of a run has left there."""
-    from vflbench.results import inventory
-
     names = inventory.own(folder) if inventory.kept(folder) else []
     return [name for name in names if Path(name).parts[0] != ".hydra" and not name.endswith(".tmp")]
 
@@ -516,9 +473,6 @@ def _others(folder: Path) -> list[str]:
 def _admit_foreign(folder: Path, goes_on: bool = False) -> None:
     """Refuse a folder with anything in it that no run wrote; where a run `goes_on` there, with what stands in its way."""
     from hydra.core.hydra_config import HydraConfig
-
-    from vflbench.results import folder as files
-    from vflbench.results import inventory
 
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not there.is_dir():
@@ -539,9 +493,6 @@ def _admit_foreign(folder: Path, goes_on: bool = False) -> None:
 
 def _admit_sweep(folder: Path) -> None:
     """Refuse the folder of a new sweep with anything in it, and that of a sweep which goes on with what stands in its way."""
-    from vflbench.results import folder as files
-    from vflbench.results import inventory
-
     if _state(folder)[0] is not None:
         raise VflbenchError(f"{folder} holds a run: choose another folder with hydra.sweep.dir=...")
     found = inventory.foreign(folder) if folder.is_dir() else []
@@ -553,12 +504,8 @@ def _admit_sweep(folder: Path) -> None:
 def _done(cfg: DictConfig, folder: Path, label: str) -> Outcome | None:
     """The outcome of a job whose run has ended before: one that is queued twice is no failure. None where there is something to do.
 
-    Raises
-    ------
-    VflbenchError : the folder cannot be written to without a loss, or what is there is damaged.
+    Raises VflbenchError: the folder cannot be written to without a loss, or what is there is damaged.
     """
-    from vflbench.results import reader
-
     _admit(folder, cfg, sweep=bool(label))
     if cfg.overwrite or not (label or cfg.resume) or (status := _ended(folder)) is None:
         return None
@@ -579,8 +526,6 @@ def _clear(folder: Path, overwrite: bool, cfg: DictConfig) -> None:
 
     Called when the new run has its data and parties, so that one that cannot start leaves the old one.
     """
-    from vflbench.results import inventory
-
     status, _ = _state(folder)
     if status is not None and (overwrite or _is_nothing(folder, status)):
         inventory.clear(folder, first="summary.json")
@@ -592,8 +537,6 @@ def _write_hydra(folder: Path, cfg: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
-    from vflbench.results import folder as files
-
     hydra = HydraConfig.get()
     (folder / ".hydra").mkdir(mode=0o700, exist_ok=True)
     for name, part in (("config", cfg), ("hydra", OmegaConf.create({"hydra": hydra})), ("overrides", hydra.overrides.task)):
@@ -602,9 +545,6 @@ def _write_hydra(folder: Path, cfg: DictConfig) -> None:
 
 def _difference(folder: Path, cfg: DictConfig) -> str:
     """The keys in which a folder's run differs from `cfg`."""
-    from vflbench import config
-    from vflbench.results import identity, reader
-
     if not (folder / "manifest.json").is_file():
         return "it has no manifest.json"
     written = (config.without_secrets(cfg), reader.load(folder).manifest.get("config", {}))
@@ -633,9 +573,6 @@ def _new(folder: Path) -> Path:
 
 def _to_continue(root: Path, values: dict[str, Any]) -> Path | None:
     """The newest run below `root` of this configuration that has a list of its files to go by; one that has not ended before others."""
-    from vflbench.results import inventory, reader
-    from vflbench.results.identity import config_hash
-
     wanted = config_hash(values)
     found = {}
     for candidate in reader.find(root) if root.is_dir() else []:
@@ -659,22 +596,15 @@ def _ended(folder: Path) -> str | None:
 
 def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str, values: dict[str, Any], cfg: DictConfig) -> None:
     """The summary of a run that never came to its end; what the runner itself has written stays."""
-    from vflbench import config
-    from vflbench.results import folder as files
-    from vflbench.results import identity
-
     before, _ = _state(folder)
     if before is not None and not _is_nothing(folder, before):
         return
-    names = {group: values[group]["name"] for group in ("algorithm", "dataset")}
     reason = identity.hide(reason, config.from_environment(cfg))
-    # An option file of the user's need not list every key.
-    how = {
-        "compute_clock": values["engine"].get("compute_clock", EngineConfig.compute_clock),
-        "timing": values["network"].get("timing", NetworkConfig.timing),
-    }
-    root = {key: values[key] for key in ("seed", "accounting", "device")}
-    summary = files.summarise_unrun(status=status, reason=reason, **names, **how, **root)
+    how = {group: values[group]["name"] for group in ("algorithm", "dataset")}
+    how |= {key: values[key] for key in ("seed", "accounting", "device")}
+    how["compute_clock"] = values["engine"].get("compute_clock", EngineConfig.compute_clock)  # a user's option need not list every key
+    how["timing"] = values["network"].get("timing", NetworkConfig.timing)
+    summary = files.summarise_unrun(status=status, reason=reason, **how)
     with contextlib.suppress(VflbenchError, OSError):  # the disk may be what failed; the reason itself is told all the same
         _write_hydra(folder, cfg)
         files.write_json(folder / "summary.json", summary)
@@ -685,9 +615,6 @@ def _write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str
 
 def result_line(summary: dict[str, Any]) -> str:
     """The run in one line: metric, bytes, time, where the data came from."""
-    from vflbench.results import folder as files
-    from vflbench.results.units import human_bytes
-
     metric, status = summary["metric"], summary["status"]
     if metric["selected"] is not None:
         score = f"test_{metric['name']} {metric['selected']:.4g} (selected on validation at round {metric['selected_round']})"
@@ -722,8 +649,6 @@ def report(summary: dict[str, Any], folder: Path) -> str:
 def _made_up(summary: dict[str, Any]) -> str:
     """The loud word on data that is not real; empty where it is."""
     if summary["data_source"] == "synthetic":
-        from vflbench import registry
-
         if "real" not in registry.datasets()[summary["dataset"]].sources:
             return f"SYNTHETIC DATA: {summary['dataset']} is always made up"
         return f"SYNTHETIC DATA: a made-up twin of {summary['dataset']}; these numbers say nothing about the real data set"
@@ -772,8 +697,6 @@ Flags
 
 def help_text() -> str:
     """Our own help: from the folder of options, without Hydra."""
-    from vflbench.config import config_dir
-
     conf = config_dir()
     width = max(80, min(shutil.get_terminal_size().columns, 140))
     lines = [EXAMPLES, "Groups (group=option)"]
@@ -791,33 +714,27 @@ def help_text() -> str:
 
 def list_command(args: list[str]) -> int:
     """`vflbench list`: what fits together."""
-    from vflbench import registry
-
     if args:
         raise VflbenchError(f"vflbench list takes no arguments, not {' '.join(args)}")
     data, codecs = registry.datasets(), registry.option_entries("codec")
-    rows = []
-    for name, info in registry.algorithms().items():
+    algorithms, indent = registry.algorithms(), " " * 24
+    width = max(80, min(shutil.get_terminal_size().columns, 160))
+    for name, info in algorithms.items():
         fitting = " ".join(n for n, other in data.items() if registry.fit(info, other))
         attacks = " ".join(registry.options("attack", info, info.attacks))
         private = " ".join(registry.options("privacy", info, info.privacy))
         fits = {"data": fitting, "privacy": private, "models": " ".join(info.models), "attacks": attacks}
         fits["codecs"] = f"none ({info.exact})" if info.exact else " ".join(("none", *codecs)) + " (feedback)" * bool(info.remembered)
-        rows.append((name, info.summary, *(f"{what} {names or '-'}" for what, names in fits.items())))
-    width = max(80, min(shutil.get_terminal_size().columns, 160))
-    for name, summary, *facts in rows:
-        indent = " " * 24
-        lines = [f"{name:23} {summary}"]
-        for fact in facts:
-            lines += textwrap.wrap(fact, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)
-        say("\n".join(lines))
-    say(f"\n{len(rows)} algorithms, {len(data)} data sets: vflbench algorithm=... dataset=... [privacy=...] [model=...] [attack=...]")
+        say(f"{name:23} {info.summary}")
+        for what, names in fits.items():
+            fact = f"{what} {names or '-'}"
+            say(textwrap.fill(fact, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False))
+    say(f"\n{len(algorithms)} algorithms, {len(data)} data sets: vflbench algorithm=... dataset=... [privacy=...] [model=...] [attack=...]")
     return 0
 
 
 def data_command(args: list[str]) -> int:
     """`vflbench data status` and `vflbench data get NAME ...`, both with an optional data_root=DIR; `vflbench data profile`."""
-    from vflbench import registry
     from vflbench.data import sources
 
     named = [text.removeprefix("data_root=") for text in args if text.startswith("data_root=")]
@@ -826,17 +743,15 @@ def data_command(args: list[str]) -> int:
     if words == ["status"]:
         default = f"{sources.cache_folder()} (the default; data_root=... or VFLBENCH_DATA name another)"
         say(f"data root: {default if root is None else root}")
-        rows = [("dataset", "found", "folder", "")]
+        rows = [["dataset", "found", "folder", ""]]
         for row in sources.status(root):
             lacking = [Path(name).name for name in row.missing]
             missing = f"missing: {', '.join(lacking[:3])}{f' and {len(lacking) - 3} more' if lacking[3:] else ''}" if lacking else ""
             variants = f"variant{'s' if row.variants[1:] else ''} {', '.join(row.variants)}" if row.variants else ""
             made_up = f"made up: {', '.join(row.made_up)}" if row.made_up else ""
-            rows.append((row.option, row.found, row.folder, "; ".join(filter(None, (variants, made_up, missing)))))
-        rows += [(name, "real", "-", info.comes_with) for name, info in registry.datasets().items() if info.comes_with]
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        for line in rows:
-            say("  ".join([*(word.ljust(w) for word, w in zip(line, widths, strict=False)), line[3]]).rstrip())
+            rows.append([row.option, row.found, row.folder, "; ".join(filter(None, (variants, made_up, missing)))])
+        rows += [[name, "real", "-", info.comes_with] for name, info in registry.datasets().items() if info.comes_with]
+        say(sweep.align(rows))
         return 0
     if words[:1] == ["get"] and len(words) > 1:
         for name in words[1:]:
@@ -861,8 +776,6 @@ def data_command(args: list[str]) -> int:
 
 def _train_job(words: list[str], folder: str) -> str:
     """Train one of a figure's runs, in whatever process this is; why it failed, or nothing."""
-    from vflbench import config
-
     try:
         run([*words, "hydra.mode=RUN", config.quoted("hydra.run.dir", folder), "resume=true"])
     except ConfigError as impossible:
@@ -878,7 +791,6 @@ def _train_job(words: list[str], folder: str) -> str:
 def _reprice_job(run: Run, values: dict[str, Any], folder: Path) -> Run:
     """A figure's run from one that differs in its network and accounting alone; raises VflbenchError where that is not exact."""
     from vflbench.plots.curves import draw_run
-    from vflbench.results import reader
     from vflbench.runner import reprice
 
     profile = reprice.Profile({"network": values["network"]["name"], "accounting": values["accounting"]}, values["network"])
@@ -889,16 +801,11 @@ def _reprice_job(run: Run, values: dict[str, Any], folder: Path) -> Run:
 @lru_cache(maxsize=1)
 def _finished(folder: Path) -> Finished:
     """A run's ledger and trace, for several prices of it in a row."""
-    from vflbench.results import reader
     from vflbench.runner import reprice
 
     finished = reprice.Finished(reader.load(folder))
     finished.check()
     return finished
-
-
-def _left(seconds: float) -> str:
-    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
 
 
 @contextlib.contextmanager
@@ -915,11 +822,12 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
 
         def tell(done: int, of: int, job: Any) -> None:
             bar.update(task, description=escape(printable(job.label)), completed=done, total=of)
-            left = (time.monotonic() - began) / done * (of - done)
+            seconds = (time.monotonic() - began) / done * (of - done)
+            left = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
             if job.note:
                 complain(f"{job.label}: {job.note}")
             if not terminal:
-                complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; {_left(left)}")
+                complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; {left}")
 
         yield tell
 
@@ -927,7 +835,6 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
 def figures_command(args: list[str]) -> int:
     """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures, from runs found or trained."""
     from vflbench.papers import definition, figures, jobs, page
-    from vflbench.results import inventory
 
     usage = (
         "usage: vflbench figures NAME ... [scale=smoke|small|full] [jobs=N] [out=DIR] [key=value ...]; "
@@ -937,21 +844,14 @@ def figures_command(args: list[str]) -> int:
         say(usage)
         return 0
     own = {"scale": "small", "jobs": "1", "out": ""}
-    names, overrides = [text for text in args if "=" not in text], []
-    for text in args:
-        key, equals, value = text.partition("=")
-        if equals and key in own:
-            own[key] = value
-        elif equals:
-            overrides.append(text)
-    problems = []
-    if own["scale"] not in definition.SCALES:
-        allowed = f"must be one of {', '.join(definition.SCALES)}"
-        problems.append(Problem("scale", own["scale"], allowed, closest(own["scale"], definition.SCALES)))
+    typed = [text.partition("=") for text in args]
+    names = [key for key, equals, _ in typed if not equals]
+    overrides = ["".join(word) for word in typed if word[1] and word[0] not in own]
+    own |= {key: value for key, equals, value in typed if equals and key in own}
+    problems = definition.among("scale", [own["scale"]], definition.SCALES)
     if not own["jobs"].isdecimal() or not int(own["jobs"]):
         problems.append(Problem("jobs", own["jobs"], "must be a number of processes, at least 1"))
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     if not names:
         raise VflbenchError(usage)
     chosen = [definition.load(name) for name in definition.choose(names)]
@@ -989,8 +889,6 @@ def figures_command(args: list[str]) -> int:
 
 def reprice_command(args: list[str]) -> int:
     """`vflbench reprice RUN [RUN ...] network=... [network.key=...] [accounting=...] [overwrite=true] [--out DIR]`."""
-    from argparse import ArgumentParser
-
     usage = "vflbench reprice RUN [RUN ...] network=NAME[,NAME] [network.key=value] [accounting=...] [overwrite=true] [--out DIR]"
     parser = ArgumentParser(prog="vflbench reprice", usage=usage, description="Finished runs under another network, without training.")
     parser.add_argument("words", nargs="*", help="folders of runs or of sweeps, and what to price them by")
@@ -1006,24 +904,21 @@ def reprice_command(args: list[str]) -> int:
     if not runs:
         raise VflbenchError(f"no run is named. usage: {usage}")
 
-    from vflbench import config
-
     with config.session(overrides, flags.config_dir) as hydra:
         found = config.profiles(hydra, overrides)
 
     from vflbench.plots.curves import draw_run
-    from vflbench.results import reader, sweep
     from vflbench.runner import reprice
 
     refused: list[str] = []
 
-    def refuse(reason: str) -> None:
+    def leave_out(reason: str) -> None:
         refused.append(reason)
         complain(f"not re-priced: {reason}")
 
     profiles = [reprice.Profile(typed, network) for typed, network in found]
     how: dict[str, Any] = {"command": shlex.join(["vflbench", "reprice", *args]), "overwrite": overwrite[-1:] == ["overwrite=true"]}
-    done = reprice.reprice(runs, profiles, flags.out, draw=draw_run, refused=refuse, **how)
+    done = reprice.reprice(runs, profiles, flags.out, draw=draw_run, refused=leave_out, **how)
     if len(done) == 1:
         summary = reader.load(done[0].folder).summary
         kept = "it was there already, kept" if done[0].kept else f"{done[0].source} under {done[0].profile}"
@@ -1037,11 +932,7 @@ def reprice_command(args: list[str]) -> int:
 
 def report_command(args: list[str]) -> int:
     """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--overwrite]`: runs side by side, on one page."""
-    from argparse import ArgumentParser
-
     from vflbench.plots import report as page
-    from vflbench.results import inventory
-    from vflbench.results.folder import atomic_write
 
     parser = ArgumentParser(prog="vflbench report", description="Runs side by side, as one HTML file that needs nothing else.")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
@@ -1058,9 +949,7 @@ def report_command(args: list[str]) -> int:
         raise VflbenchError(f"{', '.join(map(str, files))}: each needs a file of its own")
     if not flags.overwrite and (there := [str(path) for path in files if os.path.lexists(path)]):
         raise VflbenchError(f"{', '.join(there)}: already there; name another file, or replace it with --overwrite")
-    found = page.read(flags.runs, _time_dependent())
-    for note in found.notes:
-        complain(note)
+    found = _read(flags.runs)
     atomic_write(Path(flags.out), page.to_html(found, _networks()), replace=True)
     if flags.csv:
         atomic_write(Path(flags.csv), page.to_csv(found), replace=True)
@@ -1069,10 +958,8 @@ def report_command(args: list[str]) -> int:
     for panel in found.panels:
         for choice in panel.choices:
             text = page.choice_cells(choice)
-            say(
-                f"{panel.title}: {text['group']}: selected {text['setting']}, {text['why']}"
-                + (f"; again: {text['command']}" if text["command"] else "")
-            )
+            again = f"; again: {text['command']}" if text["command"] else ""
+            say(f"{panel.title}: {text['group']}: selected {text['setting']}, {text['why']}{again}")
     for label in dict.fromkeys(panel.alarm for panel in found.panels if panel.alarm):
         say(label)
     say(f"report: {_shown(Path(flags.out))}")
@@ -1081,32 +968,27 @@ def report_command(args: list[str]) -> int:
 
 def show_command(args: list[str]) -> int:
     """`vflbench show RUN...`: the same in the terminal."""
-    from argparse import ArgumentParser
-
-    from vflbench.plots import report as page
     from vflbench.plots.report_terminal import show
 
     parser = ArgumentParser(prog="vflbench show", description="Runs in the terminal; `vflbench report` makes a page of them.")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
-    found = page.read(parser.parse_args(args).runs, _time_dependent())
-    for note in found.notes:
-        complain(note)
-    show(found)
+    show(_read(parser.parse_args(args).runs))
     return 0
 
 
-def _time_dependent() -> dict[str, bool]:
-    """Of each algorithm, whether what it does depends on virtual time."""
-    from vflbench import registry
+def _read(paths: list[str]) -> Report:
+    """The runs at or below `paths`; what is left out of them is said."""
+    from vflbench.plots import report
 
-    return {name: info.time_dependent for name, info in registry.algorithms().items()}
+    found = report.read(paths, {name: info.time_dependent for name, info in registry.algorithms().items()})
+    for note in found.notes:
+        complain(note)
+    return found
 
 
 def _networks() -> dict[str, tuple[float, float | None]]:
     """The network profiles whose links are alike: latency in ms and bandwidth in Gbit/s; ideal ones have no times to look at."""
     import yaml
-
-    from vflbench.config import config_dir
 
     found = {}
     for path in sorted((config_dir() / "network").glob("*.yaml")):

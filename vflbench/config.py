@@ -20,12 +20,12 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vflbench import hydra_keys, registry
 from vflbench.contracts import OPTIONS, hook
+from vflbench.federation import delays
 from vflbench.types import (
     AlgorithmInfo,
     ConfigError,
@@ -63,6 +63,7 @@ MOST_JOBS = 10_000  # of one sweep
 UNCOMPOSED = "the configuration cannot be composed: "
 HYDRAS = {"launcher": "hydra/launcher"}  # open groups that Hydra has itself
 KEYED = tuple(group for group, kind in OPTIONS.items() if kind.keys is not None and group not in HYDRAS)  # of a run, with keys
+OPEN = ("algorithm", "dataset", *KEYED, *HYDRAS)  # groups that other packages may add to
 UNTYPED = ("algorithm", "dataset", "model", *KEYED)  # their dataclass belongs to the chosen option
 
 
@@ -116,8 +117,6 @@ def register_resolvers() -> None:
     """Teach OmegaConf the `${name:...}` of our options."""
     from omegaconf import OmegaConf
 
-    from vflbench.federation import delays
-
     # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
     OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
     # A value per option: lr: ${by:${model.name},{gcn:0.003,gcnii:0.03}}.
@@ -132,44 +131,31 @@ def _store_plugins(overrides: list[str]) -> None:
     from hydra.core.config_store import ConfigStore
 
     anything = any("*" in text or text.lstrip("+").startswith("experiment=") for text in overrides)
-    for group, entries, load in _registered():
+    for open_group in OPEN:
+        group, entries = HYDRAS.get(open_group, open_group), registry.entries(open_group)
         typed = [word for text in overrides if text.startswith(f"{group}=") for word in text.partition("=")[2].split(",")]
         meant = {closest(word, entries) for word in typed if word not in entries}  # an unknown option stands as its closest match
         for name, entry in entries.items():
             if not entry.plugin or not (anything or name in meant or any(name in text for text in overrides)):
                 continue
-            node: dict[str, Any] = {**dataclasses.asdict(load(name).Config(name=name)), "name": name}
+            node: dict[str, Any] = {**dataclasses.asdict(registry.option_config(open_group, name)(name=name)), "name": name}
             wanted = [(g, getattr(entry.info, f)) for g, f in (("model", "models"), ("topology", "topologies")) if group == "algorithm"]
             defaults = [{f"override /{g}@_global_.{g}": allowed[0]} for g, allowed in wanted if allowed]
-            if group == HYDRAS["launcher"]:
+            if open_group == "launcher":
                 node["_target_"] = hydra_keys.OWN_LAUNCHER
             ConfigStore.instance().store(group=group, name=name, node={"defaults": ["_self_", *defaults], **node}, provider="vflbench")
 
 
-def _registered() -> Iterator[tuple[str, Mapping[str, registry.Entry[Any]], Callable[[str], types.ModuleType]]]:
-    """Of each group that other packages may add to: its name, what there is by name, and what loads one."""
-    yield "algorithm", registry.algorithm_entries(), registry.load_algorithm
-    yield "dataset", registry.dataset_entries(), registry.load_dataset
-    for group in (*KEYED, "launcher"):
-        yield HYDRAS.get(group, group), registry.option_entries(group), partial(registry.load_option, group)
-
-
 def compose(hydra: Hydra, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
-    """The composed configuration, `hydra` included.
-
-    Raises
-    ------
-    VflbenchError : with Hydra's own words, where it refuses.
-    """
+    """The composed configuration, `hydra` included. Raises VflbenchError: with Hydra's own words, where it refuses."""
     import yaml
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
     try:
         mode = RunMode.MULTIRUN if sweep else RunMode.RUN
-        cfg = hydra.compose_config(
-            "config", list(overrides), run_mode=mode, with_log_configuration=False, validate_sweep_overrides=not sweep
-        )
+        how = {"with_log_configuration": False, "validate_sweep_overrides": not sweep}
+        cfg = hydra.compose_config("config", list(overrides), run_mode=mode, **how)
     except Exception as error:  # beside its own errors, Hydra fails assertions and conversions on what was typed
         texts = [str(error), str(error.__cause__ or "")]
         reasons = texts if isinstance(error, yaml.YAMLError) else [text.strip().partition("\n")[0] for text in texts]
@@ -229,7 +215,6 @@ def from_environment(cfg: DictConfig) -> dict[str, str]:
     """Texts in the configuration that come from the environment, the longest first: text -> `${oc.env:NAME}`. Not those below 4 characters:
     they are no secrets, and stand in other words.
     """
-    from omegaconf import OmegaConf
     from omegaconf.resolvers import oc
 
     found: dict[str, str] = {}
@@ -240,18 +225,13 @@ def from_environment(cfg: DictConfig) -> dict[str, str]:
             found[os.environ[name]] = "${oc.env:" + name + "}"
         return value
 
-    OmegaConf.register_new_resolver("oc.env", resolve, replace=True)
-    try:
+    with _environment(resolve):
         plain(cfg)
-    finally:
-        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
     return {text: found[text] for text in sorted(found, key=len, reverse=True)}
 
 
 def without_secrets(cfg: DictConfig) -> dict[str, Any]:
     """`plain`, for files: texts that come from the environment stay `${oc.env:NAME}`."""
-    from omegaconf import OmegaConf
-    from omegaconf.resolvers import oc
 
     def named(value: Any, place: Any, key: Any) -> Any:
         """`value`, which is what `place` has at `key`."""
@@ -262,10 +242,19 @@ def without_secrets(cfg: DictConfig) -> dict[str, Any]:
         return place[key] if isinstance(value, str) else value  # a number is no secret, and what is computed of one has no name
 
     values = plain(cfg)
-    OmegaConf.clear_resolver("oc.env")
-    OmegaConf.register_new_resolver("oc.env", lambda name, *default: "${oc.env:" + name + "}")
-    try:
+    with _environment(lambda name, *default: "${oc.env:" + name + "}"):
         return {key: named(value, cfg, key) for key, value in values.items()}
+
+
+@contextlib.contextmanager
+def _environment(resolve: Callable[..., Any]) -> Iterator[None]:
+    """While `resolve` says what `${oc.env:NAME}` is."""
+    from omegaconf import OmegaConf
+    from omegaconf.resolvers import oc
+
+    OmegaConf.register_new_resolver("oc.env", resolve, replace=True)
+    try:
+        yield
     finally:
         OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
 
@@ -293,14 +282,8 @@ class Plan:
 def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorithms: int | None = None) -> Plan:
     """Check every override, in a sweep every value of it.
 
-    Parameters
-    ----------
-    algorithms : of a sweep only so many algorithms are wanted, and one value of every other key, the first ones.
-
-    Raises
-    ------
-    ConfigError : all problems.
-    VflbenchError : Hydra's, where it refuses what our checks let pass.
+    `algorithms`: of a sweep only so many algorithms are wanted, and one value of every other key, the first ones.
+    Raises ConfigError: all problems; VflbenchError: Hydra's, where it refuses what our checks let pass.
     """
     problems: list[Problem] = []
     faulty: list[Override] = []
@@ -317,18 +300,16 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
     typed = _parse(overrides, loader, problems)
     for override, found in hydra_keys.problems(typed):
         note([found], override)
-    single = [
-        o for o in typed if o not in faulty and (not o.is_sweep_override() or o.key_or_group in groups)
-    ]  # of several options the first
+    single = [o for o in typed if o not in faulty and (not o.is_sweep_override() or o.key_or_group in groups)]
     try:
-        base = next(_combinations(hydra, single, groups))
+        base = next(_combinations(hydra, single, groups))  # of several options the first
     except VflbenchError:
         for override, found in _hydra_problems(hydra, single, groups):
             note([found], override)
         base = next(_combinations(hydra, [o for o in single if o not in faulty], groups))
     sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
     if sweeping:
-        preset = _select(base, "hydra.sweeper.params") or {}
+        preset = base.hydra.sweeper.get("params") or {}
         typed = _merge(_parse([f"{key}={value}" for key, value in preset.items()], loader, problems), typed)
         if (jobs := math.prod(len(_values(o)) for o in typed if o.is_discrete_sweep())) > MOST_JOBS:
             allowed = f"is {jobs} jobs, at most {MOST_JOBS} are started together: give fewer values"
@@ -350,8 +331,7 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
         if sweeping and not unknown:  # the option files themselves; a single run's are converted as a whole below
             note(p for p in _convert_run(values, kinds)[1] if p.key not in overridden)
     if sweeping or unknown:
-        if problems:
-            raise ConfigError(problems)
+        refuse(problems)
         cfg = compose(hydra, [_line(o) for o in typed if not o.is_sweep_override()], sweep=True)
         refuse(_launcher_problems(cfg))
         return Plan(cfg, None, _jobs(wanted), frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
@@ -381,14 +361,8 @@ def _launcher_problems(cfg: DictConfig) -> list[Problem]:
 
 
 def check_hydra_keys(hydra: Hydra, overrides: Sequence[str]) -> None:
-    """Refuse what a command line may not set of Hydra's own configuration.
-
-    Raises
-    ------
-    ConfigError : all problems.
-    """
-    if found := [problem for _, problem in hydra_keys.problems(_parse(overrides, hydra.config_loader, []))]:
-        raise ConfigError(found)
+    """Refuse what a command line may not set of Hydra's own configuration. Raises ConfigError: all problems."""
+    refuse([problem for _, problem in hydra_keys.problems(_parse(overrides, hydra.config_loader, []))])
 
 
 def _hydra_problems(hydra: Hydra, typed: list[Override], groups: frozenset[str]) -> list[tuple[Override, Problem]]:
@@ -421,26 +395,22 @@ def _parse(overrides: Sequence[str], loader: ConfigLoader, problems: list[Proble
     for text in overrides:
         key, equals, value = text.partition("=")
         if SECRET.search(text):  # before anything is written: Hydra keeps overrides in files
-            allowed = "a password does not belong into a URL, which is written to files: name its variable with password_env"
-            problems.append(Problem(SECRET.sub("://***@", key), SECRET.sub("://***@", value), allowed))
-            continue
-        if text.startswith("~"):
-            allowed = "cannot be removed: every key and group has a value; set another one with key=value"
-            problems.append(Problem(key, value, allowed))
-            continue
-        if not equals:
-            problems.append(Problem(text, "", "needs a value, as in key=value"))
-            continue
-        try:
-            override = parser.parse_override(text)
-            override.config_loader = loader  # to list what `glob(*)` means
-            if unlisted := _unlisted(override):
-                problems.append(Problem(key, value, unlisted))
-            else:
-                parsed.append(override)
-        except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
-            reason = str(error).splitlines()[0]
-            problems.append(Problem(key, value, f"cannot be read ({reason}); quote the value if it has special characters"))
+            key, value = (SECRET.sub("://***@", part) for part in (key, value))
+            refused = "a password does not belong into a URL, which is written to files: name its variable with password_env"
+        elif text.startswith("~"):
+            refused = "cannot be removed: every key and group has a value; set another one with key=value"
+        elif not equals:
+            refused = "needs a value, as in key=value"
+        else:
+            try:
+                override = parser.parse_override(text)
+                override.config_loader = loader  # to list what `glob(*)` means
+                if not (refused := _unlisted(override)):
+                    parsed.append(override)
+            except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
+                refused = f"cannot be read ({str(error).splitlines()[0]}); quote the value if it has special characters"
+        if refused:
+            problems.append(Problem(key, value, refused))
     return parsed
 
 
@@ -464,17 +434,9 @@ def _line(override: Override) -> str:
     return override.input_line or ""
 
 
-def _select(cfg: DictConfig, key: str) -> Any:
-    from omegaconf import OmegaConf
-
-    return OmegaConf.select(cfg, key)
-
-
 def _merge(first: list[Override], later: list[Override]) -> list[Override]:
     """As Hydra's sweeper does: an override that comes later replaces one with the same key."""
-    merged = {o.get_key_element(): o for o in first}
-    merged.update({o.get_key_element(): o for o in later})
-    return list(merged.values())
+    return list({override.get_key_element(): override for override in [*first, *later]}.values())
 
 
 def _jobs(typed: list[Override]) -> list[list[str]]:
@@ -515,8 +477,7 @@ def options(loader: ConfigLoader, group: str) -> list[str]:
 
     inner = loader.get_group_options(group, results_filter=ObjectType.GROUP)
     found = [f"{folder}/{name}" for folder in inner for name in options(loader, f"{group}/{folder}")]
-    entries = next((entries for known, entries, _ in _registered() if known == group), {})
-    plugins = {name for name, entry in entries.items() if entry.plugin}
+    plugins = {name for name, entry in (registry.entries(group) if group in OPEN else {}).items() if entry.plugin}
     return sorted({*loader.get_group_options(group, results_filter=ObjectType.CONFIG), *found, *plugins})
 
 
@@ -568,9 +529,7 @@ def profiles(hydra: Hydra, overrides: Sequence[str]) -> list[tuple[dict[str, Any
 
     `overrides` are of `network`, `network.<key>` and `accounting` alone; the network is None where no option of it is typed.
 
-    Raises
-    ------
-    ConfigError : all problems.
+    Raises ConfigError: all problems.
     """
     problems: list[Problem] = []
     loader = hydra.config_loader
@@ -596,8 +555,7 @@ def profiles(hydra: Hydra, overrides: Sequence[str]) -> list[tuple[dict[str, Any
             found: list[Problem] = []
             _convert(kinds["network"], values["network"], "network", found)
             problems += [p for p in found if p not in problems]
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     return [_profile(plain(compose(hydra, job, sweep=True)), job) for job in _jobs(typed)]
 
 
@@ -624,7 +582,7 @@ def _kinds(values: Mapping[str, Any]) -> dict[str, Any]:
     for key in UNTYPED:
         name = values[key].get("name") if isinstance(values.get(key), dict) else None
         if isinstance(name, str) and (name in _names(key) or (key in KEYED and OPTIONS[key].bare == "*")):
-            kinds[key] = _loaders()[key](name)
+            kinds[key] = registry.option_config(key, name)
         else:
             kinds[key] = OPTIONS[key].keys if key in KEYED and key not in values else Any
     return kinds
@@ -634,18 +592,7 @@ def _names(key: str) -> tuple[str, ...]:
     """The options of one of UNTYPED that have a module; `none` is one where it may be chosen."""
     if key == "model":
         return tuple(registry.model_modules())
-    entries = next(entries for group, entries, _ in _registered() if group == key)
-    return (*(["none"] if key in KEYED and OPTIONS[key].bare == "none" else []), *entries)
-
-
-def _loaders() -> dict[str, Callable[[str], Any]]:
-    """What gives the dataclass of an option, of each of UNTYPED."""
-    return {
-        "algorithm": lambda name: registry.load_algorithm(name).Config,
-        "dataset": lambda name: registry.load_dataset(name).Config,
-        "model": registry.load_model_config,
-        **{group: partial(registry.option_config, group) for group in KEYED},
-    }
+    return (*(["none"] if key in KEYED and OPTIONS[key].bare == "none" else []), *registry.entries(key))
 
 
 def _value_problems(override: Override, values: Mapping[str, Any], kinds: Mapping[str, Any], groups: frozenset[str]) -> list[Problem]:
@@ -710,9 +657,7 @@ def _dotted(kinds: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def to_config(values: Mapping[str, Any]) -> RunConfig:
     """The dataclasses of a composed configuration.
 
-    Raises
-    ------
-    ConfigError : unknown keys, missing and mistyped values, and those outside their range.
+    Raises ConfigError: unknown keys, missing and mistyped values, and those outside their range.
     """
     config, problems = _convert_run(values, _kinds(values))
     if problems or config is None:
@@ -773,14 +718,16 @@ def _convert(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _convert_union(args, value, key, problems)
-    if origin is typing.Annotated:
-        return _convert_ranged(kind, value, key, problems)
     if origin in (list, tuple, dict):
         return _convert_container(origin, args, value, key, problems)
+    kind, allowed = args if origin is typing.Annotated else (kind, Range())
+    if allowed.infinite and value == math.inf:
+        return math.inf
     before = len(problems)
     value = _convert_scalar(kind, value, key, problems)
     if len(problems) == before and value is not None:
-        problems += _range_problems(key, value)
+        refused = allowed.refuses(value) if isinstance(value, int | float) else ""
+        problems += [Problem(key, value, refused)] if refused else _range_problems(key, value)
     return value
 
 
@@ -805,19 +752,6 @@ def _convert_scalar(kind: Any, value: Any, key: str, problems: list[Problem]) ->
             value = str(value)  # an unquoted 1 or 100 where a name is wanted
         elif not isinstance(value, str):
             problems.append(Problem(key, _show(value), f"must be {_SCALARS[str]}"))
-    return value
-
-
-def _convert_ranged(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
-    """`value` of a type with a `Range`."""
-    base, allowed = typing.get_args(kind)
-    if allowed.infinite and value == math.inf:
-        return math.inf
-    before = len(problems)
-    value = _convert_scalar(base, value, key, problems)
-    if len(problems) == before:
-        refused = allowed.refuses(value)
-        problems += [Problem(key, value, refused)] if refused else _range_problems(key, value)
     return value
 
 
@@ -878,8 +812,6 @@ def _show(value: Any) -> Any:
 
 def check(config: RunConfig) -> list[Problem]:
     """What does not fit together: algorithm, data set, model, topology, privacy; then the rooms' and the algorithm's own rules."""
-    from vflbench.federation import delays
-
     info = registry.algorithms()[config.algorithm.name]
     data = registry.datasets()[config.dataset.name]
     problems = []

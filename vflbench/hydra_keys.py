@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
+DIRS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
+LOGS = ("hydra.job_logging.root.level", "hydra.hydra_logging.root.level")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -25,28 +27,19 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _is_name(value: Any) -> bool:
-    return _is_text(value) or type(value) in (int, float)
-
-
-def _is_verbose(value: Any) -> bool:
-    return isinstance(value, bool) or _is_text(value) or (isinstance(value, list) and all(map(_is_text, value)))
-
-
-def _is_batch_size(value: Any) -> bool:
-    return value is None or (type(value) is int and value > 0)
-
-
 # Key -> (what it may be, whether a value is that).
 KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"), ("must name a folder", _is_name)),
+    **dict.fromkeys(DIRS, ("must name a folder", lambda value: _is_text(value) or type(value) in (int, float))),
     "hydra.mode": ("must be RUN or MULTIRUN", ("RUN", "MULTIRUN").__contains__),
-    "hydra.verbose": ("must be true, false, a logger's name or a list of them", _is_verbose),
-    "hydra.sweeper.max_batch_size": ("must be a number of jobs, at least 1, or null", _is_batch_size),
-    **{
-        f"hydra.{log}.root.level": (f"must be one of {', '.join(LEVELS)}", lambda value: value in LEVELS)
-        for log in ("job_logging", "hydra_logging")
-    },
+    "hydra.verbose": (
+        "must be true, false, a logger's name or a list of them",
+        lambda value: isinstance(value, bool) or all(map(_is_text, value if isinstance(value, list) else [value])),
+    ),
+    "hydra.sweeper.max_batch_size": (
+        "must be a number of jobs, at least 1, or null",
+        lambda value: value is None or (type(value) is int and value > 0),
+    ),
+    **dict.fromkeys(LOGS, (f"must be one of {', '.join(LEVELS)}", LEVELS.__contains__)),
 }
 OWN_LAUNCHER = "vflbench.runner.own_launcher.OwnLauncher"  # `_target_` of launchers of other packages
 LAUNCHER = "hydra.launcher."  # its keys are the launcher's own
@@ -86,9 +79,7 @@ def _problem(override: Override, joblib: bool) -> Problem | None:
 def folder(cfg: DictConfig, key: str) -> Path:
     """The folder that `hydra.run.dir`, `hydra.sweep.dir` or `hydra.sweep.subdir` names in a composed configuration.
 
-    Raises
-    ------
-    ConfigError : it refers to something that is not there, or is empty: that would be the folder where the user stands.
+    Raises ConfigError: it refers to something that is not there, or is empty: that would be the folder where the user stands.
     """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -113,9 +104,7 @@ def first_line(error: BaseException) -> str:
 def refusing() -> Iterator[None]:
     """Around what Hydra does alone; jobs raise nothing here: what fails is logging, a callback or a launcher, by a file of the user's.
 
-    Raises
-    ------
-    VflbenchError : names Hydra's key, where it says which, and the reason.
+    Raises VflbenchError: names Hydra's key, where it says which, and the reason.
     """
     try:
         yield

@@ -55,9 +55,7 @@ def datasets() -> dict[str, DatasetInfo]:
 def load_algorithm(name: str) -> ModuleType:
     """The module of algorithm `name`, which keeps the contract `contracts.Algorithm`.
 
-    Raises
-    ------
-    VflbenchError : there is no such algorithm, its module cannot be imported, or it breaks the contract.
+    Raises VflbenchError: there is no such algorithm, its module cannot be imported, or it breaks the contract.
     """
     return _checked(_lookup(algorithm_entries(), name, "algorithm").module, contracts.check_algorithm)
 
@@ -76,22 +74,19 @@ def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple
     """The options of an open group that `algorithm` goes with: its `own`, and those of other packages that name it."""
     if group == "privacy" and own == ("none",):  # it calls no mechanism: another package's would protect nothing
         return own
-    entries = option_entries(group).items()
-    return (*own, *(name for name, entry in entries if entry.plugin and algorithm.name in entry.info.algorithms))
+    return (*own, *(name for name, entry in option_entries(group).items() if entry.plugin and algorithm.name in entry.info.algorithms))
 
 
 def option_config(group: str, name: str) -> Any:
-    """The dataclass of option `name`'s keys; of one without a module, the group's. Errors as `load_algorithm`."""
+    """The dataclass of option `name`'s keys, of any group; of one without a module, the group's. Errors as `load_algorithm`."""
+    if group == "model":
+        return _import(_lookup(model_modules(), name, "model")).Config
+    if group in ("algorithm", "dataset"):
+        return (load_algorithm if group == "algorithm" else load_dataset)(name).Config
     kind = contracts.OPTIONS[group]
     if kind.bare == name or (kind.bare == "*" and name not in option_entries(group)):
         return kind.keys
     return load_option(group, name).Config
-
-
-def load_model_config(name: str) -> type:
-    """The configuration dataclass of model `name`. Errors as `load_algorithm`."""
-    config: type = _import(_lookup(model_modules(), name, "model")).Config
-    return config
 
 
 def fit(algorithm: AlgorithmInfo, dataset: DatasetInfo) -> str | None:
@@ -120,6 +115,11 @@ def dataset_entries() -> dict[str, Entry[DatasetInfo]]:
 def option_entries(group: str) -> dict[str, Entry[OptionInfo]]:
     """Every option of an open group with its module, `none` left out."""
     return _collect(OptionInfo, GROUPS[group], "OPTIONS", f"vflbench.{Path(GROUPS[group]).name}")
+
+
+def entries(group: str) -> dict[str, Entry[Any]]:
+    """Every name of a group that other packages may add to, with its module."""
+    return algorithm_entries() if group == "algorithm" else dataset_entries() if group == "dataset" else option_entries(group)
 
 
 @functools.cache
@@ -156,26 +156,19 @@ def _plugins(group: str, variable: str) -> Iterator[tuple[str, Any]]:
     for module in sorted({point.module for point in importlib.metadata.entry_points(group=group)}):
         try:
             spec = importlib.util.find_spec(module)
+            if spec is None or spec.origin is None:
+                raise VflbenchError("there is no such module")
+            value = literal(Path(spec.origin), variable)
         except Exception as error:  # another package's code: whatever it raises must not stop ours
             log.warning("the plugin %s is left out: %s", module, error)
-            continue
-        if spec is None or spec.origin is None:
-            log.warning("the plugin %s is left out: there is no such module", module)
-            continue
-        try:
-            value = literal(Path(spec.origin), variable)
-        except (VflbenchError, SyntaxError, ValueError, OSError) as error:  # ValueError: no UTF-8, or a null byte
-            log.warning("the plugin %s is left out: %s", module, error)
-            continue
-        yield module, value
+        else:
+            yield module, value
 
 
 def literal(path: Path, variable: str) -> Any:
     """The value that the module at `path` assigns to `variable`, without importing it; None if it assigns none.
 
-    Raises
-    ------
-    VflbenchError : the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo).
+    Raises VflbenchError: the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo).
     """
     text = path.read_text(encoding="utf-8")
     if variable not in text:

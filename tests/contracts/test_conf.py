@@ -44,7 +44,7 @@ def dataclass_of(group: str, name: str) -> Any:
     if group in registry.GROUPS:
         return registry.option_config(group, name)
     if group == "model":
-        return registry.load_model_config(name)
+        return registry.option_config("model", name)
     return (registry.load_algorithm if group == "algorithm" else registry.load_dataset)(name).Config
 
 

@@ -47,15 +47,19 @@ def test_a_definition_is_valid_and_says_what_a_reader_needs(name):
 
 def test_a_wrong_definition_is_refused_with_all_its_problems(tmp_path, monkeypatch):
     (tmp_path / "figure" / "x").mkdir(parents=True)
-    (tmp_path / "figure" / "x" / "y.yaml").write_text(
+    wrong = (
         "title: t\nsource: s\nruns: [{experiment: a/b}]\nkeys: [seed]\npictures: [{kind: values, x: sed, y: selcted}]\n"
         "claims: [{claim: c, check: ordr}]\nnumbers: [{provenance: p, column: selected, by: [k], values: {1: 2}}]\n"
     )
     monkeypatch.setattr(definition, "config_dir", lambda: tmp_path)
-    with pytest.raises(ConfigError) as refused:
-        definition.load("x/y")
-    text = str(refused.value)
-    assert "sed" in text and "selcted" in text and "'selected'" in text and "'order'" in text and "numbers[0]" in text
+    texts = []
+    for written in (wrong, wrong.replace("ordr", "order")):  # each key by itself, then all together
+        (tmp_path / "figure" / "x" / "y.yaml").write_text(written)
+        with pytest.raises(ConfigError) as refused:
+            definition.load("x/y")
+        texts.append(str(refused.value))
+    assert "'order'" in texts[0]
+    assert all(word in texts[1] for word in ("sed", "selcted", "'selected'", "numbers[0]", "claims[0].of"))
     with pytest.raises(ConfigError, match="Did you mean 'x/y'"):
         definition.choose(["x/z"])
 

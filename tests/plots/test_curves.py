@@ -204,7 +204,7 @@ def test_what_follows_from_the_varied_key_is_not_in_the_label() -> None:
         config = {"rounds": rounds, "algorithm": {"name": "glasu", "local_steps": local_steps}}
         return SimpleNamespace(folder=folder, manifest={"config": config}, summary={"algorithm": "glasu"})
 
-    fake = SimpleNamespace(exists=lambda: True)
+    fake = SimpleNamespace(is_file=lambda: True)
     place = type("Place", (), {"__truediv__": lambda self, name: fake})()
     runs = [made(1, 8, place), made(2, 4, place)]
     assert list(curves._lines(runs)) == ["GLASU · local_steps=1", "GLASU · local_steps=2"]

@@ -242,7 +242,7 @@ def test_how_often_a_duplicated_row_is_part_of_a_batch() -> None:
 
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(1.1, 0.01, 1000), (5.0, 0.2, 300), (20.0, 1.0, 50)])
 def test_epsilon_is_opacus_and_dp_accountings(noise: float, rate: float, steps: int) -> None:
-    found = accountant.rdp_epsilon([(noise, rate, steps)], 1e-5)
+    found = accountant.spent_epsilon([(noise, rate, steps)], 1e-5)
     opacus = RDPAccountant()
     opacus.history = [(noise, rate, steps)]
     assert found == pytest.approx(opacus.get_epsilon(delta=1e-5), rel=1e-12)
@@ -257,16 +257,16 @@ def test_the_orders_are_opacus_own() -> None:
 
 def test_composition_and_edges() -> None:
     one, two = (1.5, 0.1, 20), (8.0, 1.0, 5)
-    both = accountant.rdp_epsilon([one, two], 1e-5)
-    assert both > max(accountant.rdp_epsilon([one], 1e-5), accountant.rdp_epsilon([two], 1e-5))
-    assert accountant.rdp_epsilon([one, one], 1e-5) == pytest.approx(accountant.rdp_epsilon([(1.5, 0.1, 40)], 1e-5))
-    assert accountant.rdp_epsilon([(1.5, 0.1, 0), (0.0, 0.0, 9)], 1e-5) == 0.0
-    assert accountant.rdp_epsilon([(0.0, 0.1, 1)], 1e-5) == math.inf
+    both = accountant.spent_epsilon([one, two], 1e-5)
+    assert both > max(accountant.spent_epsilon([one], 1e-5), accountant.spent_epsilon([two], 1e-5))
+    assert accountant.spent_epsilon([one, one], 1e-5) == pytest.approx(accountant.spent_epsilon([(1.5, 0.1, 40)], 1e-5))
+    assert accountant.spent_epsilon([(1.5, 0.1, 0), (0.0, 0.0, 9)], 1e-5) == 0.0
+    assert accountant.spent_epsilon([(0.0, 0.1, 1)], 1e-5) == math.inf
 
 
 def test_epsilon_grows_with_steps_and_with_less_noise_and_sigma_with_both() -> None:
-    by_steps = [accountant.rdp_epsilon([(2.0, 0.05, steps)], 1e-5) for steps in (1, 10, 100, 1000)]
-    by_noise = [accountant.rdp_epsilon([(noise, 0.05, 100)], 1e-5) for noise in (8.0, 4.0, 2.0, 1.0)]
+    by_steps = [accountant.spent_epsilon([(2.0, 0.05, steps)], 1e-5) for steps in (1, 10, 100, 1000)]
+    by_noise = [accountant.spent_epsilon([(noise, 0.05, 100)], 1e-5) for noise in (8.0, 4.0, 2.0, 1.0)]
     assert by_steps == sorted(set(by_steps)) and by_noise == sorted(set(by_noise))
     sigma = accountant.calibrate_steps
     assert sigma(1.0, 1e-5, 0.02, 100) < sigma(1.0, 1e-5, 0.02, 400) < sigma(1.0, 1e-5, 0.08, 400) < sigma(0.5, 1e-5, 0.08, 400)
@@ -278,8 +278,8 @@ def test_epsilon_grows_with_steps_and_with_less_noise_and_sigma_with_both() -> N
 )
 def test_calibration_is_tight_and_never_overshoots(target: float, rate: float, steps: int) -> None:
     noise = accountant.calibrate_steps(target, 1e-5, rate, steps)
-    assert target * 0.99 < accountant.rdp_epsilon([(noise, rate, steps)], 1e-5) <= target
-    assert accountant.rdp_epsilon([(noise * 0.997, rate, steps)], 1e-5) > target
+    assert target * 0.99 < accountant.spent_epsilon([(noise, rate, steps)], 1e-5) <= target
+    assert accountant.spent_epsilon([(noise * 0.997, rate, steps)], 1e-5) > target
     if target < 10:  # Opacus stops within 0.01 of epsilon, on the same side
         assert get_noise_multiplier(
             target_epsilon=target, target_delta=1e-5, sample_rate=rate, steps=steps, epsilon_tolerance=1e-4
@@ -288,7 +288,7 @@ def test_calibration_is_tight_and_never_overshoots(target: float, rate: float, s
 
 def test_targets_that_rdp_cannot_prove() -> None:
     least = accountant.least_epsilon(1e-5)
-    assert least == pytest.approx(accountant.rdp_epsilon([(1e6, 1.0, 1)], 1e-5), abs=1e-6)
+    assert least == pytest.approx(accountant.spent_epsilon([(1e6, 1.0, 1)], 1e-5), abs=1e-6)
     with pytest.raises(ValueError, match="RDP proves nothing below"):
         accountant.calibrate_steps(least, 1e-5, 0.1, 10)
     (problem,) = check_keys(privacy_config("dp_sgd", epsilon=0.1))
@@ -351,15 +351,15 @@ def test_noise_on_predictions_is_counted_and_composed() -> None:
     assert float((sent[0] - 0.5).abs().max()) > 1  # clipped to 0.5, noise of deviation 10
     spent = private.spent()
     assert spent["covers"] == "transcript" and "predictions" not in spent["not_covered"]
-    assert spent["model_epsilon"] == accountant.rdp_epsilon([(3.0, 0.1, 30)], 1e-5)
+    assert spent["model_epsilon"] == accountant.spent_epsilon([(3.0, 0.1, 30)], 1e-5)
     assert spent["prediction_epsilon"] == accountant.epsilon(math.sqrt(7) / 20.0, 1e-5)
-    assert spent["epsilon"] == accountant.rdp_epsilon([(3.0, 0.1, 30), (20.0, 1.0, 7)], 1e-5)
+    assert spent["epsilon"] == accountant.spent_epsilon([(3.0, 0.1, 30), (20.0, 1.0, 7)], 1e-5)
     assert max(spent["model_epsilon"], spent["prediction_epsilon"]) < spent["epsilon"]
     assert spent["epsilon"] < spent["model_epsilon"] + spent["prediction_epsilon"] + 0.2
     # a server that draws the batches knows who is in them: 7 of 30, each in full
     known = party(privacy_config("dp_sgd", noise_multiplier=3.0, prediction_noise=20.0), by_server=True)
     known.load_state_dict({**private.state_dict(), "drawn_by_server": True})
-    assert known.spent()["epsilon"] == accountant.rdp_epsilon([(3.0, 1.0, 7), (20.0, 1.0, 7)], 1e-5) > spent["epsilon"]
+    assert known.spent()["epsilon"] == accountant.spent_epsilon([(3.0, 1.0, 7), (20.0, 1.0, 7)], 1e-5) > spent["epsilon"]
 
 
 def test_state_continues() -> None:
@@ -401,14 +401,14 @@ def test_the_summary_names_the_largest_and_every_party() -> None:
         ("label_dp", {}, []),
         ("dp_sgd", {"epsilon": 1.0}, []),
         ("tablepuppet", {"noise_multiplier": 1.0, "prediction_noise": 2.0}, []),
-        ("label_dp", {"label_noise": 0.0, "rating_classes": 4}, ["privacy.label_noise", "privacy.rating_classes"]),
+        ("label_dp", {"label_noise": 0.0, "rating_classes": 4}, ["label_noise", "rating_classes"]),
         ("dp_sgd", {}, ["privacy.epsilon"]),
         ("tablepuppet", {"epsilon": 1.0, "noise_multiplier": 1.0}, ["privacy.epsilon"]),
-        ("tablepuppet", {"epsilon": 1.0, "clip": 0.0, "label_noise": -1.0}, ["privacy.label_noise", "privacy.clip"]),
+        ("tablepuppet", {"epsilon": 1.0, "clip": 0.0, "label_noise": -1.0}, ["label_noise", "clip"]),
         (
             "dp_sgd",
             {"epsilon": 1.0, "prediction_noise": 0.0, "prediction_clip": math.inf},
-            ["privacy.prediction_clip", "privacy.prediction_noise"],
+            ["prediction_noise", "prediction_clip"],
         ),
     ],
 )

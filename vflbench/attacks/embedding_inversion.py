@@ -27,16 +27,15 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.attacks.transcript import ANSWER, Message, Watch, by_round, last_published
+from vflbench.attacks.transcript import ANSWER, Batches, Message, Watch, by_round, last_published, some
 from vflbench.data.tasks import AlignedTask
-from vflbench.seeding import batches, derive, stream
+from vflbench.seeding import batches, derive
 from vflbench.types import Count, OptionInfo, Positive, Problem, RunConfig
 
 OPTIONS = (OptionInfo("embedding_inversion", "the active party inverts the embeddings that it received"),)
 TAG = "embedding"
 HIDDEN = (128, 128)
 MOST_SHADOWS = 10_000
-Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 
 
 @dataclass
@@ -55,8 +54,7 @@ def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:
 
 def shadow_rows(task: AlignedTask, config: RunConfig) -> np.ndarray:
     """Which validation rows are the shadow set: all, or `MOST_SHADOWS` of them."""
-    rows = len(task.held_out_labels["val"])
-    return np.sort(stream(config.seed, "attack/shadow").choice(rows, min(rows, MOST_SHADOWS), replace=False, shuffle=False))
+    return some(len(task.held_out_labels["val"]), MOST_SHADOWS, config.seed, "attack/shadow")
 
 
 def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
@@ -80,10 +78,8 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
         if name not in seen:
             continue
         epoch, embeddings, answers = seen[name]
-        rows = np.sort(
-            stream(config.seed, f"attack/{name}").choice(samples, min(config.attack.rows, samples), replace=False, shuffle=False)
-        )
-        features, shadow = flat(task.features[number]), flat(task.held_out_features["val"][number][chosen])
+        rows = some(samples, config.attack.rows, config.seed, f"attack/{name}")
+        features, shadow = task.features[number], task.held_out_features["val"][number][chosen]  # columns: check_task
         tolerance, columns = config.attack.tolerance, [Column(values) for values in features.T]
         held = np.arange(len(shadow)) % 5 == 0
         inverse = train(answers[~held], shadow[~held], derive(config.seed, f"attack/{name}"))
@@ -147,31 +143,24 @@ def frechet(a: np.ndarray, b: np.ndarray) -> float:
     return float((np.sum((means[0] - means[1]) ** 2) + spread) / max(np.trace(covariances[0]), np.finfo(np.float64).tiny))
 
 
-def flat(features: np.ndarray) -> np.ndarray:
-    """Rows (n, d); images become rows of pixels."""
-    return features.reshape(len(features), -1)
-
-
 def train(embeddings: np.ndarray, inputs: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:
     """The inverse learnt from `embeddings` (n, d_e) of `inputs` (n, d): a function of embeddings.
 
     Part of the shadow set decides when to stop, so that pure noise teaches no more than the mean.
     """
+    from sklearn.compose import TransformedTargetRegressor
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPRegressor
+    from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    before, after = StandardScaler(), StandardScaler()
     network = MLPRegressor(hidden_layer_sizes=HIDDEN, early_stopping=True, max_iter=500, random_state=seed % 2**32)
+    scaled = TransformedTargetRegressor(network, transformer=StandardScaler(), check_inverse=False)
+    inverse = make_pipeline(StandardScaler(), scaled)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        network.fit(before.fit_transform(embeddings.astype(np.float64)), after.fit_transform(inputs.astype(np.float64)).squeeze())
-
-    def inverse(embeddings: np.ndarray) -> np.ndarray:
-        guesses = network.predict(before.transform(embeddings.astype(np.float64)))
-        return np.asarray(after.inverse_transform(guesses.reshape(len(embeddings), -1)))
-
-    return inverse
+        inverse.fit(embeddings.astype(np.float64), inputs.astype(np.float64).squeeze())
+    return lambda embeddings: np.asarray(inverse.predict(embeddings.astype(np.float64))).reshape(len(embeddings), -1)
 
 
 class Column:

@@ -20,20 +20,19 @@ sizes cannot tell them apart, and names may be swapped: a success rate below a h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from vflbench.attacks.transcript import Message, Watch, by_round, last_published
+from vflbench.attacks.transcript import Batches, Message, Watch, by_round, last_published, some
 from vflbench.data.tasks import AlignedTask
-from vflbench.seeding import batches, derive, stream
+from vflbench.seeding import batches, derive
 from vflbench.types import Count, OptionInfo, Problem, RunConfig
 
 OPTIONS = (OptionInfo("label_inference", "a passive party guesses labels from the gradients that it received"),)
 TAG = "gradient"
-Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 
 
 @dataclass
@@ -57,8 +56,7 @@ def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
 def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
     """The summary's `attack`. `hubs` in the order of the task's parties, the active one first."""
     samples, size = task.public.samples, config.algorithm.batch_size
-    rng = stream(config.seed, "attack")
-    rows = np.sort(rng.choice(samples, min(config.attack.rows, samples), replace=False, shuffle=False))
+    rows = some(samples, config.attack.rows, config.seed, "attack")
     gradients = directions(view, lambda epoch: batches(config.seed, epoch, samples, size), rows)
     seen = np.abs(gradients).max(axis=1, initial=0) > 0
     found: dict[str, Any] = {"name": "label_inference", "adversary": hubs[1], "rows": int(seen.sum()), "classes": task.classes}
@@ -82,13 +80,12 @@ def directions(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> n
         for received in last_published(messages, TAG).values():  # one: the active party
             directed = np.zeros((len(rows), next(iter(received.values())).shape[1]))
             for batch, gradient in received.items():
-                place = np.minimum(np.searchsorted(rows, ids[batch]), len(rows) - 1)
-                hit = rows[place] == ids[batch]
+                _, place, hit = np.intersect1d(rows, ids[batch], assume_unique=True, return_indices=True)
                 chosen = np.nan_to_num(gradient[hit].astype(np.float64), nan=0, posinf=0, neginf=0)  # a run may diverge
                 # Scaled by the largest entry first: squares of tiny gradients would vanish.
                 largest = np.abs(chosen).max(axis=1, keepdims=True, initial=0)
                 chosen = np.divide(chosen, largest, out=np.zeros_like(chosen), where=largest > 0)
-                directed[place[hit]] = chosen / np.linalg.norm(chosen, axis=1, keepdims=True).clip(min=1)
+                directed[place] = chosen / np.linalg.norm(chosen, axis=1, keepdims=True).clip(min=1)
             epochs.append(directed)
     return np.concatenate(epochs, axis=1) if epochs else np.zeros((len(rows), 0))
 

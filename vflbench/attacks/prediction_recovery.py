@@ -178,10 +178,8 @@ def _summary(errors: np.ndarray, tolerance: float) -> dict[str, Any]:
 def attack(view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> dict[str, Any]:
     """Attack every client, and compare with the truth, which the server does not have. The summary's `attack`."""
     biases = partial.intercepts(config.model, task.public.blocks, task.public.owner)
-    truth: dict[str, np.ndarray] = {}
-    bias: dict[str, bool] = {}
-    for number, name in enumerate(clients):
-        block, truth[name] = task.block(number)
-        bias[name] = biases[block]
+    held = {name: task.block(number) for number, name in enumerate(clients)}
+    bias = {name: biases[block] for name, (block, _) in held.items()}
+    truth = {name: features for name, (_, features) in held.items()}
     found = score(recover(view, config, bias), truth, config.attack.tolerance)
     return {"name": "prediction_recovery", "parameters": config.attack.parameters, "tolerance": config.attack.tolerance, **found}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from vflbench.seeding import stream
+
+Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 RELEASED = "released"  # tag of parameters that are public by assumption: no message carried them
 ANSWER = "answer"  # tag of a model's answer to the adversary's question, once a round is over: black-box access, no message either
 
@@ -34,6 +37,11 @@ class Watch:
     sent: frozenset[str] = frozenset()
     released: bool = False  # with every prediction also the parameters behind it, which are public by assumption
     questions: Mapping[str, np.ndarray] = field(default_factory=dict)  # per party rows that its model embeds after every round
+
+
+def some(rows: int, most: int, seed: int, name: str) -> np.ndarray:
+    """Which of `rows` rows are attacked: at most `most` of them, drawn at random, ascending."""
+    return np.sort(stream(seed, name).choice(rows, min(most, rows), replace=False, shuffle=False))
 
 
 def by_round(view: Iterable[Message]) -> Iterator[tuple[int, list[Message]]]:
@@ -84,13 +92,7 @@ def read(folder: Path, names: Iterable[str] | None = None) -> Iterator[Message]:
     for path in sorted(folder.glob("round_*.npz") if names is None else (folder / name for name in names)):
         round = int(path.stem.split("_")[1])
         with np.load(path) as file:
-            names = sorted(file.files, key=lambda name: (name.rpartition("/")[0], int(name.rpartition("/")[2])))
-            for start, name in enumerate(names):
-                head, _, part = name.rpartition("/")
-                if part != "0":
-                    continue
-                same = 1
-                while start + same < len(names) and names[start + same].rpartition("/")[0] == head:
-                    same += 1
+            parts = sorted(file.files, key=lambda name: (name.rpartition("/")[0], int(name.rpartition("/")[2])))
+            for head, own in groupby(parts, key=lambda name: name.rpartition("/")[0]):
                 _, src, dst, tag = head.split("/")
-                yield Message(round, src, dst, tag, tuple(file[f"{head}/{i}"] for i in range(same)))
+                yield Message(round, src, dst, tag, tuple(file[name] for name in own))

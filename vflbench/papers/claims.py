@@ -34,13 +34,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from vflbench.plots.values import Names, line_label
 from vflbench.results.identity import said
 from vflbench.types import Problem, closest
 
 Row = dict[str, Any]  # a setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> its spread
-Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
 Verdict = Literal["holds", "does not hold", "not testable"]
-CHECKS = ("order", "ratio", "difference", "value", "best", "trend", "interior", "near", "untestable")
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Claim:
     """One claim, and how it is checked."""
 
     claim: str
-    check: str
+    check: Literal["order", "ratio", "difference", "value", "best", "trend", "interior", "near", "untestable"]
     paper: str = ""
     column: str = "selected"
     of: list[dict[str, Any]] = field(default_factory=list)
@@ -65,28 +64,28 @@ class Claim:
 
     def problems(self, keys: Sequence[str], columns: Iterable[str]) -> list[Problem]:
         """What is wrong with it, for a figure's keys and the table's columns."""
-        found = []
-        if self.check not in CHECKS:
-            found.append(Problem("check", self.check, f"must be one of {', '.join(CHECKS)}", closest(self.check, CHECKS)))
-        if self.column not in columns:
-            found.append(Problem("column", self.column, f"must be one of {', '.join(columns)}", closest(self.column, columns)))
         used = [*self.each, *self.where, *(key for chosen in self.of for key in chosen), *([self.along] if self.along else [])]
-        found += [Problem("key", key, f"must be one of `keys`: {', '.join(keys)}", closest(key, keys)) for key in used if key not in keys]
-        if self.check in ("ratio", "difference") and len(self.of) not in ((2, 4) if self.check == "difference" else (2,)):
-            found.append(Problem("of", self.of, "must be two settings" + (" or four" if self.check == "difference" else "")))
-        if self.check == "best" and not self.of:
-            found.append(Problem("of", self.of, "must be a setting or more"))
-        if self.check == "order" and len(self.of) < 2:
-            found.append(Problem("of", self.of, "must be two settings or more"))
-        if self.check in ("trend", "interior") and not self.along:
-            found.append(Problem("along", self.along, "must be a key"))
-        if self.check in ("ratio", "difference", "value") and math.isinf(self.at_least) and math.isinf(self.at_most):
-            found.append(Problem("at_least", None, "or at_most must be given"))
-        if self.check == "near" and math.isinf(self.at_most):
-            found.append(Problem("at_most", None, "must be given"))
-        if self.check == "untestable" and not self.why:
-            found.append(Problem("why", self.why, "must say why"))
+        found = among("column", [self.column], columns) + among("key", used, keys)
+        endless = math.isinf(self.at_most)
+        for checks, key, wrong, allowed in (
+            (("ratio",), "of", len(self.of) != 2, "must be two settings"),
+            (("difference",), "of", len(self.of) not in (2, 4), "must be two settings or four"),
+            (("best",), "of", not self.of, "must be a setting or more"),
+            (("order",), "of", len(self.of) < 2, "must be two settings or more"),
+            (("trend", "interior"), "along", not self.along, "must be a key"),
+            (("ratio", "difference", "value"), "at_least", endless and math.isinf(self.at_least), "or at_most must be given"),
+            (("near",), "at_most", endless, "must be given"),
+            (("untestable",), "why", not self.why, "must say why"),
+        ):
+            if self.check in checks and wrong:
+                found.append(Problem(key, getattr(self, key), allowed))
         return found
+
+
+def among(where: str, values: Iterable[str], allowed: Iterable[str]) -> list[Problem]:
+    """A problem of the key `where` for each of `values` that is not `allowed`."""
+    known = list(allowed)
+    return [Problem(where, v, f"must be one of {', '.join(known)}", closest(str(v), known)) for v in values if v not in known]
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def _lacking(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]
     """Which runs of the claim are missing; empty: none."""
     touched: Sequence[dict[str, Any]] = [{}]  # all
     if claim.check == "near":
-        touched = [_keys(number) for number in numbers]
+        touched = [setting_of(number) for number in numbers]
     elif claim.of and claim.check != "best":
         touched = claim.of
     found = [row for row in rows if row.get("missing") and any(select([row], wanted) for wanted in touched)]
@@ -172,13 +171,12 @@ def _fits(number: dict[str, Any], names: dict[str, Any]) -> bool:
     return all(said(number[key]) == said(value) for key, value in names.items() if key in number)
 
 
-def _keys(number: Mapping[str, Any]) -> dict[str, Any]:
+def setting_of(number: Mapping[str, Any]) -> dict[str, Any]:
+    """Of which setting a number of the paper is."""
     return {key: value for key, value in number.items() if key not in ("mean", "sd")}
 
 
 def _label(keys: Mapping[str, Any], names: Names | None) -> str:
-    from vflbench.plots.values import line_label
-
     return line_label(keys, list(keys), names) or ", ".join(str(value) for value in keys.values())
 
 
@@ -324,7 +322,7 @@ def _interior(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) ->
 def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], _: Any) -> Found:
     gaps, lacking = [], 0
     for number in numbers:
-        inside = select(rows, _keys(number))
+        inside = select(rows, setting_of(number))
         if len(inside) != 1 or math.isnan(inside[0][claim.column]):
             lacking += 1
             continue

@@ -39,11 +39,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
+
+import yaml
 
 from vflbench.config import config_dir, convert
-from vflbench.papers.claims import Claim
-from vflbench.types import ConfigError, Problem, closest
+from vflbench.papers.claims import Claim, among
+from vflbench.papers.measured import columns
+from vflbench.results.folder import curve_columns
+from vflbench.results.reader import natural
+from vflbench.types import ConfigError, Problem, closest, refuse
 
 SCALES = ("smoke", "small", "full")
 
@@ -66,7 +71,7 @@ class Runs:
 class Picture:
     """One picture of a figure."""
 
-    kind: str
+    kind: Literal["values", "curves"]
     x: str
     y: str = "selected"
     panels: list[str] = field(default_factory=list)
@@ -99,9 +104,8 @@ class Numbers:
         """A column at a time: those of a curve's points, at_epoch_1, at_epoch_2, ..., each by themselves."""
         if not self.along:
             return [self]
-        points: dict[float, dict[Any, Any]] = {}
-        _turn(self.values, len(self.by), [], points)
-        return [replace(self, column=f"at_{self.along}_{x:g}", along="", values=points[x]) for x in sorted(points)]
+        points = sorted({float(row[self.along]) for row in replace(self, by=[*self.by, self.along]).rows()})
+        return [replace(self, column=f"at_{self.along}_{x:g}", along="", values=_at(self.values, len(self.by), x)) for x in points]
 
     def _rows(self, values: Any, by: list[str], found: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if by:
@@ -112,16 +116,12 @@ class Numbers:
         yield {**found, "mean": mean * self.unit, "sd": None if sd is None else sd * self.unit}
 
 
-def _turn(values: Mapping[Any, Any], levels: int, path: list[Any], points: dict[float, dict[Any, Any]]) -> None:
-    """Put the last level of `values` first, in `points`."""
-    for value, inside in values.items():
-        if levels:
-            _turn(inside, levels - 1, [*path, value], points)
-            continue
-        own = points.setdefault(float(value), {})
-        for name in path[:-1]:
-            own = own.setdefault(name, {})
-        own[path[-1]] = inside
+def _at(values: Mapping[Any, Any], levels: int, x: float) -> Any:
+    """`values` without their last level, of which only what is at `x` is taken; None where nothing is."""
+    if not levels:
+        return values.get(x)
+    found = {value: _at(inside, levels - 1, x) for value, inside in values.items()}
+    return {value: inside for value, inside in found.items() if inside is not None}
 
 
 @dataclass(frozen=True)
@@ -152,19 +152,12 @@ class Definition:
 
 def names() -> list[str]:
     """Every figure, as paper/id."""
-    from vflbench.results.reader import natural
-
     folder = config_dir() / "figure"
     return sorted((path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")), key=natural)
 
 
 def choose(words: list[str]) -> list[str]:
-    """The figures that paper/id, a paper or `all` mean.
-
-    Raises
-    ------
-    ConfigError : a word means none.
-    """
+    """The figures that paper/id, a paper or `all` mean. Raises ConfigError: a word means none."""
     known = names()
     papers = list(dict.fromkeys(name.partition("/")[0] for name in known))
     problems, found = [], []
@@ -174,24 +167,15 @@ def choose(words: list[str]) -> list[str]:
             allowed = f"no such figure; there are: all, {', '.join([*papers, *known])}"
             problems.append(Problem("figures", word, allowed, closest(word, [*papers, *known, "all"])))
         found += chosen
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     return list(dict.fromkeys(found))
 
 
 def load(name: str) -> Definition:
-    """The figure paper/id.
-
-    Raises
-    ------
-    ConfigError : every unknown key, missing key and mistyped value of its file.
-    """
-    import yaml
-
+    """The figure paper/id. Raises ConfigError: every unknown key, missing key and mistyped value of its file."""
     path = config_dir() / "figure" / f"{name}.yaml"
     values: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     definition, problems = convert(Definition, {**values, "name": name})
-    problems = list(problems)
     if not problems:
         definition = replace(definition, numbers=[part for numbers in definition.numbers for part in numbers.parts()])
         problems = check(definition)
@@ -203,32 +187,16 @@ def load(name: str) -> Definition:
 
 def check(definition: Definition) -> list[Problem]:
     """What is wrong across keys."""
-    from vflbench.papers.measured import columns
-    from vflbench.results.folder import curve_columns
-
-    known, problems = columns(definition.columns), []
-    for key in (*definition.against, *definition.names):
-        if key not in definition.keys:
-            problems.append(Problem("against or names", key, f"must be one of `keys`: {', '.join(definition.keys)}"))
+    keys, known = definition.keys, columns(definition.columns)
+    problems = among("against or names", [*definition.against, *definition.names], keys)
     for place, picture in enumerate(definition.pictures):
         where = f"pictures[{place}]"
-        if picture.kind not in ("values", "curves"):
-            problems.append(Problem(f"{where}.kind", picture.kind, "must be values or curves"))
-            continue
-        allowed = definition.keys if picture.kind == "values" else list(curve_columns("")[:-2])
-        if picture.x not in allowed:
-            problems.append(Problem(f"{where}.x", picture.x, f"must be one of {', '.join(allowed)}", closest(picture.x, allowed)))
-        if picture.y not in known:
-            problems.append(Problem(f"{where}.y", picture.y, f"must be one of {', '.join(known)}", closest(picture.y, known)))
-        for key in [*picture.panels, *picture.lines, *picture.where, *picture.levels]:
-            if key not in definition.keys:
-                problems.append(Problem(where, key, f"must be one of `keys`: {', '.join(definition.keys)}"))
+        problems += among(f"{where}.x", [picture.x], keys if picture.kind == "values" else curve_columns("")[:-2])
+        problems += among(f"{where}.y", [picture.y], known)
+        problems += among(where, [*picture.panels, *picture.lines, *picture.where, *picture.levels], keys)
     for place, numbers in enumerate(definition.numbers):
-        if numbers.column not in known:
-            problems.append(Problem(f"numbers[{place}].column", numbers.column, f"must be one of {', '.join(known)}"))
-        for key in [*numbers.by, *numbers.where]:
-            if key not in definition.keys:
-                problems.append(Problem(f"numbers[{place}]", key, f"must be one of `keys`: {', '.join(definition.keys)}"))
+        problems += among(f"numbers[{place}].column", [numbers.column], known)
+        problems += among(f"numbers[{place}]", [*numbers.by, *numbers.where], keys)
     for place, claim in enumerate(definition.claims):
-        problems += [Problem(f"claims[{place}].{p.key}", p.value, p.allowed, p.closest) for p in claim.problems(definition.keys, known)]
+        problems += [replace(p, key=f"claims[{place}].{p.key}") for p in claim.problems(keys, known)]
     return problems

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from vflbench import registry
 from vflbench.papers import claims, measured, page
@@ -17,11 +19,8 @@ from vflbench.plots import curves, values
 from vflbench.plots.style import dataset_label
 from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
-from vflbench.results.identity import said
+from vflbench.results.reader import Run
 from vflbench.results.texts import spreadsheet
-
-if TYPE_CHECKING:
-    from vflbench.results.reader import Run
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,7 @@ def claim_folder(folder: Path, names: Collection[str] | None = None) -> None:
 def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, command: Sequence[str]) -> Made:
     """Draw a figure of the runs that its jobs have, and write its page into `folder`.
 
-    Raises
-    ------
-    VflbenchError : a run cannot be read, or a file not be written.
+    Raises VflbenchError: a run cannot be read, or a file not be written.
     """
     if not inventory.kept(folder):
         claim_folder(folder)
@@ -52,7 +49,8 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     absent = [job.values for job in jobs if job.run is None or job.run.status not in measured.COUNTED]
     whole = measured.table(runs, definition.keys, definition.target, definition.columns, definition.against, absent)
     table = [row for row in whole if row["seeds"]]
-    atomic_write(folder / "table.csv", csv([{key: row[key] for key in row if key not in ("missing", "by_seed")} for row in table]))
+    shown = pd.DataFrame([{key: row[key] for key in row if key not in ("missing", "by_seed")} for row in table]).dropna(axis=1, how="all")
+    atomic_write(folder / "table.csv", shown.map(spreadsheet).to_csv(index=False, lineterminator="\n", float_format="%.6g"))
     names = []
     for place, picture in enumerate(definition.pictures, start=1):
         names.append("figure" if len(definition.pictures) == 1 else f"figure_{place}")
@@ -88,14 +86,6 @@ def _warning(sources: set[str]) -> str:
     return f"{'Some data are made up' if 'real' in sources else 'Made-up data'}: they say nothing about the real data set."
 
 
-def csv(table: Sequence[claims.Row]) -> str:
-    """The table as CSV, without columns that nothing was measured of."""
-    import pandas as pd
-
-    text: str = pd.DataFrame(table).dropna(axis=1, how="all").map(spreadsheet).to_csv(index=False, lineterminator="\n", float_format="%.6g")
-    return text
-
-
 def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: Sequence[claims.Row], stem: Path) -> None:
     """One picture with its points."""
     telling = _telling(table, picture, definition)
@@ -118,13 +108,12 @@ def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: S
             place = measured.at(numbers.column)
             if place is None or place[0] != picture.x:
                 continue
-            own_numbers = [n for n in numbers.rows() if all(said(row[key]) == said(n[key]) for key in n if key not in ("mean", "sd"))]
+            own_numbers = [n for n in numbers.rows() if claims.select([row], claims.setting_of(n))]
             beside.setdefault(title, {}).setdefault(line, []).extend((place[1], n["mean"]) for n in own_numbers)
     diverged = 0
     for run in runs:
         own = measured.setting(run, definition.keys)
-        wanted = {key: [said(v) for v in (value if isinstance(value, list) else [value])] for key, value in picture.where.items()}
-        if not len(run.curve) or any(said(own[key]) not in allowed for key, allowed in wanted.items()):
+        if not len(run.curve) or not claims.select([own], picture.where):
             continue
         if run.status == "diverged":
             diverged += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ class Job:
     run: reader.Run | None = None  # where it is there
     failure: str = ""  # why it is not
     note: str = ""  # what else a reader of the progress must know
-    fresh: bool = field(default=False)  # trained now
+    fresh: bool = False  # trained now
 
     @property
     def label(self) -> str:
@@ -44,9 +44,7 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
     overrides : the user's, on top of the figure's. Unless they say dataset.source, a data set that exists is not to be made up, but at
         scale=smoke.
 
-    Raises
-    ------
-    ConfigError : every problem of the overrides.
+    Raises ConfigError: every problem of the overrides.
     """
     jobs: dict[str, Job] = {}
     insist = scale != "smoke" and not any(text.startswith("dataset.source=") for text in overrides)
@@ -124,10 +122,7 @@ def carry_out(
     find(jobs, [*roots, *([] if any(root in folder.parents for root in roots) else [folder])])  # each run read once
     missing = [job for job in jobs if job.run is None]
     leaders: dict[str, Job] = {shape(job): job for job in jobs if job.run is not None}
-    training = []
-    for job in missing:
-        if leaders.setdefault(shape(job), job) is job:
-            training.append(job)
+    training = [job for job in missing if leaders.setdefault(shape(job), job) is job]
     done = 0
     for job, failure in _trained(training, folder, train, workers):
         _end(job, failure, folder)
@@ -169,11 +164,9 @@ def _trained(jobs: Sequence[Job], folder: Path, train: Train, workers: int) -> I
         return
     import joblib
 
-    def one(place: int) -> Any:
-        return joblib.delayed(_placed)(train, place, jobs[place].words, str(folder / jobs[place].identity))
-
+    calls = (joblib.delayed(_placed)(train, place, job.words, str(folder / job.identity)) for place, job in enumerate(jobs))
     # The longest first would be better, but nobody knows which these are.
-    for place, failure in joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(one(place) for place in range(len(jobs))):
+    for place, failure in joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(calls):
         yield jobs[place], failure
 
 

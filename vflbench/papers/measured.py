@@ -9,14 +9,16 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from vflbench import registry
+from vflbench.data import sources
 from vflbench.results.folder import curve_columns, splits
 from vflbench.results.identity import flat
+from vflbench.results.reader import Run
 from vflbench.types import VflbenchError
-
-if TYPE_CHECKING:
-    from vflbench.results.reader import Run
 
 TRAIN_LOSS = "train_loss"  # a target that is not the metric's
 Target = float | str | Mapping[str, float | str]
@@ -96,23 +98,18 @@ def table(
 
     What was not measured is NaN; a target that not all seeds reached is infinite.
 
-    Raises
-    ------
-    VflbenchError : two runs of one setting have the same seed: the figure's keys leave out what tells them apart.
+    Raises VflbenchError: two runs of one setting have the same seed: the figure's keys leave out what tells them apart.
     """
     shown = columns(wanted)
     groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in runs:
         if run.status in COUNTED:
-            values = setting(run, keys)
-            groups[tuple(str(values[key]) for key in keys)].append(run)
+            groups[tuple(map(str, setting(run, keys).values()))].append(run)
     missing: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for config in absent:
         missing[tuple(map(str, _values(config, keys).values()))].append(config)
-    rows, measures = [], {}
-    for name, own in groups.items():
-        for run in own:
-            measures[*name, run.summary["seed"]] = numbers(run, targets, shown)
+    rows = []
+    measures = {(*name, run.summary["seed"]): numbers(run, targets, shown) for name, own in groups.items() for run in own}
     for name, own in groups.items():
         seeds = [run.summary["seed"] for run in own]
         if len(set(seeds)) < len(seeds):
@@ -213,11 +210,6 @@ def least_squares(dataset: str, seed: int, root: str | None) -> float:
 
     `dataset` is that part of a manifest's configuration, as JSON.
     """
-    import numpy as np
-
-    from vflbench import registry
-    from vflbench.data import sources
-
     values = json.loads(dataset)
     module = registry.load_dataset(values["name"])
     task = module.load(module.Config(**values), "aligned", 1, seed, sources.data_root(root))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import re
@@ -11,26 +10,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from vflbench.papers.claims import Judged, Row, select, told
+from markdown_it import MarkdownIt
+
+from vflbench.papers.claims import Judged, Row, select, setting_of, told
 from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.measured import columns
+from vflbench.plots.report import markdown_table, page_template
 from vflbench.plots.style import PAPERS, dataset_label
 from vflbench.plots.values import line_label, named
 from vflbench.results.folder import atomic_write, write_json
+from vflbench.results.reader import natural
 from vflbench.results.texts import content_policy, in_line
 from vflbench.results.texts import markdown as md
 from vflbench.types import VflbenchError
 
-STYLE = """\
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; color: #222; }
-img { max-width: 100%; }
-table { border-collapse: collapse; margin: 1em 0; font-size: 13px; }
-td, th { border-bottom: 1px solid #ddd; padding: 3px 10px; text-align: left; vertical-align: top; }
-th { border-bottom: 2px solid #888; }
-.holds { color: #00694b; font-weight: 600; } .not { color: #c00000; font-weight: 600; } .open { color: #666; }
-figure { display: inline-block; width: 31%; margin: 1%; vertical-align: top; } figcaption { font-size: 13px; }
-code { background: #f4f4f4; padding: 1px 4px; } pre { background: #f4f4f4; padding: 8px; overflow-x: auto; }
-"""
+PAGES = Path(__file__).parent / "pages"
 CLASSES = {"holds": "holds", "does not hold": "not", "not testable": "open"}
 
 
@@ -47,7 +41,7 @@ def write(
     """
     text = markdown(definition, table, judged, pictures, facts)
     atomic_write(folder / "page.md", text)
-    atomic_write(folder / "page.html", page(heading(definition), to_html(text)))
+    atomic_write(folder / "page.html", _document("page.html", title=heading(definition), body=to_html(text)))
     claims = [{"claim": j.claim.claim, "paper": j.claim.paper, "verdict": j.verdict, "why": j.why} for j in judged]
     about = {"name": definition.name, "heading": heading(definition), "title": definition.title, "picture": f"{pictures[0]}.png"}
     write_json(folder / "result.json", {**about, "claims": claims, **facts})
@@ -75,20 +69,16 @@ def markdown(
     parts.append("\n".join(f"- {md(line)}" for line in about))
     if judged:
         rows = [[j.claim.claim, j.claim.paper or "-", j.verdict, j.why] for j in judged]
-        parts += ["## What the paper claims", _rows(["claim", "the paper", "verdict", "because"], rows)]
+        parts += ["## What the paper claims", _table(["claim", "the paper", "verdict", "because"], rows)]
     beside = [row for numbers in definition.numbers for row in _beside(numbers, table, definition)]
     if beside:
-        parts += ["## The paper's numbers beside ours", _rows(["setting", "what", "the paper", "ours", "seeds"], beside)]
+        parts += ["## The paper's numbers beside ours", _table(["setting", "what", "the paper", "ours", "seeds"], beside)]
         parts.append(md("The paper's numbers: " + "; ".join(dict.fromkeys(numbers.provenance for numbers in definition.numbers)) + "."))
     if table:
         parts += ["## Measured", _measured(definition, table)]
-        told = [
-            f"- {md(f'{column}: {what}')}" for column, what in columns(definition.columns).items() if column in _shown(definition, table)
-        ]
-        parts += [
-            "Means over seeds, ± one sample standard deviation; in brackets of how many, where not of all.",
-            "\n".join(told),
-        ]
+        known = columns(definition.columns)
+        parts += ["Means over seeds, ± one sample standard deviation; in brackets of how many, where not of all."]
+        parts += ["\n".join(f"- {md(f'{column}: {known[column]}')}" for column in _shown(definition, table))]
     made = [f"    {in_line(facts['command'])}", "", f"{facts['runs']}; {facts['wall_seconds'] / 60:.1f} minutes of training in all."]
     parts += ["## How it was made", "\n".join(made)]
     if facts["failures"]:
@@ -115,15 +105,15 @@ def _seeds(row: Row) -> str:
 def _beside(numbers: Numbers, table: Sequence[Row], definition: Definition) -> list[list[str]]:
     rows = []
     for number in numbers.rows():
-        keys = {key: value for key, value in number.items() if key not in ("mean", "sd")}
-        own = select(table, keys)
+        setting = setting_of(number)
+        own = select(table, setting)
         ours, seeds = "not run", ""
         if len(own) == 1:
             ours, seeds = told(own[0], numbers.column), _seeds(own[0])
         elif len(own) > 1:
             ours = "several settings"
         theirs = told({"": number["mean"], "_sd": math.nan if number["sd"] is None else number["sd"]}, "")
-        rows.append([line_label(keys, list(keys), definition.names), numbers.column, theirs, ours, seeds])
+        rows.append([line_label(setting, list(setting), definition.names), numbers.column, theirs, ours, seeds])
     return rows
 
 
@@ -140,7 +130,7 @@ def _measured(definition: Definition, table: Sequence[Row]) -> str:
         rows.append([definition.names.get(key, {}).get(str(row[key])) or _plain(key, row[key]) for key in definition.keys] + [_seeds(row)])
         rows[-1] += [told(row, column) for column in shown]
     heads = (key.removesuffix(".name").rpartition(".")[2].replace("_", " ") for key in definition.keys)
-    return _rows([*heads, "seeds", *shown], rows)
+    return _table([*heads, "seeds", *shown], rows)
 
 
 def _plain(key: str, value: Any) -> str:
@@ -148,64 +138,34 @@ def _plain(key: str, value: Any) -> str:
     return (named(key, value) or "-") if key.endswith(".name") else str(value)
 
 
-def _rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; verdicts are bold."""
-    shown = [[f"**{cell}**" if head == "verdict" else md(cell) for head, cell in zip(header, row, strict=True)] for row in rows]
-    lines = [list(map(md, header)), ["---"] * len(header), *shown]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(markdown_table(heads, rows, {"verdict": lambda verdict: f"**{verdict}**"}))
 
 
 def to_html(text: str) -> str:
     """Markdown as HTML; verdicts in colour."""
-    from markdown_it import MarkdownIt
-
     found: str = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
     for verdict, name in CLASSES.items():
         found = found.replace(f"<strong>{verdict}</strong>", f'<span class="{name}">{verdict}</span>')
     return found
 
 
-def page(title: str, body: str) -> str:
+def _document(template: str, **values: Any) -> str:
     """A whole HTML document, which runs nothing and loads nothing but pictures beside it."""
-    policy = content_policy(STYLE, images="'self' file:")
-    head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
-    head += f'<meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>{body}</body></html>\n'
+    css = (PAGES / "page.css").read_text(encoding="utf-8")
+    return page_template(PAGES / template).render(css=css, policy=content_policy(css, images="'self' file:"), **values)
 
 
 def write_index(folder: Path) -> Path:
     """`index.html` of all figures below `folder`: their pictures, and a table of every claim with its verdict.
 
-    Raises
-    ------
-    VflbenchError : a figure's `result.json` is not as `write` wrote it; or the index cannot be written.
+    Raises VflbenchError: a figure's `result.json` is not as `write` wrote it; or the index cannot be written.
     """
-    from vflbench.results.reader import natural
-
     paths = sorted(folder.glob("*/*/result.json"), key=lambda path: natural(str(path)))
-    results = [(quote(path.parent.relative_to(folder).as_posix()), _result(path)) for path in paths]
-    counts = {verdict: sum(claim["verdict"] == verdict for _, result in results for claim in result["claims"]) for verdict in CLASSES}
-    body = [f"<h1>{len(results)} figures, {sum(counts.values())} claims</h1>"]
-    body.append(
-        "<p>" + ", ".join(f'<span class="{CLASSES[verdict]}">{count} {verdict}</span>' for verdict, count in counts.items()) + "</p>"
-    )
-    for link, result in results:
-        note = f"{result['scale']}, {result['data']}"
-        title, name = html.escape(result["title"]), html.escape(result["heading"])
-        picture = f'<img src="{link}/{quote(result["picture"])}" alt="{title}" loading="lazy">'
-        caption = f"<figcaption><b>{name}</b>: {title} ({html.escape(note)})</figcaption>"
-        body.append(f'<figure><a href="{link}/page.html">{picture}</a>{caption}</figure>')
-    heads = "".join(f"<th>{head}</th>" for head in ("figure", "claim", "the paper", "verdict", "because"))
-    body.append(f"<h2>Every claim</h2><table><tr>{heads}</tr>")
-    for link, result in results:
-        for claim in result["claims"]:
-            verdict = f'<td class="{CLASSES[claim["verdict"]]}">{claim["verdict"]}</td>'
-            cells = [f"<td>{html.escape(claim[key])}</td>" for key in ("claim", "paper")]
-            name = f'<td><a href="{link}/page.html">{html.escape(result["heading"])}</a></td>'
-            body.append(f"<tr>{name}{''.join(cells)}{verdict}<td>{html.escape(claim['why'])}</td></tr>")
-    body.append("</table>")
+    results = [_result(path) | {"link": quote(path.parent.relative_to(folder).as_posix())} for path in paths]
+    counts = {verdict: sum(claim["verdict"] == verdict for result in results for claim in result["claims"]) for verdict in CLASSES}
     path = folder / "index.html"
-    atomic_write(path, page("The papers' figures", "\n".join(body)))
+    atomic_write(path, _document("index.html", title="The papers' figures", results=results, counts=counts, classes=CLASSES))
     return path
 
 

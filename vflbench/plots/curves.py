@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import LogFormatter
 
 from vflbench.plots import style
+from vflbench.results import selection
 from vflbench.results.folder import atomic, atomic_write, select, splits
-from vflbench.results.identity import flat, identifying
+from vflbench.results.identity import flat
 from vflbench.results.reader import Run
 from vflbench.results.texts import printable, spreadsheet
 from vflbench.results.units import si_scale
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, Metric
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
 
 # Column of the curve -> what the axis says.
 X_LABELS = {
@@ -60,16 +65,9 @@ def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
 def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None, names: Iterable[str] = tuple(_PICTURES)) -> None:
     """Write curve, bytes and rounds, or those of them that are named, each as .png and .svg, into the run folder.
 
-    Parameters
-    ----------
-    summary : the content of summary.json where that is not written yet (it is the last file of a run).
-
-    Raises
-    ------
-    VflbenchError : the curve cannot be read or a picture not be written.
+    `summary`: the content of summary.json where that is not written yet (it is the last file of a run).
+    Raises VflbenchError: the curve cannot be read or a picture not be written.
     """
-    import matplotlib as mpl
-
     run = Run(run) if isinstance(run, Path) else run
     told = summary or run.summary
     network = _network(run, told)
@@ -96,9 +94,7 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
         axes.plot(shown["x"] / scale, shown["test"], color=look.color, marker=look.marker, markevery=every, label=splits(metric.name)[-1])
         axes.set_xlim(left=0)
         _mark(axes, shown, metric, scale, look.color)
-    axes.set_title(_title(summary, network), loc="left", fontsize=11, pad=22 if _alarm(summary) else 8)
-    if alarm := _alarm(summary):
-        axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
+    entitle(axes, _title(summary, network), _alarm(summary))
     if note:
         axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
     rule = f"timing {summary['timing']} · accounting {summary['accounting']} · compute clock {summary['compute_clock']}"
@@ -164,14 +160,8 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     are interpolated to common x first. On a network without times x is the weighted cost. A method that does not communicate is a
     horizontal line at its selected (else final) value.
     Runs that did not end well are left out and counted below the picture.
-
-    Returns
-    -------
-    DataFrame with columns panel, line, x, mean, sd (NaN where n = 1), n: what was drawn.
-
-    Raises
-    ------
-    VflbenchError : a run cannot be read or the picture not be written.
+    Returns what was drawn: a DataFrame with columns panel, line, x, mean, sd (NaN where n = 1), n. Raises VflbenchError: a run cannot be
+    read or the picture not be written.
     """
     drawn = [run for run in runs if run.status in ENDED_WELL and len(run.curve)]
     left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)
@@ -215,19 +205,15 @@ def draw_panels(
 
     Returns and raises what `draw_runs` does.
     """
-    import matplotlib as mpl
-    import pandas as pd
-
-    looks = _looks(list(panels.values()))
+    algorithms = {label: group[0].summary["algorithm"] for lines in panels.values() for label, group in lines.items()}
+    looks = dict(zip(algorithms, style.looks(list(algorithms.values())), strict=True))  # the same in all panels
     tables = []
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
         figure, places = new_figure(len(panels))
         for axes, (title, lines) in zip(places, panels.items(), strict=False):
             summaries = [run.summary for group in lines.values() for run in group]
             source = next((kind for kind in ("synthetic", "partial") if any(s["data_source"] == kind for s in summaries)), "real")
-            alarm = _alarm({"data_source": source, "status": "completed"})
-            axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
-            axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
+            entitle(axes, title, _alarm({"data_source": source, "status": "completed"}))
             tables.append(_panel(axes, lines, looks, x, metric or summaries[0]["metric"]["name"], paired).assign(panel=title))
             for label, found in (theirs or {}).get(title, {}).items():
                 if found and label in lines:
@@ -240,14 +226,17 @@ def draw_panels(
         save(figure, folder / name)
     columns = ["panel", "line", "x", "mean", "sd", "n"]
     table = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
-    atomic_write(folder / f"{name}.csv", table.map(spreadsheet).to_csv(index=False, lineterminator="\n"))
+    write_points(folder / f"{name}.csv", table)
     return table
+
+
+def write_points(path: Path, table: pd.DataFrame) -> None:
+    """What is drawn, as CSV; no text in it is a formula."""
+    atomic_write(path, table.map(spreadsheet).to_csv(index=False, lineterminator="\n"))
 
 
 def _scale(axes: Axes, drawn: pd.DataFrame, log: Sequence[str], at_most: float | None) -> None:
     """Logarithmic axes, and where x ends."""
-    import numpy as np
-
     if "y" in log:
         axes.set_yscale("log")
         plain(axes.yaxis)
@@ -264,9 +253,6 @@ def _panel(
     axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mapping[str, Any]], x: str, metric: str, paired: bool = False
 ) -> pd.DataFrame:
     """Draw the lines of one panel; the drawn points."""
-    import numpy as np
-    import pandas as pd
-
     every = [run for group in lines.values() for run in group]
     x = _timeless(x, [run.curve for run in every], {run.summary["compute_clock"] for run in every})
     curves = {label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()}
@@ -275,9 +261,8 @@ def _panel(
         shifts = [levels.get(run.summary["seed"], 0.0) for run in own]
         curves[label] = [curve.assign(test=curve["test"] - shift) for curve, shift in zip(curves[label], shifts, strict=True)]
     if levels:
-        axes.text(
-            0.99, 0.98, "bands: differences on the same split", transform=axes.transAxes, ha="right", va="top", color=style.QUIET, size=8
-        )
+        text = "bands: differences on the same split"
+        axes.text(0.99, 0.98, text, transform=axes.transAxes, ha="right", va="top", color=style.QUIET, size=8)
     decades = metric in _TRAINED  # then means and deviations are those of log10: the mean is geometric, the deviation in decades
     largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
     scale = _label_x(axes, x, largest)
@@ -310,8 +295,6 @@ def _turns(points: int, place: int, step: int) -> tuple[int, int]:
 
 def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
     """Seed -> by how much its last scores, averaged over lines, lie above the mean of all seeds; nothing where lines differ in seeds."""
-    import numpy as np
-
     seeds = [sorted(run.summary["seed"] for run in group) for group in lines.values()]
     if len(lines) < 2 or len(seeds[0]) < 2 or any(own != seeds[0] for own in seeds):
         return {}
@@ -323,25 +306,15 @@ def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
     return {seed: mean - float(np.mean(list(means.values()))) for seed, mean in means.items()}
 
 
-def _looks(panels: Sequence[Mapping[str, list[Run]]]) -> dict[str, dict[str, Any]]:
-    """Each line's colour, marker and dashes, the same in all panels.
-
-    Settings of one algorithm share its colour where others are beside it, and have colours of their own where none is.
-    """
-    lines = {label: group[0].summary["algorithm"] for panel in panels for label, group in panel.items()}
-    alone, seen = len(set(lines.values())) == 1 < len(lines), Counter[str]()
-    looks: dict[str, dict[str, Any]] = {}
-    for place, (label, algorithm) in enumerate(lines.items()):
-        look, dashes = style.look(algorithm), style.LINES[seen[algorithm] % len(style.LINES)]
-        seen[algorithm] += 1
-        own = {"color": style.PALETTE[place % len(style.PALETTE)], "marker": style.MARKERS[place % len(style.MARKERS)], "linestyle": "-"}
-        looks[label] = own if alone else {"color": look.color, "marker": look.marker, "linestyle": dashes}
-    return looks
+def entitle(axes: Axes, title: str, alarm: str) -> None:
+    """A panel's title; below it, loudly, what must not be overlooked."""
+    axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
+    if alarm:
+        axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
 
 
 def plain(axis: Axis) -> None:
     """Numbers as they are along a logarithmic axis; between powers of ten too where it has few of them."""
-    from matplotlib.ticker import LogFormatter
 
     class Plain(LogFormatter):
         def __call__(self, value: float, pos: int | None = None) -> str:
@@ -364,8 +337,6 @@ def legend_below(figure: Figure) -> None:
 
 def _chosen(run: Run, metric: str) -> pd.DataFrame:
     """One point at x = 0: the run's selected value, without validation its final one."""
-    import pandas as pd
-
     scores = run.summary["metric"]
     value = scores["final"] if scores["selected"] is None else scores["selected"]
     if metric in _TRAINED:
@@ -378,9 +349,6 @@ def _average(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
     Where no x does (curves of one point each), their last points are averaged in both directions.
     """
-    import numpy as np
-    import pandas as pd
-
     curves = [curve for curve in curves if len(curve)]
     if not curves:
         return pd.DataFrame({"x": [], "mean": [], "sd": [], "n": []})
@@ -396,26 +364,10 @@ def _average(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs that differ in nothing but the seed, by a label: the algorithm and what sets it apart from its other lines."""
-    configs = [flat(identifying(run.manifest["config"])) if (run.folder / "manifest.json").exists() else {} for run in runs]
     lines: dict[str, list[Run]] = defaultdict(list)
-    for run, config in zip(runs, configs, strict=True):
-        algorithm = run.summary["algorithm"]
-        peers = [other for peer, other in zip(runs, configs, strict=True) if peer.summary["algorithm"] == algorithm]
-        differing = [key for key in config if key != "seed" and _tells(key, config, peers)]
-        # A preset may derive these from what it varies (equal updates): the label need not say it twice.
-        others = [key for key in differing if key not in ("rounds", "eval_every")]
-        alike = [peer for peer in peers if all(peer.get(key) == config[key] for key in others)]
-        differing = [key for key in differing if key in others or any(peer.get(key) != config[key] for peer in alike)]
-        settings = [f"{key.removeprefix('algorithm.').removesuffix('.name')}={config[key]}" for key in differing]
-        lines[" · ".join([style.look(algorithm).label, *settings])].append(run)
+    for setting in selection.settings(runs):
+        lines[" · ".join(filter(None, [style.look(setting.algorithm).label, setting.words]))] += setting.runs
     return dict(lines)
-
-
-def _tells(key: str, config: Mapping[str, Any], peers: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether `key` sets a run apart: it varies, and not merely because its group's option does."""
-    option = f"{key.split('.')[0]}.name"
-    alike = peers if key == option else [peer for peer in peers if peer.get(option) == config.get(option)]
-    return any(peer.get(key) != config[key] for peer in alike)
 
 
 # --- figures ------------------------------------------------------------------------------------------------------------
@@ -423,9 +375,6 @@ def _tells(key: str, config: Mapping[str, Any], peers: Sequence[Mapping[str, Any
 
 def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
     """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of two; without any, one that says so."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     columns = max(1, min(2, panels))  # three side by side are too wide to read
     rows = max(1, -(-panels // columns))
     figure = Figure(figsize=(style.SIZE[0] * columns, style.SIZE[1] * rows), layout="constrained")
@@ -463,8 +412,6 @@ def _label_y(axes: Axes, metric: str, prefix: str = "") -> None:
 
 def save(figure: Figure, stem: Path) -> None:
     """Write `stem`.png and `stem`.svg, atomically and without a date. Names are shown as they are: none is a formula."""
-    from matplotlib.text import Text
-
     numbers = {label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels(which="both")}
     for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist not in numbers):
         assert isinstance(text, Text)

@@ -5,6 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+
 from vflbench.plots import style
 from vflbench.plots.curves import save
 
@@ -16,12 +22,6 @@ def draw_profile(path: Path) -> None:
 
     Above: every timing as a dot, the least of each size, which is fitted, as a marker, the fits as lines. Below: least over fitted.
     """
-    import matplotlib as mpl
-    import numpy as np
-    import pandas as pd
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
-
     values = json.loads(path.read_text(encoding="utf-8"))
     timings = pd.read_csv(path.with_suffix(".csv"))
     columns = dict(zip(_PANELS[:2], values["options"]["features"], strict=True))

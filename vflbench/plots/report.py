@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
+import pandas as pd
 
 from vflbench.plots import style
 from vflbench.results import pricing, selection, texts
@@ -23,6 +23,7 @@ from vflbench.results.units import human_bytes
 from vflbench.types import TRAINING_METRIC, VflbenchError
 
 COMMAND = "run it again"  # the column of commands
+CHOICE_HEADS = ("group", "selected setting", "validation", "test", COMMAND, "why")
 PAGE = Path(__file__).parent / "report_page"
 AXES = ("communication_seconds", "bytes", "round", "cost", "epsilon", "virtual_seconds")
 # Points of one run's curve in the page: never more than the first, and fewer where many runs share the file.
@@ -70,13 +71,8 @@ class Report:
 def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Report:
     """The runs at or below `paths`.
 
-    Parameters
-    ----------
-    time_dependent : of every known algorithm; runs of one that depends on time, or is not known, are not re-priced.
-
-    Raises
-    ------
-    VflbenchError : there is no run that can be shown; the message says why.
+    `time_dependent`: of every known algorithm; runs of one that depends on time, or is not known, are not re-priced.
+    Raises VflbenchError: there is no run that can be shown; the message says why.
     """
     found = selection.collect(paths)
     if not found.runs:
@@ -109,9 +105,8 @@ def table(report: Report) -> list[dict[str, Any]]:
 
 def row(panel: Panel, setting: Setting) -> dict[str, Any]:
     first = setting.runs[0].summary
-    hits = [
-        (run, place) for run in setting.runs if panel.target is not None and (place := selection.reached(run, panel.target)) is not None
-    ]
+    places = [] if panel.target is None else [(run, selection.reached(run, panel.target)) for run in setting.runs]
+    hits = [(run, place) for run, place in places if place is not None]
     row: dict[str, Any] = {
         "dataset": style.dataset_label(first["dataset"], first["data_variant"]),
         "data_source": first["data_source"],
@@ -123,11 +118,9 @@ def row(panel: Panel, setting: Setting) -> dict[str, Any]:
     }
     for which in ("selected", "final"):
         row[which], row[f"{which}_sd"] = _moments(setting.scores(which))
-    for key, values in (
-        ("bytes", [run.summary["bytes"]["total"] for run in setting.runs]),
-        *((key, [run.summary[key] for run in setting.runs]) for key in ("communication_seconds", "cost")),
-    ):
-        row[key] = float(np.mean(values))
+    row["bytes"] = float(np.mean([run.summary["bytes"]["total"] for run in setting.runs]))
+    for key in ("communication_seconds", "cost"):
+        row[key] = float(np.mean([run.summary[key] for run in setting.runs]))
     row |= {"target": panel.target, "reached": len(hits)}
     for key in ("bytes", "communication_seconds", "cost"):
         row[f"{key}_to_target"] = float(np.mean([run.curve[key].iloc[place] for run, place in hits])) if hits else None
@@ -147,11 +140,8 @@ def _epsilon(setting: Setting) -> float | None:
 
 def to_csv(report: Report) -> str:
     """The table with all digits; empty where a number does not apply. No text in it is a formula."""
-    rows, text = table(report), io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: texts.spreadsheet(value) for key, value in row.items()} for row in rows)
-    return text.getvalue()
+    text: str = pd.DataFrame(table(report), dtype=object).map(texts.spreadsheet).to_csv(index=False, lineterminator="\n")
+    return text
 
 
 def to_markdown(report: Report) -> str:
@@ -162,12 +152,10 @@ def to_markdown(report: Report) -> str:
         lines += [f"## {markdown(panel.title)}", ""] + ([f"**{markdown(panel.alarm)}**", ""] if panel.alarm else [])
         goal = f"Target: {panel.target:g} ({panel.target_why}). " if panel.target is not None else f"{panel.target_why.capitalize()}. "
         lines += [markdown(f"{goal}Times as the runs had them: {rule(panel)}."), ""]
-        lines += _markdown(HEADS, [cells(row) for row in rows])
+        lines += markdown_table(HEADS, [cells(row) for row in rows], {})
         lines += ["", "Selected settings", ""]
-        lines += _markdown(
-            ("group", "selected setting", "validation", "test", COMMAND, "why"),
-            [list(choice_cells(choice).values()) for choice in panel.choices],
-        )
+        choices = [list(choice_cells(choice).values()) for choice in panel.choices]
+        lines += markdown_table(CHOICE_HEADS, choices, {COMMAND: texts.code})
         lines.append("")
     if report.notes:
         lines += ["## Left out, or not whole", "", *(f"- {markdown(note)}" for note in report.notes), ""]
@@ -217,10 +205,10 @@ def choice_cells(choice: selection.Choice) -> dict[str, str]:
     }
 
 
-def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table in Markdown; what can be run again is code, which nothing is escaped in."""
-    shown = [[texts.code(cell) if head == COMMAND else markdown(cell) for head, cell in zip(heads, row, strict=True)] for row in rows]
-    return [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *shown)]
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], forms: Mapping[str, Callable[[str], str]]) -> list[str]:
+    """The lines of a table in Markdown. `forms`: head -> what makes Markdown of its cells; all others are shown as they are."""
+    shown = [[forms.get(head, markdown)(cell) for head, cell in zip(heads, row, strict=True)] for row in rows]
+    return [f"| {' | '.join(line)} |" for line in (map(markdown, heads), ["---"] * len(heads), *shown)]
 
 
 def rule(panel: Panel) -> str:
@@ -240,8 +228,6 @@ def rule(panel: Panel) -> str:
 
 def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) -> str:
     """The page. `networks`: name -> latency in ms and bandwidth in Gbit/s, for the reader to choose from."""
-    import jinja2
-
     settings = [setting for panel in report.panels for setting in panel.settings]
     runs = sum(len(setting.runs) for setting in settings)
     most = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // runs))
@@ -250,10 +236,7 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
     algorithms = dict.fromkeys(style.look(setting.algorithm).label for setting in settings)
     datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
     css, js = ((PAGE / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    environment = jinja2.Environment(
-        autoescape=True, loader=jinja2.FileSystemLoader(PAGE), trim_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.get_template("report.html").render(
+    return page_template(PAGE / "report.html").render(
         heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on {_listed(list(datasets))}",
         subheading=f"{_count(runs, 'run')}, {_count(len(settings), 'setting')}. Made by vflbench report; this file needs nothing else.",
         policy=texts.content_policy(css, js),
@@ -264,6 +247,12 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
         panels=panels,
         notes=report.notes,
     )
+
+
+def page_template(path: Path) -> jinja2.Template:
+    """A template of HTML, which may extend those beside it: no text that it is given becomes markup."""
+    loader = jinja2.FileSystemLoader(path.parent)
+    return jinja2.Environment(autoescape=True, loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined).get_template(path.name)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -285,9 +274,7 @@ def _panel(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     return {
         "place": report.panels.index(panel),
         "alarm": panel.alarm,
-        "target_why": f"{panel.target:g}: {panel.target_why}"
-        if panel.target is not None
-        else f"of which there is none ({panel.target_why})",
+        "target_why": f"of which there is none ({panel.target_why})" if panel.target is None else f"{panel.target:g}: {panel.target_why}",
         "selects": any(choice.setting for choice in panel.choices),
         "thinned": thinned if longest > most else "",
         "choices": [choice_cells(choice) for choice in panel.choices],
@@ -313,7 +300,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         axes.sort(key=lambda axis: axis != "cost")  # a network without times: it opens with the cost
     lines: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
-    for setting, look in zip(panel.settings, _looks(panel.settings), strict=True):
+    for setting, look in zip(panel.settings, style.looks([s.algorithm for s in panel.settings]), strict=True):
         moments = {key: _moments(setting.scores(key)) for key in ("selected", "final")}
         lines.append(
             {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
@@ -382,25 +369,13 @@ def _numbers(column: Any) -> list[float | int | None]:
     ]
 
 
-def _looks(settings: Sequence[Setting]) -> list[dict[str, str]]:
-    """Colour, marker and dashes: the algorithm's own; where only one is there, its settings have a colour each."""
-    alone, seen, looks = len({s.algorithm for s in settings}) == 1 < len(settings), Counter[str](), []
-    for place, setting in enumerate(settings):
-        look, dash = style.look(setting.algorithm), style.LINES[seen[setting.algorithm] % len(style.LINES)]
-        seen[setting.algorithm] += 1
-        own = {"color": style.PALETTE[place % len(style.PALETTE)], "marker": style.MARKERS[place % len(style.MARKERS)]}
-        own["dash"] = style.LINES[place // len(style.PALETTE) % len(style.LINES)]
-        looks.append(own if alone else {"color": look.color, "marker": look.marker, "dash": dash})
-    return looks
-
-
 def provenance(runs: Sequence[Run]) -> dict[str, list[tuple[str, int]]]:
     """What is known of where the runs are from: each distinct value and how many runs have it."""
-    found: dict[str, Counter[str]] = {}
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     for run in runs:
         for name, value in _origin(run).items():
             if value:
-                found.setdefault(name, Counter())[value] += 1
+                found[name][value] += 1
     return {name: counter.most_common() for name, counter in found.items()}
 
 
@@ -417,9 +392,7 @@ def _origin(run: Run) -> dict[str, str]:
         "data": ", ".join(filter(None, [f"{s['data_source']} data", s["data_variant"], data.get("note"), *shown])),
         "status": s["status"] + (f": {s['reason']}" if s["reason"] else ""),
         "times": f"timing {s['timing']}, accounting {s['accounting']}, compute clock {s['compute_clock']}",
-        "privacy": ", ".join(f"{key} {value}" for key, value in privacy.items() if value is not None)
-        if privacy["mechanism"] != "none"
-        else "",
+        "privacy": ", ".join(f"{key} {value}" for key, value in privacy.items() if value is not None and privacy["mechanism"] != "none"),
         "versions": ", ".join(f"{name} {version}" for name, version in (m.get("versions") or {}).items()),
         "git": f"{git['commit']}{' with changes' if git.get('dirty') else ''}" if git.get("commit") else "",
         "hardware": ", ".join(filter(None, machine)),

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vflbench.plots.report import HEADS, Report, cells, choice_cells, provenance, row, rule
+from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, cells, choice_cells, provenance, row, rule
 from vflbench.results.folder import splits
 from vflbench.results.pricing import Traffic
 from vflbench.results.reader import Run
@@ -36,7 +36,7 @@ def show(report: Report, console: Console | None = None) -> None:
         runs = panel.runs
         if len(runs) > 1:
             choices = [[*choice_cells(choice).values()] for choice in panel.choices]
-            _print(console, ("group", "selected setting", "validation", "test", "run it again", "why"), choices, right=(2, 3))
+            _print(console, CHOICE_HEADS, choices, right=(2, 3))
         if len(runs) == len(report.panels) == 1:
             _curve(console, runs[0])
             _traffic(console, report.traffic[runs[0].folder])

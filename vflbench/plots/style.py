@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vflbench import registry
 
@@ -30,14 +33,8 @@ _DATASETS = {
 RC = {
     **{"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#E6E6E6"},
     **{"grid.linewidth": 0.8, "axes.axisbelow": True, "axes.edgecolor": "#808080", "lines.linewidth": 1.8, "lines.markersize": 5},
-    **{
-        "legend.frameon": False,
-        "legend.fontsize": 9,
-        "legend.handlelength": 3.5,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "vflbench",
-        "savefig.dpi": 130,
-    },
+    **{"legend.frameon": False, "legend.fontsize": 9, "legend.handlelength": 3.5},
+    **{"svg.fonttype": "none", "svg.hashsalt": "vflbench", "savefig.dpi": 130},
 }
 SIZE = (6.4, 4.2)  # inches, of one panel
 
@@ -62,6 +59,20 @@ def look(algorithm: str) -> Look:
         return Look(info.label, PALETTE[(info.place + FAMILIES.index(info.family)) % len(PALETTE)], MARKERS[info.place])
     code = hashlib.sha256(algorithm.encode()).digest()[0]
     return Look((info.label if info else "") or algorithm, PALETTE[code % len(PALETTE)], "*")
+
+
+def looks(algorithms: Sequence[str]) -> list[dict[str, Any]]:
+    """Colour, marker and dashes of lines by their algorithms, for matplotlib.
+
+    Settings of one algorithm share its colour where others are beside it, and have colours of their own where none is.
+    """
+    alone, seen, found = len(set(algorithms)) == 1 < len(algorithms), Counter[str](), []
+    for place, algorithm in enumerate(algorithms):
+        own, dashes = look(algorithm), LINES[seen[algorithm] % len(LINES)]
+        seen[algorithm] += 1
+        color, marker = (PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]) if alone else (own.color, own.marker)
+        found.append({"color": color, "marker": marker, "linestyle": LINES[place // len(PALETTE) % len(LINES)] if alone else dashes})
+    return found
 
 
 def dataset_label(dataset: str, variant: str | None = None) -> str:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
 from vflbench.plots import style
-from vflbench.plots.curves import legend_below, new_figure, plain, save
-from vflbench.results.folder import atomic_write
+from vflbench.plots.curves import entitle, legend_below, new_figure, plain, save, write_points
 from vflbench.results.identity import said
-from vflbench.results.texts import printable, spreadsheet
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from vflbench.results.texts import printable
 
 Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
 
@@ -46,13 +47,8 @@ def draw_values(
     names : key -> value -> what to call it.
     levels : rows that are not of any x: horizontal lines with a band of one standard deviation.
 
-    Returns
-    -------
-    DataFrame of what is drawn: panel, line, x, mean, sd, n, paper, paper_sd.
+    Returns what is drawn: a DataFrame with columns panel, line, x, mean, sd, n, paper, paper_sd.
     """
-    import matplotlib as mpl
-    import pandas as pd
-
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in table:
         if not math.isnan(row[y]):
@@ -65,8 +61,7 @@ def draw_values(
             own = {key: rows[0][key] for key in panels}
             alarm = {"synthetic": "SYNTHETIC DATA", "partial": "PARTLY SYNTHETIC DATA"}
             warnings = {alarm[row["data_source"]] for row in rows if row["data_source"] in alarm}
-            axes.set_title(title, loc="left", fontsize=11, pad=22 if warnings else 8)
-            axes.text(0, 1.02, " · ".join(warnings), transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
+            entitle(axes, title, " · ".join(warnings))
             fitting = [n for n in numbers if all(said(n[key]) == said(value) for key, value in own.items() if key in n)]
             drawn += [{"panel": title, **point} for point in _panel(axes, rows, fitting, x, y, lines, looks, log, names)]
             for row in levels:
@@ -84,7 +79,7 @@ def draw_values(
         save(figure, stem)
     columns = ["panel", "line", "x", "mean", "sd", "n", "paper", "paper_sd"]
     found = pd.DataFrame(drawn, columns=columns)
-    atomic_write(stem.with_name(f"{stem.name}.csv"), found.map(spreadsheet).to_csv(index=False, lineterminator="\n"))
+    write_points(stem.with_name(f"{stem.name}.csv"), found)
     return found
 
 
@@ -109,22 +104,14 @@ def line_label(row: Mapping[str, Any], lines: Sequence[str], names: Names | None
 
 
 def _looks(table: Sequence[Mapping[str, Any]], lines: Sequence[str], names: Names | None) -> dict[str, dict[str, Any]]:
-    """Each line's colour, marker and dashes: an algorithm's own, told apart by dashes; colours by place where one algorithm is all."""
+    """Each line's colour, marker and dashes: `style.looks`; greys where a line has several algorithms, whose colour it cannot have."""
     algorithms: dict[str, str] = {}
     for row in table:
         algorithms.setdefault(line_label(row, lines, names), str(row.get("algorithm.name", "")))
-    alone, seen, looks = len(set(algorithms.values())) == 1, dict.fromkeys(algorithms.values(), 0), {}
-    for place, (label, algorithm) in enumerate(algorithms.items()):
-        look, dashes = style.look(algorithm), style.LINES[seen[algorithm] % len(style.LINES)]
-        seen[algorithm] += 1
-        if "algorithm.name" not in lines and len({str(row.get("algorithm.name", "")) for row in table}) > 1:
-            own = style.GREYS[place % len(style.GREYS)], style.MARKERS[place % len(style.MARKERS)], "-"  # a colour would mean a method
-        elif alone and len(algorithms) > 1:
-            own = style.PALETTE[place % len(style.PALETTE)], style.MARKERS[place % len(style.MARKERS)], "-"
-        else:
-            own = look.color, look.marker, dashes
-        looks[label] = dict(zip(("color", "marker", "linestyle"), own, strict=True))
-    return looks
+    if "algorithm.name" in lines or len({str(row.get("algorithm.name", "")) for row in table}) <= 1:
+        return dict(zip(algorithms, style.looks(list(algorithms.values())), strict=True))
+    greys = zip(itertools.cycle(style.GREYS), itertools.cycle(style.MARKERS), strict=False)
+    return {label: {"color": grey, "marker": marker, "linestyle": "-"} for label, (grey, marker) in zip(algorithms, greys, strict=False)}
 
 
 def _tick(key: str, value: Any, names: Names | None) -> str:
@@ -145,8 +132,6 @@ def _panel(
     names: Names | None,
 ) -> list[dict[str, Any]]:
     """Draw the lines of one panel; the points."""
-    from matplotlib.ticker import NullLocator
-
     values = list(dict.fromkeys(row[x] for row in rows))
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values)
     if not numeric:
@@ -191,10 +176,9 @@ def _panel(
             if same:
                 theirs.append((at, paper["mean"]))
         if theirs:
-            style_of = {"color": look["color"], "marker": looks[label]["marker"], "linestyle": "none"}
-            axes.plot(*zip(*theirs, strict=True), **style_of, fillstyle="none", markersize=8, label="_")
-            paper_look: dict[str, Any] = {"color": style.QUIET, "marker": "o", "linestyle": "none", "fillstyle": "none", "markersize": 8}
-            axes.plot([], [], **paper_look, label="hollow: the paper's")
+            hollow: dict[str, Any] = {"linestyle": "none", "fillstyle": "none", "markersize": 8}
+            axes.plot(*zip(*theirs, strict=True), color=look["color"], marker=looks[label]["marker"], **hollow, label="_")
+            axes.plot([], [], color=style.QUIET, marker="o", **hollow, label="hollow: the paper's")
     return drawn
 
 

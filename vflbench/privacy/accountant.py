@@ -88,46 +88,36 @@ def step_rdp(sample_rate: float, noise_multiplier: float, orders: tuple[float, .
     return rdp
 
 
-def rdp_epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> float:
-    """The smallest epsilon that RDP proves of (noise multiplier, sample rate, steps), composed; infinity without noise."""
-    from opacus.accountants.analysis.rdp import get_privacy_spent
-
-    spent = [steps * step_rdp(rate, noise, ORDERS) for noise, rate, steps in history if steps and rate]
-    if not spent:
-        return 0.0
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Optimal order is the")  # the orders are part of the specification
-        return float(get_privacy_spent(orders=list(ORDERS), rdp=np.sum(spent, axis=0), delta=delta)[0])
-
-
 def least_epsilon(delta: float) -> float:
     """What RDP over `ORDERS` cannot go below, however large the noise."""
     orders = np.array(ORDERS)
     return float(np.min(np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)))
 
 
-ACCOUNTANTS = ("rdp", "prv", "gdp")
-
-
 def spent_epsilon(history: Sequence[tuple[float, float, int]], delta: float, accountant: str = "rdp") -> float:
     """The epsilon that Opacus' `accountant` proves of (noise multiplier, sample rate, steps), composed; infinity without noise.
 
-    `rdp`: as `rdp_epsilon`. `prv`: privacy random variables, an upper bound within 0.01 (Gopi, Lee, Wutschitz 2021). `gdp`: the
-    central limit (Bu, Dong, Long, Su 2020), which may be too small.
+    `rdp`: Renyi differential privacy at `ORDERS`. `prv`: privacy random variables, an upper bound within 0.01 (Gopi, Lee, Wutschitz 2021).
+    `gdp`: the central limit (Bu, Dong, Long, Su 2020), which may be too small.
     """
     spent = tuple((noise, rate, steps) for noise, rate, steps in history if steps and rate)
     if not spent:
         return 0.0
     if any(noise == 0 for noise, _, _ in spent):
         return math.inf
-    if accountant == "rdp":
-        return rdp_epsilon(spent, delta)
+    if accountant == "prv":
+        return _prv_epsilon(spent, delta)
     if accountant == "gdp":
         from opacus.accountants.analysis.gdp import compute_mu_poisson
 
         mus = [float(compute_mu_poisson(steps=steps, noise_multiplier=noise, sample_rate=rate)) for noise, rate, steps in spent]
         return epsilon(math.sqrt(sum(mu**2 for mu in mus)), delta)
-    return _prv_epsilon(spent, delta)
+    from opacus.accountants.analysis.rdp import get_privacy_spent
+
+    rdp = np.sum([steps * step_rdp(rate, noise, ORDERS) for noise, rate, steps in spent], axis=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Optimal order is the")  # the orders are part of the specification
+        return float(get_privacy_spent(orders=list(ORDERS), rdp=rdp, delta=delta)[0])
 
 
 @lru_cache(maxsize=1024)

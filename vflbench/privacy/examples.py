@@ -50,11 +50,7 @@ def warn(config: PrivacyConfig, rows: Sequence[int]) -> None:
 def plan(config: Any, rows: Sequence[int], batch: int, steps: Sequence[int]) -> None:
     """What the noise of workers with `rows` and `steps` each needs before a run touches any file: `warn`, and its calibration.
 
-    That takes seconds and may find that no noise will do. The workers' own `prepare` then finds the values in a cache.
-
-    Raises
-    ------
-    ConfigError : no noise reaches the target epsilon.
+    That takes seconds, and raises ConfigError where no noise will do. The workers' own `prepare` then finds the values in a cache.
     """
     warn(config, rows)
     if config.name == "dp_sgd":
@@ -65,9 +61,7 @@ def plan(config: Any, rows: Sequence[int], batch: int, steps: Sequence[int]) -> 
 def noise_multiplier(config: Config, rows: int, batch: int, steps: int) -> float:
     """Standard deviation of the noise over the clipping norm: as given, or calibrated for `steps` batches of `batch` of `rows` rows.
 
-    Raises
-    ------
-    ConfigError : no noise reaches the target epsilon.
+    Raises ConfigError: no noise reaches the target epsilon.
     """
     if config.noise_multiplier is not None:
         return config.noise_multiplier
@@ -95,9 +89,7 @@ class ExamplePrivacy:
     def prepare(self, rows: int, batch: int, steps: int, generator: torch.Generator | SecretStream) -> None:
         """Calibrate the noise for `steps` batches of `batch` expected of `rows` rows; `generator` draws it, on the model's device.
 
-        Raises
-        ------
-        ConfigError : no noise reaches the target epsilon.
+        Raises ConfigError: no noise reaches the target epsilon.
         """
         self.rows, self.expected, self.planned, self.generator = rows, min(batch, rows), steps, generator
         self.sample_rate = sample_rate(rows, batch)

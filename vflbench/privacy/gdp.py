@@ -30,33 +30,24 @@ import numpy as np
 from vflbench.privacy import keys
 from vflbench.privacy.gaussian import SENSITIVITY, GaussianEmbedding, as_index
 from vflbench.privacy.mechanisms import Facts
-from vflbench.types import ConfigError, OptionInfo, Problem, Range, closest
+from vflbench.types import OptionInfo, Problem, Range, refuse
 
 if TYPE_CHECKING:
     import torch
 
 OPTIONS = (OptionInfo("gdp_embedding", "clip and Gaussian noise on every embedding that is published, by a target mu"),)
-CALIBRATIONS = ("guaranteed", "paper")
 
 
 @dataclass
 class Config(keys.Clipped):
     name: str = "gdp_embedding"
-    mu: Annotated[float, Range(infinite=True)] = 1.0  # of all publications of a row together; inf: no noise
+    mu: Annotated[float, Range(above=0, infinite=True)] = 1.0  # of all publications of a row together; inf: no noise
     max_retries: Annotated[int, Range(at_least=0)] = 1  # how often more than once per epoch a row may be published, on average over the run
     calibration: Literal["guaranteed", "paper"] = "guaranteed"  # how mu becomes noise
 
 
 def check(config: Config) -> list[Problem]:
-    problems = keys.check_clipped(config)
-    if not config.mu > 0:
-        problems.append(Problem("privacy.mu", config.mu, "must be above 0; inf clips only, without noise"))
-    if config.max_retries < 0:
-        problems.append(Problem("privacy.max_retries", config.max_retries, "must be at least 0"))
-    if config.calibration not in CALIBRATIONS:
-        allowed = f"must be one of {', '.join(CALIBRATIONS)}"
-        problems.append(Problem("privacy.calibration", config.calibration, allowed, closest(config.calibration, CALIBRATIONS)))
-    return problems
+    return keys.check_delta(config)
 
 
 def make(config: Config, facts: Facts) -> GdpEmbedding:
@@ -65,8 +56,7 @@ def make(config: Config, facts: Facts) -> GdpEmbedding:
         problems.append(Problem("privacy", config.name, "needs an algorithm that says how often a row is published (max_releases)"))
     if config.calibration == "paper" and not (facts.batch_size and facts.samples):
         problems.append(Problem("privacy.calibration", "paper", "needs an algorithm with batches (algorithm.batch_size): use guaranteed"))
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     assert facts.max_releases is not None  # checked above
     return GdpEmbedding(config, facts.max_releases, facts.batch_size, facts.samples)
 

@@ -18,10 +18,6 @@ class Config(keys.Labels):
     name: str = "label_dp"
 
 
-def check(config: Config) -> list[Problem]:
-    return keys.check_labels_keys(config)
-
-
 def check_labels(config: Config, labels: np.ndarray, classes: int) -> list[Problem]:
     return tables.check_labels(labels, classes, config.rating_classes)
 

@@ -9,42 +9,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vflbench.types import ConfigError, VflbenchError, module_of
+from vflbench.types import VflbenchError, module_of
 
 NEEDED = ("spent", "state_dict", "load_state_dict")  # of every mechanism; the rest is what the algorithms that take it call
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a mechanism is told of the run, beside its keys.
+    """What a mechanism is told of the run, beside its keys."""
 
-    Attributes
-    ----------
-    layout : of the task: what a row is.
-    max_releases : the algorithm's bound on how often one row of a party is released in the whole run; None where it has none.
-    batch_size, samples : rows of a publication, and of the training set; None without batches.
-    """
-
-    layout: str = "relational"
-    max_releases: int | None = None
-    batch_size: int | None = None
-    samples: int | None = None
+    layout: str = "relational"  # of the task: what a row is
+    max_releases: int | None = None  # how often one row of a party is released in the whole run at most; None: without such a bound
+    batch_size: int | None = None  # rows of a publication; None without batches
+    samples: int | None = None  # rows of the training set, likewise
 
 
 def make(config: Any, facts: Facts) -> Any:
     """The mechanism of one party: every party needs its own. None of privacy=none.
 
-    Raises
-    ------
-    ConfigError : the configuration is wrong, by itself or for this run.
-    VflbenchError : the mechanism lacks what every one has.
+    Raises ConfigError: the keys, each of which was checked before, are wrong for this run; VflbenchError: it lacks what every one has.
     """
     if config.name == "none":
         return None
     module = module_of(config)
-    check = vars(module).get("check")
-    if problems := check(config) if check else []:
-        raise ConfigError(problems)
     made = module.make(config, facts)
     if lacking := [name for name in NEEDED if not callable(getattr(made, name, None))]:
         raise VflbenchError(f"{module.__file__}: what make gives has no {', '.join(lacking)}: it must have {', '.join(NEEDED)}")

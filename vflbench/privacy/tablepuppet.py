@@ -19,8 +19,7 @@ class Config(keys.Gradients, keys.Labels):
 
 
 def check(config: Config) -> list[Problem]:
-    keyed = keys.check_labels_keys(config) + keys.check_gradients(config)
-    return keyed + keys.check_clipped(config, "a gradient") + keys.check_target(config)
+    return keys.check_target(config, rdp=True)
 
 
 def check_labels(config: Config, labels: np.ndarray, classes: int) -> list[Problem]:

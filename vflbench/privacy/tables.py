@@ -30,7 +30,7 @@ from vflbench.privacy import accountant
 from vflbench.privacy.gaussian import GaussianEmbedding, gaussian_like
 from vflbench.privacy.keys import Gradients, Labels
 from vflbench.seeding import SecretStream
-from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem, RunConfig
+from vflbench.types import FederationError, PrivacyConfig, Problem, RunConfig, refuse
 
 if TYPE_CHECKING:
     import torch
@@ -70,8 +70,7 @@ class NoisyLabels:
 
         Errors: ConfigError for a regression whose labels are no ratings; FederationError for a second call.
         """
-        if problems := check_labels(labels, classes, self.rating_classes):
-            raise ConfigError(problems)
+        refuse(check_labels(labels, classes, self.rating_classes))
         if self.count:
             raise FederationError("labels are noised once: a second noisy copy would double their epsilon")
         self.count = len(labels)
@@ -111,9 +110,7 @@ class NoisyGradients:
     def prepare(self, sample_rate: float, steps: int, rng: Numbers, noise: torch.Generator | SecretStream) -> None:
         """Calibrate the noise; after a resume only take the streams: `rng` draws batches, `noise` the noise, on the model's device.
 
-        Parameters
-        ----------
-        sample_rate : the largest probability with which a row is part of a batch. steps : batches of the whole run.
+        `sample_rate`: the largest probability with which a row is part of a batch. `steps`: batches of the whole run.
         """
         self.rng, self.noise = rng, noise
         if self.planned is not None:
@@ -161,12 +158,7 @@ def poisson(rows: int, rate: float, rng: Numbers) -> np.ndarray:
 
 
 class TablePrivacy:
-    """All that one client does for privacy; one object per client.
-
-    Attributes
-    ----------
-    labels, steps, predictions : its parts, None for those that the configuration leaves out.
-    """
+    """All that one client does for privacy; one object per client. `labels`, `steps`, `predictions`: its parts, each None if left out."""
 
     def __init__(self, name: str, layout: str, labels: Labels | None = None, gradients: Gradients | None = None) -> None:
         self.name, self.delta = name, gradients.delta if gradients is not None else 0.0
@@ -199,7 +191,7 @@ class TablePrivacy:
                 **{"mechanism": self.name, "epsilon": self.labels.epsilon, "delta": 0.0, "unit": label_unit},
                 **{"neighbouring": "replace_one", "covers": "transcript", "not_covered": "features, join keys, row counts", **label},
             }
-        model = accountant.rdp_epsilon([self.steps.history], self.delta)
+        model = accountant.spent_epsilon([self.steps.history], self.delta)
         spent = {
             **{"mechanism": self.name, "epsilon": model, "delta": self.delta, "unit": f"the features of one row of {self.row}"},
             **{"neighbouring": "add_remove", "covers": "model", "not_covered": self._not_covered(), "accountant": "rdp"},
@@ -210,7 +202,7 @@ class TablePrivacy:
             sent, noise, rate, steps = self.predictions.releases, *self.steps.history
             # The server knows of the batches that it draws who is part of them: no more of them than a row was asked for.
             gradients = (noise, 1.0, min(steps, sent)) if self.drawn_by_server else (noise, rate, steps)
-            both = accountant.rdp_epsilon([gradients, (self.predictions.noise_multiplier, 1.0, sent)], self.delta)
+            both = accountant.spent_epsilon([gradients, (self.predictions.noise_multiplier, 1.0, sent)], self.delta)
             mu = accountant.composed_mu(1.0, self.predictions.noise_multiplier, sent)
             spent |= {
                 **{"epsilon": both, "covers": "transcript", "model_epsilon": model, "releases": sent},
@@ -241,10 +233,9 @@ class TablePrivacy:
         self.drawn_by_server = state["drawn_by_server"]
         if self.labels is not None:
             self.labels.count = state["labels"]
-        if self.steps is not None:
-            self.steps.load_state_dict(state["steps"])
-        if self.predictions is not None:
-            self.predictions.load_state_dict(state["predictions"])
+        for name, part in (("steps", self.steps), ("predictions", self.predictions)):
+            if part is not None:
+                part.load_state_dict(state[name])
 
 
 # --- what programs call ---------------------------------------------------------------------------------------------------------

@@ -287,7 +287,7 @@ function marker(line, x, y) {
 }
 
 function stroke(line, path) {
-  const dashes = { "-": "", "--": "7 3", "-.": "8 3 2 3", ":": "2 3" }[line.dash];
+  const dashes = { "-": "", "--": "7 3", "-.": "8 3 2 3", ":": "2 3" }[line.linestyle];
   return shape("path", { d: path, fill: "none", stroke: line.color, "stroke-width": 1.9, "stroke-dasharray": dashes });
 }
 
@@ -345,7 +345,7 @@ function drawChart(rows) {
   if (target !== null && state.split === panel().judged)
     svg.append(shape("path", { class: "target", d: `M${edge.left} ${Y(target)}H${width - edge.right}` }), shape("text", { class: "target", x: width - edge.right, y: Y(target) - 5, "text-anchor": "end" }, `target ${digits(target, 4)}`));
   for (const { line, y } of levels) {
-    svg.append(shape("g", { opacity: 0.9 }, stroke({ ...line, dash: ":" }, `M${edge.left} ${Y(y)}H${width - edge.right}`)));
+    svg.append(shape("g", { opacity: 0.9 }, stroke({ ...line, linestyle: ":" }, `M${edge.left} ${Y(y)}H${width - edge.right}`)));
     drawn.push({ line, point: { x: null, y }, x: edge.left + 20, y: Y(y) });
   }
   for (const { line, points } of curves) {
