@@ -7,9 +7,8 @@ from typing import Any
 
 from vflbench import registry
 from vflbench.config import convert
-from vflbench.contracts import hook
 from vflbench.privacy import mechanisms
-from vflbench.types import Problem, module_of
+from vflbench.types import Problem, hook, module_of
 
 
 def option(group: str, name: str, **keys: Any) -> Any:

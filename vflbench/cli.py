@@ -221,7 +221,7 @@ def _start(hydra: Hydra, plan: Plan, overrides: list[str], command: str, quiet: 
 def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]) -> int:
     from omegaconf import OmegaConf, open_dict, read_write
 
-    from vflbench.runner import own_launcher
+    from vflbench import hydra_launcher
 
     assert plan.jobs is not None
     shared = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
@@ -266,7 +266,7 @@ def _train_sweep(hydra: Hydra, plan: Plan, overrides: list[str], args: list[str]
     files.prepare(folder)
     try:
         inventory.writing(folder, "multirun.yaml")  # by Hydra
-        with launcher, interrupts.passed_on(folder), hydra_keys.refusing(), own_launcher.known_to_hydra():
+        with launcher, interrupts.passed_on(folder), hydra_keys.refusing(), hydra_launcher.known_to_hydra():
             try:
                 for batch in hydra.multirun("config", task, [*overrides, *launcher.overrides]):
                     outcomes += [item.return_value for item in batch]

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vflbench import hydra_keys, registry
-from vflbench.contracts import OPTIONS, hook
+from vflbench.contracts import OPTIONS
 from vflbench.federation import delays
 from vflbench.types import (
     AlgorithmInfo,
@@ -35,6 +35,7 @@ from vflbench.types import (
     VflbenchError,
     closest,
     division,
+    hook,
     module_of,
     refuse,
     rounds_per_epoch,

@@ -213,12 +213,6 @@ class AccountingHooks(Protocol):
         """Communication time charged per round, in place of the engine's."""
 
 
-def hook(module: Any, name: str) -> Callable[..., Any] | None:
-    """The hook `name` of a module; None where it has none."""
-    found: Callable[..., Any] | None = vars(module).get(name)
-    return found
-
-
 def check_algorithm(module: ModuleType) -> None:
     """Raise VflbenchError where `module` is no algorithm (`Algorithm`): all that is wrong, a line each."""
     wrong = [*_members(module, Algorithm, AlgorithmHooks), *_literals(module, "ALGORITHM", AlgorithmInfo)]

@@ -41,7 +41,7 @@ KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     **dict.fromkeys(LOGS, (f"must be one of {', '.join(LEVELS)}", LEVELS.__contains__)),
 }
-OWN_LAUNCHER = "vflbench.runner.own_launcher.OwnLauncher"  # `_target_` of launchers of other packages
+OWN_LAUNCHER = "vflbench.hydra_launcher.OwnLauncher"  # `_target_` of launchers of other packages
 LAUNCHER = "hydra.launcher."  # its keys are the launcher's own
 JOBLIB = LAUNCHER + "n_jobs"  # of joblib's alone: threads and other backends share what Hydra keeps once in a process
 # Group -> options of Hydra's that do not work here; None: the group is not for command lines. A user's own option is another one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Annotated, Any, Literal
@@ -238,6 +238,12 @@ def batch_size(algorithm: Any) -> int | None:
 def module_of(config: Any) -> ModuleType:
     """The module of the option whose keys `config` are: its Config is written there (contracts.py)."""
     return sys.modules[type(config).__module__]
+
+
+def hook(module: Any, name: str) -> Callable[..., Any] | None:
+    """The hook `name` of a module; None where it has none."""
+    found: Callable[..., Any] | None = vars(module).get(name)
+    return found
 
 
 def dtype(model: Any) -> str:

@@ -27,10 +27,11 @@ ALLOWED: dict[str, set[str]] = {
     "papers": {"config", "contracts", "runner", "algorithms", "attacks", "results", "plots", "registry"} | PIECES,
     "hydra_cache": set(),
     "hydra_keys": set(),
+    "hydra_launcher": {"hydra_keys", "registry"},
     "version": set(),
     "config": {"registry", "contracts", "hydra_cache", "hydra_keys"} | PIECES,
 }
-ALLOWED["cli"] = {"papers", "config", "hydra_keys", *ALLOWED["papers"]}
+ALLOWED["cli"] = {"papers", "config", "hydra_keys", "hydra_launcher", *ALLOWED["papers"]}
 ALLOWED["__main__"] = {"cli"}
 # packages that a room must not touch, at any depth of its code
 FORBIDDEN = {

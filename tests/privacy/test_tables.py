@@ -15,12 +15,11 @@ from opacus.accountants.utils import get_noise_multiplier
 from scipy import integrate, stats
 
 from tests.options import check_keys, make_mechanism, privacy_config
-from vflbench import contracts
 from vflbench.models import partial
 from vflbench.privacy import accountant, dp_sgd, label_dp, mechanisms, tablepuppet, tables
 from vflbench.privacy.tables import NoisyGradients, NoisyLabels, TablePrivacy, part_of_a_batch, poisson
 from vflbench.seeding import stream, torch_stream
-from vflbench.types import ConfigError, FederationError
+from vflbench.types import ConfigError, FederationError, hook
 
 # --- labels -------------------------------------------------------------------------------------------------------------------
 
@@ -104,7 +103,7 @@ def test_other_regressions_are_refused_by_name(bad: float) -> None:
     with pytest.raises(ConfigError, match=r"whole ratings from 1 to 5.*use privacy=dp_sgd"):
         NoisyLabels(0.5, 5).protect(labels, 0, stream(0, "noise"))
     assert [p.key for p in tablepuppet.check_labels(privacy_config("tablepuppet", epsilon=1.0), labels, 0)] == ["privacy"]
-    assert contracts.hook(dp_sgd, "check_labels") is None  # it noises none
+    assert hook(dp_sgd, "check_labels") is None  # it noises none
     assert label_dp.check_labels(privacy_config("label_dp"), np.array([0, 99]), 100) == []
 
 

@@ -10,8 +10,7 @@ import bisect
 from dataclasses import dataclass, field
 from typing import Any
 
-from vflbench.contracts import hook
-from vflbench.types import LinkConfig, NetworkConfig, module_of
+from vflbench.types import LinkConfig, NetworkConfig, hook, module_of
 
 CLIENT_SERVER, CLIENT_CLIENT, LOCAL = "client_server", "client_client", "local"
 LINK_KINDS = (CLIENT_SERVER, CLIENT_CLIENT, LOCAL)

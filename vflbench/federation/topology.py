@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.contracts import hook
 from vflbench.federation.party import party_names
-from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, module_of, refuse
+from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, hook, module_of, refuse
 
 
 @dataclass(frozen=True, eq=False)

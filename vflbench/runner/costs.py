@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from vflbench import registry
-from vflbench.contracts import hook
 from vflbench.federation.accounting import Payload, Totals
 from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
 from vflbench.federation.replay import Program, idle_seconds
-from vflbench.types import NetworkConfig, Problem, closest
+from vflbench.types import NetworkConfig, Problem, closest, hook
 
 
 @dataclass(frozen=True)

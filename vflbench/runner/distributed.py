@@ -24,7 +24,6 @@ import numpy as np
 import torch
 
 from vflbench import registry
-from vflbench.contracts import hook
 from vflbench.data import sources
 from vflbench.data.tasks import ShardedTask, Task
 from vflbench.federation.engine import Engine
@@ -36,7 +35,7 @@ from vflbench.federation.ray.party import elsewhere
 from vflbench.runner.evaluate import METRICS, Observer
 from vflbench.runner.federation import Federation, Known, resolve_device
 from vflbench.runner.models import WholeModels
-from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig, VflbenchError, division
+from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig, VflbenchError, division, hook
 
 
 def detached(value: Any) -> Any:

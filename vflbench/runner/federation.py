@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from vflbench import registry
-from vflbench.contracts import hook
 from vflbench.data import sanity, sources
 from vflbench.data.tasks import Task
 from vflbench.federation import clock, topology
@@ -32,6 +31,7 @@ from vflbench.types import (
     batch_size,
     division,
     dtype,
+    hook,
     module_of,
     rounds_per_epoch,
 )

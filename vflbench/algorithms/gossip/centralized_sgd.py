@@ -1,11 +1,10 @@
-"""Centralized SGD: one party with all rows. The upper reference of decentralized methods, with the program of local_sgd.py."""
+"""Centralized SGD: one party with all rows, the upper reference of decentralized methods. Its program is shared.alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.local_sgd import worker
 from vflbench.algorithms.gossip.shared import Keys
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.party import PartySpec
@@ -40,4 +39,4 @@ check = shared.check
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The one party."""
     shared.check_data(config, task.public)
-    return {"central": PartySpec(worker, task.joined(), role="worker")}
+    return {"central": PartySpec(shared.alone, task.joined(), role="worker")}

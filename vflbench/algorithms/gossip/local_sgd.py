@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
-from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
-from vflbench.federation.party import Party, PartySpec
+from vflbench.algorithms.gossip.shared import WorkerKeys
+from vflbench.data.tasks import ShardedTask
+from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
@@ -41,15 +41,4 @@ check = shared.check
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard."""
-    return shared.workers(worker, task, config)
-
-
-async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
-    """Trains on its own rows and sends nothing."""
-    sgd = LocalSgd(me, data, public, config)
-    me.state.model = sgd.model
-
-    async for t in me.rounds():
-        for _ in sgd.begin(t):
-            sgd.w = await sgd.step(me, old_needed=False)
-        me.report(**sgd.end(t, me.evaluates(t)))
+    return shared.workers(shared.alone, task, config)

@@ -247,6 +247,17 @@ class LocalSgd:
         self.running = state["running"].to(self.running)
 
 
+async def alone(me: Any, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+    """The program of a worker that trains on its own rows and sends nothing."""
+    sgd = LocalSgd(me, data, public, config)
+    me.state.model = sgd.model
+
+    async for t in me.rounds():
+        for _ in sgd.begin(t):
+            sgd.w = await sgd.step(me, old_needed=False)
+        me.report(**sgd.end(t, me.evaluates(t)))
+
+
 def ranked(losses: Sequence[float], followers: int) -> str:
     """Who leads: F for the `followers` workers of highest loss (of equal ones the first), L for the others."""
     highest = set(np.argsort(-np.array(losses), kind="stable")[:followers].tolist())

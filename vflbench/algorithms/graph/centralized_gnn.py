@@ -1,7 +1,7 @@
 """Centralized baseline of GLASU: one party has all features and all edges.
 
 Zhang, Hong, Chen, arXiv 2303.09531, section 5 ("Cent."): the network, sampler, batch size and optimiser of GLASU with M = 1, so that
-nothing is aggregated and no message is sent. The program is that of standalone_gnn.py.
+nothing is aggregated and no message is sent. The program is in alone.py.
 
 Departures from the paper: those of GLASU that concern optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and 6).
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vflbench.algorithms.graph import shared
+from vflbench.algorithms.graph.alone import client
 from vflbench.algorithms.graph.shared import Keys
-from vflbench.algorithms.graph.standalone_gnn import client
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec, party_names
 from vflbench.types import AlgorithmInfo, RunConfig

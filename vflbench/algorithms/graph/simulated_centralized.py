@@ -3,7 +3,7 @@
 Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 5 ("Sim."), after Ni et al., A Vertical Federated Learning Framework for Graph
 Convolutional Network, arXiv 2106.11593: K = L with the exact gradient of the sum of losses. Each level is aggregated, so each is common.
 
-The programs, and the departures from the paper, stand in glasu_exact.py.
+The programs, and the departures from the paper, stand in exact.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from typing import Literal
 
 from vflbench.algorithms.graph import shared
-from vflbench.algorithms.graph.glasu_exact import client, server
+from vflbench.algorithms.graph.exact import client, server
 from vflbench.algorithms.graph.shared import Keys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec

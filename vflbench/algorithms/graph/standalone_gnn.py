@@ -13,12 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vflbench.algorithms.graph import shared
-from vflbench.algorithms.graph.joint import joint_inference, local_loss, predictions
-from vflbench.algorithms.graph.shared import GraphLearner, Keys
-from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks
-from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
-from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.models import training
+from vflbench.algorithms.graph.alone import client
+from vflbench.algorithms.graph.shared import Keys
+from vflbench.data.tasks import GraphTask
+from vflbench.federation.party import PartySpec, party_names
 from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
@@ -49,25 +47,3 @@ check = shared.check
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """One client per part of the task."""
     return {name: PartySpec(client, task.part(m)) for m, name in enumerate(party_names("client", task.parties))}
-
-
-async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
-    """Trains on its own data and sends nothing."""
-    cfg: Keys = config.algorithm
-    learner = GraphLearner(me, config, data, public.classes, (cfg.layers - 1,))
-    model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
-    graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
-    whole = learner.whole(full_block(graph))
-
-    async for t in me.rounds():
-        learner.set_lr(t)
-        batch = draw_batch(public.splits["train"], cfg.batch_size, me.rng("batches"))
-        levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"))
-        x, blocks, y = learner.inputs(levels, sampled)
-        loss = local_loss(model, x, blocks, y, me.torch_rng("dropout"))
-        await me.compute(training.update, optimizer, loss, cost=3 * sum(map(len, levels)))
-        me.report(train_loss=loss.item(), iterations=t)
-        if me.evaluates(t):
-            async with me.evaluating():
-                logits = await joint_inference(model, *whole, exchange=None)
-            me.report(predictions=predictions(logits, public.splits))

@@ -1,0 +1,36 @@
+"""A party of GLASU's references that keeps to itself: the network, sampler, batch size and optimiser of GLASU, and no messages.
+
+Zhang, Hong, Chen, arXiv 2303.09531, section 5. The program of `centralized_gnn`, where it has everything, and of `standalone_gnn`.
+"""
+
+from __future__ import annotations
+
+from vflbench.algorithms.graph.joint import joint_inference, local_loss, predictions
+from vflbench.algorithms.graph.shared import GraphLearner, Keys
+from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks
+from vflbench.data.tasks import GraphPart, GraphPublic
+from vflbench.federation.party import Party
+from vflbench.models import training
+from vflbench.types import RunConfig
+
+
+async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
+    """Trains on its own data and sends nothing."""
+    cfg: Keys = config.algorithm
+    learner = GraphLearner(me, config, data, public.classes, (cfg.layers - 1,))
+    model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
+    graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
+    whole = learner.whole(full_block(graph))
+
+    async for t in me.rounds():
+        learner.set_lr(t)
+        batch = draw_batch(public.splits["train"], cfg.batch_size, me.rng("batches"))
+        levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"))
+        x, blocks, y = learner.inputs(levels, sampled)
+        loss = local_loss(model, x, blocks, y, me.torch_rng("dropout"))
+        await me.compute(training.update, optimizer, loss, cost=3 * sum(map(len, levels)))
+        me.report(train_loss=loss.item(), iterations=t)
+        if me.evaluates(t):
+            async with me.evaluating():
+                logits = await joint_inference(model, *whole, exchange=None)
+            me.report(predictions=predictions(logits, public.splits))
