@@ -266,10 +266,9 @@ class Finished:
         curve = costs.curve([{**row, "virtual_seconds": now(row["round"])} for row in self.curve])
         found = costs.summary(rounds, now(rounds))
         by_tag, by_link = found.pop("bytes_by_tag"), found.pop("bytes_by_link")
-        total = sum(count for link, count in by_link.items() if link != files.UNCHARGED_LINK)
         summary = {
-            **self.summary, **found, "status": status, "reason": reason, "bytes": {"total": total, "by_tag": by_tag, "by_link": by_link},
-            "timing": network.timing, "accounting": config["accounting"],
+            **self.summary, **found, "bytes": {"total": files.charged(by_link), "by_tag": by_tag, "by_link": by_link},
+            "status": status, "reason": reason, "timing": network.timing, "accounting": config["accounting"],
         }  # fmt: skip
         if self.summary.get("engine") == "ray":  # how that machine was used, and started, says nothing of another network
             summary = {key: value for key, value in summary.items() if key not in LIVE}
