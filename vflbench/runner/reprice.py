@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import csv
 import hashlib
 import os
 import re
@@ -242,10 +241,8 @@ class Finished:
     def curve(self) -> list[dict[str, Any]]:
         """The curve's rows as they were written: a whole number stays one, an empty cell is None."""
         self.run.check_curve()
-        columns = list(self.run.curve.columns)
-        with (self.run.folder / "curve.csv").open(encoding="utf-8", newline="") as file:
-            lines = list(csv.reader(file))[1:]
-        return [dict(zip(columns, map(_number, line), strict=True)) for line in lines]
+        columns, rows = self.run.cells
+        return [{name: cell if cell == cell else None for name, cell in zip(columns, row, strict=True)} for row in rows]  # not NaN
 
     # --- under another network ------------------------------------------------------------------------------------------
 
@@ -437,7 +434,3 @@ def _codes(column: Coded, name: str, known: Sequence[str], file: str) -> np.ndar
     if unknown := sorted(set(column.names) - set(known)):
         raise VflbenchError(f"{file} is malformed: its column {name} has {unknown[0]!r}, which is none of {', '.join(known)}")
     return column.by({value: place for place, value in enumerate(known)})
-
-
-def _number(cell: str) -> int | float | None:
-    return None if cell == "" else int(cell) if cell.isdecimal() else float(cell)

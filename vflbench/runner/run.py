@@ -18,7 +18,7 @@ from vflbench import registry
 from vflbench.attacks import transcript
 from vflbench.federation.accounting import Payload
 from vflbench.federation.codec import Encoder
-from vflbench.federation.engine import Engine, Observed
+from vflbench.federation.engine import Engine
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import LINK_KINDS, LOCAL
 from vflbench.federation.party import SERVER
@@ -36,12 +36,7 @@ from vflbench.runner.federation import Federation
 from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.seeding import forget, stream
-from vflbench.types import (
-    AlgorithmInfo,
-    FederationError,
-    RunConfig,
-    VflbenchError,
-)
+from vflbench.types import AlgorithmInfo, FederationError, RunConfig, VflbenchError
 
 if TYPE_CHECKING:
     from vflbench.runner.distributed import Host
@@ -235,8 +230,7 @@ def _write(
     files.write_curve(folder / "curve.csv", rows, metric.name)
     _save_models(engine, folder)
 
-    secrets = {name: engine.parties[name].privacy for name in federation.hubs}
-    spent = {name: secret.spent() for name, secret in secrets.items() if secret is not None}
+    spent = {name: one for name in federation.hubs if (one := engine.parties[name].spent()) is not None}
     extra: dict[str, Any] = {"codec": config.codec.name}
     if config.privacy.name != "none":
         extra["secure_rng"] = federation.secure
@@ -266,7 +260,7 @@ def _attack(federation: Federation, writer: TranscriptWriter) -> dict[str, Any]:
     return found
 
 
-def _answer(party: Observed, inputs: np.ndarray, rng: np.random.Generator, codec: Any) -> np.ndarray:
+def _answer(party: Any, inputs: np.ndarray, rng: np.random.Generator, codec: Any) -> np.ndarray:
     """What would arrive if `party` published of `inputs` now, by its own mechanism, with noise of its own; counted by nobody."""
     model = party.state.model
     like = next(model.parameters())
