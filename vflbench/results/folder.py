@@ -38,11 +38,11 @@ SWEEP_FILES = frozenset(("multirun.yaml", "curve.csv", "curve.png", "curve.svg")
 # dtype of each column; the text ones are given as integer codes
 PARQUET = {
     "ledger": {
-        **{"round": "int32", "src": "text", "dst": "text", "link": "text", "tag": "text"},
-        **{"bytes": "int64", "vectors": "int32", "sent": "float64", "delivered": "float64", "seq": "int64"},
+        "round": "int32", "src": "text", "dst": "text", "link": "text", "tag": "text",
+        "bytes": "int64", "vectors": "int32", "sent": "float64", "delivered": "float64", "seq": "int64",
     },
     "trace": {"party": "text", "kind": "text", "peer": "text", "seq": "int64", "value": "float64"},
-}
+}  # fmt: skip
 
 
 # --- files --------------------------------------------------------------------------------------------------------------

@@ -282,8 +282,7 @@ def _save_models(engine: Engine, folder: Path) -> None:
         tensors = party.parameters()
         if tensors:
             (folder / "model").mkdir(mode=0o700, exist_ok=True)
-            data = save(tensors)
-            files.atomic_write(folder / "model" / f"{party.name}.safetensors", data)
+            files.atomic_write(folder / "model" / f"{party.name}.safetensors", save(tensors))
 
 
 def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
