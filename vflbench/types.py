@@ -151,7 +151,7 @@ class EngineConfig:
     batch_compute: bool = True  # one vmap call for a cohort's equal computations
     window: Count = 1  # rounds that a party may run ahead of the slowest
     threads: Annotated[int, Range(at_least=1, at_most=1024)] | None = None  # torch threads; null: as torch chooses
-    address: str = "local"  # ray: local (a cluster of the run's own, on the loopback interface) | auto (the one that runs here)
+    address: Literal["local", "auto"] = "local"  # ray: a cluster of the run's own, on the loopback interface, or the one that runs
     timeout: Annotated[float, Range(above=0, at_most=1e6)] = 120.0  # ray: s after which a party that does not answer fails the run
     devices: dict[str, str] = field(default_factory=dict)  # ray: party -> its device; the others have `device`
 

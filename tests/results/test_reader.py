@@ -17,19 +17,13 @@ def test_reads_a_run(make_run):
     assert run.manifest["config"]["algorithm"]["name"] == "glasu"
 
 
-def test_find_and_table(make_run, tmp_path):
+def test_find(make_run, tmp_path):
     for name in ("10", "2", "deep/1"):
         make_run(name, seed=int(name[-1]))
     (tmp_path / "2" / "summary.json").unlink()
     runs = reader.find(tmp_path)
     assert [run.folder.name for run in runs] == ["2", "10", "1"]
-    table = reader.table(runs)
-    assert table["status"].fillna("-").tolist() == ["-", "completed", "completed"]
-    assert table["seed"].tolist() == [2, 0, 1]
-    assert table["algorithm"].tolist() == ["glasu"] * 3
-    assert table["bytes"].tolist()[1:] == [30000, 30000]
-    assert table["selected"].tolist()[1:] == [30 / 90, 30 / 90]
-    assert len(reader.table([])) == 0
+    assert [run.status for run in runs] == [None, "completed", "completed"]
     with pytest.raises(VflbenchError, match="is no folder"):
         reader.find(tmp_path / "none")
     with pytest.raises(VflbenchError, match="is no run folder"):

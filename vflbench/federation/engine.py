@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+
+from vflbench.federation.ledger import Ledger, take_traces
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from vflbench.federation.ledger import Ledger
     from vflbench.federation.party import State
+    from vflbench.federation.snapshot import Cut
 
 
 class Observed(Protocol):
@@ -19,10 +23,6 @@ class Observed(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def privacy(self) -> Any:
-        """Its mechanism, or at least what that has `spent()`; None without one."""
-
-    @property
     def kept(self) -> str | None:
         """The name under which it keeps its secret."""
 
@@ -30,41 +30,59 @@ class Observed(Protocol):
     def state(self) -> State:
         """Errors: FederationError where it is in another process."""
 
+    @property
+    def trace(self) -> array: ...
+    def spent(self) -> dict[str, Any] | None:
+        """What its privacy mechanism has spent; None without one."""
+
     def parameters(self) -> dict[str, torch.Tensor]: ...
     def nonfinite(self) -> str | None:
         """The first of its parameters that holds a NaN or an infinity."""
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Drives the parties of a run.
+
+    Parameters
+    ----------
+    on_round : called with (round, engine) when all have finished it; True stops the run there.
+    on_cut : called with each complete `Cut`, after `on_round`.
+    resume_from : a cut to continue from.
 
     Attributes
     ----------
     parties, order : by name, and in their order. ledger : rows since the last cut. codec : what compresses payloads in this process.
     finished_round : the last round that all parties have finished. bytes_sent : charged, in those.
     boundary_clock : the latest of the parties' clocks, s, at the end of a finished round.
-    cores : of the machines that it runs on, where it measures time; else None. facts : what the summary says of it.
+    cores : of the machines that it runs on, where it measures time; else None.
     """
 
-    @property
-    def parties(self) -> Mapping[str, Observed]: ...
-    @property
-    def order(self) -> Sequence[Observed]: ...
-    @property
-    def finished_round(self) -> int: ...
-    @property
-    def codec(self) -> Any: ...
-    @property
-    def cores(self) -> int | None: ...
-    @property
-    def facts(self) -> Mapping[str, Any]: ...
-
+    parties: Mapping[str, Observed]
+    order: Sequence[Observed]
     ledger: Ledger
-    bytes_sent: int
-    boundary_clock: float
+    codec: Any = None
+    cores: int | None = None
 
+    def __init__(self, on_round: Callable[[int, Any], bool] | None, on_cut: Callable[[Cut], None] | None, resume_from: Cut | None) -> None:
+        self.on_round, self.on_cut = on_round, on_cut
+        self.finished_round, self.bytes_sent, self.boundary_clock = 0, 0, 0.0
+        if resume_from is not None:
+            self.finished_round = resume_from.round
+            self.bytes_sent, self.boundary_clock = resume_from.totals["bytes_sent"], resume_from.totals["boundary_clock"]
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the summary says of it."""
+        return {}
+
+    @abstractmethod
     def run(self) -> None:
         """Run to the end. Errors: FederationError, and what a program raises."""
 
+    def totals(self) -> dict[str, Any]:
+        """What a cut at the last finished round has of them all."""
+        return {"bytes_sent": self.bytes_sent, "boundary_clock": self.boundary_clock, "tags": dict(self.ledger.tags)}
+
     def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
         """Remove and return each party's trace rows, (n, 5) float64; with `last_round`, those up to its boundary."""
+        return take_traces({party.name: party.trace for party in self.order}, last_round)

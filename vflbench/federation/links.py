@@ -7,6 +7,7 @@ server depends on global time, so the engine resolves that one in the order of a
 from __future__ import annotations
 
 import bisect
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +102,28 @@ class Ingress:
         """Drop what ended before `before`: nothing that arrives later can meet it."""
         self.log = [entry for entry in self.log if entry[3] > before]
         self.history = [entry for entry in self.history if entry[3] > before]
+
+
+class Shared:
+    """What all messages of a server with its clients pass: one medium (timing=round), or a bandwidth each way. Parties by their places."""
+
+    def __init__(self, network: NetworkConfig, keep: bool = False) -> None:
+        self.network, self.rate = network, seconds_per_byte(network.server_bandwidth_gbps)
+        self.media: dict[int, Medium] = defaultdict(Medium)
+        self.egress: dict[int, float] = defaultdict(float)  # until when the bandwidth out of a server is busy
+        self.ingress: dict[int, Ingress] = defaultdict(lambda: Ingress(self.rate, keep))
+
+    def send(self, link: Link, now: float, nbytes: int, serves: bool) -> float | None:
+        """Delivery time of a message that a server sends (`serves`) or is sent; None where that server decides it later."""
+        if self.network.timing == "round":
+            return self.media[link.src].scatter(now, nbytes, link) if serves else None
+        out = now
+        if serves:
+            out = max(now, self.egress[link.src])
+            self.egress[link.src] = out + nbytes * self.rate
+        link.start = max(out, link.busy)
+        link.busy = link.start + nbytes * link.rate
+        return max(link.busy, self.egress[link.src]) + link.latency if serves else None
 
 
 def link_config(network: NetworkConfig, kind: str, pair: str) -> LinkConfig:

@@ -127,10 +127,7 @@ class _Replay:
         self.delivered: list[float | None] = [None] * len(self.rows)
         plain = network.timing == "causal" and network.server_bandwidth_gbps is None
         self.joint: list[bool] | None = None if plain else program.shared.tolist()
-        self.media = {index: L.Medium() for index in range(len(self.names))}  # timing=round
-        self.shared = L.seconds_per_byte(network.server_bandwidth_gbps)
-        self.egress = dict.fromkeys(self.servers, 0.0)
-        self.ingress = {index: L.Ingress(self.shared) for index in range(len(self.names))}
+        self.shared = L.Shared(network)
         self.heap: list[tuple[float, int, int, int, float]] = []  # (arrival, source, message, reader, when the last byte has left)
         self.last_arrival: float | None = None  # at a shared bandwidth
         self.waiting: dict[int, int] = {}  # message -> the party that waits for it
@@ -199,27 +196,18 @@ class _Replay:
 
     def _send(self, at: int, now: float) -> float | None:
         """Delivery time of a message between a client and a server; None where it is decided later."""
-        link, nbytes, network = self.links[self.link[at]], int(self.rows[at, COLUMN["bytes"]]), self.network
-        serves = link.src in self.servers
-        if network.timing == "round":
-            return self.media[link.src].scatter(now, nbytes, link) if serves else None
-        out = now
-        if serves:
-            out = max(now, self.egress[link.src])
-            self.egress[link.src] = out + nbytes * self.shared
-        link.start = max(out, link.busy)
-        link.busy = link.start + nbytes * link.rate
-        if serves:
-            return max(link.busy, self.egress[link.src]) + link.latency
-        heapq.heappush(self.heap, (link.start + link.latency, link.src, at, link.dst, link.busy))
-        return None
+        link = self.links[self.link[at]]
+        delivered = self.shared.send(link, now, int(self.rows[at, COLUMN["bytes"]]), link.src in self.servers)
+        if delivered is None and self.network.timing == "causal":
+            heapq.heappush(self.heap, (link.start + link.latency, link.src, at, link.dst, link.busy))
+        return delivered
 
     def _gather(self, at: int) -> float:
         """timing=round: the server reads a message, in its program's order."""
         link = self.links[self.link[at]]
         sent = self.sent[at]
         assert sent is not None
-        time = self.media[link.dst].gather(sent, int(self.rows[at, COLUMN["bytes"]]), link, self.network.latencies)
+        time = self.shared.media[link.dst].gather(sent, int(self.rows[at, COLUMN["bytes"]]), link, self.network.latencies)
         self.delivered[at] = time
         return time
 
@@ -229,7 +217,7 @@ class _Replay:
             return False
         arrival, src, at, dst, left = heapq.heappop(self.heap)
         self.last_arrival = arrival
-        served = self.ingress[dst].serve(arrival, src, at, int(self.rows[at, COLUMN["bytes"]]), 0)
+        served = self.shared.ingress[dst].serve(arrival, src, at, int(self.rows[at, COLUMN["bytes"]]), 0)
         self.delivered[at] = max(left + self.links[self.link[at]].latency, served)
         if at in self.waiting:
             self.ready.append(self.waiting.pop(at))

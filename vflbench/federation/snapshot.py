@@ -86,7 +86,6 @@ class Cut:
     round: int
     parties: dict[str, dict[str, Any]] = field(default_factory=dict)
     inflight: list[dict[str, Any]] = field(default_factory=list)  # sent before it, consumed after it
-    ingress: dict[str, list[tuple[float, int, int, float]]] = field(
-        default_factory=dict
-    )  # server -> (arrival, src, seq, end), served before it
+    # server -> (arrival, src, seq, end), served before it
+    ingress: dict[str, list[tuple[float, int, int, float]]] = field(default_factory=dict)
     totals: dict[str, Any] = field(default_factory=dict)

@@ -76,15 +76,6 @@ class Topology:
         return weights
 
 
-def spectral_gap(weights: np.ndarray) -> float:
-    """1 - (largest eigenvalue, in absolute value, of W beside the one of consensus) for symmetric doubly stochastic `weights` (n, n).
-
-    1: one step averages exactly; 0: not connected, consensus is never reached.
-    """
-    deviation = weights - 1 / len(weights)
-    return float(1 - np.abs(np.linalg.eigvalsh(deviation)).max())
-
-
 def check(config: Any) -> list[Problem]:
     """What is wrong with the topology's keys whatever the parties are, before any work."""
     rules = hook(module_of(config), "check")

@@ -38,11 +38,11 @@ SWEEP_FILES = frozenset(("multirun.yaml", "curve.csv", "curve.png", "curve.svg")
 # dtype of each column; the text ones are given as integer codes
 PARQUET = {
     "ledger": {
-        **{"round": "int32", "src": "text", "dst": "text", "link": "text", "tag": "text"},
-        **{"bytes": "int64", "vectors": "int32", "sent": "float64", "delivered": "float64", "seq": "int64"},
+        "round": "int32", "src": "text", "dst": "text", "link": "text", "tag": "text",
+        "bytes": "int64", "vectors": "int32", "sent": "float64", "delivered": "float64", "seq": "int64",
     },
     "trace": {"party": "text", "kind": "text", "peer": "text", "seq": "int64", "value": "float64"},
-}
+}  # fmt: skip
 
 
 # --- files --------------------------------------------------------------------------------------------------------------
@@ -267,31 +267,14 @@ def select(rows: Sequence[Mapping[str, Any]], metric: Metric) -> Mapping[str, An
 
 def summarise(
     *,
-    status: Status,
-    algorithm: str,
-    dataset: str,
     source: DataSource | None,
-    seed: int,
     metric: Metric | None,
     rows: Sequence[Mapping[str, Any]],
-    rounds: int,
     bytes_by_tag: Mapping[str, int],
     bytes_by_link: Mapping[str, int],
-    messages: int,
-    vectors: int,
-    cost: float,
-    communication_seconds: float,
-    compute_seconds: float,
-    virtual_seconds: float,
-    wall_seconds: float,
-    compute_clock: str,
-    timing: str,
-    accounting: str,
-    device: str,
-    epochs: float | None = None,
     privacy: Mapping[str, Any] | None = None,
-    reason: str | None = None,
     extra: Mapping[str, Any] | None = None,
+    **given: Any,
 ) -> dict[str, Any]:
     """The content of `summary.json` (design section 6).
 
@@ -299,28 +282,26 @@ def summarise(
     ----------
     source, metric : None only where the run ended before its data were there.
     rows : the curve's rows; the last one is final, the one that validation chose is selected.
-    rounds, epochs : completed ones.
     bytes_by_tag : charged bytes of each tag.
     bytes_by_link : bytes of each link kind; those of `local` are in no total.
     privacy : {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism.
-    reason : why the run failed, was skipped, diverged or stopped at a budget.
     extra : what else applies: utilisation, waiting_seconds, attack.
+    given : all other keys of the contract (`_SUMMARY`) by their names. `reason`, why the run failed, was skipped, diverged or stopped at a
+        budget, and `epochs` may be left out.
 
     Raises
     ------
-    ValueError : `extra` overwrites a key of the contract.
+    ValueError : a key of the contract is missing, `given` has one that is none, or `extra` one that is.
     """
     chosen = select(rows, metric) if metric else None
     validation, test = (f"val_{metric.name}", f"{splits(metric.name)[-1]}_{metric.name}") if metric else ("", "")
     summary = {
         "schema": SCHEMA,
-        "status": status,
-        "reason": reason,
-        "algorithm": algorithm,
-        "dataset": dataset,
+        "reason": None,
+        "epochs": None,
+        **given,
         "data_source": source.kind if source else None,
         "data_variant": source.variant if source else None,
-        "seed": seed,
         "metric": {
             "name": metric.name if metric else None,
             "goal": metric.goal if metric else None,
@@ -329,92 +310,67 @@ def summarise(
             "selected_round": chosen["round"] if chosen else None,
             "selected_validation": chosen[validation] if chosen else None,
         },
-        "rounds": rounds,
-        "epochs": epochs,
-        "bytes": {
-            "total": sum(count for link, count in bytes_by_link.items() if link != UNCHARGED_LINK),
-            "by_tag": bytes_by_tag,
-            "by_link": bytes_by_link,
-        },
-        "messages": messages,
-        "vectors": vectors,
-        "cost": cost,
-        "communication_seconds": communication_seconds,
-        "compute_seconds": compute_seconds,
-        "virtual_seconds": virtual_seconds,
-        "wall_seconds": wall_seconds,
-        "compute_clock": compute_clock,
-        "timing": timing,
-        "accounting": accounting,
+        "bytes": {"total": charged(bytes_by_link), "by_tag": bytes_by_tag, "by_link": bytes_by_link},
         "privacy": {**dict.fromkeys(_PRIVACY), "mechanism": "none", **(privacy or {})},
-        "device": device,
     }
+    if wrong := summary.keys() ^ _SUMMARY.keys():
+        raise ValueError(f"a summary has each of the keys {', '.join(_SUMMARY)}, and no others: {', '.join(sorted(wrong))}")
     if clash := set(extra or {}) & set(summary):
         raise ValueError(f"extra would overwrite {sorted(clash)}")
-    result: dict[str, Any] = plain({**summary, **(extra or {})})
+    result: dict[str, Any] = plain({**{key: summary[key] for key in _SUMMARY}, **(extra or {})})
     return result
 
 
-def summarise_unrun(
-    *, status: Status, reason: str, algorithm: str, dataset: str, seed: int, compute_clock: str, timing: str, accounting: str, device: str
-) -> dict[str, Any]:
-    """The summary of a run that was skipped, or ended before its first round: every key of the contract, nothing done."""
-    nothing: dict[str, Any] = {
-        **{"source": None, "metric": None, "rows": (), "rounds": 0, "bytes_by_tag": {}, "bytes_by_link": {}, "messages": 0, "vectors": 0},
-        **{"cost": 0.0, "communication_seconds": 0.0, "compute_seconds": 0.0, "virtual_seconds": 0.0, "wall_seconds": 0.0},
-        **{"compute_clock": compute_clock, "timing": timing, "accounting": accounting, "device": device},
-    }
-    return summarise(status=status, reason=reason, algorithm=algorithm, dataset=dataset, seed=seed, **nothing)
+def summarise_unrun(**given: Any) -> dict[str, Any]:
+    """The summary of a run that was skipped, or ended before its first round: every key of the contract, nothing done.
+
+    `given`: status, reason, algorithm, dataset, seed, compute_clock, timing, accounting, device.
+    """
+    seconds = ("communication_seconds", "compute_seconds", "virtual_seconds", "wall_seconds")
+    given |= {**dict.fromkeys(("rounds", "messages", "vectors"), 0), **dict.fromkeys(("cost", *seconds), 0.0)}
+    return summarise(source=None, metric=None, rows=(), bytes_by_tag={}, bytes_by_link={}, **given)
 
 
-_NONE = type(None)
+def charged(bytes_by_link: Mapping[str, int]) -> int:
+    """The bytes of all links but those that cost nothing."""
+    return sum(count for link, count in bytes_by_link.items() if link != UNCHARGED_LINK)
+
+
 _NUMBER = (int, float)
+_NUMBER_OR_NULL = (*_NUMBER, type(None))
+_TEXT_OR_NULL = (str, type(None))
 _METRIC: dict[str, Any] = {
-    **{"name": (str, _NONE), "goal": (str, _NONE), "final": (*_NUMBER, _NONE), "selected": (*_NUMBER, _NONE)},
-    **{"selected_round": (int, _NONE), "selected_validation": (*_NUMBER, _NONE)},
-}
+    "name": _TEXT_OR_NULL, "goal": _TEXT_OR_NULL, "final": _NUMBER_OR_NULL, "selected": _NUMBER_OR_NULL,
+    "selected_round": (int, type(None)), "selected_validation": _NUMBER_OR_NULL,
+}  # fmt: skip
 _BYTES: dict[str, Any] = {"total": int, "by_tag": dict, "by_link": dict}
 _PRIVACY: dict[str, Any] = {
-    **{"mechanism": str, "epsilon": (*_NUMBER, _NONE), "delta": (*_NUMBER, _NONE)},
-    **{"unit": (str, _NONE), "neighbouring": (str, _NONE), "covers": (str, _NONE)},
-}
+    "mechanism": str, "epsilon": _NUMBER_OR_NULL, "delta": _NUMBER_OR_NULL,
+    "unit": _TEXT_OR_NULL, "neighbouring": _TEXT_OR_NULL, "covers": _TEXT_OR_NULL,
+}  # fmt: skip
+# What stands in a summary, in this order.
 _SUMMARY: dict[str, Any] = {
-    **{"schema": int, "status": str, "reason": (str, _NONE), "algorithm": str, "dataset": str},
-    **{
-        "data_source": (str, _NONE),
-        "data_variant": (str, _NONE),
-        "seed": int,
-        "metric": _METRIC,
-        "rounds": int,
-        "epochs": (*_NUMBER, _NONE),
-        "bytes": _BYTES,
-    },
-    **{"messages": int, "vectors": int, "cost": _NUMBER, "communication_seconds": _NUMBER, "compute_seconds": _NUMBER},
-    **{"virtual_seconds": _NUMBER, "wall_seconds": _NUMBER, "compute_clock": str, "timing": str, "accounting": str},
-    **{"privacy": _PRIVACY, "device": str},
-}
+    "schema": int, "status": str, "reason": _TEXT_OR_NULL, "algorithm": str, "dataset": str,
+    "data_source": _TEXT_OR_NULL, "data_variant": _TEXT_OR_NULL, "seed": int, "metric": _METRIC, "rounds": int,
+    "epochs": _NUMBER_OR_NULL, "bytes": _BYTES, "messages": int, "vectors": int, "cost": _NUMBER,
+    "communication_seconds": _NUMBER, "compute_seconds": _NUMBER, "virtual_seconds": _NUMBER, "wall_seconds": _NUMBER,
+    "compute_clock": str, "timing": str, "accounting": str, "privacy": _PRIVACY, "device": str,
+}  # fmt: skip
 _ALLOWED: dict[str, tuple[Any, ...]] = {
-    **{
-        "schema": (SCHEMA,),
-        "status": get_args(Status),
-        "data_source": ("real", "partial", "synthetic", None),
-        "metric.goal": ("max", "min", None),
-    },
-    **{"privacy.neighbouring": ("add_remove", "replace_one", None), "privacy.covers": ("model", "transcript", None)},
-}
-
-
+    "schema": (SCHEMA,), "status": get_args(Status), "data_source": ("real", "partial", "synthetic", None),
+    "metric.goal": ("max", "min", None), "privacy.neighbouring": ("add_remove", "replace_one", None),
+    "privacy.covers": ("model", "transcript", None),
+}  # fmt: skip
 # What some runs have.
 _SUMMARY_OPTIONAL: dict[str, Any] = {
-    **{"attack": dict, "averaged_model": dict, "utilisation": (*_NUMBER, _NONE), "waiting_seconds": _NUMBER},
-    **{"engine": str, "cores": _NUMBER},
-}
+    "attack": dict, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL, "waiting_seconds": _NUMBER, "engine": str, "cores": _NUMBER,
+}  # fmt: skip
 _MANIFEST: dict[str, Any] = {"config": {"algorithm": {"name": str}, "dataset": {"name": str}, "network": dict}, "config_hash": str}
 _MANIFEST_OPTIONAL: dict[str, Any] = {
-    **{"choices": dict, "command": (str, _NONE), "versions": dict, "git": (dict, _NONE), "hardware": dict, "platform": str},
-    **{"data": dict, "rounds": int, "compute_clock": str, "parties": dict, "cores": _NUMBER, "repriced_from": dict},
+    "choices": dict, "command": _TEXT_OR_NULL, "versions": dict, "git": (dict, type(None)), "hardware": dict, "platform": str,
+    "data": dict, "rounds": int, "compute_clock": str, "parties": dict, "cores": _NUMBER, "repriced_from": dict,
     "payload": {"value_bytes": int, "outputs": int},
-}
+}  # fmt: skip
 
 
 def validate_manifest(manifest: Mapping[str, Any]) -> list[str]:
@@ -437,8 +393,8 @@ def validate_summary(summary: Mapping[str, Any]) -> list[str]:
     total, by_tag, by_link = (summary["bytes"][key] for key in _BYTES)
     if sum(by_tag.values()) != total:
         problems.append(f"bytes.by_tag sums to {sum(by_tag.values())}, not to bytes.total={total}")
-    if (charged := sum(count for link, count in by_link.items() if link != UNCHARGED_LINK)) != total:
-        problems.append(f"bytes.by_link sums to {charged} without {UNCHARGED_LINK}, not to bytes.total={total}")
+    if (found := charged(by_link)) != total:
+        problems.append(f"bytes.by_link sums to {found} without {UNCHARGED_LINK}, not to bytes.total={total}")
     if summary["status"] in ("failed", "skipped") and not summary["reason"]:
         problems.append(f"reason: missing for status {summary['status']}")
     if None in (summary["data_source"], summary["metric"]["name"]) and summary["status"] not in ("failed", "skipped", "interrupted"):

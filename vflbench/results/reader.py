@@ -8,7 +8,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -90,6 +90,14 @@ class Run:
     @cached_property
     def curve(self) -> pd.DataFrame:
         """`curve.csv`, one row per evaluation; numbers equal to the last bit what was written."""
+        import pandas as pd
+
+        columns, rows = self.cells
+        return pd.DataFrame(rows, columns=columns, dtype=None if rows else "float64")
+
+    @cached_property
+    def cells(self) -> tuple[list[str], list[list[int | float]]]:
+        """The columns of `curve.csv` and its rows, whole numbers as such; an empty cell is NaN."""
         return _read_curve(self.folder / "curve.csv")
 
     def check_curve(self) -> None:
@@ -205,33 +213,6 @@ def natural(text: str) -> list[tuple[int, str]]:
     return [(int(digits or -1), other) for digits, other in re.findall(r"(\d+)|(\D+)", text)]
 
 
-def table(runs: Iterable[Run]) -> pd.DataFrame:
-    """One row per run, one column per number or name that runs are compared by; a run that has not ended has status None."""
-    import pandas as pd
-
-    return pd.DataFrame([_row(run) for run in runs])
-
-
-def _row(run: Run) -> dict[str, Any]:
-    row: dict[str, Any] = {"folder": str(run.folder), "status": run.status}
-    if (run.folder / "manifest.json").exists():
-        config = run.manifest.get("config", {})
-        row |= {group: config.get(group, {}).get("name") for group in ("algorithm", "dataset", "network", "privacy")}
-        row |= {"seed": config.get("seed"), "config_hash": run.manifest.get("config_hash")}
-    if row["status"] is None:
-        return row
-    for key, value in run.summary.items():
-        if key == "metric":
-            row |= {"metric": value["name"], **{name: item for name, item in value.items() if name != "name"}}
-        elif key == "bytes":
-            row["bytes"] = value["total"]
-        elif key == "privacy":
-            row |= {"privacy": value["mechanism"], "epsilon": value["epsilon"], "delta": value["delta"]}
-        elif not isinstance(value, dict | list) and key != "schema":
-            row[key] = value
-    return row
-
-
 # --- files --------------------------------------------------------------------------------------------------------------
 
 
@@ -270,9 +251,7 @@ def _check_schema(path: Path, version: object) -> None:
         raise VflbenchError(f"{path} has schema version {version}; this vflbench reads version {SCHEMA}")
 
 
-def _read_curve(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
+def _read_curve(path: Path) -> tuple[list[str], list[list[int | float]]]:
     text = _read_text(path)
     try:
         header, *lines = list(csv.reader(text.splitlines())) or [[]]
@@ -293,7 +272,7 @@ def _read_curve(path: Path) -> pd.DataFrame:
             raise VflbenchError(f"{path} line {number}: round {round} after round {before}; rounds are whole numbers, and rise")
     if not text.endswith("\n"):
         raise VflbenchError(f"{path} line {len(lines) + 1}: the file is truncated")
-    return pd.DataFrame(rows, columns=header, dtype=None if rows else "float64")
+    return header, rows
 
 
 def _number(cell: str) -> int | float:

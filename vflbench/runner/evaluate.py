@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -36,6 +37,7 @@ def auroc(scores: np.ndarray, labels: np.ndarray) -> float:
 
 BLOWN_UP = 1e4  # a training loss so many times its first value is not coming back
 GROWN, RISING = 10.0, 3  # nor is one that is so many times its first value, and has risen so many rounds in a row
+KEPT = ("rows", "losses", "first_loss", "last_loss", "rising", "extra")  # of an observer, in a checkpoint
 LOST = 100  # nor is a convex objective so many times its value at the start
 
 METRICS = {"accuracy": accuracy, "rmse": rmse, "auroc": auroc}
@@ -103,18 +105,14 @@ class Observer:
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs: the curve so far."""
-        rows = [dict(row) for row in self.rows]
-        kept = {"first_loss": self.first_loss, "last_loss": self.last_loss, "rising": self.rising}
-        averaged = {} if self.models is None else {"averaged": [dict(row) for row in self.models.averaged]}
-        return {"rows": rows, "losses": list(self.losses), **kept, "extra": dict(self.extra), **averaged}
+        averaged = {} if self.models is None else {"averaged": self.models.averaged}
+        return copy.deepcopy({**{key: getattr(self, key) for key in KEPT}, **averaged})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.rows = [dict(row) for row in state["rows"]]
-        self.losses = list(state["losses"])
-        self.first_loss, self.last_loss, self.rising = state["first_loss"], state["last_loss"], state["rising"]
-        self.extra = dict(state["extra"])
+        for key in KEPT:
+            setattr(self, key, copy.deepcopy(state[key]))
         if self.models is not None:
-            self.models.averaged = [dict(row) for row in state["averaged"]]
+            self.models.averaged = copy.deepcopy(state["averaged"])
 
     def on_report(self, party: str, round: int, values: dict[str, Any]) -> None:
         """Keep what `party` reports of `round`."""
@@ -201,7 +199,7 @@ class Observer:
             "train_loss": sum(self.losses) / len(self.losses) if self.losses else None,
         }
         self.losses = []
-        spent = [party.privacy.spent() for party in engine.order if party.privacy is not None]
+        spent = [one for one in (party.spent() for party in engine.order) if one is not None]
         if spent:
             row["epsilon"] = max(s["epsilon"] for s in spent)
         for split in ("val", "test"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import csv
 import hashlib
 import os
 import re
@@ -242,10 +241,8 @@ class Finished:
     def curve(self) -> list[dict[str, Any]]:
         """The curve's rows as they were written: a whole number stays one, an empty cell is None."""
         self.run.check_curve()
-        columns = list(self.run.curve.columns)
-        with (self.run.folder / "curve.csv").open(encoding="utf-8", newline="") as file:
-            lines = list(csv.reader(file))[1:]
-        return [dict(zip(columns, map(_number, line), strict=True)) for line in lines]
+        columns, rows = self.run.cells
+        return [{name: cell if cell == cell else None for name, cell in zip(columns, row, strict=True)} for row in rows]  # not NaN
 
     # --- under another network ------------------------------------------------------------------------------------------
 
@@ -266,10 +263,9 @@ class Finished:
         curve = costs.curve([{**row, "virtual_seconds": now(row["round"])} for row in self.curve])
         found = costs.summary(rounds, now(rounds))
         by_tag, by_link = found.pop("bytes_by_tag"), found.pop("bytes_by_link")
-        total = sum(count for link, count in by_link.items() if link != files.UNCHARGED_LINK)
         summary = {
-            **self.summary, **found, "status": status, "reason": reason, "bytes": {"total": total, "by_tag": by_tag, "by_link": by_link},
-            "timing": network.timing, "accounting": config["accounting"],
+            **self.summary, **found, "bytes": {"total": files.charged(by_link), "by_tag": by_tag, "by_link": by_link},
+            "status": status, "reason": reason, "timing": network.timing, "accounting": config["accounting"],
         }  # fmt: skip
         if self.summary.get("engine") == "ray":  # how that machine was used, and started, says nothing of another network
             summary = {key: value for key, value in summary.items() if key not in LIVE}
@@ -438,7 +434,3 @@ def _codes(column: Coded, name: str, known: Sequence[str], file: str) -> np.ndar
     if unknown := sorted(set(column.names) - set(known)):
         raise VflbenchError(f"{file} is malformed: its column {name} has {unknown[0]!r}, which is none of {', '.join(known)}")
     return column.by({value: place for place, value in enumerate(known)})
-
-
-def _number(cell: str) -> int | float | None:
-    return None if cell == "" else int(cell) if cell.isdecimal() else float(cell)

@@ -18,7 +18,7 @@ from vflbench import registry
 from vflbench.attacks import transcript
 from vflbench.federation.accounting import Payload
 from vflbench.federation.codec import Encoder
-from vflbench.federation.engine import Engine, Observed
+from vflbench.federation.engine import Engine
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import LINK_KINDS, LOCAL
 from vflbench.federation.party import SERVER
@@ -36,12 +36,7 @@ from vflbench.runner.federation import Federation
 from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.seeding import forget, stream
-from vflbench.types import (
-    AlgorithmInfo,
-    FederationError,
-    RunConfig,
-    VflbenchError,
-)
+from vflbench.types import AlgorithmInfo, FederationError, RunConfig, VflbenchError
 
 if TYPE_CHECKING:
     from vflbench.runner.distributed import Host
@@ -87,154 +82,120 @@ def run(
     VflbenchError, OSError : bad data, a broken rule of the federation, a disk that is full or not writable.
     """
     began = time.perf_counter()
-    with interrupts.once(), contextlib.ExitStack() as processes:
+    with interrupts.once(), contextlib.ExitStack() as processes, contextlib.ExitStack() as building:
         host: Host | None = None
         if config.engine.name == "ray":
             from vflbench.runner.distributed import Host
 
             host = processes.enter_context(Host(config, info))
-        return _run(
-            config,
-            folder,
-            began,
-            host,
-            processes.enter_context(contextlib.ExitStack()),
-            command=command,
-            choices=choices,
-            plain=plain,
-            identity=identity,
-            hidden=hidden,
-            info=info,
-            quiet=quiet,
-            clear=clear,
-            draw=draw,
-        )
-
-
-def _run(
-    config: RunConfig,
-    folder: Path,
-    began: float,
-    host: Host | None,
-    building: contextlib.ExitStack,
-    *,
-    command: str,
-    choices: dict[str, str],
-    plain: dict[str, Any],
-    identity: str,
-    hidden: Mapping[str, str],
-    info: AlgorithmInfo,
-    quiet: bool,
-    clear: Callable[[], None] | None,
-    draw: Callable[[Path, dict[str, Any]], None] | None,
-) -> dict[str, Any]:
-    """`run`, where parties that have processes of their own have a `host` for them."""
-    federation = host.federation if host else Federation(config, info)  # here and in the next line noise is calibrated, which may fail
-    privacy = {} if host else federation.mechanisms()
-    files.prepare(folder)
-    if clear is not None:
-        clear()
-    manifest = {
-        "schema": files.SCHEMA, "config": plain, "config_hash": identity, "choices": choices,
-        **provenance.collect(command, torch.get_num_threads(), federation.device),
-        "data": hide(dataclasses.asdict(federation.task.source), hidden),
-        "rounds": federation.rounds, "compute_clock": federation.clock_mode,
-        "parties": federation.standing, "cores": federation.cores, "payload": federation.payload,  # for `vflbench reprice`
-        **({"environment": config_hash(hidden)} if hidden else {}),  # runs that differ in it alone are two
-        **({"broker": host.broker.facts} if host and host.broker else {}),
-    }  # fmt: skip
-    opened = time.perf_counter()
-    checkpoints = Checkpoints(folder / "checkpoint", manifest["config_hash"])
-    saved = checkpoints.load() if config.resume else None
-    if saved is not None:
-        _same_data(folder, manifest["data"])
-        if federation.secure and federation.live and info.time_dependent:
-            raise VflbenchError(
-                f"{folder}: {info.name} with noise of the parties' own cannot be continued. What was sent after the checkpoint would be "
-                "sent again in another order, and epsilon would count it once: start anew in another folder"
-            )
-    if config.privacy.name != "none" and not federation.secure:
-        log.info("Noise comes from the run's seed, which all parties know: for simulation only (privacy.secure_rng=true keeps it secret).")
-    if host is None:  # from here on there is a run: one that is interrupted says how far it came, once its engine can be asked
-        building.enter_context(interrupts.held_back())
-    files.write_json(folder / "manifest.json", manifest)
-    if saved is None:
-        checkpoints.begin()
-    observer = Observer(federation.task, config, host.models if host else None)
-    if saved is not None:
-        observer.load_state_dict(saved[1])
-    writer, watch = None, transcript.Watch(SERVER)
-    if config.attack.name != "none":
-        watch = registry.load_option("attack", config.attack.name).watch(federation.task, config, federation.attacked)
-        theta = (lambda name: engine.parties[name].state.model.theta) if watch.released else None
-        writer = TranscriptWriter(folder / "transcript", watch.party, watch.sent, theta, saved[2] if saved else (), watch.received)
-    recorder = Recorder(checkpoints, writer)
-    metric = federation.task.metric
-
-    engine: Engine
-    with progress(federation.rounds, metric=metric.name, quiet=quiet) as bar:
-
-        def on_round(round: int, engine: Engine) -> bool:
-            stops = observer.on_round(round, engine)
-            if writer is not None:  # before the round's cut
-                for name, rows in watch.questions.items():
-                    answer = _answer(engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"), engine.codec)
-                    writer.add(transcript.Message(round, name, watch.party, transcript.ANSWER, (answer,)))
-                writer.write(round)
-            row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
-            loss = observer.losses[-1] if observer.losses else row.get("train_loss")
-            bar.update(round, metric=row.get(f"{files.splits(metric.name)[-1]}_{metric.name}"), loss=loss, bytes=engine.bytes_sent)
-            return stops
-
-        def on_cut(cut: Cut) -> None:
-            with interrupts.held_back():
-                recorder.cut(engine, observer, cut)
-
-        shared: dict[str, Any] = {
-            "on_round": on_round, "checkpoint_every": config.checkpoint_every, "resume_from": saved[0] if saved else None,
-            "on_cut": on_cut,
+        federation = host.federation if host else Federation(config, info)  # here and in the next line noise is calibrated, which may fail
+        privacy = {} if host else federation.mechanisms()
+        files.prepare(folder)
+        if clear is not None:
+            clear()
+        manifest = {
+            "schema": files.SCHEMA, "config": plain, "config_hash": identity, "choices": choices,
+            **provenance.collect(command, torch.get_num_threads(), federation.device),
+            "data": hide(dataclasses.asdict(federation.task.source), hidden),
+            "rounds": federation.rounds, "compute_clock": federation.clock_mode,
+            "parties": federation.standing, "cores": federation.cores, "payload": federation.payload,  # for `vflbench reprice`
+            **({"environment": config_hash(hidden)} if hidden else {}),  # runs that differ in it alone are two
+            **({"broker": host.broker.facts} if host and host.broker else {}),
         }  # fmt: skip
-        failure: Exception | None = None
-        built = False
-        try:
-            if host:
-                engine = host.engine(observer, **shared)
-            else:
-                engine = federation.engine(observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared)
-            built = True
-            building.close()
-            engine.run()
-            observer.conclude()
-            if observer.status == "failed":
-                failure = FederationError(str(observer.reason))
-        except KeyboardInterrupt:
-            if not built:
-                raise
-            observer.status, observer.reason = "interrupted", f"interrupted in round {engine.finished_round + 1}"
-        except Exception as error:  # whatever it is, what was reached before it is written
-            if not built:
-                raise
-            observer.status, observer.reason = "failed", f"after round {engine.finished_round}: {error}"
-            failure = error
-
-    try:
-        with interrupts.held_back():
-            summary = hide(_write(federation, engine, observer, recorder, folder, time.perf_counter() - began), hidden)
-            if draw is not None and observer.rows:
-                draw(folder, summary)
-            files.write_json(
-                folder / "manifest.json", {**manifest, "ended": provenance.later(manifest["started"], time.perf_counter() - opened)}
+        opened = time.perf_counter()
+        checkpoints = Checkpoints(folder / "checkpoint", manifest["config_hash"])
+        saved = checkpoints.load() if config.resume else None
+        if saved is not None:
+            _same_data(folder, manifest["data"])
+            if federation.secure and federation.live and info.time_dependent:
+                raise VflbenchError(
+                    f"{folder}: {info.name} with noise of the parties' own cannot be continued. What was sent after the checkpoint would "
+                    "be sent again in another order, and epsilon would count it once: start anew in another folder"
+                )
+        if config.privacy.name != "none" and not federation.secure:
+            log.info(
+                "Noise comes from the run's seed, which all parties know: for simulation only (privacy.secure_rng=true keeps it secret)."
             )
-            files.write_json(folder / "summary.json", summary)
-            if observer.status not in ("interrupted", "failed"):
-                checkpoints.drop()
-                for party in engine.order:
-                    forget(party.kept)
-    except Exception as error:
-        raise (failure or error) from None  # a full disk fails twice: the first reason is the one to tell
-    if failure is not None:
-        raise failure
-    return summary
+        if host is None:  # from here on there is a run: one that is interrupted says how far it came, once its engine can be asked
+            building.enter_context(interrupts.held_back())
+        files.write_json(folder / "manifest.json", manifest)
+        if saved is None:
+            checkpoints.begin()
+        observer = Observer(federation.task, config, host.models if host else None)
+        if saved is not None:
+            observer.load_state_dict(saved[1])
+        writer, watch = None, transcript.Watch(SERVER)
+        if config.attack.name != "none":
+            watch = registry.load_option("attack", config.attack.name).watch(federation.task, config, federation.attacked)
+            theta = (lambda name: engine.parties[name].state.model.theta) if watch.released else None
+            writer = TranscriptWriter(folder / "transcript", watch.party, watch.sent, theta, saved[2] if saved else (), watch.received)
+        recorder = Recorder(checkpoints, writer)
+        metric = federation.task.metric
+
+        engine: Engine
+        with progress(federation.rounds, metric=metric.name, quiet=quiet) as bar:
+
+            def on_round(round: int, engine: Engine) -> bool:
+                stops = observer.on_round(round, engine)
+                if writer is not None:  # before the round's cut
+                    for name, rows in watch.questions.items():
+                        answer = _answer(engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"), engine.codec)
+                        writer.add(transcript.Message(round, name, watch.party, transcript.ANSWER, (answer,)))
+                    writer.write(round)
+                row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
+                loss = observer.losses[-1] if observer.losses else row.get("train_loss")
+                bar.update(round, metric=row.get(f"{files.splits(metric.name)[-1]}_{metric.name}"), loss=loss, bytes=engine.bytes_sent)
+                return stops
+
+            def on_cut(cut: Cut) -> None:
+                with interrupts.held_back():
+                    recorder.cut(engine, observer, cut)
+
+            shared: dict[str, Any] = {
+                "on_round": on_round, "checkpoint_every": config.checkpoint_every, "resume_from": saved[0] if saved else None,
+                "on_cut": on_cut,
+            }  # fmt: skip
+            failure: Exception | None = None
+            built = False
+            try:
+                if host:
+                    engine = host.engine(observer, **shared)
+                else:
+                    engine = federation.engine(observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared)
+                built = True
+                building.close()
+                engine.run()
+                observer.conclude()
+                if observer.status == "failed":
+                    failure = FederationError(str(observer.reason))
+            except KeyboardInterrupt:
+                if not built:
+                    raise
+                observer.status, observer.reason = "interrupted", f"interrupted in round {engine.finished_round + 1}"
+            except Exception as error:  # whatever it is, what was reached before it is written
+                if not built:
+                    raise
+                observer.status, observer.reason = "failed", f"after round {engine.finished_round}: {error}"
+                failure = error
+
+        try:
+            with interrupts.held_back():
+                summary = hide(_write(federation, engine, observer, recorder, folder, time.perf_counter() - began), hidden)
+                if draw is not None and observer.rows:
+                    draw(folder, summary)
+                files.write_json(
+                    folder / "manifest.json", {**manifest, "ended": provenance.later(manifest["started"], time.perf_counter() - opened)}
+                )
+                files.write_json(folder / "summary.json", summary)
+                if observer.status not in ("interrupted", "failed"):
+                    checkpoints.drop()
+                    for party in engine.order:
+                        forget(party.kept)
+        except Exception as error:
+            raise (failure or error) from None  # a full disk fails twice: the first reason is the one to tell
+        if failure is not None:
+            raise failure
+        return summary
 
 
 def _same_data(folder: Path, data: dict[str, Any]) -> None:
@@ -269,8 +230,7 @@ def _write(
     files.write_curve(folder / "curve.csv", rows, metric.name)
     _save_models(engine, folder)
 
-    secrets = {name: engine.parties[name].privacy for name in federation.hubs}
-    spent = {name: secret.spent() for name, secret in secrets.items() if secret is not None}
+    spent = {name: one for name in federation.hubs if (one := engine.parties[name].spent()) is not None}
     extra: dict[str, Any] = {"codec": config.codec.name}
     if config.privacy.name != "none":
         extra["secure_rng"] = federation.secure
@@ -300,7 +260,7 @@ def _attack(federation: Federation, writer: TranscriptWriter) -> dict[str, Any]:
     return found
 
 
-def _answer(party: Observed, inputs: np.ndarray, rng: np.random.Generator, codec: Any) -> np.ndarray:
+def _answer(party: Any, inputs: np.ndarray, rng: np.random.Generator, codec: Any) -> np.ndarray:
     """What would arrive if `party` published of `inputs` now, by its own mechanism, with noise of its own; counted by nobody."""
     model = party.state.model
     like = next(model.parameters())
@@ -322,8 +282,7 @@ def _save_models(engine: Engine, folder: Path) -> None:
         tensors = party.parameters()
         if tensors:
             (folder / "model").mkdir(mode=0o700, exist_ok=True)
-            data = save(tensors)
-            files.atomic_write(folder / "model" / f"{party.name}.safetensors", data)
+            files.atomic_write(folder / "model" / f"{party.name}.safetensors", save(tensors))
 
 
 def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:

@@ -34,8 +34,6 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("network.server_bandwidth_gbps", network.server_bandwidth_gbps, allowed))
     if config.attack.name != "none":
         problems.append(Problem("attack", config.attack.name, "reads a transcript that one process writes: use engine=simulated"))
-    if engine.address not in ("local", "auto"):
-        problems.append(Problem("engine.address", engine.address, "must be local (a cluster of its own) or auto (the one that runs)"))
     if importlib.util.find_spec("ray") is None:
         problems.append(Problem("engine", "ray", "needs Ray, which is not installed: pip install 'vflbench[ray]'"))
     return problems

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from vflbench.federation import wire
-from vflbench.federation.ledger import COLUMN, Ledger, take_traces
+from vflbench.federation.engine import Engine
+from vflbench.federation.ledger import COLUMN, Ledger
 from vflbench.federation.ray.calls import STARTING, clock_offset, deaths, silent
 from vflbench.federation.ray.cluster import Cluster
 from vflbench.federation.ray.process import Build, PartyProcess
@@ -25,29 +26,19 @@ POLL = 0.5  # s without news after which the driver asks the parties how they ar
 log = logging.getLogger(__name__)
 
 
-class _Spent:
-    """What stands for a party's privacy mechanism at the driver."""
-
-    def __init__(self, spent: dict[str, Any]) -> None:
-        self._spent = spent
-
-    def spent(self) -> dict[str, Any]:
-        return self._spent
-
-
 class RemoteParty:
     """What the driver knows of a party."""
 
     def __init__(self, name: str, index: int) -> None:
         self.name, self.index = name, index
         self.trace = array("d")
-        self.privacy: _Spent | None = None
         self.dropped: dict[str, int] = {}  # tag -> messages to it that a real broker replaced by newer ones
         self.round = 0
         self.finished = False
         self.kept: str | None = None  # the name under which it keeps its secret
         self._parameters: dict[str, torch.Tensor] = {}
         self._nonfinite: str | None = None
+        self._spent: dict[str, Any] | None = None
 
     @property
     def state(self) -> Any:
@@ -58,12 +49,16 @@ class RemoteParty:
         """At the end of the run; empty before."""
         return self._parameters
 
+    def spent(self) -> dict[str, Any] | None:
+        """As it was at its last scored boundary, and at the end of the run."""
+        return self._spent
+
     def nonfinite(self) -> str | None:
         """As the party found at its last scored boundary."""
         return self._nonfinite
 
 
-class RayEngine:
+class RayEngine(Engine):
     """Drives the parties' processes.
 
     Parameters
@@ -74,14 +69,17 @@ class RayEngine:
     timeout : s after which a party that does not answer, or a message that does not arrive, fails the run.
     expendable : the parties without which the run goes on where their process dies.
     published : tags that pass a broker.
-    rounds, on_report, on_round, checkpoint_every, on_cut, resume_from : as of `Runtime` and `SimulatedEngine`.
+    rounds, on_report, checkpoint_every : as of `Runtime`.
+    on_round, on_cut, resume_from : as of `Engine`.
 
     Attributes
     ----------
     lost : party whose process has died -> in which round.
     """
 
-    codec = None  # each party has its own
+    parties: dict[str, RemoteParty]
+    order: list[RemoteParty]
+    cores: int
 
     def __init__(
         self,
@@ -100,16 +98,14 @@ class RayEngine:
         resume_from: Cut | None = None,
     ) -> None:
         self.cluster, self.build, self.timeout, self.rounds = cluster, build, timeout, rounds
-        self.on_report, self.on_round, self.on_cut = on_report, on_round, on_cut
+        super().__init__(on_round, on_cut, resume_from)
+        self.on_report = on_report
         self.checkpoint_every, self.resume_from = checkpoint_every, resume_from
         self.expendable, self.published, self.lost = frozenset(expendable), published, dict[str, int]()
         self.parties = {name: RemoteParty(name, index) for index, name in enumerate(names)}
         self.order = list(self.parties.values())
         self.ledger = Ledger()
-        self.finished_round, self.bytes_sent, self.boundary_clock = 0, 0, 0.0
         if resume_from is not None:
-            self.finished_round = resume_from.round
-            self.bytes_sent, self.boundary_clock = resume_from.totals["bytes_sent"], resume_from.totals["boundary_clock"]
             self.ledger.tags.update(resume_from.totals["tags"])
         self.stopping = False
         self.pids: dict[str, int] = {}
@@ -279,7 +275,7 @@ class RayEngine:
                 self.on_report(name, round, values)
         party.dropped = event["dropped"]
         if event.get("spent") is not None:
-            party.privacy = _Spent(event["spent"])
+            party._spent = event["spent"]
         if event["kind"] == "failed":
             error = FederationError(event["error"])
             error.add_note(event["traceback"])
@@ -313,7 +309,7 @@ class RayEngine:
 
     def _cut(self, round: int) -> Cut:
         """The parties' parts, put together. All messages of the round have arrived: parties tell of a boundary only after that."""
-        cut = Cut(round, totals={"bytes_sent": self.bytes_sent, "boundary_clock": self.boundary_clock, "tags": dict(self.ledger.tags)})
+        cut = Cut(round, totals=self.totals())
         for name, part in self._gather({name: actor.ask.remote("own_cut", round) for name, actor in self._living.items()}).items():
             cut.parties[name] = part["party"]
             cut.inflight += part["inflight"]
@@ -348,7 +344,7 @@ class RayEngine:
         for name, one in words.items():
             party = self.parties[name]
             party._parameters, party.kept = one["parameters"], one["kept"]
-            party.privacy = _Spent(one["spent"]) if one["spent"] is not None else party.privacy
+            party._spent = one["spent"] if one["spent"] is not None else party._spent
 
     def _last_words(self) -> None:
         """Of a run that has failed: from those that still answer, soon."""
@@ -359,10 +355,6 @@ class RayEngine:
         for reference in ready:
             with contextlib.suppress(ray.exceptions.RayError):
                 self._heard_last({calls[reference]: wire.unpack(ray.get(reference))})
-
-    def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
-        """As of `Runtime`."""
-        return take_traces({party.name: party.trace for party in self.order}, last_round)
 
 
 def _waiting(found: Mapping[str, Mapping[str, Any]]) -> str:

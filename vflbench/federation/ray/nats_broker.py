@@ -25,6 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -248,21 +249,7 @@ class Service:
 
 def _aside(work: Coroutine[Any, Any, Any]) -> Any:
     """The result of a coroutine, run in a thread of its own: the caller may have an event loop that runs."""
-    found: list[Any] = []
-    problem: list[BaseException] = []
-
-    def do() -> None:
-        try:
-            found.append(asyncio.run(work))
-        except BaseException as error:
-            problem.append(error)
-
-    thread = threading.Thread(target=do)
-    thread.start()
-    thread.join()
-    if problem:
-        raise problem[0]
-    return found[0]
+    return ThreadPoolExecutor(max_workers=1).submit(asyncio.run, work).result()
 
 
 @contextlib.asynccontextmanager

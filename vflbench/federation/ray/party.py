@@ -16,7 +16,7 @@ from vflbench.federation.payload import Form
 from vflbench.federation.runtime.core import Runtime
 from vflbench.federation.runtime.mail import NO_BOXES, NOTHING, Mailboxes, Message
 from vflbench.federation.runtime.member import Member
-from vflbench.federation.runtime.protocols import Copy, Send
+from vflbench.federation.runtime.protocols import Clock, Copy, Send, Transport
 from vflbench.federation.snapshot import Cut
 from vflbench.types import SCORED, FederationError
 
@@ -41,10 +41,8 @@ def elsewhere(*_: Any) -> Any:
     """The program of a party that another process runs."""
 
 
-class WallClock:
+class WallClock(Clock):
     """Real time, in seconds since all parties were ready, in a resumed run after the cut's; nobody sets it.
-
-    Implements `runtime.protocols.Clock`.
 
     Attributes
     ----------
@@ -55,9 +53,6 @@ class WallClock:
         self.engine, self.office, self.before = engine, office, before
         self.began: float | None = None
         self.deadline: float | None = None
-
-    def attach(self, runtime: Runtime) -> None:
-        self.runtime = runtime
 
     def elapsed(self) -> float:
         return self.before if self.began is None else self.before + self.office.now() - self.began
@@ -74,9 +69,6 @@ class WallClock:
 
     def advance(self, party: Member, seconds: float) -> float:
         return self.elapsed()
-
-    def rewind(self, party: Member, time: float) -> None:
-        """Real time is not set."""
 
     def arrived(self, party: Member, message: Message) -> None:
         party.waiting_any = NO_BOXES
@@ -120,16 +112,13 @@ class WallClock:
         self.deadline = None
 
 
-class Outgoing:
-    """Messages to other processes, in wire form; who posts them writes their ledger rows. Implements `runtime.protocols.Transport`."""
+class Outgoing(Transport):
+    """Messages to other processes, in wire form; who posts them writes their ledger rows."""
 
     def __init__(self, office: Office, clock: WallClock, published: frozenset[str]) -> None:
         self.office, self.clock = office, clock
         self.published = published  # tags that pass a broker
         self.read: deque[tuple[str, str, str]] = deque(maxlen=32)  # since the last send: (source, tag, shape)
-
-    def attach(self, runtime: Runtime) -> None:
-        self.runtime = runtime
 
     def sender(self, party: Member, copied: Copy, lines: Mapping[int, Form]) -> Send:
         runtime, name, elapsed = self.runtime, party.name, self.clock.elapsed
@@ -167,18 +156,6 @@ class Outgoing:
     def on_read(self, src: str, _reader: str, tag: str, _round: int, payload: Any) -> None:
         """Remember what the program reads, in case it fails on it."""
         self.read.append((src, tag, wire.shape_of(payload)))
-
-    def settle(self, party: Member, message: Message) -> float:
-        raise AssertionError("what has arrived here was delivered")
-
-    def resend(self, receiver: Member, message: Message, entry: Mapping[str, Any]) -> None:
-        raise AssertionError("there is no shared bandwidth")
-
-    def save(self, party: Member) -> dict[str, Any]:
-        return {}
-
-    def rewind(self, party: Member, saved: Mapping[str, Any]) -> None:
-        """What others have is theirs."""
 
 
 class PartyEngine:
@@ -284,7 +261,7 @@ class PartyEngine:
         scored = party.evaluates(round) or any(key in values for _, values in self.reports for key in SCORED)
         news = {"kind": "boundary", "round": round, "now": now, "sent": sent, **self.news()}
         if scored:  # what the observer asks of a party where it makes a row
-            news |= {"nonfinite": party.nonfinite(), "spent": party.privacy.spent() if party.privacy is not None else None}
+            news |= {"nonfinite": party.nonfinite(), "spent": party.spent()}
         self.office.tell(news)
 
     def news(self) -> dict[str, Any]:
@@ -306,9 +283,7 @@ class PartyEngine:
 
     def last_words(self) -> dict[str, Any]:
         """What the run folder needs of the party at its end."""
-        secret = self.me.privacy
-        spent = secret.spent() if secret is not None else None
-        return {"parameters": self.me.parameters(), "spent": spent, "kept": self.me.kept, **self.news()}
+        return {"parameters": self.me.parameters(), "spent": self.me.spent(), "kept": self.me.kept, **self.news()}
 
     def explain(self, error: Exception) -> str:
         """What failed, and what the program had read since it last sent: a message of the wrong shape is in there, with its sender."""

@@ -8,11 +8,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from vflbench.federation.clock import ComputeClock
-from vflbench.federation.ledger import MARK, Ledger, take_traces, trace_row
+from vflbench.federation.ledger import MARK, Ledger, trace_row
 from vflbench.federation.links import Link
 from vflbench.federation.party import RUNNING, Guarded, PartySpec, role_of
 from vflbench.federation.runtime.mail import Message, as_ledger_row
@@ -162,11 +161,6 @@ class Runtime:
 
     # --- messages -------------------------------------------------------------------------------------------------------
 
-    def declare(self, src: str, dst: str, tag: str) -> int:
-        """The ledger's code of a tag, once it was found that the algorithm declares it on this way."""
-        self.check_declared(src, dst, tag)
-        return self.ledger.tag(tag)
-
     def check_declared(self, src: str, dst: str, tag: str) -> None:
         """Raise FederationError for a message that the algorithm's EXPOSES does not declare."""
         if self.exposes is None or (way := (tag, role_of(src), role_of(dst))) in self.ways:
@@ -267,7 +261,3 @@ class Runtime:
     def link(self, src: str, dst: str) -> Link:
         party = self.parties[src]
         return party.links.get(dst) or party.open(dst)
-
-    def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
-        """Remove and return each party's trace rows, (n, 5) float64; with `last_round`, those up to its boundary."""
-        return take_traces({party.name: party.trace for party in self.order}, last_round)

@@ -127,7 +127,8 @@ class Member:
 
     def look_up(self, link: L.Link, dst: str, tag: str, form: Form, nbytes: int) -> tuple[int, int]:
         """The ledger's code of a tag, and what a form costs that this link does not know to be free."""
-        code = self.runtime.declare(self.name, dst, tag)
+        self.runtime.check_declared(self.name, dst, tag)
+        code = self.runtime.ledger.tag(tag)
         first = link.known[tag][2] if tag in link.known else form if nbytes else ()  # without entries it pays for its shape
         more = form_bytes(form, first, self.runtime.ways.get((tag, role_of(self.name), role_of(dst)), ()))
         link.known[tag] = (None if more else form, code, first or form)
@@ -319,6 +320,10 @@ class Member:
     def kept(self) -> str | None:
         """The name under which this party keeps its secret."""
         return self.secret.kept if self.secret is not None else None
+
+    def spent(self) -> dict[str, Any] | None:
+        """What the privacy mechanism has spent; None without one."""
+        return self.privacy.spent() if self.privacy is not None else None
 
     def nonfinite(self) -> str | None:
         """The first parameter or tensor in the state that holds a NaN or an infinity."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,54 +18,69 @@ Send = Callable[[str, Any, str], Any]  # (to whom, payload, tag)
 Copy = Callable[[Any, str, str], Copied]  # (payload, to whom, tag) -> what arrives, and what it costs
 
 
-class Clock(Protocol):
+class Clock(ABC):
     """Virtual or real time, and the waits that depend on it."""
 
     def attach(self, runtime: Runtime) -> None:
         """Called once, before there are parties."""
+        self.runtime = runtime
 
+    @abstractmethod
     def now(self, party: Member) -> float:
         """The party's time in seconds."""
 
+    @abstractmethod
     def reach(self, party: Member, time: float) -> float:
         """The party goes on no earlier than `time`; the result is its time."""
 
+    @abstractmethod
     def advance(self, party: Member, seconds: float) -> float:
         """The party has computed for `seconds`; the result is its time."""
 
-    def rewind(self, party: Member, time: float) -> None:
+    def rewind(self, party: Member, time: float) -> None:  # noqa: B027  # nobody sets real time
         """A resumed run: the party's time is that of the cut."""
 
+    @abstractmethod
     def arrived(self, party: Member, message: Message) -> None:
         """A message has come that a `recv_any` waits for."""
 
+    @abstractmethod
     def until(self, party: Member, src: str, box: deque[Message], tag: str, timeout: float) -> Generator[None, None, None]:
         """Wait for a message in a mailbox, at most `timeout` seconds. Raises TimeoutError."""
 
+    @abstractmethod
     def first(self, party: Member, mail: Mailboxes, timeout: float | None) -> Generator[None, None, int]:
         """Wait for a message in any of several mailboxes; the result is the place of the one to read. Raises TimeoutError."""
 
 
-class Transport(Protocol):
-    """Carries messages: it writes their ledger rows and hands them to `Runtime.deliver`."""
+class Transport(ABC):
+    """Carries messages: it writes their ledger rows and hands them to `Runtime.deliver`.
+
+    What it has here is that of one that decides nothing after it has sent.
+    """
 
     def attach(self, runtime: Runtime) -> None:
         """Called once, before there are parties."""
+        self.runtime = runtime
 
+    @abstractmethod
     def sender(self, party: Member, copied: Copy, lines: Mapping[int, Form]) -> Send:
         """What sends as `party`. `lines`: forms of the numpy arrays, by the id of their dtype, that need no `copied`."""
 
     def settle(self, party: Member, message: Message) -> float:
         """When a message is delivered that `party` reads, though that was not decided before."""
+        raise AssertionError("what has arrived here was delivered")
 
-    def save(self, party: Member) -> Mapping[str, Any]:
+    def save(self, party: Member) -> dict[str, Any]:
         """What it knows of the party, for a cut."""
+        return {}
 
-    def rewind(self, party: Member, saved: Mapping[str, Any]) -> None:
+    def rewind(self, party: Member, saved: Mapping[str, Any]) -> None:  # noqa: B027  # what others have is theirs
         """The inverse of `save`."""
 
     def resend(self, receiver: Member, message: Message, entry: Mapping[str, Any]) -> None:
         """A message that was on its way at the cut, as `entry` describes it."""
+        raise AssertionError("there is no shared bandwidth")
 
 
 class Batches(Protocol):

@@ -8,16 +8,16 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from vflbench.federation.runtime.mail import NO_BOXES, Mailboxes, Message
+from vflbench.federation.runtime.protocols import Clock
 
 if TYPE_CHECKING:
-    from vflbench.federation.runtime.core import Runtime
     from vflbench.federation.runtime.member import Member
 
 INGRESS_EVENT, ANY_EVENT, TIMEOUT_EVENT = 0, 1, 2
 
 
-class VirtualClock:
-    """Moves a party's clock to what it has waited for. Implements `runtime.protocols.Clock`.
+class VirtualClock(Clock):
+    """Moves a party's clock to what it has waited for.
 
     Attributes
     ----------
@@ -30,9 +30,6 @@ class VirtualClock:
     def __init__(self) -> None:
         self.heap: list[tuple[float, int, int, int, int, int, Any]] = []
         self._events = 0
-
-    def attach(self, runtime: Runtime) -> None:
-        self.runtime = runtime
 
     def now(self, party: Member) -> float:
         return party.now

@@ -11,8 +11,7 @@ import gc
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
+from vflbench.federation.engine import Engine
 from vflbench.federation.party import RUNNING, PartySpec
 from vflbench.federation.runtime.core import Runtime
 from vflbench.federation.runtime.member import Member
@@ -23,16 +22,18 @@ from vflbench.federation.snapshot import Cut
 from vflbench.types import FederationError, NetworkConfig
 
 
-class SimulatedEngine:
+class SimulatedEngine(Engine):
     """Drives party programs in virtual time.
 
     Parameters
     ----------
-    specs, public, config, network, checkpoint_every, resume_from, options : as of `Runtime`.
+    specs, public, config, network, checkpoint_every, options : as of `Runtime`.
     batch_compute : run equal computations of a cohort as one vmap call.
-    on_round : called with (round, engine) when all have finished it; True stops the run there.
-    on_cut : called with each complete `Cut`, after `on_round`.
+    on_round, on_cut, resume_from : as of `Engine`.
     """
+
+    parties: dict[str, Member]
+    order: list[Member]
 
     def __init__(
         self,
@@ -49,11 +50,7 @@ class SimulatedEngine:
         **options: Any,
     ) -> None:
         network = network or NetworkConfig("ideal")
-        self.on_round, self.on_cut = on_round, on_cut
-        self.bytes_sent = 0  # charged, in finished rounds
-        self.boundary_clock = 0.0  # latest clock at a boundary of a finished round
-        self.facts: dict[str, Any] = {}
-        self.cores: int | None = None
+        super().__init__(on_round, on_cut, resume_from)
         self._open_rounds: dict[int, list[float]] = {}  # round -> [parties that finished it, bytes, latest clock, earliest clock]
         self.clock = VirtualClock()
         self.transport = VirtualTransport(network, self.clock, keep=checkpoint_every is not None)
@@ -65,17 +62,7 @@ class SimulatedEngine:
         self.parties, self.order = self.runtime.parties, self.runtime.order
         self.ledger, self.tags, self.codec = self.runtime.ledger, self.runtime.tags, self.runtime.codec
         if resume_from is not None:
-            self.bytes_sent, self.boundary_clock = resume_from.totals["bytes_sent"], resume_from.totals["boundary_clock"]
             self.transport.restore(resume_from)
-
-    @property
-    def finished_round(self) -> int:
-        """The last round that all parties have finished."""
-        return self.runtime.finished_round
-
-    def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
-        """As of `Runtime`."""
-        return self.runtime.take_trace(last_round)
 
     # --- driving --------------------------------------------------------------------------------------------------------
 
@@ -135,7 +122,7 @@ class SimulatedEngine:
         """All parties have finished `round`: the observer looks at it, its cut is complete, those who waited may go on."""
         runtime = self.runtime
         _, nbytes, latest, earliest = self._open_rounds.pop(round)
-        runtime.finished_round = round
+        self.finished_round = runtime.finished_round = round
         self.bytes_sent += int(nbytes)
         self.boundary_clock = max(self.boundary_clock, latest)
         running, RUNNING.name = RUNNING.name, None  # the observer is no party
@@ -143,7 +130,7 @@ class SimulatedEngine:
             runtime.stopping = True
         cut = runtime.cuts.pop(round, None)
         if cut is not None and self.on_cut is not None and not runtime.stopping:
-            cut.totals = {"bytes_sent": self.bytes_sent, "boundary_clock": self.boundary_clock, "tags": dict(self.tags)}
+            cut.totals = self.totals()
             self.transport.complete(cut, earliest)
             self.on_cut(cut)
         RUNNING.name = running

@@ -11,42 +11,34 @@ from vflbench.federation import links as L
 from vflbench.federation.ledger import SEND, ledger_row, trace_row
 from vflbench.federation.payload import Form
 from vflbench.federation.runtime.mail import NOTHING, Message, as_ledger_row
+from vflbench.federation.runtime.protocols import Copy, Send, Transport
 from vflbench.federation.simulated.clock import INGRESS_EVENT, VirtualClock
 from vflbench.federation.snapshot import Cut
 from vflbench.types import NetworkConfig
 
 if TYPE_CHECKING:
-    from vflbench.federation.runtime.core import Runtime
     from vflbench.federation.runtime.member import Member
-    from vflbench.federation.runtime.protocols import Copy, Send
 
 ARRAY = np.ndarray
 
 
-class VirtualTransport:
+class VirtualTransport(Transport):
     """Says when each message is delivered, and hands it over at once: the receiver's clock moves when it reads it.
 
-    Implements `runtime.protocols.Transport`. Only what passes a shared bandwidth *into* a server waits, in the clock's heap.
+    Only what passes a shared bandwidth *into* a server waits, in the clock's heap.
     """
 
     def __init__(self, network: NetworkConfig, clock: VirtualClock, keep: bool) -> None:
-        self.network, self.clock, self.keep = network, clock, keep
-        self.shared = network.timing == "causal" and network.server_bandwidth_gbps is not None
-        self.plain = network.timing == "causal" and not self.shared
-        self.rate = L.seconds_per_byte(network.server_bandwidth_gbps)
-        self.media: dict[str, L.Medium] = {}  # timing=round, of each server
-        self.egress: dict[str, float] = {}  # until when a server's shared outbound bandwidth is busy
-        self.ingress: dict[str, L.Ingress] = {}  # a server's shared inbound bandwidth
+        self.network, self.clock, self.shared = network, clock, L.Shared(network, keep)
+        self.causal, self.plain = network.timing == "causal", network.timing == "causal" and network.server_bandwidth_gbps is None
         clock.on_ingress = self._served
-
-    def attach(self, runtime: Runtime) -> None:
-        self.runtime = runtime
 
     # --- sending --------------------------------------------------------------------------------------------------------
 
     def sender(self, party: Member, copied: Copy, lines: Mapping[int, Form]) -> Send:
         runtime, links, plain, write_trace = self.runtime, party.links, self.plain, party.write_trace
-        write_ledger, cuts, causal, name = runtime.write_ledger, runtime.cuts, self.network.timing == "causal", party.name
+        write_ledger, cuts, causal, name = runtime.write_ledger, runtime.cuts, self.causal, party.name
+        shared, serves = self.shared.send, party.role == "server"
 
         def send(dst: str, payload: Any, tag: str = "message") -> Any:
             form = lines.get(id(payload.dtype)) if type(payload) is ARRAY and payload.ndim == 1 else None
@@ -73,12 +65,12 @@ class VirtualTransport:
                 party.sent_bytes += nbytes
             write_trace(trace_row(SEND, link.dst, seq, 0.0, now))
             delivered: float | None
-            if plain or link.kind == L.LOCAL:
+            if plain or link.kind != L.CLIENT_SERVER:
                 start = link.busy if link.busy > now else now
                 link.busy = busy = start + nbytes * link.rate
                 delivered = busy + link.latency
             else:
-                delivered = self._shared(party, link, now, nbytes)
+                delivered = shared(link, now, nbytes, serves)
             message: Message = (delivered, payload, seq, round, link, code, nbytes, vectors, now)
             receiver = link.receiver
             if delivered is not None:
@@ -94,25 +86,7 @@ class VirtualTransport:
 
         return send
 
-    def _shared(self, party: Member, link: L.Link, now: float, nbytes: int) -> float | None:
-        """Delivery time where a server shares its bandwidth, or under timing=round; None if it is not decided yet."""
-        serves = party.role == "server"
-        if link.kind == L.CLIENT_SERVER and self.network.timing == "round":
-            return self._medium(party).scatter(now, nbytes, link) if serves else None
-        out = now
-        if serves and link.kind == L.CLIENT_SERVER:
-            out = max(now, self.egress.get(party.name, 0.0))
-            self.egress[party.name] = out + nbytes * self.rate
-        link.start = max(out, link.busy)
-        link.busy = link.start + nbytes * link.rate
-        if not serves and link.kind == L.CLIENT_SERVER and self.network.server_bandwidth_gbps is not None:
-            return None
-        return max(link.busy, self.egress.get(party.name, 0.0) if serves else 0.0) + link.latency
-
     # --- timing=round ---------------------------------------------------------------------------------------------------
-
-    def _medium(self, party: Member) -> L.Medium:
-        return self.media.setdefault(party.name, L.Medium())
 
     def settle(self, party: Member, message: Message) -> float:
         """Delivery time of a message that a server reads: it passes the medium in this server's program order."""
@@ -121,7 +95,7 @@ class VirtualTransport:
         return delivered
 
     def _gathered(self, party: Member, message: Message) -> float:
-        return self._medium(party).gather(message[8], message[6], message[4], self.network.latencies)
+        return self.shared.media[party.index].gather(message[8], message[6], message[4], self.network.latencies)
 
     def settle_unread(self) -> None:
         """At the end: messages that no server has read passed its medium all the same."""
@@ -137,31 +111,28 @@ class VirtualTransport:
         """Queue a message at the receiver's shared bandwidth, by the arrival of its first byte; the last one has `left` its link."""
         self.clock.push(arrival, INGRESS_EVENT, message[4].src, message[2], receiver.index, (receiver, tag, message, left))
 
-    def _line(self, name: str) -> L.Ingress:
-        return self.ingress.setdefault(name, L.Ingress(self.rate, self.keep))
-
     def _served(self, when: float, src: int, seq: int, event: Any) -> None:
         receiver, tag, message, left = event
-        delivered = max(left + message[4].latency, self._line(receiver.name).serve(when, src, seq, message[6], message[3]))
+        delivered = max(left + message[4].latency, self.shared.ingress[receiver.index].serve(when, src, seq, message[6], message[3]))
         self.runtime.write_ledger(as_ledger_row(message, delivered))
         self.runtime.deliver(receiver, tag, (delivered, *message[1:]))
 
     # --- cuts -----------------------------------------------------------------------------------------------------------
 
     def save(self, party: Member) -> dict[str, Any]:
-        medium = self.media.get(party.name, L.Medium())
-        return {"medium": (medium.free, medium.scattered, medium.gathering), "egress": self.egress.get(party.name, 0.0)}
+        medium = self.shared.media[party.index]
+        return {"medium": (medium.free, medium.scattered, medium.gathering), "egress": self.shared.egress[party.index]}
 
     def rewind(self, party: Member, saved: Mapping[str, Any]) -> None:
-        self.media[party.name] = L.Medium(*saved["medium"])
-        self.egress[party.name] = saved["egress"]
+        self.shared.media[party.index] = L.Medium(*saved["medium"])
+        self.shared.egress[party.index] = saved["egress"]
 
     def resend(self, receiver: Member, message: Message, entry: Mapping[str, Any]) -> None:
         self._await_ingress(receiver, entry["tag"], message, entry["arrival"], entry["left"])
 
     def complete(self, cut: Cut, earliest: float) -> None:
         """Add the shared bandwidths as they are now, when all parties are in the cut; none of their clocks is before `earliest`."""
-        if not self.shared:
+        if self.plain or not self.causal:
             return
         horizon = dict.fromkeys(self.runtime.servers, earliest)  # nothing still to be served arrives before it
         for when, kind, _, _, _, _, event in self.clock.heap:
@@ -171,10 +142,12 @@ class VirtualTransport:
                 if message[3] <= cut.round:
                     cut.inflight.append(self.runtime.describe(receiver.name, tag, message, when, left))
         for name in self.runtime.servers:
-            ingress = self._line(name)
+            ingress = self.shared.ingress[self.runtime.parties[name].index]
             ingress.forget(horizon[name])
             cut.ingress[name] = ingress.served(cut.round)
 
     def restore(self, cut: Cut) -> None:
         for name, history in cut.ingress.items():
-            self._line(name).history = sorted((arrival, src, seq, end) for arrival, src, seq, end in history)
+            self.shared.ingress[self.runtime.parties[name].index].history = sorted(
+                (arrival, src, seq, end) for arrival, src, seq, end in history
+            )

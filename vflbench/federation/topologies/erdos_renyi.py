@@ -6,9 +6,10 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, OptionConfig, OptionInfo, Problem, Seed
+from vflbench.types import ConfigError, OptionConfig, OptionInfo, Problem, Range, Seed
 
 OPTIONS = (OptionInfo("erdos_renyi", "a random graph in which all hang together"),)
 DRAWS = 100
@@ -17,14 +18,8 @@ DRAWS = 100
 @dataclass
 class Config(OptionConfig):
     name: str = "erdos_renyi"
-    probability: float = 0.3  # of an edge between two clients
+    probability: Annotated[float, Range(above=0, at_most=1)] = 0.3  # of an edge between two clients
     seed: Seed | None = None  # null: the run's seed
-
-
-def check(config: Config) -> list[Problem]:
-    if 0 < config.probability <= 1:
-        return []
-    return [Problem("topology.probability", config.probability, "must be above 0 and at most 1")]
 
 
 def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> Iterable[tuple[str, str]]:
