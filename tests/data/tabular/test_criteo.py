@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vflbench.config import convert
 from vflbench.data import sources
 from vflbench.data.relational.tables import split_rows
 from vflbench.data.tabular import criteo
@@ -113,7 +114,7 @@ def test_nothing_depends_on_the_size_of_a_block_or_on_gzip(tmp_path, monkeypatch
 
 def test_what_was_read_and_encoded_is_kept(tmp_path, monkeypatch):
     root, read, encoded = put(tmp_path, lines()), [], []
-    for name, calls in (("parse", read), ("_scales", encoded)):
+    for name, calls in (("parse", read), ("moments", encoded)):
         function = getattr(criteo, name)
         monkeypatch.setattr(criteo, name, lambda *given, function=function, calls=calls: (calls.append(0), function(*given))[1])
     tasks = [load(Config(), "aligned", 2, 0, root) for _ in range(2)]
@@ -184,12 +185,11 @@ def test_what_is_no_such_file_is_named(tmp_path, monkeypatch):
 
 
 def test_every_wrong_key_is_named():
-    wrong = Config(variant="kagle", days=25, samples=5, hashed=0, columns=[13, 13], validation=0.5, test=0.5)
-    problems = criteo.check(wrong, "aligned", 2)
-    assert [problem.key for problem in problems] == [
-        "dataset.variant", "dataset.days", "dataset.samples", "dataset.hashed", "dataset.validation, dataset.test", "dataset.columns",
-    ]  # fmt: skip
-    assert problems[0].closest == "kaggle" and "adds up to 26, but there are 39 columns" in problems[-1].allowed
+    _, problems = convert(Config, {"variant": "kagle", "days": 25, "samples": 5, "hashed": 0})
+    assert [problem.key for problem in problems] == ["variant", "days", "samples", "hashed"] and problems[0].closest == "kaggle"
+    problems = criteo.check(Config(columns=[13, 13], validation=0.5, test=0.5), "aligned", 2)
+    assert [problem.key for problem in problems] == ["dataset.validation, dataset.test", "dataset.columns"]
+    assert "adds up to 26, but there are 39 columns" in problems[-1].allowed
     with pytest.raises(ConfigError, match=r"algorithm\.parties=40: must lie between 1 and 39"):
         load(Config(), "aligned", 40, 0, None)
 

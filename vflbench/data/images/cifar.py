@@ -21,7 +21,6 @@ from vflbench.types import DataError, DataSource
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SHAPE = (3, 32, 32)
-VARIANTS = ("auto", "full", "sample1000")
 _RECORD = 1 + 3 * 32 * 32
 _BATCH = 10_000  # images
 _TWIN = (2_000, 500)  # training and test images

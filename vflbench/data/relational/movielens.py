@@ -20,7 +20,7 @@ from vflbench.data.relational.tables import RawTable, RawTables, check_fractions
 from vflbench.data.sources import FileSet, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, refuse
+from vflbench.types import Count, DataError, DatasetInfo, DataSource, Metric, Problem, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -30,20 +30,19 @@ DATASETS = (
         folder="ml-1m",
     ),
 )
-VARIANTS = ("auto", "1m", "1m_sample", "100k")
 
 
 @dataclass
 class Config:
     name: str = "movielens"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # auto (the fullest found) | 1m | 1m_sample (100,000 of its ratings) | 100k
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto", "1m", "1m_sample", "100k"] = "auto"  # auto: the fullest found; 1m_sample: 100,000 of its ratings
     verify: bool = True  # compare the files with the known checksums
     task: Literal["regression", "classes"] = "regression"  # the rating itself, or classes 0 to 4
     text_encoder: str | None = None  # folder of a Hugging Face model for the titles; null: hashed TF-IDF
     validation: float = 0.15  # fraction of the ratings; the twin has a split of its own
     test: float = 0.15
-    width: int | None = None  # twin: at most so many features per table; null: all
+    width: Count | None = None  # twin: at most so many features per table; null: all
 
 
 # --- files ------------------------------------------------------------------------------------------------------------------
@@ -105,25 +104,14 @@ TITLE_WIDTH = 32
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant, VARIANTS) + check_fractions(config.validation, config.test)
+    problems = check_fractions(config.validation, config.test)
     if config.source == "synthetic" and config.variant in ("1m_sample", "100k"):
         problems.append(Problem("dataset.variant", config.variant, "the synthetic twin is that of 1m: auto or 1m"))
-    if config.width is not None and config.width < 1:
-        problems.append(Problem("dataset.width", config.width, "must be at least 1, or null"))
     return problems + text.check_encoder(config.text_encoder)
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
-    """Ratings, movies and users, each in `parties` horizontal parts.
-
-    Parameters
-    ----------
-    root : the data_root that the user gave, or None.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
+    """Ratings, movies and users, each in `parties` horizontal parts."""
     refuse(check(config, layout, parties))
     has_twin = config.variant in ("auto", "1m")
     found = sources.locate(_file_set(config.variant), root, config.source, config.verify, has_twin)
