@@ -170,18 +170,10 @@ def divide(
         who = "No client has" if len(lonely) == parties else f"Client {', '.join(lonely)} of {parties} has not"
         log.warning("dataset %s: %s a single edge.", name, who)
     features = tuple(np.ascontiguousarray(graph.features[:, ids], dtype=np.float32) for ids in columns)
-    return GraphTask(
-        name=name,
-        source=source,
-        metric=Metric("accuracy", "max"),
-        classes=graph.classes,
-        labels=graph.labels,
-        splits=splits,
-        features=tuple(row_normalized(block) for block in features) if how.normalize_features else features,
-        edges=kept,
-        all_edges=graph.edges,
-        columns=columns,
-    )
+    if how.normalize_features:
+        features = tuple(row_normalized(block) for block in features)
+    metric = Metric("accuracy", "max")
+    return GraphTask(name, source, metric, graph.classes, graph.labels, splits, features, kept, graph.edges, columns)
 
 
 # --- rows to workers ------------------------------------------------------------------------------------------------------------

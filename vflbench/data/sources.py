@@ -22,7 +22,7 @@ import threading
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -98,8 +98,11 @@ class Found:
         """The file's content, decompressed."""
         return content(self.paths[file.path], self.label(file))
 
-    def source(self, variant: str | None = None, note: str = "") -> DataSource:
-        return DataSource(kind="partial" if self.made_up else "real", variant=variant, note=note, files=self.files)
+    def source(self, variant: str | None = None, note: str = "", used: Iterable[RawFile] | None = None) -> DataSource:
+        """What a record says of data that was read from the files `used` (all), whatever else is there."""
+        labels = None if used is None else {self.label(file) for file in used}
+        files = tuple(entry for entry in self.files if labels is None or entry[0] in labels)
+        return DataSource("partial" if self.made_up else "real", variant, note, files)
 
 
 @dataclass(frozen=True)

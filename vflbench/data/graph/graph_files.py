@@ -19,7 +19,7 @@ import numpy as np
 
 from vflbench.data import partition
 from vflbench.data.partition import RawGraph
-from vflbench.data.readers import load_npy, load_npz, load_sparse
+from vflbench.data.readers import load_npy, load_npz, load_sparse, npz_names
 from vflbench.data.tasks import GraphTask
 from vflbench.data.tasks.base import beside
 from vflbench.types import DataError, DatasetInfo, DataSource, Problem, Range, closest, refuse
@@ -307,7 +307,7 @@ class _Reader:
 def _array(data: bytes, file: str, key: str) -> np.ndarray:
     if file.endswith(".npy"):
         return load_npy(data, file)
-    names = _npz_names(data, file)
+    names = npz_names(data, file)
     if {"format", "shape", "data"} <= names:
         matrix = load_sparse(data, file)
         return np.stack([matrix.row, matrix.col], axis=1) if key == "edges" else matrix.toarray()
@@ -315,16 +315,6 @@ def _array(data: bytes, file: str, key: str) -> np.ndarray:
         raise DataError(f"{file}: holds {', '.join(sorted(names)) or 'nothing'}; an array called {key}, or a single one, is needed.")
     key = key if key in names else names.pop()
     return load_npz(data, file, (key,))[key]
-
-
-def _npz_names(data: bytes, file: str) -> set[str]:
-    import zipfile
-
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return {name.removesuffix(".npy") for name in archive.namelist()}
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{file}: cut short or not an .npz archive ({error}).") from None
 
 
 def _frame(reader: str, data: bytes, file: str, **options: Any) -> Any:

@@ -15,12 +15,12 @@ import numpy as np
 
 from vflbench.data import sources, twins
 from vflbench.data.relational import text
-from vflbench.data.relational.movielens_files import GENRES, OCCUPATIONS, RATINGS_DAT, Content, numbers, read
+from vflbench.data.relational.movielens_files import GENRES, OCCUPATIONS, Content, read
 from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, divide, split_rows
 from vflbench.data.sources import FileSet, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import Count, DataError, DatasetInfo, DataSource, Metric, Problem, refuse
+from vflbench.types import Count, DatasetInfo, Metric, Problem, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -88,7 +88,6 @@ _GROUPS: dict[str, tuple[tuple[RawFile, ...], ...]] = {
         ),
     ),
 }
-_PAIRS = "ml-1m-sample100k/user_movie_pairs_full.parquet"
 
 
 def _file_set(variant: str) -> FileSet:
@@ -125,8 +124,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         encode.fit(content.title)
         raw = _tables(content, encode(content.title))
         splits = split_rows(len(raw.labels), config.validation, config.test, seed)
-        used = {found.label(file) for file in group}
-        source = DataSource("real", variant, encode.note, tuple(entry for entry in found.files if entry[0] in used))
+        source = found.source(variant, encode.note, group)
     metric = Metric("rmse", "min")
     if config.task == "classes":
         raw = RawTables(raw.tables, raw.label_table, raw.labels.astype(np.int64) - 1, 5, raw.joins)
@@ -136,30 +134,6 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 def _narrowed(width: int | None) -> str:
     return "" if width is None else f"; at most {width} features per table"
-
-
-def full_pairs(root: Path) -> tuple[np.ndarray, np.ndarray]:
-    """User and movie of all 1,000,209 ratings of MovieLens-1M, int64, in the file's order: real keys, also where the ratings are missing.
-
-    Raises
-    ------
-    DataError : neither ml-1m/ratings.dat nor the pairs beside the sample are below `root`.
-    """
-    import pyarrow
-    import pyarrow.parquet
-
-    ratings = _GROUPS["1m"][0][2]
-    if (root / ratings.path).is_file():
-        frame = numbers((root / ratings.path).read_bytes(), ratings.path, RATINGS_DAT)
-        return frame["user"].to_numpy(copy=True), frame["movie"].to_numpy(copy=True)
-    if not (root / _PAIRS).is_file():
-        raise DataError(f"data_root {root}: has neither {ratings.path} nor {_PAIRS}.")
-    try:
-        held = pyarrow.parquet.read_table(root / _PAIRS, columns=["userID", "movieID"])
-        user, movie = (held[name].cast(pyarrow.int64()).to_numpy() for name in ("userID", "movieID"))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{_PAIRS}: not a table of user and movie numbers ({error}).") from None
-    return user, movie
 
 
 # --- the tables ---------------------------------------------------------------------------------------------------------------

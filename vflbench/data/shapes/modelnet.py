@@ -323,9 +323,7 @@ def _from_voxels(config: Config, found: Found) -> tuple[np.ndarray, np.ndarray, 
         note += f"; {int(empty.sum())} empty ones are left out"
     kept = np.flatnonzero(~empty)
     is_train = np.arange(len(labels)) < len(train)
-    source = found.source("voxels", note)
-    files = tuple(entry for entry in source.files if entry[0] == where)
-    return pictures[:, kept], labels[kept].astype(np.int64), is_train[kept], DataSource(source.kind, source.variant, note, files)
+    return pictures[:, kept], labels[kept].astype(np.int64), is_train[kept], found.source("voxels", note, [_VOXELS])
 
 
 def _grids(data: bytes, where: str, counts: dict[str, int]) -> np.ndarray:

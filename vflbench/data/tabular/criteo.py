@@ -29,7 +29,7 @@ import numpy as np
 from vflbench.data import sources
 from vflbench.data.relational.tables import SPLITS, check_fractions, moments, split_rows
 from vflbench.data.sources import FileSet, Found, Part, RawFile
-from vflbench.data.tabular import sets, table
+from vflbench.data.tabular import table
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import stream
 from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, Range, refuse
@@ -110,7 +110,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         variants = {name: files for name, files in _groups(config.days).items() if all(file in found for file in files)}
         variant, files = next(iter(variants.items()))
         blocks = (block for file in files for block in read(found, file))
-        source = sets.real(found, files, variant, NOTES.get(variant, ""))
+        source = found.source(variant, NOTES.get(variant, ""), files)
         names = [stamp for _, stamp in source.files]
     held = raw(blocks, names, config.samples)
     count = len(held.labels)
@@ -363,14 +363,3 @@ def twin(rows: int) -> Iterator[Block]:
         counts = np.where(known[:, :NUMBERS], np.floor(np.exp(1.5 + spread * numbers)) - 1, np.nan)
         some = slice(rows - first)
         yield Block(labels[some], counts[some], tokens[some], present[some])
-
-
-def as_text(block: Block) -> bytes:
-    """The lines of a block, as Criteo writes them."""
-    lines = []
-    for label, numbers, tokens, present in zip(
-        *(a.tolist() for a in (block.labels, block.numbers, block.tokens, block.present)), strict=True
-    ):
-        known = (f"{token:08x}" if there else "" for token, there in zip(tokens, present, strict=True))
-        lines.append("\t".join([str(label), *("" if number != number else str(int(number)) for number in numbers), *known]))
-    return "".join(f"{line}\n" for line in lines).encode()

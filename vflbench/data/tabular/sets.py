@@ -5,7 +5,7 @@ How one is checked, found, announced and divided is the same for all of them, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -104,10 +104,4 @@ class Files:
         if found is None:
             return editions[0].twin(), twins.twin_source(editions[0].variant)
         edition, form = next((e, f) for e in editions for f in e.forms if all(file in found for file in f.files))
-        return form.read(form.contents(found)), real(found, form.files, edition.variant)
-
-
-def real(found: Found, used: Iterable[RawFile], variant: str | None, note: str = "") -> DataSource:
-    """Where a table came from that was read from the files `used`, whatever else is there."""
-    labels = {found.label(file) for file in used}
-    return DataSource("real", variant, note, tuple(entry for entry in found.files if entry[0] in labels))
+        return form.read(form.contents(found)), found.source(edition.variant, used=form.files)
