@@ -1,8 +1,7 @@
 import numpy as np
-import pytest
 
+from vflbench.config import convert
 from vflbench.data.graph.digits_graph import Config, load, nearest_neighbours
-from vflbench.types import ConfigError
 
 
 def test_digits_are_real_data_on_any_machine():
@@ -20,6 +19,5 @@ def test_neighbours_by_hand():
 
 
 def test_wrong_values_are_configuration_errors():
-    with pytest.raises(ConfigError) as error:
-        load(Config(source="synthetic", neighbours=0), "graph", 3, 0, None)
-    assert [problem.key for problem in error.value.problems] == ["dataset.source", "dataset.neighbours"]
+    _, problems = convert(Config, {"keep_edges": 2, "source": "synthetic", "neighbours": 0, "validation": 1798})
+    assert [problem.key for problem in problems] == ["keep_edges", "source", "neighbours", "validation"]

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
+from vflbench.config import convert
 from vflbench.data.graph.graph_files import Config, load
 from vflbench.types import ConfigError, DataError
 
@@ -202,9 +203,10 @@ def test_blocks_that_cannot_be_are_configuration_errors(folder, blocks, message)
 
 def test_what_is_not_given_is_asked_for_together():
     with pytest.raises(ConfigError) as error:
-        load(Config(source="synthetic"), "graph", 2, 0, None)
-    keys = ["dataset.source", "dataset.features", "dataset.labels", "dataset.edges"]
-    assert [problem.key for problem in error.value.problems] == keys
+        load(Config(), "graph", 2, 0, None)
+    assert [problem.key for problem in error.value.problems] == ["dataset.features", "dataset.labels", "dataset.edges"]
+    _, problems = convert(Config, {"source": "synthetic", "classes": 1})
+    assert [problem.key for problem in problems] == ["source", "classes"]
 
 
 @pytest.mark.parametrize(

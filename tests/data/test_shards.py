@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import absent
+from vflbench.config import convert
 from vflbench.data import partition
 from vflbench.data.images import mnist
 from vflbench.data.tasks import Shard, ShardedTask
@@ -62,8 +63,8 @@ def test_what_cannot_be_dealt_is_told() -> None:
         deal(20, sharding="dirichlet", alpha=0.001)
     with pytest.raises(ConfigError, match=r"dataset\.sharding=dirichlet: deals classes, and a regression has none"):
         deal(2, sharding="dirichlet", classes=0)
-    problems = partition.check_sharding(partition.Sharding("dirichlet", 0.0), 0, regression=True)
-    assert [p.key for p in problems] == ["dataset.sharding", "dataset.dirichlet_alpha", "algorithm.workers"]
+    _, problems = convert(partition.Sharding, {"sharding": "dirchlet", "dirichlet_alpha": 0.0})
+    assert [p.key for p in problems] == ["sharding", "dirichlet_alpha"]
 
 
 # --- MNIST ----------------------------------------------------------------------------------------------------------------------

@@ -6,13 +6,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from vflbench.data.tasks import GraphTask, Shard, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataSource, Metric, Problem, refuse
+from vflbench.types import ConfigError, DataSource, Metric, Positive, Problem, Range, refuse
 
 log = logging.getLogger(__name__)
 
@@ -129,14 +129,12 @@ def check_fractions(train: float, test: float) -> list[Problem]:
     return [Problem("dataset.train, dataset.test", f"{train}, {test}", "must be fractions above 0 that add up to at most 1")]
 
 
-def check_division(keep_edges: float, parties: int) -> list[Problem]:
-    """What is wrong with the keys that `divide` takes."""
-    problems = []
-    if not 0 <= keep_edges <= 1:
-        problems.append(Problem("dataset.keep_edges", keep_edges, "must lie between 0 and 1"))
-    if parties < 1:
-        problems.append(Problem("algorithm.parties", parties, "must be at least 1"))
-    return problems
+@dataclass
+class Division:
+    """The keys of a data set that say what each party has of a graph."""
+
+    keep_edges: Annotated[float, Range(at_least=0, at_most=1)] = 0.8  # each client has an edge with this probability
+    normalize_features: bool = False  # rows of each client's block scaled to sum 1
 
 
 def row_normalized(features: np.ndarray) -> np.ndarray:
@@ -150,11 +148,10 @@ def divide(
     graph: RawGraph,
     splits: dict[str, np.ndarray],
     source: DataSource,
+    how: Division,
     *,
     parties: int,
     seed: int,
-    keep_edges: float,
-    normalize_features: bool = False,
     blocks: tuple[np.ndarray, ...] | None = None,
     edges: tuple[np.ndarray, ...] | None = None,
 ) -> GraphTask:
@@ -164,29 +161,19 @@ def divide(
 
     Parameters
     ----------
-    keep_edges : probability that a party has an edge; not used where `edges` are given.
-    normalize_features : each party scales the rows of its own block to sum 1.
-    blocks, edges : column ids and edge sets per party where the data itself says who holds what.
+    blocks, edges : column ids and edge sets per party where the data itself says who holds what: such edges are all kept.
     """
     rng = stream(seed, "partition")
     columns = blocks if blocks is not None else feature_blocks(graph.features.shape[1], parties, rng)
-    kept = edges if edges is not None else drop_edges(graph.edges, len(graph.labels), keep_edges, parties, rng)
+    kept = edges if edges is not None else drop_edges(graph.edges, len(graph.labels), how.keep_edges, parties, rng)
     if lonely := [str(client) for client, own in enumerate(kept) if not own.size]:
         who = "No client has" if len(lonely) == parties else f"Client {', '.join(lonely)} of {parties} has not"
         log.warning("dataset %s: %s a single edge.", name, who)
     features = tuple(np.ascontiguousarray(graph.features[:, ids], dtype=np.float32) for ids in columns)
-    return GraphTask(
-        name=name,
-        source=source,
-        metric=Metric("accuracy", "max"),
-        classes=graph.classes,
-        labels=graph.labels,
-        splits=splits,
-        features=tuple(row_normalized(block) for block in features) if normalize_features else features,
-        edges=kept,
-        all_edges=graph.edges,
-        columns=columns,
-    )
+    if how.normalize_features:
+        features = tuple(row_normalized(block) for block in features)
+    metric = Metric("accuracy", "max")
+    return GraphTask(name, source, metric, graph.classes, graph.labels, splits, features, kept, graph.edges, columns)
 
 
 # --- rows to workers ------------------------------------------------------------------------------------------------------------
@@ -197,20 +184,14 @@ class Sharding:
     """The keys of a data set that say how its rows are dealt to workers (layout sharded)."""
 
     sharding: Literal["iid", "dirichlet"] = "iid"  # iid (equal random parts) | dirichlet (label skew)
-    dirichlet_alpha: float = 0.5  # sharding=dirichlet: the smaller, the fewer classes a worker has
+    dirichlet_alpha: Positive = 0.5  # sharding=dirichlet: the smaller, the fewer classes a worker has
 
 
-def check_sharding(how: Sharding, workers: int, regression: bool = False) -> list[Problem]:
+def check_sharding(how: Sharding, regression: bool) -> list[Problem]:
     """What is wrong with the keys that `shard` takes."""
-    problems = []
     if how.sharding == "dirichlet" and regression:
-        problems.append(Problem("dataset.sharding", how.sharding, "deals classes, and a regression has none: use iid"))
-    if not 0 < how.dirichlet_alpha < np.inf:
-        allowed = "must be a number above 0: the smaller, the fewer classes a worker has"
-        problems.append(Problem("dataset.dirichlet_alpha", how.dirichlet_alpha, allowed))
-    if workers < 1:
-        problems.append(Problem("algorithm.workers", workers, "must be at least 1"))
-    return problems
+        return [Problem("dataset.sharding", how.sharding, "deals classes, and a regression has none: use iid")]
+    return []
 
 
 def iid_rows(rows: int, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
@@ -256,7 +237,7 @@ def shard(
     ------
     ConfigError : a worker would be left without a row; class proportions are asked for where there are no classes.
     """
-    refuse(check_sharding(how, workers, regression=not classes))
+    refuse(check_sharding(how, regression=not classes))
     iid, alpha, rng = how.sharding == "iid", how.dirichlet_alpha, stream(seed, "partition")
     dealt = iid_rows(len(train.labels), workers, rng) if iid else dirichlet_rows(train.labels, workers, alpha, rng)
     if empty := [worker for worker, rows in enumerate(dealt) if not len(rows)]:

@@ -35,19 +35,8 @@ _ALLOWED = {
 
 # What a damaged pickle or archive can raise while it is read.
 _BROKEN = (
-    pickle.UnpicklingError,
-    EOFError,
-    ValueError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    TypeError,
-    MemoryError,
-    OverflowError,
-    RecursionError,
-    OSError,
-    zipfile.BadZipFile,
-    zlib.error,
+    *(pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, TypeError, LookupError, AttributeError),
+    *(MemoryError, OverflowError, RecursionError),
 )
 
 
@@ -113,11 +102,20 @@ def load_npz(data: bytes, where: str, keys: tuple[str, ...], objects: tuple[str,
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            held = {name.removesuffix(".npy") for name in archive.namelist()}
+            held = npz_names(data, where)
             missing = [key for key in keys if key not in held]
             if missing:
                 raise DataError(f"{where}: holds no array {', '.join(missing)} (it holds {', '.join(sorted(held)) or 'nothing'}).")
             return {key: load_npy(archive.read(f"{key}.npy"), f"{where}, array {key}", key in objects) for key in keys}
+    except _BROKEN as broken:
+        raise DataError(f"{where}: cut short or not an .npz archive ({broken}). Get the file again.") from None
+
+
+def npz_names(data: bytes, where: str) -> set[str]:
+    """The arrays in a numpy .npz archive. Raises DataError, as `load_npz`."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return {name.removesuffix(".npy") for name in archive.namelist()}
     except _BROKEN as broken:
         raise DataError(f"{where}: cut short or not an .npz archive ({broken}). Get the file again.") from None
 

@@ -14,6 +14,7 @@ import hashlib
 import http.client
 import importlib
 import logging
+import math
 import os
 import shutil
 import sys
@@ -21,18 +22,19 @@ import threading
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from vflbench.types import DataError, DataSource, Problem, VflbenchError, closest
+import numpy as np
+
+from vflbench.types import DataError, DataSource, VflbenchError, closest
 
 log = logging.getLogger(__name__)
 
 HASHED = 1 << 30  # bytes: a larger file of no known checksum is recorded by size and time, not read twice at every start
 CONNECT_SECONDS = 5.0  # without an answer within this, there is no network
-SOURCES = ("auto", "real", "synthetic")
 
 
 class Unreachable(DataError):
@@ -96,8 +98,11 @@ class Found:
         """The file's content, decompressed."""
         return content(self.paths[file.path], self.label(file))
 
-    def source(self, variant: str | None = None, note: str = "") -> DataSource:
-        return DataSource(kind="partial" if self.made_up else "real", variant=variant, note=note, files=self.files)
+    def source(self, variant: str | None = None, note: str = "", used: Iterable[RawFile] | None = None) -> DataSource:
+        """What a record says of data that was read from the files `used` (all), whatever else is there."""
+        labels = None if used is None else {self.label(file) for file in used}
+        files = tuple(entry for entry in self.files if labels is None or entry[0] in labels)
+        return DataSource("partial" if self.made_up else "real", variant, note, files)
 
 
 @dataclass(frozen=True)
@@ -166,16 +171,6 @@ def _names(files: tuple[RawFile, ...]) -> str:
 
 
 # --- finding the files ----------------------------------------------------------------------------------------------------
-
-
-def check_source(source: str, variant: str, variants: tuple[str, ...] = ("auto",)) -> list[Problem]:
-    """What is wrong with the keys that every data set has."""
-    problems = []
-    if source not in SOURCES:
-        problems.append(Problem("dataset.source", source, f"must be one of {', '.join(SOURCES)}", closest(source, SOURCES)))
-    if variant not in variants:
-        problems.append(Problem("dataset.variant", variant, f"must be one of {', '.join(variants)}", closest(variant, variants)))
-    return problems
 
 
 def locate(files: FileSet, root: Path | None, source: str = "auto", verify: bool = True, has_twin: bool = True) -> Found | None:
@@ -258,6 +253,24 @@ def atomic(path: Path) -> Iterator[Path]:
         place.replace(path)
     finally:
         place.unlink(missing_ok=True)
+
+
+def memory_map(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> np.ndarray:
+    """The float32 array in the file `path`, read-only; where there is none, `fill` is given one of this shape to write into.
+
+    Raises
+    ------
+    DataError : there is too little room for the file.
+    """
+    if not path.is_file():
+        check_space(path, 4 * math.prod(shape))
+        with atomic(path) as place:
+            out = np.lib.format.open_memmap(place, "w+", np.float32, shape)
+            fill(out)
+            out.flush()
+            del out
+    held: np.ndarray = np.load(path, mmap_mode="r")
+    return held
 
 
 def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,7 @@ import tarfile
 import numpy as np
 import pytest
 
+from vflbench.config import convert
 from vflbench.data.images import cifar, cifar10
 from vflbench.data.images.cifar10 import Config, divide, load
 from vflbench.types import ConfigError, DataError
@@ -177,8 +178,7 @@ def test_the_twin_is_labelled_learnable_and_always_the_same(caplog):
 
 def test_wrong_values_are_configuration_errors():
     with pytest.raises(ConfigError) as error:
-        load(Config(source="synthetic", variant="sample1000", validation=-1), "aligned", 3, 0, None)
+        load(Config(source="synthetic", variant="sample1000", validation=1.0), "aligned", 3, 0, None)
     assert [problem.key for problem in error.value.problems] == ["dataset.variant", "dataset.validation", "algorithm.parties"]
-    wrong = cifar10.check(Config(validation=-1, dirichlet_alpha=0), "sharded", 5)
-    assert [problem.key for problem in wrong] == ["dataset.validation", "dataset.dirichlet_alpha"]
-    assert cifar10.check(Config(variant="sample"), "aligned", 4)[0].closest == "sample1000"
+    _, wrong = convert(Config, {"validation": -1, "dirichlet_alpha": 0, "variant": "sample"})
+    assert {problem.key: problem.closest for problem in wrong} == {"validation": None, "dirichlet_alpha": None, "variant": "sample1000"}

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import absent
+from vflbench.config import convert
 from vflbench.data import sources
 from vflbench.data.relational import movielens, movielens_files
 from vflbench.data.relational.movielens import GENRES, Config, load
@@ -301,29 +302,12 @@ def test_text_of_another_encoding_is_named(root):
 
 def test_all_wrong_values_are_reported_together(tmp_path):
     with pytest.raises(ConfigError) as error:
-        load(Config(source="reel", variant="10m", test=1.5, width=0, text_encoder=str(tmp_path)), "relational", 1, 0, None)
-    keys = ["dataset.source", "dataset.variant", "dataset.validation, dataset.test", "dataset.width", "dataset.text_encoder"]
-    assert [problem.key for problem in error.value.problems] == keys
+        load(Config(test=1.5, text_encoder=str(tmp_path)), "relational", 1, 0, None)
+    assert [problem.key for problem in error.value.problems] == ["dataset.validation, dataset.test", "dataset.text_encoder"]
+    _, problems = convert(Config, {"source": "reel", "variant": "10m", "width": 0})
+    assert [problem.key for problem in problems] == ["source", "variant", "width"]
     with pytest.raises(ConfigError, match=r"dataset\.variant=100k: the synthetic twin is that of 1m"):
         load(Config(source="synthetic", variant="100k"), "relational", 1, 0, None)
-
-
-def test_pairs_come_from_the_full_ratings_or_the_parquet_file(root, tmp_path):
-    given = made_ratings()
-    user, movie = movielens.full_pairs(root)
-    np.testing.assert_array_equal(np.stack([user, movie], 1), given[:, :2])
-    (root / "ml-1m" / "ratings.dat").unlink()
-    with pytest.raises(DataError, match=r"has neither ml-1m/ratings\.dat nor ml-1m-sample100k/user_movie_pairs_full\.parquet"):
-        movielens.full_pairs(root)
-    path = root / "ml-1m-sample100k" / "user_movie_pairs_full.parquet"
-    path.parent.mkdir()
-    pd.DataFrame({"userID": given[:, 0].astype(str), "movieID": given[:, 1].astype(str)}).to_parquet(path)
-    user, movie = movielens.full_pairs(root)
-    assert user.dtype == movie.dtype == np.int64
-    np.testing.assert_array_equal(np.stack([user, movie], 1), given[:, :2])
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(DataError, match=r"user_movie_pairs_full\.parquet: not a table"):
-        movielens.full_pairs(root)
 
 
 # --- the twin -----------------------------------------------------------------------------------------------------------------
@@ -446,14 +430,6 @@ def test_ml_100k(shared_data):
     raw, content = raw_of(shared_data, "100k")
     assert np.isnan(content.year).sum() == 1 and (~content.genre.any(axis=1)).sum() == 2  # one film is called "unkonwn"
     assert np.bincount(raw.labels.astype(int)).tolist() == [0, 6110, 11370, 27145, 34174, 21201]
-
-
-@pytest.mark.realdata
-def test_all_pairs_of_ml_1m(shared_data):
-    if not (shared_data / "ml-1m-sample100k").is_dir():
-        absent("no sample of MovieLens-1M")
-    user, movie = movielens.full_pairs(shared_data)
-    assert len(user) == len(movie) == 1_000_209 and len(np.unique(user)) == 6_040 and len(np.unique(movie)) == 3_706
 
 
 @pytest.mark.realdata

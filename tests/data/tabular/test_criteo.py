@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vflbench.config import convert
 from vflbench.data import sources
 from vflbench.data.relational.tables import split_rows
 from vflbench.data.tabular import criteo
@@ -17,10 +18,21 @@ from vflbench.types import ConfigError, DataError
 LINE = "\t".join(["1", "5", "-2", "", "0", "1382", *["3"] * 8, "68fd1e64", "", "FB936136", "0", *["a"] * 22])
 
 
+def as_text(block: criteo.Block) -> bytes:
+    """The lines of a block, as Criteo writes them."""
+    lines = []
+    for label, numbers, tokens, present in zip(
+        *(a.tolist() for a in (block.labels, block.numbers, block.tokens, block.present)), strict=True
+    ):
+        known = (f"{token:08x}" if there else "" for token, there in zip(tokens, present, strict=True))
+        lines.append("\t".join([str(label), *("" if number != number else str(int(number)) for number in numbers), *known]))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
 @functools.cache
 def lines(rows: int = 300) -> bytes:
     """The twin's first rows as text."""
-    return b"".join(map(criteo.as_text, criteo.twin(rows)))
+    return b"".join(map(as_text, criteo.twin(rows)))
 
 
 def put(root: Path, data: bytes, name: str = "criteo/train.txt") -> Path:
@@ -73,7 +85,7 @@ def test_parses_as_a_slow_reader_does():
         [t if p else None for t, p in zip(*row, strict=True)] for row in zip(block.tokens.tolist(), block.present.tolist(), strict=True)
     ]
     assert [[label, *n, *t] for label, n, t in zip(block.labels.tolist(), numbers, tokens, strict=True)] == slowly(text)
-    assert criteo.as_text(block) == text
+    assert as_text(block) == text
 
 
 def test_the_numbers_and_the_hashed_categories_are_those_of_the_lines(tmp_path):
@@ -113,7 +125,7 @@ def test_nothing_depends_on_the_size_of_a_block_or_on_gzip(tmp_path, monkeypatch
 
 def test_what_was_read_and_encoded_is_kept(tmp_path, monkeypatch):
     root, read, encoded = put(tmp_path, lines()), [], []
-    for name, calls in (("parse", read), ("_scales", encoded)):
+    for name, calls in (("parse", read), ("moments", encoded)):
         function = getattr(criteo, name)
         monkeypatch.setattr(criteo, name, lambda *given, function=function, calls=calls: (calls.append(0), function(*given))[1])
     tasks = [load(Config(), "aligned", 2, 0, root) for _ in range(2)]
@@ -184,12 +196,11 @@ def test_what_is_no_such_file_is_named(tmp_path, monkeypatch):
 
 
 def test_every_wrong_key_is_named():
-    wrong = Config(variant="kagle", days=25, samples=5, hashed=0, columns=[13, 13], validation=0.5, test=0.5)
-    problems = criteo.check(wrong, "aligned", 2)
-    assert [problem.key for problem in problems] == [
-        "dataset.variant", "dataset.days", "dataset.samples", "dataset.hashed", "dataset.validation, dataset.test", "dataset.columns",
-    ]  # fmt: skip
-    assert problems[0].closest == "kaggle" and "adds up to 26, but there are 39 columns" in problems[-1].allowed
+    _, problems = convert(Config, {"variant": "kagle", "days": 25, "samples": 5, "hashed": 0})
+    assert [problem.key for problem in problems] == ["variant", "days", "samples", "hashed"] and problems[0].closest == "kaggle"
+    problems = criteo.check(Config(columns=[13, 13], validation=0.5, test=0.5), "aligned", 2)
+    assert [problem.key for problem in problems] == ["dataset.validation, dataset.test", "dataset.columns"]
+    assert "adds up to 26, but there are 39 columns" in problems[-1].allowed
     with pytest.raises(ConfigError, match=r"algorithm\.parties=40: must lie between 1 and 39"):
         load(Config(), "aligned", 40, 0, None)
 

@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import r2_score, roc_auc_score
 
 from vflbench import registry
+from vflbench.config import convert
 from vflbench.data.tabular import bank, blog, breast_cancer, credit, digits, energy, gisette, ridge, synthetic
 from vflbench.types import ConfigError, DataError
 
@@ -308,8 +309,7 @@ def test_scikit_learns_data_is_real():
     odd = digits.load(digits.Config(problem="sparse_logistic"), "aligned", 4, 0, None)
     assert odd.classes == 2 and len(odd.labels) == 1797 and odd.labels.sum() == 906 and "odd" in odd.source.note
     for module in (breast_cancer, digits):
-        with pytest.raises(ConfigError, match=r"dataset\.source=synthetic"):
-            module.load(module.Config(source="synthetic"), "aligned", 4, 0, None)
+        assert [problem.key for problem in convert(module.Config, {"source": "synthetic"})[1]] == ["source"]
     images = digits.load(digits.Config(), "sharded", 5, 0, None)
     assert images.public.shape == (1, 8, 8) and images.public.rows == (216, 216, 216, 215, 215) and images.classes == 10
     pixels, first = images.joined().features[:, 0], ten.features[0]  # of the aligned one the first party has the upper two rows
@@ -347,13 +347,15 @@ def test_synthetic_at_a_small_size():
     task = synthetic.load(config, "aligned", 2, 0, None)
     assert [block.shape for block in task.features] == [(1200, 15)] * 2 and task.features[0].dtype == np.float32
     assert auroc_of(task) > 0.8
-    problems = synthetic.check(synthetic.Config(features=5, source="real", separation=0, flipped=1.0, beta=0), "aligned", 6)
-    assert [problem.key for problem in problems] == [
-        "dataset.beta", "algorithm.parties", "dataset.source", "dataset.informative + dataset.redundant", "dataset.separation",
-        "dataset.flipped",
-    ]  # fmt: skip
-    keys = [problem.key for problem in ridge.check(ridge.Config(source="real", alpha=0, features=0, noise=-1), "aligned", 1)]
-    assert keys == ["dataset.alpha", "dataset.source", "dataset.features", "dataset.noise"]
+    problems = synthetic.check(synthetic.Config(features=5, flipped=1.0), "aligned", 6)
+    assert [problem.key for problem in problems] == ["algorithm.parties", "dataset.informative + dataset.redundant", "dataset.flipped"]
+
+    def wrong(module, **keys):
+        return {problem.key for problem in convert(module.Config, keys)[1]} == keys.keys()
+
+    assert wrong(synthetic, source="real", features=1, informative=1, redundant=-1, separation=0, flipped=-1, beta=0, samples=9)
+    assert wrong(ridge, source="real", alpha=0, features=0, noise=-1, samples=9)
+    assert wrong(bank, variant="fll", beta=-1, problem="ridge") and wrong(energy, variant="x", problem="sparse_logistic")
 
 
 # --- twins ------------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from vflbench.config import convert
 from vflbench.data.tabular import synthetic, table
-from vflbench.data.tabular.table import Keys, Layout, Table, divide, read_text
+from vflbench.data.tabular.table import ClassKeys, Keys, Layout, RegressionKeys, Table, divide, read_text
 from vflbench.types import ConfigError, DataError, DataSource, Metric
 
 SOURCE, METRIC = DataSource("real", note="made"), Metric("rmse", "min")
@@ -17,8 +18,11 @@ SOURCE, METRIC = DataSource("real", note="made"), Metric("rmse", "min")
 @dataclass
 class Both(Keys):
     name: str = "made"
-    alpha: float = 0.5
-    beta: float = 0.1
+    regression = True
+
+    @property
+    def weight(self):
+        return {"ridge": 0.5, "sparse_logistic": 0.1}[self.problem]
 
 
 def small(rows: int = 20) -> Table:
@@ -163,20 +167,14 @@ def test_sparse_logistic_form():
 
 
 def test_every_wrong_key_is_named():
-    config = Both(source="rela", variant="x", problem="rigde", alpha=0, beta=-1, samples=3, validation=0.5, test=0.6)
-    problems = table.check(config, "aligned", 9, 4)
-    assert [problem.key for problem in problems] == [
-        "dataset.source", "dataset.variant", "dataset.problem", "dataset.alpha", "dataset.beta", "dataset.samples",
-        "dataset.validation, dataset.test", "algorithm.parties",
-    ]  # fmt: skip
-    assert problems[2].closest == "ridge" and "between 1 and 4" in problems[-1].allowed
+    problems = table.check(Both(validation=0.5, test=0.6), "aligned", 9, 4)
+    assert [problem.key for problem in problems] == ["dataset.validation, dataset.test", "algorithm.parties"]
+    assert "between 1 and 4" in problems[-1].allowed
+    _, problems = convert(RegressionKeys, {"source": "rela", "variant": "x", "problem": "rigde", "samples": 3, "alpha": 0})
+    assert [problem.key for problem in problems] == ["source", "variant", "problem", "samples", "alpha"]
+    assert problems[2].closest == "ridge" and "learning, ridge" in problems[2].allowed
+    assert [problem.key for problem in convert(ClassKeys, {"problem": "ridge", "beta": -1})[1]] == ["problem", "beta"]
     assert not table.check(Both(problem="ridge"), "aligned", 4, 4)
-
-    @dataclass
-    class Regression(Keys):
-        alpha: float = 1.0
-
-    assert "learning, ridge" in table.check(Regression(problem="sparse_logistic"), "aligned", 1, 4)[0].allowed
     with pytest.raises(ConfigError, match=r"algorithm\.parties=5"):
         divide(Both(), small(), SOURCE, METRIC, layout="aligned", parties=5, seed=0)
 
@@ -184,17 +182,12 @@ def test_every_wrong_key_is_named():
 @pytest.mark.parametrize("sharding", ["iid", "dirichlet"])
 def test_whole_rows_are_dealt_to_workers(sharding):
     """The same splits and the same numbers as one party with all columns has, each row once."""
-
-    @dataclass
-    class Classes(Keys):
-        beta: float = 0.1
-
     given = small(200)
     given.values[:, 3] = np.arange(200)  # what tells rows apart
     given = Table(given.values, given.columns, given.levels, (given.labels > 5).astype(np.int64), 2)
     metric, how = Metric("auroc", "max"), {"parties": 7, "seed": 3}
-    task = divide(Classes(sharding=sharding), given, SOURCE, metric, layout="sharded", **how)
-    whole = divide(Classes(), given, SOURCE, metric, layout="aligned", parties=1, seed=3)
+    task = divide(ClassKeys(sharding=sharding), given, SOURCE, metric, layout="sharded", **how)
+    whole = divide(ClassKeys(), given, SOURCE, metric, layout="aligned", parties=1, seed=3)
     assert len(task.shards) == 7 and task.public.shape == whole.features[0].shape[1:] and task.metric == metric  # more workers than columns
     dealt = task.joined()
     order = np.argsort(dealt.features[:, -1])
@@ -211,7 +204,7 @@ def test_what_cannot_be_dealt_to_workers_is_named():
         return [problem.key for problem in table.check(config, "sharded", workers, 4)]
 
     assert keys(Both()) == [] and keys(Both(problem="ridge")) == ["dataset.problem"]
-    assert keys(Both(sharding="dirichlet", dirichlet_alpha=0)) == ["dataset.sharding", "dataset.dirichlet_alpha"]
+    assert keys(Both(sharding="dirichlet")) == ["dataset.sharding"] and keys(ClassKeys(sharding="dirichlet")) == []
     with pytest.raises(ConfigError, match=r"dataset\.sharding=dirichlet: deals classes, and a regression has none"):
         divide(Both(sharding="dirichlet"), small(), SOURCE, METRIC, layout="sharded", parties=2, seed=0)
     dealt = divide(Both(), small(), SOURCE, METRIC, layout="sharded", parties=2, seed=0)

@@ -13,16 +13,16 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from vflbench.data import partition
 from vflbench.data.partition import RawGraph
-from vflbench.data.readers import load_npy, load_npz, load_sparse
+from vflbench.data.readers import load_npy, load_npz, load_sparse, npz_names
 from vflbench.data.tasks import GraphTask
 from vflbench.data.tasks.base import beside
-from vflbench.types import DataError, DatasetInfo, DataSource, Problem, closest, refuse
+from vflbench.types import DataError, DatasetInfo, DataSource, Problem, Range, closest, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -35,21 +35,19 @@ DATASETS = (
 
 
 @dataclass
-class Config:
+class Config(partition.Division):
     name: str = "graph_files"
-    source: str = "auto"  # auto | real: your files are never replaced by made-up data
-    variant: str = "auto"  # the only one
+    source: Literal["auto", "real"] = "auto"  # your files are never replaced by made-up data
+    variant: Literal["auto"] = "auto"
     features: str | None = None  # file of features, a row per node; paths are below data_root, or as the shell sees them
     edges: str | None = None  # file of edges, two node ids a row; direction does not matter
     labels: str | None = None  # file of labels, a row per node; -1 or empty: none
     blocks: list[Any] | None = None  # per client a list of its columns: names, numbers or ranges "0:10"; null: random equal blocks
     client_edges: list[str] | None = None  # per client its own file of edges; null: every client has part of `edges`
     split: str | None = None  # file with columns node,split (train, val, test), or npz with arrays train, val, test; null: drawn
-    classes: int | None = None  # number of classes; null: the largest label + 1
+    classes: Annotated[int, Range(at_least=2)] | None = None  # number of classes; null: the largest label + 1
     train: float = 0.2  # fraction of each class for training
     test: float = 0.5  # fraction for testing; the rest is for validation
-    keep_edges: float = 0.8  # each client has an edge of `edges` with this probability
-    normalize_features: bool = False  # rows of each client's block scaled to sum 1
 
 
 _SPLITS = ("train", "val", "test")
@@ -57,11 +55,7 @@ _SPLITS = ("train", "val", "test")
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = partition.check_division(config.keep_edges, parties) + partition.check_fractions(config.train, config.test)
-    if config.source not in ("auto", "real"):
-        problems.append(Problem("dataset.source", config.source, "must be auto or real: your own files have no twin"))
-    if config.variant != "auto":
-        problems.append(Problem("dataset.variant", config.variant, "must be auto"))
+    problems = partition.check_fractions(config.train, config.test)
     for key in ("features", "labels") + (() if config.client_edges else ("edges",)):
         if not (file := getattr(config, key)):
             problems.append(Problem(f"dataset.{key}", "null" if file is None else file, "must name a file"))
@@ -70,19 +64,11 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
             problems.append(Problem(f"dataset.{key}", f"({len(per_client)} entries)", f"must have one for each of the {parties} clients"))
     if config.blocks is not None and not all(isinstance(block, (list, tuple)) and block for block in config.blocks):
         problems.append(Problem("dataset.blocks", config.blocks, 'must be a list of lists of columns, e.g. [[age,income],["2:10"]]'))
-    if config.classes is not None and config.classes < 2:
-        problems.append(Problem("dataset.classes", config.classes, "must be at least 2"))
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
-    """The user's graph, divided between `parties` clients: by `blocks` and `client_edges`, else as GLASU does.
-
-    Raises
-    ------
-    ConfigError
-    DataError : naming the file as the user did, and the line.
-    """
+    """The user's graph, divided between `parties` clients: by `blocks` and `client_edges`, else as GLASU does."""
     refuse(check(config, layout, parties))
     assert config.features and config.labels
     reader = _Reader(root)
@@ -106,18 +92,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
                     f"{config.labels}: too few labelled nodes for a {name} split "
                     f"(dataset.train={config.train}, dataset.test={config.test})."
                 )
-    return partition.divide(
-        config.name,
-        RawGraph(features.values, edges, labels, classes),
-        splits,
-        DataSource(kind="real", note="the user's own files", files=tuple(reader.files)),
-        parties=parties,
-        seed=seed,
-        keep_edges=config.keep_edges,
-        normalize_features=config.normalize_features,
-        blocks=blocks,
-        edges=own,
-    )
+    graph = RawGraph(features.values, edges, labels, classes)
+    source = DataSource(kind="real", note="the user's own files", files=tuple(reader.files))
+    return partition.divide(config.name, graph, splits, source, config, parties=parties, seed=seed, blocks=blocks, edges=own)
 
 
 def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | None, task: GraphTask, index: int) -> GraphTask:
@@ -330,7 +307,7 @@ class _Reader:
 def _array(data: bytes, file: str, key: str) -> np.ndarray:
     if file.endswith(".npy"):
         return load_npy(data, file)
-    names = _npz_names(data, file)
+    names = npz_names(data, file)
     if {"format", "shape", "data"} <= names:
         matrix = load_sparse(data, file)
         return np.stack([matrix.row, matrix.col], axis=1) if key == "edges" else matrix.toarray()
@@ -338,16 +315,6 @@ def _array(data: bytes, file: str, key: str) -> np.ndarray:
         raise DataError(f"{file}: holds {', '.join(sorted(names)) or 'nothing'}; an array called {key}, or a single one, is needed.")
     key = key if key in names else names.pop()
     return load_npz(data, file, (key,))[key]
-
-
-def _npz_names(data: bytes, file: str) -> set[str]:
-    import zipfile
-
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return {name.removesuffix(".npy") for name in archive.namelist()}
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{file}: cut short or not an .npz archive ({error}).") from None
 
 
 def _frame(reader: str, data: bytes, file: str, **options: Any) -> Any:

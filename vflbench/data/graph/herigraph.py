@@ -18,7 +18,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -48,8 +48,8 @@ DATASETS = (
 @dataclass
 class Config:
     name: str = "suzhou"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # the only one
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto"] = "auto"
     verify: bool = True  # compare the files with the published checksums
     train: float = 0.2  # fraction of each class's labelled posts for training
     test: float = 0.5  # fraction for testing; the rest is for validation
@@ -139,7 +139,7 @@ _SIGNAL = 3.0  # of made-up image blocks: each tells the attribute in part
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant) + partition.check_fractions(config.train, config.test)
+    problems = partition.check_fractions(config.train, config.test)
     if parties != 3:
         problems.append(Problem("algorithm.parties", parties, f"must be 3: {config.name} has three graphs and three image blocks"))
     return problems
@@ -150,10 +150,6 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
     Where a city's graphs and labels are there but not its image blocks (`data_source=partial`), made-up blocks that carry the labels'
     signal take their place; ``source=real`` refuses that.
-
-    Raises
-    ------
-    ConfigError, DataError
     """
     refuse(check(config, layout, parties))
     name = config.name
@@ -173,10 +169,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         RawGraph(whole, partition.undirected(np.concatenate(edges, axis=1), len(labels)), labels, CLASSES),
         partition.fraction_split(labels, CLASSES, config.train, config.test, seed),
         source,
+        partition.Division(normalize_features=config.normalize_features),
         parties=parties,
         seed=seed,
-        keep_edges=1.0,
-        normalize_features=config.normalize_features,
         blocks=tuple(np.split(np.arange(ends[-1]), ends[:-1])),
         edges=edges,
     )
@@ -255,22 +250,17 @@ def _attributes(found: Found, files: _Files) -> tuple[np.ndarray, np.ndarray, np
 
 def _numbers(cells: np.ndarray, label: str, first: int) -> np.ndarray:
     """Finite float32 of a table's cells; `first` is the line of the first row."""
+    import pandas as pd
+
     try:
         numbers = cells.astype(np.float64)
-    except (ValueError, TypeError):
-        numbers = np.array([[_number(cell) for cell in row] for row in cells])
+    except (ValueError, TypeError):  # some cell is no number: it becomes NaN
+        numbers = pd.DataFrame(cells).apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
     wrong = np.argwhere(~np.isfinite(numbers))
     if len(wrong):
         row, column = wrong[0]
         raise DataError(f"{label}, line {row + first}: {cells[row, column]!r} where a number belongs (feature {column}).")
     return numbers.astype(np.float32)
-
-
-def _number(cell: object) -> float:
-    try:
-        return float(cell)  # type: ignore[arg-type]
-    except (ValueError, TypeError):
-        return float("nan")
 
 
 def _matrix_edges(found: Found, file: RawFile, nodes: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from vflbench.data.partition import RawGraph
 from vflbench.data.readers import load_pickle
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
-from vflbench.types import DataError, DatasetInfo, Problem, closest, refuse
+from vflbench.types import Count, DataError, DatasetInfo
 
 DATASETS = (
     DatasetInfo(name="cora", summary="Cora: 2,708 papers, 1,433 words, 7 topics", layouts=("graph",), folder="planetoid/Cora/raw"),
@@ -30,22 +30,19 @@ DATASETS = (
     ),
 )
 
-SPLITS = ("random", "public")
 TRAIN_PER_CLASS = {"cora": 60, "citeseer": 84, "pubmed": 320}  # of GLASU's code
 
 
 @dataclass
-class Config:
+class Config(partition.Division):
     name: str = "cora"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # the only one
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto"] = "auto"
     verify: bool = True  # compare the files with the published checksums
-    split: str = "random"  # random (drawn by the run's seed) | public (Planetoid's)
-    train_per_class: int | None = None  # split=random: training nodes per class; null: the paper's 60, 84, 320
-    validation: int = 500  # split=random: validation nodes
-    test: int = 1000  # split=random: test nodes
-    keep_edges: float = 0.8  # each client has an edge with this probability
-    normalize_features: bool = False  # rows of each client's block scaled to sum 1
+    split: Literal["random", "public"] = "random"  # random (drawn by the run's seed) | public (Planetoid's)
+    train_per_class: Count | None = None  # split=random: training nodes per class; null: the paper's 60, 84, 320
+    validation: Count = 500  # split=random: validation nodes
+    test: Count = 1000  # split=random: test nodes
 
 
 _ADDRESS = "https://raw.githubusercontent.com/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3/data"
@@ -108,30 +105,8 @@ _TWINS = {
 }
 
 
-def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant) + partition.check_division(config.keep_edges, parties)
-    if config.split not in SPLITS:
-        problems.append(Problem("dataset.split", config.split, f"must be one of {', '.join(SPLITS)}", closest(config.split, SPLITS)))
-    for key in ("train_per_class", "validation", "test"):
-        value = getattr(config, key)
-        if value is not None and value < 1:
-            problems.append(Problem(f"dataset.{key}", value, "must be at least 1"))
-    return problems
-
-
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
-    """Cora, CiteSeer or PubMed, divided between `parties` clients.
-
-    Parameters
-    ----------
-    root : the data_root that the user gave, or None.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
-    refuse(check(config, layout, parties))
+    """Cora, CiteSeer or PubMed, divided between `parties` clients."""
     name = config.name
     files = next(files for files in FILE_SETS if files.option == name)
     found = sources.locate(files, root, config.source, config.verify)
@@ -146,16 +121,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     if config.split == "random":
         per_class = config.train_per_class or TRAIN_PER_CLASS[name]
         splits = partition.count_split(graph.labels, graph.classes, per_class, config.validation, config.test, seed)
-    return partition.divide(
-        name,
-        graph,
-        splits,
-        source,
-        parties=parties,
-        seed=seed,
-        keep_edges=config.keep_edges,
-        normalize_features=config.normalize_features,
-    )
+    return partition.divide(name, graph, splits, source, config, parties=parties, seed=seed)
 
 
 # --- the format -------------------------------------------------------------------------------------------------------------

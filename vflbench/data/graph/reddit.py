@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -17,28 +18,25 @@ from vflbench.data.readers import load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, Problem, closest, refuse
+from vflbench.types import DataError, DatasetInfo, Positive, Problem, Range, refuse
 
 DATASETS = (DatasetInfo(name="reddit", summary="Reddit: 232,965 posts, 602 features, 41 communities", layouts=("graph",), folder="reddit"),)
 
-SPLITS = ("random", "public")
+CLASSES, FEATURES = 41, 602
 
 
 @dataclass
-class Config:
+class Config(partition.Division):
     name: str = "reddit"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # the only one
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto"] = "auto"
     verify: bool = True  # check what is known of the files
-    nodes: int = 10000  # posts of the synthetic twin (the real data has 232,965)
-    mean_degree: float = 50.0  # edges at a post of the synthetic twin (the real data has 492)
-    split: str = "random"  # random (GLASU's, drawn by the run's seed) | public (by day)
-    train: float = 0.66  # split=random: fraction of nodes for training, in equal shares per class
-    keep_edges: float = 0.8  # each client has an edge with this probability
-    normalize_features: bool = False  # rows of each client's block scaled to sum 1
+    nodes: Annotated[int, Range(at_least=10 * CLASSES)] = 10000  # posts of the synthetic twin, ten a class (the real data has 232,965)
+    mean_degree: Positive = 50.0  # edges at a post of the synthetic twin (the real data has 492)
+    split: Literal["random", "public"] = "random"  # random (GLASU's, drawn by the run's seed) | public (by day)
+    train: Positive = 0.66  # split=random: fraction of nodes for training, in equal shares per class
 
 
-CLASSES, FEATURES = 41, 602
 _ADDRESS = "https://data.dgl.ai/dataset/reddit.zip"  # 1.4 GB; no checksum of its members is known, their format is checked
 _DATA = RawFile("reddit/reddit_data.npz", _ADDRESS, member="reddit_data.npz")
 _GRAPH = RawFile("reddit/reddit_graph.npz", _ADDRESS, member="reddit_graph.npz")
@@ -50,25 +48,16 @@ _SIGNAL = 3.2  # of the twin's features
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant) + partition.check_division(config.keep_edges, parties)
-    if config.split not in SPLITS:
-        problems.append(Problem("dataset.split", config.split, f"must be one of {', '.join(SPLITS)}", closest(config.split, SPLITS)))
-    if not 0 < config.train < 1:
+    problems = []
+    if config.train >= 1:
         problems.append(Problem("dataset.train", config.train, "must lie between 0 and 1"))
-    if config.nodes < 10 * CLASSES:
-        problems.append(Problem("dataset.nodes", config.nodes, f"must be at least {10 * CLASSES}: ten a class"))
-    if not 0 < config.mean_degree <= config.nodes / 10:
-        problems.append(Problem("dataset.mean_degree", config.mean_degree, "must lie above 0 and be at most a tenth of dataset.nodes"))
+    if config.mean_degree > config.nodes / 10:
+        problems.append(Problem("dataset.mean_degree", config.mean_degree, "must be at most a tenth of dataset.nodes"))
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
-    """Reddit, or its twin of `nodes` posts, divided between `parties` clients.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
+    """Reddit, or its twin of `nodes` posts, divided between `parties` clients."""
     refuse(check(config, layout, parties))
     found = sources.locate(FILE_SETS[0], root, config.source, config.verify)
     if found is not None:
@@ -81,16 +70,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         splits = {name: np.flatnonzero(types == kind) for name, kind in (("train", 1), ("val", 2), ("test", 3))}
     else:
         splits = random_split(graph.labels, config.train, seed)
-    return partition.divide(
-        config.name,
-        graph,
-        splits,
-        source,
-        parties=parties,
-        seed=seed,
-        keep_edges=config.keep_edges,
-        normalize_features=config.normalize_features,
-    )
+    return partition.divide(config.name, graph, splits, source, config, parties=parties, seed=seed)
 
 
 def random_split(labels: np.ndarray, train: float, seed: int) -> dict[str, np.ndarray]:

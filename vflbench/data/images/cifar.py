@@ -21,7 +21,6 @@ from vflbench.types import DataError, DataSource
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SHAPE = (3, 32, 32)
-VARIANTS = ("auto", "full", "sample1000")
 _RECORD = 1 + 3 * 32 * 32
 _BATCH = 10_000  # images
 _TWIN = (2_000, 500)  # training and test images
@@ -113,10 +112,8 @@ def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
         data, where = content(name)
         parts.append((_binary if group.binary else _python)(data, where, _BATCH if full else None))
     images, labels = (np.concatenate(piece) for piece in zip(*parts[:-1], strict=True))
-    used = {found.label(file) for file in group.files}
-    files = tuple(entry for entry in found.files if entry[0] in used)
     note = "" if full else f"{len(labels)} and {len(parts[-1][1])} of CIFAR-10's 50,000 training images, no test image"
-    return Images(images, labels, *parts[-1], DataSource("real", group.variant, note, files))
+    return Images(images, labels, *parts[-1], found.source(group.variant, note, group.files))
 
 
 def _plain(found: Found, group: _Group) -> Callable[[str], tuple[bytes, str]]:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition, sources
+from vflbench.data import partition
 from vflbench.data.images import cifar
 from vflbench.data.tasks import AlignedTask, Shard, ShardedTask
-from vflbench.types import DatasetInfo, Metric, Problem, refuse
+from vflbench.types import DatasetInfo, Metric, Problem, Range, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -38,22 +39,20 @@ MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 @dataclass
 class Config(partition.Sharding):
     name: str = "cifar10"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # auto (the fullest found) | full | sample1000 (800 and 200 of the training images)
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto", "full", "sample1000"] = "auto"  # auto: the fullest found; sample1000: 800 and 200 of the training images
     verify: bool = True  # compare the files with the known checksums
-    validation: float = 0.1  # fraction of each class's training images for validation, drawn by the run's seed
+    validation: Annotated[float, Range(at_least=0)] = 0.1  # fraction of each class's training images, drawn by the run's seed
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant, cifar.VARIANTS)
+    problems = []
     if config.source == "synthetic" and config.variant == "sample1000":
         problems.append(Problem("dataset.variant", config.variant, "the synthetic twin is that of all of CIFAR-10: auto or full"))
-    if not 0 <= config.validation < 1:
+    if config.validation >= 1:
         problems.append(Problem("dataset.validation", config.validation, "must be a fraction: at least 0 and below 1"))
-    if layout == "sharded":
-        return problems + partition.check_sharding(config, parties)
-    if parties not in (1, 2, 4):
+    if layout != "sharded" and parties not in (1, 2, 4):
         problems.append(Problem("algorithm.parties", parties, "must be 4 (quadrants), 2 (halves) or 1"))
     return problems
 
@@ -62,14 +61,6 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     """Quadrants (n, 3, 16, 16) uint8 at four parties, halves (n, 3, 16, 32) at two, whole images at one; the official test images.
 
     Sharded: whole images (n, 3, 32, 32) float32, dealt to `parties` workers.
-
-    Parameters
-    ----------
-    root : the data_root that the user gave, or None.
-
-    Raises
-    ------
-    ConfigError, DataError
     """
     refuse(check(config, layout, parties))
     images = cifar.read(config.variant, config.source, config.verify, root)
@@ -84,17 +75,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         return partition.shard(
             config.name, own, shards, images.source, metric, config, classes=len(cifar.CLASSES), workers=parties, seed=seed
         )
-    return AlignedTask(
-        name=config.name,
-        source=images.source,
-        metric=metric,
-        classes=len(cifar.CLASSES),
-        owner=0,
-        features=divide(train[0], parties),
-        labels=train[1],
-        held_out_features={name: divide(pixels, parties) for name, (pixels, _) in held_out.items()},
-        held_out_labels={name: labels for name, (_, labels) in held_out.items()},
-    )
+    blocks = {name: divide(pixels, parties) for name, (pixels, _) in held_out.items()}
+    known = {name: labels for name, (_, labels) in held_out.items()}
+    return AlignedTask(config.name, images.source, metric, len(cifar.CLASSES), 0, divide(train[0], parties), train[1], blocks, known)
 
 
 def divide(images: np.ndarray, parties: int) -> tuple[np.ndarray, ...]:

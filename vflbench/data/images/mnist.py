@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from vflbench.data import partition, sources, twins
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, Metric, Problem, refuse
+from vflbench.types import DataError, DatasetInfo, Metric, Range
 
 DATASETS = (
     DatasetInfo(
@@ -26,14 +27,17 @@ DATASETS = (
     ),
 )
 
+TRAIN, TEST, SIDE, CLASSES = 60_000, 10_000, 28, 10
+MEAN, DEVIATION = 0.1307, 0.3081  # of the training images' grey values from 0 to 1, as everybody takes them: public, not a worker's
+
 
 @dataclass
 class Config(partition.Sharding):
     name: str = "mnist"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # the only one
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto"] = "auto"
     verify: bool = True  # compare the files with the published checksums
-    validation: int = 5000  # of the 60,000 training images, drawn at random; they are nobody's
+    validation: Annotated[int, Range(at_least=0, at_most=TRAIN - 1)] = 5000  # of the training images, drawn at random; they are nobody's
 
 
 _FOLDER = "mnist/MNIST/raw"
@@ -49,30 +53,9 @@ _FILES = tuple(  # sha256 of the decompressed files
 )
 FILE_SETS = (FileSet("mnist", _FOLDER, (Part("idx files", (_FILES,)),), also=("MNIST/raw", "mnist")),)
 
-TRAIN, TEST, SIDE, CLASSES = 60_000, 10_000, 28, 10
-MEAN, DEVIATION = 0.1307, 0.3081  # of the training images' grey values from 0 to 1, as everybody takes them: public, not a worker's
-
-
-def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant) + partition.check_sharding(config, parties)
-    if not 0 <= config.validation < TRAIN:
-        problems.append(Problem("dataset.validation", config.validation, f"must lie between 0 and {TRAIN - 1}"))
-    return problems
-
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> ShardedTask:
-    """MNIST, its training images dealt to `parties` workers.
-
-    Parameters
-    ----------
-    root : the data_root that the user gave, or None.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
-    refuse(check(config, layout, parties))
+    """MNIST, its training images dealt to `parties` workers."""
     found = sources.locate(FILE_SETS[0], root, config.source, config.verify)
     if found is not None:
         train, test = read(found)

@@ -31,7 +31,7 @@ import hashlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,11 +40,11 @@ from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3_events import CsvFile, Stays
 from vflbench.data.relational.mimic3_statistics import statistics
 from vflbench.data.relational.mimic3_twin import JOINS, SLICE, twin
-from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, standardize
+from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, moments, standardize
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, Metric, Problem, closest, refuse
+from vflbench.types import Count, DataError, DatasetInfo, Metric, Problem, refuse
 
 log = logging.getLogger(__name__)
 
@@ -57,21 +57,19 @@ DATASETS = (
     ),
 )
 
-VARIANTS = ("auto", "full", "demo")
-COHORTS = ("auto", "benchmark", "all")
-
 
 @dataclass
 class Config:
     name: str = "mimic3"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # full | demo (100 patients) | auto: the fullest found
-    cohort: str = "auto"  # benchmark (mimic3-benchmarks' stays and hours) | all (every charted hour) | auto: full benchmark, demo all
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto", "full", "demo"] = "auto"  # full | demo (100 patients) | auto: the fullest found
+    # benchmark (mimic3-benchmarks' stays and hours) | all (every charted hour) | auto: full benchmark, demo all
+    cohort: Literal["auto", "benchmark", "all"] = "auto"
     validation: float = 0.15  # fraction of the patients for validation
     test: float = 0.15  # fraction of the patients for testing
     length_of_stay: bool = False  # a feature of the stays that is known only afterwards; the paper's code has it
     split_seed: int | None = None  # of the split by patients; null: the run's seed
-    width: int | None = 8  # source=synthetic: most features of a table; null: all
+    width: Count | None = 8  # source=synthetic: most features of a table; null: all
 
 
 _NAMES = ("PATIENTS", "ADMISSIONS", "ICUSTAYS", "DIAGNOSES_ICD", "D_ICD_DIAGNOSES", "CHARTEVENTS", "LABEVENTS")
@@ -93,46 +91,14 @@ METRIC = Metric("auroc", "max")
 DATABASES = ("carevue", "metavision", "both")
 UNITS = ("CCU", "CSRU", "MICU", "NICU", "SICU", "TSICU")
 ETHNICITIES = (
-    "AMERICAN INDIAN/ALASKA NATIVE",
-    "AMERICAN INDIAN/ALASKA NATIVE FEDERALLY RECOGNIZED TRIBE",
-    "ASIAN",
-    "ASIAN - ASIAN INDIAN",
-    "ASIAN - CAMBODIAN",
-    "ASIAN - CHINESE",
-    "ASIAN - FILIPINO",
-    "ASIAN - JAPANESE",
-    "ASIAN - KOREAN",
-    "ASIAN - OTHER",
-    "ASIAN - THAI",
-    "ASIAN - VIETNAMESE",
-    "BLACK/AFRICAN",
-    "BLACK/AFRICAN AMERICAN",
-    "BLACK/CAPE VERDEAN",
-    "BLACK/HAITIAN",
-    "CARIBBEAN ISLAND",
-    "HISPANIC OR LATINO",
-    "HISPANIC/LATINO - CENTRAL AMERICAN (OTHER)",
-    "HISPANIC/LATINO - COLOMBIAN",
-    "HISPANIC/LATINO - CUBAN",
-    "HISPANIC/LATINO - DOMINICAN",
-    "HISPANIC/LATINO - GUATEMALAN",
-    "HISPANIC/LATINO - HONDURAN",
-    "HISPANIC/LATINO - MEXICAN",
-    "HISPANIC/LATINO - PUERTO RICAN",
-    "HISPANIC/LATINO - SALVADORAN",
-    "MIDDLE EASTERN",
-    "MULTI RACE ETHNICITY",
-    "NATIVE HAWAIIAN OR OTHER PACIFIC ISLANDER",
-    "OTHER",
-    "PATIENT DECLINED TO ANSWER",
-    "PORTUGUESE",
-    "SOUTH AMERICAN",
-    "UNABLE TO OBTAIN",
-    "UNKNOWN/NOT SPECIFIED",
-    "WHITE",
-    "WHITE - BRAZILIAN",
-    "WHITE - EASTERN EUROPEAN",
-    "WHITE - OTHER EUROPEAN",
+    *("AMERICAN INDIAN/ALASKA NATIVE", "AMERICAN INDIAN/ALASKA NATIVE FEDERALLY RECOGNIZED TRIBE", "ASIAN", "ASIAN - ASIAN INDIAN"),
+    *("ASIAN - CAMBODIAN", "ASIAN - CHINESE", "ASIAN - FILIPINO", "ASIAN - JAPANESE", "ASIAN - KOREAN", "ASIAN - OTHER", "ASIAN - THAI"),
+    *("ASIAN - VIETNAMESE", "BLACK/AFRICAN", "BLACK/AFRICAN AMERICAN", "BLACK/CAPE VERDEAN", "BLACK/HAITIAN", "CARIBBEAN ISLAND"),
+    *("HISPANIC OR LATINO", "HISPANIC/LATINO - CENTRAL AMERICAN (OTHER)", "HISPANIC/LATINO - COLOMBIAN", "HISPANIC/LATINO - CUBAN"),
+    *("HISPANIC/LATINO - DOMINICAN", "HISPANIC/LATINO - GUATEMALAN", "HISPANIC/LATINO - HONDURAN", "HISPANIC/LATINO - MEXICAN"),
+    *("HISPANIC/LATINO - PUERTO RICAN", "HISPANIC/LATINO - SALVADORAN", "MIDDLE EASTERN", "MULTI RACE ETHNICITY"),
+    *("NATIVE HAWAIIAN OR OTHER PACIFIC ISLANDER", "OTHER", "PATIENT DECLINED TO ANSWER", "PORTUGUESE", "SOUTH AMERICAN"),
+    *("UNABLE TO OBTAIN", "UNKNOWN/NOT SPECIFIED", "WHITE", "WHITE - BRAZILIAN", "WHITE - EASTERN EUROPEAN", "WHITE - OTHER EUROPEAN"),
     "WHITE - RUSSIAN",
 )
 # The 128 diagnoses of mimic3-benchmarks: about the commonest of MIMIC-III, the commonest first.
@@ -151,12 +117,7 @@ _LARGE = 1 << 30  # bytes of features of `events` from which on they are kept on
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant, VARIANTS) + check_fractions(config.validation, config.test)
-    if config.cohort not in COHORTS:
-        problems.append(Problem("dataset.cohort", config.cohort, f"must be one of {', '.join(COHORTS)}", closest(config.cohort, COHORTS)))
-    if config.width is not None and config.width < 1:
-        problems.append(Problem("dataset.width", config.width, "must be at least 1, or null"))
-    return problems
+    return check_fractions(config.validation, config.test)
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
@@ -164,11 +125,6 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
     The measurements, read once, stay in the cache folder; those of the full data, and the features of every split that was drawn, as
     memory maps of 8 to 10 GB.
-
-    Raises
-    ------
-    ConfigError
-    DataError : naming the file and the line.
     """
     refuse(check(config, layout, parties))
     files = _file_set("demo", "full") if config.variant == "auto" else _file_set(config.variant)
@@ -197,13 +153,10 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     shape = (len(stay), 1 + len(measured.COLUMNS))
     large = 4 * shape[0] * shape[1] >= _LARGE
     if large:
-        raw_path = measured.cache_file(f"features-{key}-{cohort}-{held.stamp}.npy")
-        if not raw_path.is_file():
-            sources.check_space(raw_path, 4 * shape[0] * shape[1])
-            with sources.atomic(raw_path) as temporary:
-                _fill(np.lib.format.open_memmap(temporary, "w+", np.float32, shape), events, stay, hour, place)
+        path = measured.cache_file(f"features-{key}-{cohort}-{held.stamp}.npy")
+        whole = sources.memory_map(path, shape, lambda out: statistics(events, stay, hour, out, place))
         chosen = np.concatenate([splits[split] for split in SPLITS])
-        features = _standardized_map(np.load(raw_path, mmap_mode="r"), splits, raw_path)
+        features = _standardized_map(whole, splits, path)
         bounds = np.cumsum([0, *(len(splits[split]) for split in SPLITS)])
         splits = {split: np.arange(low, high) for split, low, high in zip(SPLITS, bounds[:-1], bounds[1:], strict=True)}
         others = tuple(RawTable(table.name, table.keys, standardize(table), table.columns) for table in others)
@@ -411,33 +364,19 @@ def split_patients(patients: np.ndarray, positive: np.ndarray, validation: float
 # --- features that are too many for memory --------------------------------------------------------------------------------------
 
 
-def _fill(out: np.memmap, events: measured.Events, stay: np.ndarray, hour: np.ndarray, place: np.ndarray) -> None:
-    statistics(events, stay, hour, out, place)
-    out.flush()
-
-
 def _standardized_map(features: np.ndarray, splits: dict[str, np.ndarray], path: Path) -> np.ndarray:
     """`features`, standardised as `tables.standardize` does, the rows of train, val and test one after the other: a memory map."""
     digest = hashlib.sha256(b"".join(splits[split].tobytes() for split in SPLITS)).hexdigest()[:16]
-    target = path.with_name(f"{path.stem}-{digest}.npy")
-    if not target.is_file():
+
+    def fill(out: np.ndarray) -> None:
         train, chosen = splits["train"], np.concatenate([splits[split] for split in SPLITS])
-        pieces = np.array_split(train, -(-len(train) // SLICE))
-        count = sum((~np.isnan(features[rows])).sum(axis=0) for rows in pieces)
-        mean = sum(np.nansum(features[rows], axis=0, dtype=np.float64) for rows in pieces) / np.maximum(count, 1)
-        with np.errstate(invalid="ignore"):  # infinite values are told below
-            squares = sum(np.nansum((features[rows] - mean) ** 2, axis=0) for rows in pieces)
-        spread = np.sqrt(squares / np.maximum(count, 1))
+        mean, spread = moments(features, np.array_split(train, -(-len(train) // SLICE)))
         scale = np.where(spread > 1e-12 * np.maximum(np.abs(mean), 1e-300), spread, np.inf)
         if not (np.isfinite(mean).all() and np.isfinite(spread).all()):
             column = int(np.flatnonzero(~(np.isfinite(mean) & np.isfinite(spread)))[0])
             raise DataError(f"table events, column {('hour', *measured.COLUMNS)[column]}: values that are not finite")
-        sources.check_space(target, features.nbytes)
-        with sources.atomic(target) as temporary:
-            out = np.lib.format.open_memmap(temporary, "w+", np.float32, features.shape)
-            for first in range(0, len(chosen), SLICE):
-                rows = chosen[first : first + SLICE]
-                out[first : first + len(rows)] = np.nan_to_num((features[rows] - mean) / scale, nan=0.0)
-            out.flush()
-    standardized: np.ndarray = np.load(target, mmap_mode="r")
-    return standardized
+        for first in range(0, len(chosen), SLICE):
+            rows = chosen[first : first + SLICE]
+            out[first : first + len(rows)] = np.nan_to_num((features[rows] - mean) / scale, nan=0.0)
+
+    return sources.memory_map(path.with_name(f"{path.stem}-{digest}.npy"), features.shape, fill)

@@ -15,12 +15,12 @@ import numpy as np
 
 from vflbench.data import sources, twins
 from vflbench.data.relational import text
-from vflbench.data.relational.movielens_files import GENRES, OCCUPATIONS, RATINGS_DAT, Content, numbers, read
+from vflbench.data.relational.movielens_files import GENRES, OCCUPATIONS, Content, read
 from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, divide, split_rows
 from vflbench.data.sources import FileSet, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, refuse
+from vflbench.types import Count, DatasetInfo, Metric, Problem, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -30,20 +30,19 @@ DATASETS = (
         folder="ml-1m",
     ),
 )
-VARIANTS = ("auto", "1m", "1m_sample", "100k")
 
 
 @dataclass
 class Config:
     name: str = "movielens"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # auto (the fullest found) | 1m | 1m_sample (100,000 of its ratings) | 100k
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto", "1m", "1m_sample", "100k"] = "auto"  # auto: the fullest found; 1m_sample: 100,000 of its ratings
     verify: bool = True  # compare the files with the known checksums
     task: Literal["regression", "classes"] = "regression"  # the rating itself, or classes 0 to 4
     text_encoder: str | None = None  # folder of a Hugging Face model for the titles; null: hashed TF-IDF
     validation: float = 0.15  # fraction of the ratings; the twin has a split of its own
     test: float = 0.15
-    width: int | None = None  # twin: at most so many features per table; null: all
+    width: Count | None = None  # twin: at most so many features per table; null: all
 
 
 # --- files ------------------------------------------------------------------------------------------------------------------
@@ -89,7 +88,6 @@ _GROUPS: dict[str, tuple[tuple[RawFile, ...], ...]] = {
         ),
     ),
 }
-_PAIRS = "ml-1m-sample100k/user_movie_pairs_full.parquet"
 
 
 def _file_set(variant: str) -> FileSet:
@@ -105,25 +103,14 @@ TITLE_WIDTH = 32
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant, VARIANTS) + check_fractions(config.validation, config.test)
+    problems = check_fractions(config.validation, config.test)
     if config.source == "synthetic" and config.variant in ("1m_sample", "100k"):
         problems.append(Problem("dataset.variant", config.variant, "the synthetic twin is that of 1m: auto or 1m"))
-    if config.width is not None and config.width < 1:
-        problems.append(Problem("dataset.width", config.width, "must be at least 1, or null"))
     return problems + text.check_encoder(config.text_encoder)
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
-    """Ratings, movies and users, each in `parties` horizontal parts.
-
-    Parameters
-    ----------
-    root : the data_root that the user gave, or None.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
+    """Ratings, movies and users, each in `parties` horizontal parts."""
     refuse(check(config, layout, parties))
     has_twin = config.variant in ("auto", "1m")
     found = sources.locate(_file_set(config.variant), root, config.source, config.verify, has_twin)
@@ -137,8 +124,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         encode.fit(content.title)
         raw = _tables(content, encode(content.title))
         splits = split_rows(len(raw.labels), config.validation, config.test, seed)
-        used = {found.label(file) for file in group}
-        source = DataSource("real", variant, encode.note, tuple(entry for entry in found.files if entry[0] in used))
+        source = found.source(variant, encode.note, group)
     metric = Metric("rmse", "min")
     if config.task == "classes":
         raw = RawTables(raw.tables, raw.label_table, raw.labels.astype(np.int64) - 1, 5, raw.joins)
@@ -148,30 +134,6 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 def _narrowed(width: int | None) -> str:
     return "" if width is None else f"; at most {width} features per table"
-
-
-def full_pairs(root: Path) -> tuple[np.ndarray, np.ndarray]:
-    """User and movie of all 1,000,209 ratings of MovieLens-1M, int64, in the file's order: real keys, also where the ratings are missing.
-
-    Raises
-    ------
-    DataError : neither ml-1m/ratings.dat nor the pairs beside the sample are below `root`.
-    """
-    import pyarrow
-    import pyarrow.parquet
-
-    ratings = _GROUPS["1m"][0][2]
-    if (root / ratings.path).is_file():
-        frame = numbers((root / ratings.path).read_bytes(), ratings.path, RATINGS_DAT)
-        return frame["user"].to_numpy(copy=True), frame["movie"].to_numpy(copy=True)
-    if not (root / _PAIRS).is_file():
-        raise DataError(f"data_root {root}: has neither {ratings.path} nor {_PAIRS}.")
-    try:
-        held = pyarrow.parquet.read_table(root / _PAIRS, columns=["userID", "movieID"])
-        user, movie = (held[name].cast(pyarrow.int64()).to_numpy() for name in ("userID", "movieID"))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{_PAIRS}: not a table of user and movie numbers ({error}).") from None
-    return user, movie
 
 
 # --- the tables ---------------------------------------------------------------------------------------------------------------

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from vflbench.data.relational import sql_sources, tables
-from vflbench.data.relational.cells import TYPES
 from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tasks import Equality
-from vflbench.types import ConfigError, Problem, closest
+from vflbench.types import Problem, Range, closest, refuse
 
 TASKS = {"regression": ("rmse",), "classes": ("accuracy", "auroc")}  # task -> its metrics, the default first
-LONGEST = 1_000_000  # seconds that a query may be given
 
 
 @dataclass
@@ -27,19 +25,20 @@ class Table:
     keys: list[str] | None = None  # columns that identify and are no features; null: those that the joins name
     features: list[str] | None = None  # columns to learn from; null: all other columns of numbers
     categories: list[str] = field(default_factory=list)  # columns that become one 0/1 feature for each of their values
-    types: dict[str, str] = field(default_factory=dict)  # column -> number | text | date, where it is stored as something else
+    types: dict[str, Literal["number", "text", "date"]] = field(default_factory=dict)  # of columns stored as something else
     label: str | None = None  # in exactly one table: the column to predict
 
 
 @dataclass
 class Config:
     name: str = "sql"
-    source: str = "auto"  # auto | real: your tables are never replaced by made-up data
-    variant: str = "auto"  # the only one
+    source: Literal["auto", "real"] = "auto"  # your tables are never replaced by made-up data
+    variant: Literal["auto"] = "auto"
     tables: dict[str, Table] = field(default_factory=dict)  # name -> where it lies and what its columns are
-    query_timeout: float = sql_sources.QUERY_TIMEOUT  # seconds that reading a database's table or query may take
+    # seconds that reading a database's table or query may take
+    query_timeout: Annotated[float, Range(above=0, at_most=1e6)] = sql_sources.QUERY_TIMEOUT
     joins: list[str] = field(default_factory=list)  # predicates "a.x = b.y"; several between two tables are one composite key
-    task: str = "regression"  # regression | classes
+    task: Literal["regression", "classes"] = "regression"
     classes: int | list[Any] | None = None  # task=classes: their number, labels being 0, 1, ...; or the labels in order; null: as found
     metric: str | None = None  # null: rmse, or accuracy of classes; auroc for two classes
     validation: float = 0.15  # fraction of the label table's rows
@@ -58,8 +57,7 @@ class Config:
             for url in _listed(table.url):
                 if isinstance(url, str) and sql_sources.holds_password(url):
                     problems.append(Problem(f"{key}.url", sql_sources.shown(url), f"{advice} {key}.password_env"))
-        if problems:
-            raise ConfigError(problems)
+        refuse(problems)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -117,12 +115,6 @@ def called(config: Config, name: str) -> str:
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read: whether files and variables are there is looked at."""
     problems = tables.check_fractions(config.validation, config.test)
-    if config.source not in ("auto", "real"):
-        problems.append(Problem("dataset.source", config.source, "must be auto or real: your own tables have no twin"))
-    if config.variant != "auto":
-        problems.append(Problem("dataset.variant", config.variant, "must be auto"))
-    if not 0 < config.query_timeout <= LONGEST:
-        problems.append(Problem("dataset.query_timeout", config.query_timeout, f"must be seconds, above 0 and at most {LONGEST:,}"))
     if not config.tables:
         allowed = "names no tables: describe yours in DIR/dataset/sql.yaml and give --config-dir DIR, as examples/dataset/sql.yaml does"
         return [*problems, Problem("dataset.tables", "{}", allowed)]
@@ -137,8 +129,6 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
 
 
 def _check_task(config: Config) -> list[Problem]:
-    if config.task not in TASKS:
-        return [Problem("dataset.task", config.task, f"must be one of {', '.join(TASKS)}", closest(config.task, TASKS))]
     problems = []
     allowed = TASKS[config.task]
     if config.metric is not None and config.metric not in allowed:
@@ -178,10 +168,6 @@ def _check_table(config: Config, name: str, table: Table) -> list[Problem]:
         problems += list(dict.fromkeys(found))  # parts share what is wrong with them
     if "." in name or "=" in name:
         problems.append(Problem(key, name, "a table's name cannot have a dot or =, which predicates are made of"))
-    for column, kind in table.types.items():
-        if kind not in TYPES:
-            allowed = f"must be one of {', '.join(TYPES)}"
-            problems.append(Problem(f"{key}.types.{column}", kind, allowed, closest(kind, TYPES)))
     taken: dict[str, str] = {}
     for role, columns in roles_of(config, name).items():
         for column in columns:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import sources
 from vflbench.data.relational import tables
 from vflbench.data.relational.tables import RawTable, RawTables
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import DatasetInfo, DataSource, Metric, Problem, closest, refuse
+from vflbench.types import Count, DatasetInfo, DataSource, Metric, Problem, Range, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -34,45 +34,31 @@ _OWN = 0.6  # standard deviation of what sets rows of one key apart; their commo
 @dataclass
 class Config:
     name: str = "star_schema"
-    source: str = "auto"  # auto | synthetic: it is always made up
-    variant: str = "auto"  # the only one
-    rows: int = 10_000  # of the fact table, which has the labels
-    dimensions: int = 2  # tables besides it
-    dimension_rows: int = 1_000  # of each
-    duplication: int = 4  # rows of the first dimension that a fact row joins with: the joined table has rows x duplication rows
-    width: int = 8  # features of each table
-    noise: float = 0.5  # standard deviation of what no feature explains; that of what they explain is 1
-    task: str = "regression"  # regression | classes
-    classes: int = 3  # task=classes: how many, about equally frequent
+    source: Literal["auto", "synthetic"] = "auto"  # it is always made up
+    variant: Literal["auto"] = "auto"
+    rows: Annotated[int, Range(at_least=10)] = 10_000  # of the fact table, which has the labels
+    dimensions: Count = 2  # tables besides it
+    dimension_rows: Count = 1_000  # of each
+    duplication: Count = 4  # rows of the first dimension that a fact row joins with: the joined table has rows x duplication rows
+    width: Count = 8  # features of each table
+    noise: Annotated[float, Range(at_least=0)] = 0.5  # standard deviation of what no feature explains; that of what they explain is 1
+    task: Literal["regression", "classes"] = "regression"
+    classes: Annotated[int, Range(at_least=2)] = 3  # task=classes: how many, about equally frequent
     validation: float = 0.15  # fraction of the fact rows
     test: float = 0.15
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration."""
-    problems = sources.check_source("auto" if config.source == "real" else config.source, config.variant)
-    if config.source == "real":
-        problems.append(Problem("dataset.source", config.source, "star_schema is always made up: auto or synthetic"))
-    for key, least in (("rows", 10), ("dimensions", 1), ("dimension_rows", 1), ("duplication", 1), ("width", 1), ("classes", 2)):
-        if getattr(config, key) < least:
-            problems.append(Problem(f"dataset.{key}", getattr(config, key), f"must be at least {least}"))
+    problems = tables.check_fractions(config.validation, config.test)
     if config.duplication > config.dimension_rows:
         allowed = f"must be at most dataset.dimension_rows={config.dimension_rows}: so many rows of the first dimension share a key"
         problems.append(Problem("dataset.duplication", config.duplication, allowed))
-    if config.noise < 0:
-        problems.append(Problem("dataset.noise", config.noise, "must be at least 0"))
-    if config.task not in TASKS:
-        problems.append(Problem("dataset.task", config.task, f"must be one of {', '.join(TASKS)}", closest(config.task, TASKS)))
-    return problems + tables.check_fractions(config.validation, config.test)
+    return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
-    """The star schema, each table in `parties` horizontal parts. The tables are the same for every seed, the split is the run's.
-
-    Raises
-    ------
-    ConfigError
-    """
+    """The star schema, each table in `parties` horizontal parts. The tables are the same for every seed, the split is the run's."""
     refuse(check(config, layout, parties))
     note = f"made-up star schema: {config.rows} facts, {config.dimensions} dimensions, duplication {config.duplication}"
     return tables.divide(

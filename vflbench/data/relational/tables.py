@@ -196,6 +196,15 @@ def take(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return values[rows]
 
 
+def moments(values: np.ndarray, pieces: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the known values of each column, float64, over rows given in pieces that fit into memory."""
+    count = np.maximum(sum((~np.isnan(values[rows])).sum(axis=0) for rows in pieces), 1)
+    mean = sum(np.nansum(values[rows], axis=0, dtype=np.float64) for rows in pieces) / count
+    with np.errstate(invalid="ignore"):  # infinite values
+        squares = sum(np.nansum((values[rows] - mean) ** 2, axis=0) for rows in pieces)
+    return mean, np.sqrt(squares / count)
+
+
 def standardize(table: RawTable, fit_on: np.ndarray | None = None) -> np.ndarray:
     """(n, d) float32: missing values become the mean, columns mean 0 and variance 1 over the rows `fit_on` (all). Constant ones become 0.
 

@@ -16,11 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_f
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, Metric, Problem, refuse
+from vflbench.types import Count, DataError, DatasetInfo, Metric, Problem, Range, refuse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,16 +49,16 @@ DATASETS = (
 @dataclass
 class Config:
     name: str = "yelp"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # the only one
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto"] = "auto"
     verify: bool = True  # no checksums are known
     text_encoder: str | None = None  # folder of a Hugging Face model for the reviews; null: hashed TF-IDF
     validation: float = 0.15  # fraction of the reviews; the twin has a split of its own
     test: float = 0.15
     split_seed: int | None = 0  # of the split; null: the run's seed (and a file of review features for each)
     star_averages: bool = False  # a restaurant's stars and a user's average stars are features: both are made of the labels
-    memory_gb: float = 2.0  # larger review features are kept in a memory-mapped file of the cache folder
-    width: int | None = 16  # twin: at most so many features per table; null: all
+    memory_gb: Annotated[float, Range(at_least=0)] = 2.0  # larger review features are kept in a memory-mapped file of the cache folder
+    width: Count | None = 16  # twin: at most so many features per table; null: all
 
 
 # --- files ------------------------------------------------------------------------------------------------------------------
@@ -84,25 +83,11 @@ _JOINS = (Equality(("review", "business_id"), ("restaurant", "business_id")), Eq
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant) + check_fractions(config.validation, config.test)
-    if config.memory_gb < 0:
-        problems.append(Problem("dataset.memory_gb", config.memory_gb, "must be at least 0"))
-    if config.width is not None and config.width < 1:
-        problems.append(Problem("dataset.width", config.width, "must be at least 1, or null"))
-    return problems + text.check_encoder(config.text_encoder)
+    return check_fractions(config.validation, config.test) + text.check_encoder(config.text_encoder)
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
-    """Reviews, restaurants and users, each in `parties` horizontal parts.
-
-    Parameters
-    ----------
-    root : the data_root that the user gave, or None.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
+    """Reviews, restaurants and users, each in `parties` horizontal parts."""
     refuse(check(config, layout, parties))
     found = sources.locate(_FILES, root, config.source, config.verify)
     if found is None:
@@ -339,20 +324,11 @@ def _gathered(
         return features
     path = sources.cache_folder() / "features" / name
     if not path.is_file():
-        came = path.with_name(f".{name}.{os.getpid()}.part")
-        try:
-            sources.check_space(path, size)
-            log.info("computing %.1f GB of review features once, into %s", size / 1e9, path)
-            mapped = np.lib.format.open_memmap(came, "w+", np.float32, shape)
-            _fill(mapped, blocks(), training)
-            mapped.flush()
-            del mapped
-            came.replace(path)
-        except OSError as error:
-            raise DataError(f"{path}: cannot be written ({error}).") from None
-        finally:
-            came.unlink(missing_ok=True)
-    features = np.load(path, mmap_mode="r")
+        log.info("computing %.1f GB of review features once, into %s", size / 1e9, path)
+    try:
+        features = sources.memory_map(path, shape, lambda out: _fill(out, blocks(), training))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error}).") from None
     if features.shape != shape:
         raise DataError(f"{path}: is not the file of features that it should be. Remove it.")
     return features

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from vflbench.data.shapes import solids, views
 from vflbench.data.shapes.off import parse_off
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask
-from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, refuse
+from vflbench.types import Count, DataError, DatasetInfo, DataSource, Metric, Problem, Range, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -47,7 +48,6 @@ DATASETS = (
         folder="modelnet40",
     ),
 )
-VARIANTS = ("auto", "meshes", "voxels")
 _NO_CACHE = "the rendered views cannot be written to the cache folder ({}): make room there, or set XDG_CACHE_HOME."
 _RENDERING = 1  # raised when the pictures change: pictures of older versions are not used
 log = logging.getLogger(__name__)
@@ -56,12 +56,12 @@ log = logging.getLogger(__name__)
 @dataclass
 class Config:
     name: str = "modelnet10"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # auto (the fullest found) | meshes | voxels (modelnet10)
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto", "meshes", "voxels"] = "auto"  # auto (the fullest found) | meshes | voxels (modelnet10)
     verify: bool = True  # compare the files with the known checksums
-    size: int = 64  # pixels of a view's side
-    validation: float = 0.1  # fraction of each class's training objects for validation, drawn by the run's seed
-    processes: int = 1  # that render meshes
+    size: Annotated[int, Range(at_least=16, at_most=512)] = 64  # pixels of a view's side
+    validation: Annotated[float, Range(at_least=0)] = 0.1  # fraction of each class's training objects, drawn by the run's seed
+    processes: Count = 1  # that render meshes
 
 
 CLASSES = {
@@ -103,33 +103,18 @@ FILE_SETS = tuple(_status_set(name) for name in CLASSES)
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant, VARIANTS)
+    problems = []
     if config.variant == "voxels" and config.name != "modelnet10":
         problems.append(Problem("dataset.variant", config.variant, "there are voxel grids of modelnet10 only: auto or meshes"))
-    if not 16 <= config.size <= 512:
-        problems.append(Problem("dataset.size", config.size, "must lie between 16 and 512 pixels"))
-    if not 0 <= config.validation < 1:
+    if config.validation >= 1:
         problems.append(Problem("dataset.validation", config.validation, "must be a fraction: at least 0 and below 1"))
-    if config.processes < 1:
-        problems.append(Problem("dataset.processes", config.processes, "must be at least 1"))
-    if parties < 1 or views.VIEWS % parties:
-        divisors = [str(d) for d in range(1, views.VIEWS + 1) if views.VIEWS % d == 0]
-        allowed = f"must divide the {views.VIEWS} views: {', '.join(divisors)}"
-        problems.append(Problem("algorithm.parties", parties, allowed))
+    if views.VIEWS % parties:
+        problems.append(Problem("algorithm.parties", parties, f"must divide the {views.VIEWS} views: 1, 2, 3, 4, 6, 12"))
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """Objects with 12 / `parties` views at every party, features (n, 12 / parties, size, size) uint8; the official test objects.
-
-    Parameters
-    ----------
-    root : the data_root that the user gave, or None.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
+    """Objects with 12 / `parties` views at every party, features (n, 12 / parties, size, size) uint8; the official test objects."""
     refuse(check(config, layout, parties))
     pictures, labels, train, source = _read(config, root)
     training = np.flatnonzero(train)
@@ -138,17 +123,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     rows = {"train": training[split["train"]], "val": training[split["val"]], "test": np.flatnonzero(~train)}
     blocks = np.split(pictures.swapaxes(0, 1), parties, axis=1)
     taken = {name: tuple(np.ascontiguousarray(block[chosen]) for block in blocks) for name, chosen in rows.items() if len(chosen)}
-    return AlignedTask(
-        name=config.name,
-        source=source,
-        metric=Metric("accuracy", "max"),
-        classes=len(classes),
-        owner=0,
-        features=taken.pop("train"),
-        labels=labels[rows["train"]],
-        held_out_features=taken,
-        held_out_labels={name: labels[rows[name]] for name in taken},
-    )
+    known = {name: labels[rows[name]] for name in taken}
+    own, answers = taken.pop("train"), known.pop("train")
+    return AlignedTask(config.name, source, Metric("accuracy", "max"), len(classes), 0, own, answers, taken, known)
 
 
 def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSource]:
@@ -276,9 +253,7 @@ def _from_meshes(
             for _ in _shown(_rendered(todo, config.size, folder, config.processes), len(todo), f"{config.name}: rendering"):
                 pass
         except OSError as error:
-            raise DataError(
-                f"the rendered views cannot be written to the cache folder ({error}): make room, or set XDG_CACHE_HOME."
-            ) from None
+            raise DataError(_NO_CACHE.format(error)) from None
     pictures = np.empty((views.VIEWS, len(meshes), config.size, config.size), np.uint8)
     for row, mesh in enumerate(meshes):
         pictures[:, row] = _cached(folder / f"{mesh.key}.npz", "pictures")["pictures"]
@@ -313,13 +288,8 @@ def _cached(path: Path, *names: str) -> dict[str, np.ndarray]:
 
 def _save(path: Path, **arrays: np.ndarray) -> None:
     """The whole file, or none."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with sources.atomic(path) as place, place.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def _shown(items: Iterable[None], total: int, label: str) -> Iterable[None]:
@@ -353,9 +323,7 @@ def _from_voxels(config: Config, found: Found) -> tuple[np.ndarray, np.ndarray, 
         note += f"; {int(empty.sum())} empty ones are left out"
     kept = np.flatnonzero(~empty)
     is_train = np.arange(len(labels)) < len(train)
-    source = found.source("voxels", note)
-    files = tuple(entry for entry in source.files if entry[0] == where)
-    return pictures[:, kept], labels[kept].astype(np.int64), is_train[kept], DataSource(source.kind, source.variant, note, files)
+    return pictures[:, kept], labels[kept].astype(np.int64), is_train[kept], found.source("voxels", note, [_VOXELS])
 
 
 def _grids(data: bytes, where: str, counts: dict[str, int]) -> np.ndarray:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -103,11 +104,11 @@ EDITIONS = {
 
 
 @dataclass
-class Config(table.Keys):
+class Config(table.ClassKeys):
     name: str = "bank"
-    variant: str = "auto"  # auto (additional where it is there) | additional (41,188 x 20) | full (45,211 x 16, the older one)
+    # auto (additional where it is there) | additional (41,188 x 20) | full (45,211 x 16, the older one)
+    variant: Literal["auto", "additional", "full"] = "auto"  # type: ignore[assignment]
     verify: bool = True  # compare the files with the known checksums
-    beta: float = 0.001  # problem=sparse_logistic: weight of ||theta||_1
 
 
 def twin(variant: str) -> Table:
@@ -135,7 +136,7 @@ def _edition(variant: str, calls: _Calls) -> Edition:
     return Edition(calls.columns, forms, functools.partial(twin, variant), variant)
 
 
-FILES = Files(DATASETS[0], "calls", tuple(_edition(*named) for named in EDITIONS.items()))
+FILES = Files(DATASETS[0], "calls", tuple(_edition(*named) for named in EDITIONS.items()), lambda config: config.verify)
 FILE_SETS = (FILES.file_set(),)
-SET = TabularSet(DATASETS[0], Metric("auroc", "max"), FILES.columns, FILES.make, variants=("auto", *EDITIONS))
+SET = TabularSet(DATASETS[0], Metric("auroc", "max"), FILES.columns, FILES.make)
 check, load = SET.check, SET.load

@@ -38,9 +38,8 @@ SAMPLES = 60021
 
 
 @dataclass
-class Config(table.Keys):
+class Config(table.RegressionKeys):
     name: str = "blog"
-    alpha: float = 0.1  # problem=ridge: weight of ||theta||^2 / 2
 
 
 def twin(samples: int = SAMPLES) -> Table:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import TabularSet
 from vflbench.data.tabular.table import Table
-from vflbench.types import DatasetInfo, DataSource, Metric
+from vflbench.types import DatasetInfo, DataSource, Metric, Positive
 
 DATASETS = (
     DatasetInfo(
@@ -24,11 +25,11 @@ DATASETS = (
 
 
 @dataclass
-class Config(table.Keys):
+class Config(table.ClassKeys):
     name: str = "breast_cancer"
-    source: str = "auto"  # auto | real
-    problem: str = "sparse_logistic"  # sparse_logistic | learning
-    beta: float = 0.01  # weight of ||theta||_1
+    source: Literal["auto", "real"] = "auto"  # real data that needs no twin
+    problem: Literal["learning", "sparse_logistic"] = "sparse_logistic"
+    beta: Positive = 0.01  # weight of ||theta||_1
 
 
 def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:

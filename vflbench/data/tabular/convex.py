@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -50,19 +49,8 @@ def task(name: str, source: DataSource, blocks: Sequence[np.ndarray], labels: np
     if start - optimum < GAP * start:
         reason = f"dataset.{key}={objective.weight:g} is so large that all parameters are 0 at the minimum"
         raise DataError(f"dataset {name}: {reason}: there is nothing to learn")
-    return AlignedTask(
-        name=name,
-        source=source,
-        metric=Metric("suboptimality", "min"),
-        classes=2 if objective.kind == "sparse_logistic" else 0,
-        owner=0,
-        features=tuple(blocks),
-        labels=labels,
-        held_out_features={},
-        held_out_labels={},
-        objective=objective,
-        optimum=optimum,
-    )
+    classes = 2 if objective.kind == "sparse_logistic" else 0
+    return AlignedTask(name, source, Metric("suboptimality", "min"), classes, 0, tuple(blocks), labels, {}, {}, objective, optimum)
 
 
 def value(objective: Objective, features: np.ndarray, labels: np.ndarray, theta: np.ndarray) -> float:
@@ -95,12 +83,11 @@ def minimum(objective: Objective, features: np.ndarray, labels: np.ndarray) -> f
     found = value(objective, features, labels, minimiser(objective, features, labels))
     if not (np.isfinite(found) and found > 0):
         raise DataError(f"the minimum of this {objective.kind} problem is {found}: a gap relative to it has no meaning")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         text = json.dumps({"kind": objective.kind, "weight": objective.weight, "minimum": found, "sha256": _digest(key, found)})
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        with sources.atomic(path) as place:
+            place.write_text(text, encoding="utf-8")
     except OSError as error:
         log.info("the minimum is not kept for the next run: %s", error)
     return found

@@ -40,9 +40,8 @@ SAMPLES = 30000
 
 
 @dataclass
-class Config(table.Keys):
+class Config(table.ClassKeys):
     name: str = "credit"
-    beta: float = 0.001  # problem=sparse_logistic: weight of ||theta||_1
 
 
 def read_csv(texts: Contents, target: str = _LABEL.replace(" ", "."), header: int = 1) -> Table:

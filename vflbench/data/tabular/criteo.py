@@ -22,16 +22,17 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 
 from vflbench.data import sources
-from vflbench.data.relational.tables import check_fractions, split_rows
+from vflbench.data.relational.tables import SPLITS, check_fractions, moments, split_rows
 from vflbench.data.sources import FileSet, Found, Part, RawFile
-from vflbench.data.tabular import sets, table
+from vflbench.data.tabular import table
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, refuse
+from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, Range, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -45,11 +46,9 @@ DATASETS = (
 NUMBERS, CATEGORIES = 13, 26
 COLUMNS = (*(f"I{i}" for i in range(1, NUMBERS + 1)), *(f"C{i}" for i in range(1, CATEGORIES + 1)))
 FIELDS = 1 + len(COLUMNS)
-DAYS = 24  # of the Terabyte logs
 TWIN_ROWS = 100_000
 BLOCK = 1 << 24  # bytes of text that are parsed at a time
 _ROWS = 1 << 16  # rows that are encoded at a time
-SPLITS = ("train", "val", "test")
 _FORMAT = 1  # of the raw arrays in the cache; a change of the parser or the hash needs another number
 NOTES = {"sample": "a sample of the Kaggle file, not the benchmark"}
 log = logging.getLogger(__name__)
@@ -63,9 +62,6 @@ def _groups(days: int) -> dict[str, tuple[RawFile, ...]]:
     }
 
 
-VARIANTS = ("auto", *_groups(1))
-
-
 def _file_set(variant: str, days: int) -> FileSet:
     groups = {name: files for name, files in _groups(days).items() if variant in ("auto", name)}
     return FileSet("criteo", "criteo", (Part("clicks", tuple(groups.values()), variants=tuple(groups)),))
@@ -77,11 +73,11 @@ FILE_SETS = (_file_set("auto", 1),)
 @dataclass
 class Config:
     name: str = "criteo"
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"  # auto (the first that is there) | kaggle | terabyte | sample
-    days: int = 1  # variant=terabyte: so many of its files, from day_0
-    samples: int | None = None  # at most so many rows, the first ones of the file; null: all, of the twin 100,000
-    hashed: int = 128  # columns that the categories of each party are hashed into
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto", "kaggle", "terabyte", "sample"] = "auto"  # auto (the first that is there) | kaggle | terabyte | sample
+    days: Annotated[int, Range(at_least=1, at_most=24)] = 1  # variant=terabyte: so many of its 24 files, from day_0
+    samples: Annotated[int, Range(at_least=10)] | None = None  # at most so many rows, the first ones; null: all, of the twin 100,000
+    hashed: Annotated[int, Range(at_least=1, at_most=2**31 - 1)] = 128  # columns that the categories of each party are hashed into
     columns: list[int] | None = None  # how many of the 39 columns each party has, party 0 (the labels' owner) first; null: evenly
     validation: float = 0.1  # fraction of the rows
     test: float = 0.3
@@ -90,16 +86,10 @@ class Config:
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = sources.check_source(config.source, config.variant, VARIANTS)
+    problems = check_fractions(config.validation, config.test)
     if config.source == "synthetic" and config.variant == "sample":
         problems.append(Problem("dataset.variant", config.variant, "is real data: with source=synthetic use auto"))
-    if not 1 <= config.days <= DAYS:
-        problems.append(Problem("dataset.days", config.days, f"must lie between 1 and {DAYS}"))
-    if config.samples is not None and config.samples < 10:
-        problems.append(Problem("dataset.samples", config.samples, "must be at least 10"))
-    if not 1 <= config.hashed < 2**31:
-        problems.append(Problem("dataset.hashed", config.hashed, "must be at least 1"))
-    return problems + check_fractions(config.validation, config.test) + table.check_columns(config.columns, parties, len(COLUMNS))
+    return problems + table.check_columns(config.columns, parties, len(COLUMNS))
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
@@ -111,7 +101,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     DataError : naming file and line; also where the disk is full.
     """
     refuse(check(config, layout, parties))
-    found = sets.locate(_file_set(config.variant, config.days), config, root)
+    found = sources.locate(_file_set(config.variant, config.days), root, config.source)
     if found is None:
         rows = config.samples or TWIN_ROWS
         blocks, names = twin(rows), [f"twin of {rows} rows"]
@@ -120,7 +110,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         variants = {name: files for name, files in _groups(config.days).items() if all(file in found for file in files)}
         variant, files = next(iter(variants.items()))
         blocks = (block for file in files for block in read(found, file))
-        source = sets.real(found, files, variant, NOTES.get(variant, ""))
+        source = found.source(variant, NOTES.get(variant, ""), files)
         names = [stamp for _, stamp in source.files]
     held = raw(blocks, names, config.samples)
     count = len(held.labels)
@@ -331,35 +321,21 @@ def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray],
     category = slice(max(own.start - NUMBERS, 0), max(own.stop - NUMBERS, 0))
     count, held_numbers = len(held.labels), number.stop - number.start
     width = held_numbers + (hashed if category.stop > category.start else 0)
-    path = folder / f"columns-{own.start}-{own.stop}-hashed-{hashed}.npy"
-    if not path.is_file():
-        sources.check_space(path, 4 * count * width)
-        mean, scale = _scales(held.numbers[:, number], splits["train"])
-        order = np.concatenate([splits[split] for split in SPLITS])
-        with sources.atomic(path) as place:
-            out = np.lib.format.open_memmap(place, "w+", np.float32, (count, width))
-            for first in range(0, count, _ROWS):
-                rows = order[first : first + _ROWS]
-                block = np.zeros((len(rows), width), np.float32)
-                block[:, :held_numbers] = np.nan_to_num((held.numbers[rows][:, number] - mean) / scale, nan=0.0)
-                columns = (held.hashes[rows][:, category].astype(np.uint64) * np.uint64(hashed)) >> np.uint64(32)
-                for column in columns.T.astype(np.int64):
-                    block[np.arange(len(rows)), held_numbers + column] += 1
-                out[first : first + len(rows)] = block
-            out.flush()
-            del out
-    encoded: np.ndarray = np.load(path, mmap_mode="r")
-    return encoded
 
+    def fill(out: np.ndarray) -> None:
+        train, order = splits["train"], np.concatenate([splits[split] for split in SPLITS])
+        mean, spread = moments(held.numbers[:, number], [train[first : first + _ROWS] for first in range(0, len(train), _ROWS)])
+        scale = np.where(spread > 1e-12 * np.abs(mean), spread, np.inf)  # a constant column becomes 0
+        for first in range(0, count, _ROWS):
+            rows = order[first : first + _ROWS]
+            block = np.zeros((len(rows), width), np.float32)
+            block[:, :held_numbers] = np.nan_to_num((held.numbers[rows][:, number] - mean) / scale, nan=0.0)
+            columns = (held.hashes[rows][:, category].astype(np.uint64) * np.uint64(hashed)) >> np.uint64(32)
+            for column in columns.T.astype(np.int64):
+                block[np.arange(len(rows)), held_numbers + column] += 1
+            out[first : first + len(rows)] = block
 
-def _scales(numbers: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of the known values of each column in the rows `train`; infinity for a constant column."""
-    pieces = [train[first : first + _ROWS] for first in range(0, len(train), _ROWS)]
-    count = sum((~np.isnan(numbers[rows])).sum(axis=0) for rows in pieces)
-    mean = sum(np.nansum(numbers[rows], axis=0, dtype=np.float64) for rows in pieces) / np.maximum(count, 1)
-    squares = sum(np.nansum((numbers[rows] - mean) ** 2, axis=0) for rows in pieces)
-    spread = np.sqrt(squares / np.maximum(count, 1))
-    return mean, np.where(spread > 1e-12 * np.abs(mean), spread, np.inf)
+    return sources.memory_map(folder / f"columns-{own.start}-{own.stop}-hashed-{hashed}.npy", (count, width), fill)
 
 
 # --- the synthetic twin -----------------------------------------------------------------------------------------------------
@@ -387,14 +363,3 @@ def twin(rows: int) -> Iterator[Block]:
         counts = np.where(known[:, :NUMBERS], np.floor(np.exp(1.5 + spread * numbers)) - 1, np.nan)
         some = slice(rows - first)
         yield Block(labels[some], counts[some], tokens[some], present[some])
-
-
-def as_text(block: Block) -> bytes:
-    """The lines of a block, as Criteo writes them."""
-    lines = []
-    for label, numbers, tokens, present in zip(
-        *(a.tolist() for a in (block.labels, block.numbers, block.tokens, block.present)), strict=True
-    ):
-        known = (f"{token:08x}" if there else "" for token, there in zip(tokens, present, strict=True))
-        lines.append("\t".join([str(label), *("" if number != number else str(int(number)) for number in numbers), *known]))
-    return "".join(f"{line}\n" for line in lines).encode()

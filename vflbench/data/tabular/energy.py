@@ -32,9 +32,8 @@ SAMPLES = 19735
 
 
 @dataclass
-class Config(table.Keys):
+class Config(table.RegressionKeys):
     name: str = "energy"
-    alpha: float = 0.1  # problem=ridge: weight of ||theta||^2 / 2
 
 
 def twin() -> Table:

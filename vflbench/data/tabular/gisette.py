@@ -10,6 +10,7 @@ import bz2
 import io
 import warnings
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -34,10 +35,9 @@ COLUMNS = tuple(f"x{number}" for number in range(1, WIDTH + 1))
 
 
 @dataclass
-class Config(table.Keys):
+class Config(table.ClassKeys):
     name: str = "gisette"
-    problem: str = "sparse_logistic"  # sparse_logistic | learning
-    beta: float = 0.001  # weight of ||theta||_1
+    problem: Literal["learning", "sparse_logistic"] = "sparse_logistic"
 
 
 def _read_uci(contents: Contents) -> Table:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 
 from vflbench.data.tabular import convex, table
 from vflbench.data.tabular.sets import TabularSet
 from vflbench.data.tabular.table import Table
-from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
+from vflbench.data.tasks import AlignedTask, Objective, RelationalTask, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import Count, DatasetInfo, DataSource, Metric, Positive, Range
 
 DATASETS = (
     DatasetInfo(
@@ -29,23 +30,14 @@ DATASETS = (
 
 
 @dataclass
-class Config(table.Keys):
+class Config(table.RegressionKeys):
     name: str = "ridge"
-    source: str = "auto"  # auto | synthetic: it is always made up
-    problem: str = "ridge"  # ridge | learning
-    samples: int | None = 1000  # N; null: 1000
-    features: int = 2000  # d
-    alpha: float = 1.0  # weight of ||theta||^2 / 2
-    noise: float = 0.1  # standard deviation of the labels' noise; that of X theta is sqrt(d / N)
-
-
-def _problems(config: Config) -> list[Problem]:
-    problems = []
-    if config.features < 1:
-        problems.append(Problem("dataset.features", config.features, "must be at least 1"))
-    if not 0 <= config.noise < np.inf:
-        problems.append(Problem("dataset.noise", config.noise, "must be at least 0"))
-    return problems
+    source: Literal["auto", "synthetic"] = "auto"  # it is always made up
+    problem: Literal["learning", "ridge"] = "ridge"
+    samples: table.Samples = 1000  # N; null: 1000
+    features: Count = 2000  # d
+    alpha: Positive = 1.0  # weight of ||theta||^2 / 2
+    noise: Annotated[float, Range(at_least=0)] = 0.1  # standard deviation of the labels' noise; that of X theta is sqrt(d / N)
 
 
 def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
@@ -58,20 +50,15 @@ def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
     return Table(features, tuple(f"x{number}" for number in range(1, width + 1)), {}, labels, 0), source
 
 
-SET = TabularSet(DATASETS[0], Metric("rmse", "min"), lambda config: max(config.features, 1), _make, _problems)
+SET = TabularSet(DATASETS[0], Metric("rmse", "min"), lambda config: config.features, _make)
 check = SET.check
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | RelationalTask | ShardedTask:
-    """As every tabular set; as the paper's problem its numbers stay as they are, not standardised.
-
-    Raises
-    ------
-    ConfigError, DataError
-    """
+    """As every tabular set; as the paper's problem its numbers stay as they are, not standardised."""
     if config.problem != "ridge" or check(config, layout, parties):
         return SET.load(config, layout, parties, seed, root)
     made, source = _make(config, root)
     owned = table.party_columns(config.columns, parties, config.features)
     blocks = [np.ascontiguousarray(made.values[:, own]) for own in owned]
-    return convex.task(config.name, source, blocks, made.labels, table.objective(config))
+    return convex.task(config.name, source, blocks, made.labels, Objective("ridge", config.alpha))

@@ -5,7 +5,7 @@ How one is checked, found, announced and divided is the same for all of them, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Keys, Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
-from vflbench.types import ConfigError, DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import DatasetInfo, DataSource, Metric, Problem, refuse
 
 Contents = Iterator[tuple[bytes, str]]  # of files, one after the other: the bytes, and how errors call them
 
@@ -29,27 +29,16 @@ class TabularSet:
     columns: Callable[[Any], int]  # how many it has
     make: Callable[[Any, Path | None], tuple[Table, DataSource]]  # the second is data_root
     problems: Callable[[Any], list[Problem]] = lambda config: []  # of the keys that are its own
-    variants: tuple[str, ...] = ("auto",)
     scaling: Literal["standard", "range"] = "standard"  # this and the next: see table.divide
     shape: tuple[int, ...] = (-1,)
 
     def check(self, config: Keys, layout: str, parties: int) -> list[Problem]:
         """What is wrong with the configuration, before anything is read."""
-        problems = table.check(config, layout, parties, self.columns(config), self.variants)
-        if config.source not in self.info.sources and config.source in ("real", "synthetic"):
-            only = "is always made up: auto or synthetic" if config.source == "real" else "is real data that needs no twin: auto or real"
-            problems.append(Problem("dataset.source", config.source, f"{self.info.name} {only}"))
-        return problems + self.problems(config)
+        return table.check(config, layout, parties, self.columns(config)) + self.problems(config)
 
     def load(self, config: Keys, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | RelationalTask | ShardedTask:
-        """The table, its columns or its rows divided between `parties`.
-
-        Raises
-        ------
-        ConfigError, DataError
-        """
-        if problems := self.check(config, layout, parties):
-            raise ConfigError(problems)
+        """The table, its columns or its rows divided between `parties`."""
+        refuse(self.check(config, layout, parties))
         made, source = self.make(config, root)
         how: dict[str, Any] = {"layout": layout, "parties": parties, "seed": seed, "scaling": self.scaling, "shape": self.shape}
         return table.divide(config, made, source, self.metric, **how)
@@ -93,10 +82,11 @@ class Files:
     info: DatasetInfo
     rows: str  # what they are
     editions: tuple[Edition, ...]
+    verify: Callable[[Any], bool] = lambda config: True  # whether to compare with known checksums, by the configuration
 
     def asked(self, variant: str) -> list[Edition]:
-        """The editions that `dataset.variant` allows. Of an unknown one, which `check` refuses, all: there is still a width to check."""
-        return [edition for edition in self.editions if edition.variant == variant] or list(self.editions)
+        """The editions that `dataset.variant` allows."""
+        return [edition for edition in self.editions if variant in ("auto", edition.variant)]
 
     def columns(self, config: Keys) -> int:
         """How many the edition has."""
@@ -110,20 +100,8 @@ class Files:
     def make(self, config: Keys, root: Path | None) -> tuple[Table, DataSource]:
         """The table of the first form that is there, or the twin. Raises DataError."""
         editions = self.asked(config.variant)
-        found = locate(self.file_set(config.variant), config, root)
+        found = sources.locate(self.file_set(config.variant), root, config.source, self.verify(config))
         if found is None:
             return editions[0].twin(), twins.twin_source(editions[0].variant)
         edition, form = next((e, f) for e in editions for f in e.forms if all(file in found for file in f.files))
-        return form.read(form.contents(found)), real(found, form.files, edition.variant)
-
-
-def locate(files: FileSet, config: Any, root: Path | None) -> Found | None:
-    """As `sources.locate`; a twin that was asked for is announced."""
-    found = sources.locate(files, root, config.source, getattr(config, "verify", True))
-    return found
-
-
-def real(found: Found, used: Iterable[RawFile], variant: str | None, note: str = "") -> DataSource:
-    """Where a table came from that was read from the files `used`, whatever else is there."""
-    labels = {found.label(file) for file in used}
-    return DataSource("real", variant, note, tuple(entry for entry in found.files if entry[0] in labels))
+        return form.read(form.contents(found)), found.source(edition.variant, used=form.files)

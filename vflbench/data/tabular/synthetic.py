@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import TabularSet
 from vflbench.data.tabular.table import Table
 from vflbench.seeding import derive, stream
-from vflbench.types import DatasetInfo, DataSource, Metric, Problem
+from vflbench.types import DatasetInfo, DataSource, Metric, Positive, Problem, Range
 
 DATASETS = (
     DatasetInfo(
@@ -29,29 +30,23 @@ _ROWS = 65536  # turned to float32 at a time
 
 
 @dataclass
-class Config(table.Keys):
+class Config(table.ClassKeys):
     name: str = "synthetic"
-    source: str = "auto"  # auto | synthetic: it is always made up
-    samples: int | None = 1_000_000  # null: 1,000,000
-    features: int = 500
-    informative: int = 50  # columns that tell the classes apart
-    redundant: int = 50  # linear combinations of those
-    separation: float = 1.0  # how far the classes' clusters lie apart
-    flipped: float = 0.01  # fraction of the labels drawn at random
-    beta: float = 0.001  # problem=sparse_logistic: weight of ||theta||_1
+    source: Literal["auto", "synthetic"] = "auto"  # it is always made up
+    samples: table.Samples = 1_000_000  # null: 1,000,000
+    features: Annotated[int, Range(at_least=2)] = 500
+    informative: Annotated[int, Range(at_least=2)] = 50  # columns that tell the classes apart
+    redundant: Annotated[int, Range(at_least=0)] = 50  # linear combinations of those
+    separation: Positive = 1.0  # how far the classes' clusters lie apart
+    flipped: Annotated[float, Range(at_least=0)] = 0.01  # fraction of the labels drawn at random
 
 
 def _problems(config: Config) -> list[Problem]:
     problems = []
-    for key, least in (("features", 2), ("informative", 2), ("redundant", 0)):
-        if getattr(config, key) < least:
-            problems.append(Problem(f"dataset.{key}", getattr(config, key), f"must be at least {least}"))
     if config.informative + config.redundant > config.features:
         shown = f"{config.informative} + {config.redundant}"
         problems.append(Problem("dataset.informative + dataset.redundant", shown, f"must be at most dataset.features={config.features}"))
-    if not 0 < config.separation < np.inf:
-        problems.append(Problem("dataset.separation", config.separation, "must be a number above 0"))
-    if not 0 <= config.flipped < 1:
+    if config.flipped >= 1:
         problems.append(Problem("dataset.flipped", config.flipped, "must be a fraction below 1"))
     return problems
 
@@ -85,5 +80,5 @@ def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
     return Table(values, names, {}, labels[rows].astype(np.int64), 2), source
 
 
-SET = TabularSet(DATASETS[0], Metric("auroc", "max"), lambda config: max(config.features, 1), _make, _problems)
+SET = TabularSet(DATASETS[0], Metric("auroc", "max"), lambda config: config.features, _make, _problems)
 check, load = SET.check, SET.load

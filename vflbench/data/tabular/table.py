@@ -17,34 +17,74 @@ import io
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition, sources
+from vflbench.data import partition
 from vflbench.data.relational import tables as relational
 from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, split_rows
-from vflbench.data.tabular.convex import WEIGHT, task
+from vflbench.data.tabular.convex import task
 from vflbench.data.tasks import AlignedTask, Equality, Objective, RelationalTask, Shard, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem, closest
+from vflbench.types import ConfigError, DataError, DataSource, Metric, Positive, Problem, Range
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Samples = Annotated[int, Range(at_least=10)] | None
+
 
 @dataclass
 class Keys(partition.Sharding):
-    """What every tabular data set may be asked. A regression adds `alpha`, a classification `beta`: so it can be that convex problem."""
+    """What every tabular data set may be asked."""
 
     name: str = ""
-    source: str = "auto"  # auto | real | synthetic
-    variant: str = "auto"
-    problem: str = "learning"  # learning (some rows held out) | ridge | sparse_logistic (all rows, scored by suboptimality)
-    samples: int | None = None  # at most so many rows, the same for every seed; null: all
+    source: Literal["auto", "real", "synthetic"] = "auto"
+    variant: Literal["auto"] = "auto"
+    problem: Literal["learning", "ridge", "sparse_logistic"] = "learning"  # some rows held out | convex: all rows, by suboptimality
+    samples: Samples = None  # at most so many rows, the same for every seed; null: all
     validation: float = 0.1  # learning: fraction of the rows
     test: float = 0.3
     columns: list[int] | None = None  # how many columns each party has, party 0 (the labels' owner) first; null: evenly (joins: two)
+
+    @property
+    def regression(self) -> bool:
+        """Whether the data set has targets, and no classes."""
+        return False
+
+    @property
+    def weight(self) -> float:
+        """Of the regularisation, in the convex `problem`."""
+        raise NotImplementedError
+
+
+@dataclass
+class RegressionKeys(Keys):
+    """A regression, which can be a ridge regression."""
+
+    problem: Literal["learning", "ridge"] = "learning"
+    alpha: Positive = 0.1  # problem=ridge: weight of ||theta||^2 / 2
+
+    @property
+    def regression(self) -> bool:
+        return True
+
+    @property
+    def weight(self) -> float:
+        return self.alpha
+
+
+@dataclass
+class ClassKeys(Keys):
+    """A classification, which can be a sparse logistic regression."""
+
+    problem: Literal["learning", "sparse_logistic"] = "learning"
+    beta: Positive = 0.001  # problem=sparse_logistic: weight of ||theta||_1
+
+    @property
+    def weight(self) -> float:
+        return self.beta
 
 
 @dataclass(frozen=True)
@@ -61,29 +101,18 @@ class Table:
 # --- what a user may ask ------------------------------------------------------------------------------------------------------
 
 
-def check(config: Keys, layout: str, parties: int, columns: int, variants: tuple[str, ...] = ("auto",)) -> list[Problem]:
+def check(config: Keys, layout: str, parties: int, columns: int) -> list[Problem]:
     """What is wrong with the keys that all tabular data sets share. `columns`: how many the data set has."""
-    problems = sources.check_source(config.source, config.variant, variants)
-    allowed = ("learning", *(kind for kind, key in WEIGHT.items() if hasattr(config, key)))
-    if config.problem not in allowed:
-        must = f"must be one of {', '.join(allowed)}"
-        problems.append(Problem("dataset.problem", config.problem, must, closest(config.problem, allowed)))
-    for key in WEIGHT.values():
-        weight = getattr(config, key, 1.0)
-        if not 0 < weight < np.inf:
-            problems.append(Problem(f"dataset.{key}", weight, "must be a number above 0"))
-    if config.samples is not None and config.samples < 10:
-        problems.append(Problem("dataset.samples", config.samples, "must be at least 10"))
-    problems += check_fractions(config.validation, config.test)
-    if layout == "relational" and config.problem in WEIGHT:
+    problems = check_fractions(config.validation, config.test)
+    if layout == "relational" and config.problem != "learning":
         problems.append(Problem("dataset.problem", config.problem, "methods over joins have no convex problem: use learning"))
     if layout != "sharded":
         return problems + check_columns(config.columns, parties if layout == "aligned" else tables(config), columns)
     if config.columns is not None:
         problems.append(Problem("dataset.columns", config.columns, "workers with rows of their own have all columns: leave it null"))
-    if config.problem in WEIGHT:
+    if config.problem != "learning":
         problems.append(Problem("dataset.problem", config.problem, "workers with rows of their own have no convex problem: use learning"))
-    return problems + partition.check_sharding(config, parties, regression=hasattr(config, WEIGHT["ridge"]))
+    return problems + partition.check_sharding(config, config.regression)
 
 
 def tables(config: Keys) -> int:
@@ -155,9 +184,8 @@ def divide(
         rows = np.sort(stream(0, f"samples/{config.name}").permutation(count)[: config.samples])
         note = f"{len(rows)} of its {count} rows"
         source = DataSource(source.kind, source.variant, f"{source.note}; {note}" if source.note else note, source.files)
-    convex = config.problem != "learning"
     splits = {"train": rows}
-    if not convex:
+    if config.problem == "learning":
         drawn = split_rows(len(rows), config.validation, config.test, seed)
         splits = {split: rows[chosen] for split, chosen in drawn.items() if len(chosen)}
     labels = {split: table.labels[chosen] for split, chosen in splits.items()}
@@ -170,9 +198,9 @@ def divide(
         shards = {split: Shard(encoded[split].reshape(len(y), *shape), y.astype(kind)) for split, y in labels.items()}
         how = {"classes": table.classes, "workers": parties, "seed": seed}
         return partition.shard(config.name, shards.pop("train"), shards, source, metric, config, **how)
-    dtype = np.float64 if convex else np.float32
+    dtype = np.float32 if config.problem == "learning" else np.float64
     parts = _blocks(config, table, parties, splits, scaling, dtype)
-    if not convex:
+    if config.problem == "learning":
         blocks = {split: tuple(part[split] for part in parts) for split in splits}
         train, known = blocks.pop("train"), labels.pop("train")
         return AlignedTask(config.name, source, metric, table.classes, 0, train, known, blocks, labels)
@@ -182,13 +210,7 @@ def divide(
             raise DataError(f"dataset {config.name}: the target is the same in all {len(target)} rows: there is nothing to learn")
         target = (target - target.mean()) / (target.std() * np.sqrt(len(target)))
         features = [block / np.sqrt(len(target)) for block in features]
-    return task(config.name, source, features, target, objective(config))
-
-
-def objective(config: Keys) -> Objective:
-    """What `config.problem`, one of the convex ones, minimises."""
-    kind: Literal["ridge", "sparse_logistic"] = "ridge" if config.problem == "ridge" else "sparse_logistic"
-    return Objective(kind, float(getattr(config, WEIGHT[kind])))
+    return task(config.name, source, features, target, Objective(config.problem, config.weight))
 
 
 def _blocks(

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -29,7 +30,8 @@ from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
+from vflbench.data.tasks.base import beside
+from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -40,7 +42,6 @@ DATASETS = (
     ),
 )
 
-TASKS, ALIGNMENTS = ("classes", "regression"), ("given", "psi")
 MADE_UP = "__index_level_"  # pandas writes the numbers of a frame's rows into a Parquet file as such a column
 FEWEST = 10  # samples that can be divided into training, validation and test
 log = logging.getLogger(__name__)
@@ -49,12 +50,13 @@ log = logging.getLogger(__name__)
 @dataclass
 class Config(table.Keys):
     name: str = "tabular_files"
-    source: str = "auto"  # auto | real: your files are never replaced by made-up data
+    source: Literal["auto", "real"] = "auto"  # your files are never replaced by made-up data
+    problem: Literal["learning"] = "learning"
     files: list[str] = field(default_factory=list)  # one, or one per party; paths are below data_root, or as the shell sees them
     label: str | None = None  # the column to predict, in the first file
-    task: str = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
+    task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
     id: str | None = None  # the column that identifies a sample, in every file; never a feature
-    alignment: str = "given"  # given | psi
+    alignment: Literal["given", "psi"] = "given"
     leave_out: list[str] = field(default_factory=list)  # columns that nobody learns from
     categories: list[str] = field(default_factory=list)  # columns of numbers that are codes: one 0/1 feature for each; texts always are
 
@@ -63,8 +65,6 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     columns = sum(config.columns) if config.columns else max(parties, 1)  # the real number is known once the header is read
     problems = table.check(config, layout, parties, columns)
-    if config.source == "synthetic":
-        problems.append(Problem("dataset.source", config.source, "must be auto or real: your own files have no twin"))
     several = len(config.files) > 1
     if not config.files:
         problems.append(Problem("dataset.files", "[]", "must name a .csv, .tsv or .parquet file, or one for each party"))
@@ -80,11 +80,6 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         problems.append(Problem("dataset.columns", config.columns, "every party has its own file and the columns in it: leave it null"))
     if not config.label:
         problems.append(Problem("dataset.label", "null", "must name the column to predict, which is in the first file"))
-    if config.task not in TASKS:
-        problems.append(Problem("dataset.task", config.task, f"must be one of {', '.join(TASKS)}", closest(config.task, TASKS)))
-    if config.alignment not in ALIGNMENTS:
-        near = closest(config.alignment, ALIGNMENTS)
-        problems.append(Problem("dataset.alignment", config.alignment, f"must be one of {', '.join(ALIGNMENTS)}", near))
     if config.alignment == "psi":
         if not several:
             problems.append(Problem("dataset.alignment", "psi", "is for a file per party; one file has nothing to align"))
@@ -107,8 +102,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     assert config.label
     sources = _find(config.files, root)
     features = _features(config, sources, [sql_sources.columns(source) for source in sources])
-    if layout == "aligned" and len(sources) == 1 and (problems := table.check_columns(config.columns, parties, len(features[0]))):
-        raise ConfigError(problems)
+    if layout == "aligned" and len(sources) == 1:
+        refuse(table.check_columns(config.columns, parties, len(features[0])))
     several = len(sources) > 1
     held = []
     for i, (source, names) in enumerate(zip(sources, features, strict=True)):
@@ -130,8 +125,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         config = dataclasses.replace(config, columns=[len(names) for names in features])
     origin = DataSource("real", note=note, files=files)
     task = table.divide(config, made, origin, metric, layout=layout, parties=parties, seed=seed)
-    if not several or not isinstance(task, AlignedTask):
+    if not several:
         return task
+    assert isinstance(task, AlignedTask)  # of several files there is no other layout
     every = np.arange(len(made.labels))
     return dataclasses.replace(task, rows=tuple(every if isinstance(own, slice) else own for own in rows))
 
@@ -158,12 +154,8 @@ def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | 
     config = dataclasses.replace(config, columns=[len(names)])
     own = table.divide(config, made, task.source, task.metric, layout=layout, parties=1, seed=seed)
     assert isinstance(own, AlignedTask)
-
-    def beside(blocks: tuple[np.ndarray, ...], block: np.ndarray) -> tuple[np.ndarray, ...]:
-        return (*blocks[:index], block, *blocks[index + 1 :])
-
-    held_out = {split: beside(blocks, own.held_out_features[split][0]) for split, blocks in task.held_out_features.items()}
-    return dataclasses.replace(task, features=beside(task.features, own.features[0]), held_out_features=held_out)
+    held_out = {split: beside(blocks, index, own.held_out_features[split][0]) for split, blocks in task.held_out_features.items()}
+    return dataclasses.replace(task, features=beside(task.features, index, own.features[0]), held_out_features=held_out)
 
 
 # --- files and their columns ------------------------------------------------------------------------------------------------
