@@ -478,7 +478,8 @@ def options(loader: ConfigLoader, group: str) -> list[str]:
 
     inner = loader.get_group_options(group, results_filter=ObjectType.GROUP)
     found = [f"{folder}/{name}" for folder in inner for name in options(loader, f"{group}/{folder}")]
-    plugins = {name for name, entry in (registry.entries(group) if group in OPEN else {}).items() if entry.plugin}
+    own = group.removeprefix("hydra/")
+    plugins = {name for name, entry in (registry.entries(own) if own in OPEN else {}).items() if entry.plugin}
     return sorted({*loader.get_group_options(group, results_filter=ObjectType.CONFIG), *found, *plugins})
 
 

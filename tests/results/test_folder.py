@@ -279,6 +279,6 @@ def test_imports_are_light():
     import subprocess
     import sys
 
-    code = "import sys, vflbench.results.folder, vflbench.results.reader, vflbench.plots.curves; print(*sys.modules)"
+    code = "import sys, vflbench.results.folder, vflbench.results.reader, vflbench.cli; print(*sys.modules)"
     loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
-    assert not loaded & {"torch", "pandas", "pyarrow", "matplotlib", "scipy", "yaml", "rich"}
+    assert not loaded & {"torch", "pandas", "pyarrow", "matplotlib", "scipy", "yaml", "rich", "hydra", "omegaconf"}
