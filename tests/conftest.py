@@ -86,6 +86,11 @@ def pytest_configure() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+    # Hydra sets logging up anew for a sweep; absl, which comes with dp-accounting, then closes the standard error that it found: pytest's.
+    if importlib.util.find_spec("absl") is not None:
+        from absl import logging
+
+        logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 
 @pytest.fixture(scope="session")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
 from vflbench import config
 from vflbench.federation import delays
-from vflbench.types import ConfigError, Problem, VflbenchError
+from vflbench.types import ConfigError, Problem, Range, VflbenchError
 
 BASE = ("algorithm=toy", "dataset=toy_graph")
 pytestmark = pytest.mark.usefixtures("toy")
@@ -263,6 +263,23 @@ def test_a_clock_can_go_on_under_every_physical_key(key: str, low: float | None,
     for override, end in far.items():
         assert f"{end}" in problems(override)[key].allowed
     assert plan(f"{key}={high!r}").config is not None and plan(f"{key}={(low or 0.0)!r}").config is not None
+
+
+def test_a_network_of_ones_own_needs_no_name(mine: Path) -> None:
+    (mine / "network").mkdir(exist_ok=True)
+    (mine / "network" / "near.yaml").write_text("client_server: {latency_ms: 3.0}\n")
+    run = plan("network=near", user_dir=mine).config
+    assert run is not None and run.network.client_server.latency_ms == 3.0
+
+
+def test_a_range_stands_with_numbers_and_with_what_may_be_null() -> None:
+    for kind, value, told in (
+        (Annotated[int, "rows"], "abc", "must be an integer"), (Annotated[int, Range(at_least=1)], 0, "must be at least 1"),
+        (Annotated[int | None, Range(at_least=1)], 0, "must be at least 1"), (Annotated[list[int], "rows"], "abc", "must be a list: [a,b]"),
+        (Annotated[int | None, Range(at_least=1)], None, None),
+    ):  # fmt: skip
+        _, found = config.convert(make_dataclass("Keys", [("rows", kind)]), {"rows": value})
+        assert [problem.allowed for problem in found] == ([told] if told else []), (kind, value)
 
 
 def test_numbers_that_no_float32_holds_are_refused_wherever_a_number_is_asked_for() -> None:

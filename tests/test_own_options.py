@@ -17,7 +17,8 @@ from hydra.core.config_store import ConfigStore
 import vflbench
 from vflbench import cli, registry
 from vflbench.results.reader import Run
-from vflbench.types import ConfigError
+from vflbench.runner.reprice import network_config
+from vflbench.types import ConfigError, LinkConfig, VflbenchError
 
 DOCS = (Path(__file__).resolve().parents[1] / "docs/own-options.md").read_text(encoding="utf-8")
 FILES = {name: text for name, text in re.findall(r"```\w+\n# (\S+)\n(.*?)```", DOCS, re.DOTALL)}
@@ -123,12 +124,14 @@ def test_a_topology(tmp_path: Path) -> None:
     assert met == ring | {tuple(sorted(("worker_1", other))) for other in rim}
     with pytest.raises(ConfigError, match=r"topology\.hubb=1: unknown key; topology=wheel has: hub\. Did you mean 'topology\.hub'"):
         vflbench.run([*words, "topology.hubb=1"])
+    with pytest.raises(ConfigError, match=r"topology\.hub=5: a wheel takes 4 clients and a hub among them; there are 5"):
+        vflbench.run([*words, "topology.hub=5", f"hydra.run.dir={tmp_path / 'refused'}"])
     with pytest.raises(ConfigError, match="topology=wheel: mtcd can have: "):
         vflbench.run(["algorithm=mtcd", "dataset=digits", "topology=wheel"])
 
 
 @pytest.mark.usefixtures("package")
-def test_a_network(tmp_path: Path) -> None:
+def test_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def latency(farthest: float) -> float:
         return zlib.crc32(b"active->passive_1") / 2**32 * farthest / 1000
 
@@ -140,6 +143,14 @@ def test_a_network(tmp_path: Path) -> None:
     (again,) = (tmp_path / "r").iterdir()
     nearer = Run(again).ledger.query("link != 'local' and round == 1 and src == 'passive_1'").iloc[0]
     assert nearer["delivered"] - nearer["sent"] == pytest.approx(latency(50) + sent["bytes"] * 8e-9)
+    with pytest.raises(ConfigError, match=r"network\.farthest_ms=-5\.0: must be at least 0"):
+        run(tmp_path / "refused", "network=scattered", "network.farthest_ms=-5")
+    far = LinkConfig(latency_ms=-1.0)
+    monkeypatch.setattr(registry.load_option("network", "scattered"), "link", lambda config, kind, pair: far)
+    with pytest.raises(ConfigError, match=r"network=scattered: gives .*latency_ms=-1\.0.*; there are latency_ms from 0 to 1e9"):
+        run(tmp_path / "nearer", "network=scattered")
+    with pytest.raises(VflbenchError, match="network=gone has no key farthest_ms: is its package installed"):
+        network_config({"name": "gone", "farthest_ms": 3.0})
     with pytest.raises(ConfigError, match=r"network\.fathest_ms=1: unknown key; .*Did you mean 'network\.farthest_ms'"):
         run(tmp_path / "refused", "network=scattered", "network.fathest_ms=1")
 
@@ -152,3 +163,5 @@ def test_a_launcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused = [word for word in command.split() if "jobs=" not in word]
     assert cli.command([*refused, *SMALL, "hydra.launcher.jobs=0", f"hydra.sweep.dir={tmp_path / 'none'}"]) == 1
     assert "hydra.launcher.jobs=0: must be at least 1" in capsys.readouterr().err and not (tmp_path / "none").exists()
+    assert cli.command([*refused, *SMALL, "hydra.launcher.jobs=${nope}", f"hydra.sweep.dir={tmp_path / 'none'}"]) == 1
+    assert "hydra.launcher.jobs=${nope}: Interpolation key 'nope' not found" in capsys.readouterr().err

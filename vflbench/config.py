@@ -350,11 +350,17 @@ def plan(hydra: Hydra, overrides: Sequence[str], multirun: bool = False, algorit
 def _launcher_problems(cfg: DictConfig) -> list[Problem]:
     """What is wrong with the keys of a launcher of another package; Hydra checks those of its own."""
     from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
 
     name = cfg.hydra.runtime.choices["hydra/launcher"]
     if name not in registry.option_entries("launcher"):
         return []
-    keys = {key: value for key, value in OmegaConf.to_container(cfg.hydra.launcher, resolve=True).items() if key != "_target_"}  # type: ignore[union-attr]
+    try:
+        given: Any = OmegaConf.to_container(cfg.hydra.launcher, resolve=True)
+    except OmegaConfBaseException as error:
+        key = str(error.full_key or HYDRAS["launcher"])
+        return [Problem(key, OmegaConf.to_container(cfg.hydra.launcher)[key.split(".")[-1]], hydra_keys.first_line(error))]  # type: ignore[call-overload,index]
+    keys = {key: value for key, value in given.items() if key != "_target_"}
     problems: list[Problem] = []
     config = _convert_dataclass(registry.option_config("launcher", name), keys, "hydra.launcher.", problems)
     rules = hook(registry.load_option("launcher", name), "check")
@@ -583,10 +589,10 @@ def _kinds(values: Mapping[str, Any]) -> dict[str, Any]:
     kinds = dict(_fields(RunConfig))
     for key in UNTYPED:
         name = values[key].get("name") if isinstance(values.get(key), dict) else None
-        if isinstance(name, str) and (name in _names(key) or (key in KEYED and OPTIONS[key].bare == "*")):
+        if isinstance(name, str) and name in _names(key):
             kinds[key] = registry.option_config(key, name)
         else:
-            kinds[key] = OPTIONS[key].keys if key in KEYED and key not in values else Any
+            kinds[key] = OPTIONS[key].keys if key in KEYED and (key not in values or OPTIONS[key].bare == "*") else Any
     return kinds
 
 
@@ -717,16 +723,19 @@ def _convert(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
     """`value` as a `kind`; where it is none, or out of its range, a problem is added and the return value means nothing."""
     if dataclasses.is_dataclass(kind):
         return _convert_dataclass(kind, value, f"{key}.", problems)
+    allowed, before = Range(), len(problems)
+    if typing.get_origin(kind) is typing.Annotated:
+        kind, *notes = typing.get_args(kind)
+        allowed = next((note for note in notes if isinstance(note, Range)), allowed)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _convert_union(args, value, key, problems)
     if origin in (list, tuple, dict):
         return _convert_container(origin, args, value, key, problems)
-    kind, allowed = args if origin is typing.Annotated else (kind, Range())
     if allowed.infinite and value == math.inf:
         return math.inf
-    before = len(problems)
-    value = _convert_scalar(kind, value, key, problems)
+    if origin in (typing.Union, types.UnionType):
+        value = _convert_union(args, value, key, problems)
+    else:
+        value = _convert_scalar(kind, value, key, problems)
     if len(problems) == before and value is not None:
         refused = allowed.refuses(value) if isinstance(value, int | float) else ""
         problems += [Problem(key, value, refused)] if refused else _range_problems(key, value)

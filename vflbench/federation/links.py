@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from vflbench.types import LinkConfig, NetworkConfig, hook, module_of
+from vflbench.types import ConfigError, LinkConfig, NetworkConfig, Problem, hook, module_of
 
 CLIENT_SERVER, CLIENT_CLIENT, LOCAL = "client_server", "client_client", "local"
 LINK_KINDS = (CLIENT_SERVER, CLIENT_CLIENT, LOCAL)
@@ -134,5 +134,8 @@ def link_config(network: NetworkConfig, kind: str, pair: str) -> LinkConfig:
         return network.links[pair]
     if own := hook(module_of(network), "link"):
         found: LinkConfig = own(network, kind, pair)
+        if not (0 <= found.latency_ms <= 1e9 and (found.bandwidth_gbps is None or 1e-9 <= found.bandwidth_gbps <= 1e9)):
+            allowed = "latency_ms from 0 to 1e9, bandwidth_gbps from 1e-9 to 1e9"
+            raise ConfigError([Problem("network", network.name, f"gives {pair} {found}; there are {allowed}")])
         return found
     return network.client_server if kind == CLIENT_SERVER else network.client_client

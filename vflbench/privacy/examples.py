@@ -14,7 +14,6 @@ example is still in a batch by chance only, which the sampled Gaussian mechanism
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -166,8 +165,3 @@ def calibrated(target: float, delta: float, sample_rate: float, steps: int, acco
         return accountant.calibrate_steps(target, delta, sample_rate, steps, accountant_name)
     except ValueError as error:
         raise ConfigError([Problem(key, target, str(error))]) from None
-
-
-def check_number(key: str, value: float) -> list[Problem]:
-    """A number above 0 that must be finite."""
-    return [] if value > 0 and math.isfinite(value) else [Problem(key, value, "must be a number above 0")]

@@ -42,14 +42,14 @@ def check_delta(config: Clipped) -> list[Problem]:
 
 def check_target(config: Noisy, rdp: bool = False) -> list[Problem]:
     """`check_delta`, and whether exactly one of a target and its noise is given; `rdp`: whether that accounts for the noise."""
-    if problems := check_delta(config):
-        return problems
+    problems = check_delta(config)
+    least = accountant.least_epsilon(config.delta) if rdp and not problems else 0.0
     if config.epsilon is None and config.noise_multiplier is None:
-        return [Problem("privacy.epsilon", "null", "give a target, privacy.epsilon=8, or the noise, privacy.noise_multiplier=1")]
-    if config.epsilon is not None and config.noise_multiplier is not None:
-        return [Problem("privacy.epsilon", config.epsilon, "give either epsilon or noise_multiplier, and null for the other")]
-    least = accountant.least_epsilon(config.delta) if rdp else 0.0
-    if config.epsilon is not None and config.epsilon <= least:
+        allowed = "give a target, privacy.epsilon=8, or the noise, privacy.noise_multiplier=1"
+    elif config.epsilon is not None and config.noise_multiplier is not None:
+        allowed = "give either epsilon or noise_multiplier, and null for the other"
+    elif config.epsilon is not None and config.epsilon <= least:
         allowed = f"must be above {least:.4g}: RDP proves nothing smaller at delta={config.delta:g}"
-        return [Problem("privacy.epsilon", config.epsilon, allowed)]
-    return []
+    else:
+        return problems
+    return [*problems, Problem("privacy.epsilon", "null" if config.epsilon is None else config.epsilon, allowed)]

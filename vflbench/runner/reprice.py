@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import hashlib
 import os
 import re
@@ -377,10 +378,18 @@ class Finished:
 
 
 def network_config(values: Mapping[str, Any]) -> NetworkConfig:
-    """The dataclass of a composed `network`, whose values have been checked."""
+    """The dataclass of a composed `network`, whose values have been checked.
+
+    Raises
+    ------
+    VflbenchError : a key that the network's module had is not known, as that package is not there.
+    """
+    kind = registry.option_config("network", str(values.get("name", NetworkConfig.name)))
+    if unknown := values.keys() - {field.name for field in dataclasses.fields(kind)}:
+        raise VflbenchError(f"network={values.get('name')} has no key {', '.join(sorted(unknown))}: is its package installed?")
     kinds = {kind: LinkConfig(**values[kind]) for kind in ("client_server", "client_client") if kind in values}
     links = {pair: LinkConfig(**link) for pair, link in (values.get("links") or {}).items()}
-    found: NetworkConfig = registry.option_config("network", values["name"])(**{**values, **kinds, "links": links})
+    found: NetworkConfig = kind(**{**values, **kinds, "links": links})
     return found
 
 
