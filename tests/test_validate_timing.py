@@ -119,6 +119,7 @@ def test_what_a_party_fails_on_is_told_and_nobody_is_left(script: Any, monkeypat
     from vflbench import config, registry
 
     small = ["algorithm=stcd", "algorithm.parties=3", "dataset=ridge", "dataset.samples=40", "dataset.features=24", "topology=path"]
+    small.append("engine.threads=1")  # as `validate` has it
     with config.session(small) as hydra:
         run_config = config.plan(hydra, [*small, "rounds=2"]).config
     assert run_config is not None
