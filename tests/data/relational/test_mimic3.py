@@ -10,7 +10,7 @@ from scipy.stats import skew
 
 from tests.conftest import absent
 from vflbench.config import convert
-from vflbench.data import sources
+from vflbench.data import csv_files, sources
 from vflbench.data.relational import mimic3 as module
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational import mimic3_statistics
@@ -487,7 +487,7 @@ def test_measurements_are_read_once(made, tmp_path, monkeypatch):
 def test_blocks_of_the_file_do_not_matter(made, tmp_path, monkeypatch):
     root = made.write(tmp_path)
     _, whole = read(root)
-    monkeypatch.setattr(measured, "_BLOCK", 500)
+    monkeypatch.setattr(csv_files, "BLOCK", 500)
     _, pieces = read(root)
     for name in ("channel", "stay", "second", "value", "charted_stay", "charted_hour"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
@@ -518,7 +518,7 @@ def test_blocks_of_the_file_do_not_matter(made, tmp_path, monkeypatch):
     ],
 )
 def test_a_malformed_line_is_named(made, tmp_path, monkeypatch, name, row, text, message, block):
-    monkeypatch.setattr(measured, "_BLOCK", block)
+    monkeypatch.setattr(csv_files, "BLOCK", block)
     made.rows[name][row] = text
     with pytest.raises(DataError, match=message):
         load(config(), "relational", 1, 0, made.write(tmp_path))

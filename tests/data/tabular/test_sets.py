@@ -74,7 +74,7 @@ def test_energy_names_a_malformed_line(tmp_path):
     lines = energy_lines()
     lines[5] = lines[5].replace('"2016', '"2016", "')
     put(tmp_path, "appliances_energy/energydata_complete.csv", "\n".join(lines).encode())
-    with pytest.raises(DataError, match=r"appliances_energy/energydata_complete\.csv, line 6: 30 fields, not 29"):
+    with pytest.raises(DataError, match=r"appliances_energy/energydata_complete\.csv, line 6: Expected 29 columns, got 30"):
         energy.load(energy.Config(), "aligned", 2, 0, tmp_path)
 
 
@@ -118,7 +118,7 @@ def test_blog_in_its_archive_and_unpacked(tmp_path, posts):
 def test_blog_names_a_malformed_line_of_a_member(tmp_path, posts):
     posts[blog.NAMES[3]] += b"\n1.0,2.0"
     put(tmp_path, "blogfeedback/BlogFeedback.zip", zipped(posts))
-    with pytest.raises(DataError, match=r"BlogFeedback\.zip, blogData_test-2012\.02\.03\.00_00\.csv, line 3: 2 fields, not 281"):
+    with pytest.raises(DataError, match=r"BlogFeedback\.zip, blogData_test-2012\.02\.03\.00_00\.csv, line 3: Expected 281 columns, got 2"):
         blog.load(blog.Config(), "aligned", 2, 0, tmp_path)
     del posts[blog.NAMES[3]]
     put(tmp_path, "blogfeedback/BlogFeedback.zip", zipped(posts))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vflbench.data import csv_files
 from vflbench.data.sources import Found, RawFile
 from vflbench.types import DataError
 
@@ -32,51 +32,34 @@ class _Format:
 
     pattern: str
     shape: str
-    separator: str
     header: str | None = None
     encoding: str = "latin-1"
 
 
-_RATING = r"(?P<user>\d{{1,18}}){0}(?P<movie>\d{{1,18}}){0}(?P<rating>[1-5])(?:\.0*)?{0}(?P<time>\d{{1,18}})(?:\.0*)?"
-RATINGS_DAT = _Format(_RATING.format("::"), "user::movie::rating::timestamp, ratings from 1 to 5", "::")
 _FORMATS = {
     "users.dat": _Format(
         r"(?P<user>\d{1,18})::(?P<gender>[FM])::(?P<age>\d{1,3})::(?P<occupation>1?\d|20)::.*",
         "user::gender::age::occupation::zip, genders F and M, occupations 0 to 20",
-        "::",
     ),
-    "movies.dat": _Format(r"(?P<movie>\d{1,18})::(?P<title>.*)::(?P<genres>[^:]*)", "movie::title (year)::genre|genre", "::"),
-    "ratings.dat": RATINGS_DAT,
+    "movies.dat": _Format(r"(?P<movie>\d{1,18})::(?P<title>.*)::(?P<genres>[^:]*)", "movie::title (year)::genre|genre"),
     "u.user": _Format(
         r"(?P<user>\d{1,18})\|(?P<age>\d{1,3})\|(?P<gender>[FM])\|(?P<occupation>[a-z]+)\|.*",
         "user|age|gender|occupation|zip, genders F and M",
-        "|",
     ),
     "u.item": _Format(
         r"(?P<movie>\d{1,18})\|(?P<title>[^|]*)\|(?P<date>[^|]*)\|[^|]*\|[^|]*\|(?P<flags>(?:[01]\|){18}[01])",
         "movie|title (year)|date|video date|address|19 genre flags",
-        "|",
     ),
-    "u.data": _Format(_RATING.format("\t"), "user, movie, rating, timestamp between tabs, ratings from 1 to 5", "\t"),
     "ml-100k.user": _Format(
         r"(?P<user>\d{1,18})\t(?P<age>\d{1,3})\t(?P<gender>[FM])\t(?P<occupation>[a-z]+)\t.*",
         "user, age, gender, occupation, zip between tabs, genders F and M",
-        "\t",
         "user_id:token\tage:token\tgender:token\toccupation:token\tzip_code:token",
         "utf-8",
     ),
     "ml-100k.item": _Format(
         r"(?P<movie>\d{1,18})\t(?P<title>[^\t]*)\t(?P<year>[^\t]*)\t(?P<genres>[^\t]*)",
         "movie, title, year, genres between tabs",
-        "\t",
         "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq",
-        "utf-8",
-    ),
-    "ml-100k.inter": _Format(
-        _RATING.format("\t"),
-        "user, movie, rating, timestamp between tabs, ratings from 1 to 5",
-        "\t",
-        "user_id:token\titem_id:token\trating:float\ttimestamp:float",
         "utf-8",
     ),
 }
@@ -108,25 +91,22 @@ def _lines(data: bytes, label: str, form: _Format) -> pd.DataFrame:
     return lines.str.extract(f"^{form.pattern}$")
 
 
-def numbers(data: bytes, label: str, form: _Format) -> pd.DataFrame:
-    """Ratings as numbers: user, movie, rating, time. A million lines are read by pandas; what it refuses is then looked for by `_lines`."""
+_INTER = ("user_id:token", "item_id:token", "rating:float", "timestamp:float")  # header of the only file of ratings that has one
+
+
+def _ratings(data: bytes, file: RawFile, label: str) -> pd.DataFrame:
+    """User, movie, rating, time of every line, between colons or tabs. Raises DataError."""
     import pandas as pd
 
-    names = ["user", "movie", "rating", "time"]
-    kinds = {"user": np.int64, "movie": np.int64, "rating": np.float64, "time": np.float64}
-    whole = data.replace(b"::", b"\t") if form.separator == "::" else data
-    try:
-        frame = pd.read_csv(
-            io.BytesIO(whole.rstrip(b"\r\n")), sep="\t", header=None, names=names, dtype=kinds, skiprows=int(form.header is not None),
-            quoting=3, skip_blank_lines=False, encoding="latin-1",
-        )  # fmt: skip
-        fields = isinstance(frame.index, pd.RangeIndex)  # else every line has one too many
-        headed = form.header is None or data[: len(form.header)] == form.header.encode()
-        if fields and headed and len(frame) and frame["rating"].isin([1, 2, 3, 4, 5]).all() and np.isfinite(frame["time"]).all():
-            return frame
-    except (ValueError, OverflowError):  # pandas' own errors are ValueErrors
-        pass
-    return _lines(data, label, form).astype(kinds)
+    kinds = {"user": "integer", "movie": "integer", "rating": "number", "time": "number"}
+    lines, header = data.rstrip(b"\r\n").replace(b"::", b"\t") + b"\n", int(file.name == "ml-100k.inter")
+    if header:
+        csv_files.check_header(lines, label, _INTER, "\t")
+    frame = pd.DataFrame(csv_files.read(lines, label, list(kinds), kinds, skip=header, separator="\t", quotes=False))
+    frame.index += header + 1
+    _refuse(label, frame["rating"], ~frame["rating"].isin([1, 2, 3, 4, 5]), "is not a rating from 1 to 5")
+    _refuse(label, frame["time"], ~np.isfinite(frame["time"]), "is not a time in seconds")
+    return frame
 
 
 def _refuse(label: str, values: pd.Series, wrong: pd.Series, why: str) -> None:
@@ -165,7 +145,7 @@ def read(found: Found, group: tuple[RawFile, ...]) -> Content:
     users, movies = (_lines(found.read(file), found.label(file), _FORMATS[file.name]) for file in group[:2])
     for frame, column, file in ((users, "user", group[0]), (movies, "movie", group[1])):
         _refuse(found.label(file), frame[column], frame[column].astype(np.int64).duplicated(), f"stands twice as a {column}")
-    ratings = numbers(found.read(group[2]), found.label(group[2]), _FORMATS[group[2].name])
+    ratings = _ratings(found.read(group[2]), group[2], found.label(group[2]))
     title, year = _titles(movies)
     return Content(
         user=users["user"].to_numpy(np.int64),
