@@ -14,13 +14,11 @@ import functools
 import hashlib
 import importlib.util
 import logging
-import multiprocessing
 import os
 import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -242,6 +240,8 @@ def _from_meshes(
     folder = sources.cache_folder() / "views" / f"meshes-{_RENDERING}-{config.size}"
     todo = [mesh for mesh in meshes if not (folder / f"{mesh.key}.npz").is_file()]
     if todo:
+        import joblib
+
         missing = [package for package in ("trimesh", "embreex") if importlib.util.find_spec(package) is None]
         if missing:
             raise DataError(
@@ -250,7 +250,9 @@ def _from_meshes(
         log.info("%s: rendering %d of %d meshes into the cache", config.name, len(todo), len(meshes))
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for _ in _shown(_rendered(todo, config.size, folder, config.processes), len(todo), f"{config.name}: rendering"):
+            pool = joblib.Parallel(config.processes, return_as="generator_unordered")
+            rendered = pool(joblib.delayed(_render)(mesh, config.size, folder) for mesh in todo)
+            for _ in _shown(rendered, len(todo), f"{config.name}: rendering"):
                 pass
         except OSError as error:
             raise DataError(_NO_CACHE.format(error)) from None
@@ -262,19 +264,6 @@ def _from_meshes(
     full = len(meshes) >= OBJECTS[config.name]
     note = f"12 shaded views of {len(meshes):,}{'' if full else f' of {OBJECTS[config.name]:,}'} meshes, {config.size} pixels"
     return pictures, labels, train, DataSource("real", "meshes" if full else "meshes_sample", note, record)
-
-
-def _rendered(meshes: list[_Mesh], size: int, folder: Path, processes: int) -> Iterator[None]:
-    """Something for each mesh when its views are in the cache."""
-    render = functools.partial(_render, size=size, folder=folder)
-    if processes == 1:
-        yield from map(render, meshes)
-        return
-    pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
-    try:
-        yield from pool.map(render, meshes, chunksize=4)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _render(mesh: _Mesh, size: int, folder: Path) -> None:
@@ -294,12 +283,11 @@ def _save(path: Path, **arrays: np.ndarray) -> None:
 
 def _shown(items: Iterable[None], total: int, label: str) -> Iterable[None]:
     """`items` with a progress bar, on a terminal only."""
-    if os.environ.get("CI") or not sys.stderr.isatty():
-        return items
     from rich.console import Console
     from rich.progress import track
 
-    return track(items, label, total, console=Console(stderr=True), transient=True)
+    hidden = bool(os.environ.get("CI")) or not sys.stderr.isatty()
+    return track(items, label, total, console=Console(stderr=True), transient=True, disable=hidden)
 
 
 # --- voxels -----------------------------------------------------------------------------------------------------------------
