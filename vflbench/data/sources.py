@@ -18,6 +18,7 @@ import math
 import os
 import shutil
 import sys
+import tempfile
 import threading
 import urllib.request
 import zipfile
@@ -25,7 +26,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -349,42 +350,36 @@ def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNEC
     DataError : a checksum differs; what came is removed.
     """
     target = root / files[0].path
-    came = target.with_name(f".{target.name}.{os.getpid()}.part")
-    parts = [came]
     try:
-        with _connect(url, seconds) as answer:
+        with contextlib.ExitStack() as stack:
+            answer = stack.enter_context(_connect(url, seconds))
             log.info("downloading %s", url)
             target.parent.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".", dir=target.parent))
+            came = Path(folder, ".came")
             with came.open("wb") as out:
                 shutil.copyfileobj(answer, out, 1 << 20)
-            announced = answer.headers.get("Content-Length")  # type: ignore[attr-defined]
-        if announced and came.stat().st_size != int(announced):
-            raise OSError(f"broke off after {came.stat().st_size} of {announced} bytes")
-        for file in files:
-            part = came
-            if file.member:
-                part = came.with_name(f".{file.name}.{os.getpid()}.member")
-                parts.append(part)
-                with zipfile.ZipFile(came) as zipped, zipped.open(file.member) as member, part.open("wb") as out:
-                    shutil.copyfileobj(member, out, 1 << 20)
-            elif url.endswith(".gz") and not file.path.endswith(".gz"):
-                part = came.with_name(f".{file.name}.{os.getpid()}.unzipped")
-                parts.append(part)
-                with gzip.open(came) as packed, part.open("wb") as out:
-                    shutil.copyfileobj(packed, out, 1 << 20)
-            got = _sha256(part)
-            if file.sha256 and got != file.sha256:
-                raise DataError(f"{file.path}: wrong checksum of what {url} sent: sha256 expected {file.sha256}, got {got}. Removed.")
-            part.replace(root / file.path)
+            announced = answer.headers.get("Content-Length")
+            if announced and came.stat().st_size != int(announced):
+                raise OSError(f"broke off after {came.stat().st_size} of {announced} bytes")
+            for file in files:
+                part = came
+                if file.member:
+                    with zipfile.ZipFile(came) as zipped:
+                        part = Path(zipped.extract(file.member, folder))
+                elif url.endswith(".gz") and not file.path.endswith(".gz"):
+                    part = Path(folder, file.name)
+                    with gzip.open(came) as packed, part.open("wb") as out:
+                        shutil.copyfileobj(packed, out, 1 << 20)
+                got = _sha256(part)
+                if file.sha256 and got != file.sha256:
+                    raise DataError(f"{file.path}: wrong checksum of what {url} sent: sha256 expected {file.sha256}, got {got}. Removed.")
+                part.replace(root / file.path)
     except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:  # network, disk, archive
         raise Unreachable(f"{files[0].name} cannot be had from {url}: {error}") from None
-    finally:
-        for part in parts:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
 
 
-def _connect(url: str, seconds: float) -> IO[bytes]:
+def _connect(url: str, seconds: float) -> Any:
     """An open answer. In a thread, because no timeout of the library covers a name look-up that hangs."""
     result: list[Any] = []
 
@@ -401,8 +396,7 @@ def _connect(url: str, seconds: float) -> IO[bytes]:
         raise OSError(f"no answer within {seconds:g} s")
     if isinstance(result[0], Exception):
         raise OSError(str(getattr(result[0], "reason", None) or result[0]))
-    answer: IO[bytes] = result[0]
-    return answer
+    return result[0]
 
 
 # --- `vflbench data` --------------------------------------------------------------------------------------------------------
