@@ -67,9 +67,7 @@ def drop_edges(edges: np.ndarray, nodes: int, keep: float, parties: int, rng: np
 def feature_blocks(columns: int, parties: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Disjoint random blocks of ceil(columns / parties) column ids each, the last one smaller; ids ascend within a block.
 
-    Raises
-    ------
-    ConfigError : a party would be left without a column.
+    Raises ConfigError: a party would be left without a column.
     """
     size = -(-columns // parties)
     if size * (parties - 1) >= columns:
@@ -85,9 +83,7 @@ def _rows_of(labels: np.ndarray, label: int, rng: np.random.Generator) -> np.nda
 def count_split(labels: np.ndarray, classes: int, per_class: int, validation: int, test: int, seed: int) -> dict[str, np.ndarray]:
     """`per_class` training nodes of each class, then `validation` and `test` nodes of the rest, drawn by the stream "split".
 
-    Raises
-    ------
-    ConfigError : there are not enough labelled nodes.
+    Raises ConfigError: there are not enough labelled nodes.
     """
     counts = np.bincount(labels[labels >= 0], minlength=classes)
     problems = []

@@ -96,9 +96,7 @@ def load_pickle(data: bytes, where: str) -> Any:
 def load_npz(data: bytes, where: str, keys: tuple[str, ...], objects: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     """Arrays `keys` of a numpy .npz archive; those in `objects` may be object arrays and pass through the restricted unpickler.
 
-    Raises
-    ------
-    DataError : no archive, cut short, an array is missing, or an array holds Python objects where numbers belong.
+    Raises DataError: no archive, cut short, an array is missing, or an array holds Python objects where numbers belong.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -259,9 +259,7 @@ def atomic(path: Path) -> Iterator[Path]:
 def memory_map(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> np.ndarray:
     """The float32 array in the file `path`, read-only; where there is none, `fill` is given one of this shape to write into.
 
-    Raises
-    ------
-    DataError : there is too little room for the file.
+    Raises DataError: there is too little room for the file.
     """
     if not path.is_file():
         check_space(path, 4 * math.prod(shape))
@@ -308,9 +306,7 @@ def _sha256(path: Path) -> str:
 def content(path: Path, label: str) -> bytes:
     """A file, decompressed if its name ends in .gz; `label` is how errors call it.
 
-    Raises
-    ------
-    DataError : it cannot be read, or is a Git LFS pointer.
+    Raises DataError: it cannot be read, or is a Git LFS pointer.
     """
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()

@@ -101,9 +101,7 @@ def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | 
     """`task`, of whose labels and splits somebody else tells, with client `index`' columns of the file of features, which all share, and
     the edges of its own file; `config.client_edges` names one for each. No other client's edges are read.
 
-    Raises
-    ------
-    DataError : as `load`; a file is no longer that of `task`.
+    Raises DataError, as `load`; a file is no longer that of `task`.
     """
     assert config.features and config.client_edges and task.columns is not None
     reader = _Reader(root)

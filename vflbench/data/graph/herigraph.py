@@ -203,12 +203,7 @@ def _twin(name: str) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np
 
 
 def read(name: str, found: Found) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np.ndarray]:
-    """Image blocks, edge sets and labels of the three clients.
-
-    Raises
-    ------
-    DataError : naming the file and the line.
-    """
+    """Image blocks, edge sets and labels of the three clients. Raises DataError, naming the file and the line."""
     files = _files(name)
     ids, soft, labelled = _attributes(found, files)
     attributes = soft.argmax(axis=1).astype(np.int64)

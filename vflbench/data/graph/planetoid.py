@@ -131,10 +131,7 @@ def read(files: FileSet, found: Found) -> tuple[RawGraph, dict[str, np.ndarray]]
     """The graph in the files, and Planetoid's public split.
 
     Test nodes that `test.index` leaves out (CiteSeer's 15 isolated ones) get zero features and no label, as is the standard treatment.
-
-    Raises
-    ------
-    DataError : naming the file, and the line of test.index.
+    Raises DataError, naming the file, and the line of test.index.
     """
     file = dict(zip(_SUFFIXES, files.parts[0].groups[0], strict=True))
     held = {suffix: load_pickle(found.read(file[suffix]), found.label(file[suffix])) for suffix in _SUFFIXES[:-1]}

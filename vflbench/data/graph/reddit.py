@@ -91,9 +91,7 @@ def random_split(labels: np.ndarray, train: float, seed: int) -> dict[str, np.nd
 def read(found: Found) -> tuple[RawGraph, np.ndarray]:
     """The graph in the files, and the type of each node (1 training, 2 validation, 3 test).
 
-    Raises
-    ------
-    DataError : naming the file and the row.
+    Raises DataError, naming the file and the row.
     """
     label = found.label(_DATA)
     held = load_npz(found.read(_DATA), label, ("feature", "label", "node_types"))

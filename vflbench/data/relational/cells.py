@@ -151,12 +151,7 @@ class Wrong(Exception):
 
 
 def as_type(column: Column, kind: str) -> Column:
-    """The column as a `number`, `text` or `date`, as the user declared it.
-
-    Raises
-    ------
-    Wrong : a cell that cannot be one.
-    """
+    """The column as a `number`, `text` or `date`, as the user declared it. Raises Wrong, of a cell that cannot be one."""
     import pandas as pd
 
     if column.kind in ("empty", kind):

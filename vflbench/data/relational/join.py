@@ -139,9 +139,8 @@ def unite(parts: Sequence[Keys], table: str) -> Keys:
 def join(tables: Mapping[str, Keys], joins: Sequence[Equality], first: str) -> dict[str, np.ndarray]:
     """p_i of every table: (N,) int64, the row behind each joined row. Sorted by the row of `first`, then of the tables as they join.
 
-    Raises
-    ------
-    DataError : an unknown table or column, unlike types on the sides of a predicate, a table that no predicate connects, an empty join.
+    Raises DataError: an unknown table or column, unlike types on the sides of a predicate, a table that no predicate connects, an empty
+    join.
     """
     _check(tables, joins)
     rows = {first: np.arange(len(tables[first].ids))}  # joined so far: places in `ids`, not yet row ids

@@ -184,12 +184,7 @@ class _Raw:
 
     @classmethod
     def read(cls, found: Found, variant: str) -> _Raw:
-        """From the CSV files.
-
-        Raises
-        ------
-        DataError : naming the file, and the line.
-        """
+        """From the CSV files. Raises DataError, naming the file, and the line."""
         files = {name: CsvFile(found.paths[file.path], found.label(file)) for name, file in _GROUPS[variant].items()}
 
         def read(name: str, columns: dict[str, str], optional: tuple[str, ...] = (), unique: str | None = None) -> dict[str, np.ndarray]:
@@ -339,12 +334,8 @@ def benchmark_hours(held: _Raw, events: measured.Events) -> tuple[np.ndarray, np
 def split_patients(patients: np.ndarray, positive: np.ndarray, validation: float, test: float, seed: int) -> dict[str, np.ndarray]:
     """Train, val and test rows, ascending, no patient in two of them; the stream "split" of `seed`.
 
-    Patients with a `positive` row are drawn apart from the others, the same fractions of both and, where the fraction is not 0, at
-    least one of those with a positive row.
-
-    Raises
-    ------
-    DataError : too few patients with a positive row.
+    Patients with a `positive` row are drawn apart from the others, the same fractions of both and, where the fraction is not 0, at least
+    one of those with a positive row. Raises DataError: too few patients with a positive row.
     """
     rng = stream(seed, "split")
     names, member = np.unique(patients, return_inverse=True)

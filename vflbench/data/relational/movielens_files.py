@@ -68,9 +68,7 @@ _FORMATS = {
 def _lines(data: bytes, label: str, form: _Format) -> pd.DataFrame:
     """Every line taken apart, as text; the index is the line's number. Empty lines at the end do not count.
 
-    Raises
-    ------
-    DataError : naming the first line that is not of the format.
+    Raises DataError, naming the first line that is not of the format.
     """
     import pandas as pd
 
@@ -136,12 +134,7 @@ class Content:
 
 
 def read(found: Found, group: tuple[RawFile, ...]) -> Content:
-    """The content of one group of files.
-
-    Raises
-    ------
-    DataError : naming file and line.
-    """
+    """The content of one group of files. Raises DataError, naming file and line."""
     users, movies = (_lines(found.read(file), found.label(file), _FORMATS[file.name]) for file in group[:2])
     for frame, column, file in ((users, "user", group[0]), (movies, "movie", group[1])):
         _refuse(found.label(file), frame[column], frame[column].astype(np.int64).duplicated(), f"stands twice as a {column}")

@@ -111,11 +111,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | None, task: RelationalTask, index: int) -> RelationalTask:
     """`task`, of which somebody else knows the join, with the part of client `index`, read from its own table's sources and no others.
 
-    Horizontal parts of one table are read together: they share means, scales and categories.
-
-    Raises
-    ------
-    DataError : as `load`; the sources are no longer those of `task`.
+    Horizontal parts of one table are read together: they share means, scales and categories. Raises DataError, as `load`; the sources are
+    no longer those of `task`.
     """
     name = task.clients[index].table
     found = []
@@ -172,9 +169,7 @@ def _file_stamp(source: Source) -> str | None:
 def _check_kinds(config: Config, sources: Mapping[str, Sequence[Source]], parts: Mapping[str, Sequence[Mapping[str, Column]]]) -> None:
     """Keys have one of the known kinds, the same one in all parts and on both sides of a predicate, and some row has one.
 
-    Raises
-    ------
-    DataError : everything that is wrong.
+    Raises DataError: everything that is wrong.
     """
     wrong = []
     kinds: dict[tuple[str, str], str] = {}

@@ -123,12 +123,7 @@ def check(source: Source, key: str) -> list[Problem]:
 
 
 def columns(source: Source) -> list[str]:
-    """The names of the columns at `source`.
-
-    Raises
-    ------
-    DataError : it cannot be opened.
-    """
+    """The names of the columns at `source`. Raises DataError: it cannot be opened."""
     if source.kind == "csv":
         return _csv_header(source)
     if source.kind == "parquet":
@@ -152,9 +147,7 @@ def _distinct(names: list[str], source: Source) -> list[str]:
 def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict[str, Column]:
     """The columns `names`, each of the type declared for it in `types`, else as it is.
 
-    Raises
-    ------
-    DataError : it cannot be read, the connection was lost, a line is malformed, a cell is not of the declared type.
+    Raises DataError: it cannot be read, the connection was lost, a line is malformed, a cell is not of the declared type.
     """
     if source.kind == "csv":
         texts = _read_csv(source, names)

@@ -137,9 +137,7 @@ def horizontal(
 ) -> list[RelationalPart]:
     """The horizontal parts of a table, whose `keys` are those that join; `splits` and `labels` of the label table.
 
-    Raises
-    ------
-    ConfigError : fewer training rows than parts.
+    Raises ConfigError: fewer training rows than parts.
     """
     own = splits or {"train": np.arange(len(features))}
     if len(own["train"]) < parts:
@@ -208,9 +206,7 @@ def moments(values: np.ndarray, pieces: Sequence[np.ndarray]) -> tuple[np.ndarra
 def standardize(table: RawTable, fit_on: np.ndarray | None = None) -> np.ndarray:
     """(n, d) float32: missing values become the mean, columns mean 0 and variance 1 over the rows `fit_on` (all). Constant ones become 0.
 
-    Raises
-    ------
-    DataError : an infinite value, or a column whose variance is beyond float64.
+    Raises DataError: an infinite value, or a column whose variance is beyond float64.
     """
     values = table.features
     infinite = np.isinf(values)

@@ -120,12 +120,7 @@ _SAMPLE = 200_000  # training reviews from which the words' frequencies are take
 
 
 def _read(found: Found, config: Config, encode: text.Hashed | text.Encoder, seed: int) -> tuple[RawTables, dict[str, np.ndarray]]:
-    """The tables in the files, their reviews in the order train, val, test; and the splits.
-
-    Raises
-    ------
-    DataError : naming file and line.
-    """
+    """The tables in the files, their reviews in the order train, val, test; and the splits. Raises DataError, naming file and line."""
     business, restaurant = _businesses(found)
     user, person = _users(found)
     kept, at_business, at_user, stars = _reviews(found, business, user)

@@ -53,9 +53,7 @@ def read_csv(texts: Contents, target: str = _LABEL.replace(" ", "."), header: in
 def read_xls(sheets: Contents) -> Table:
     """The table of UCI's .xls, whose second line has the names of the columns.
 
-    Raises
-    ------
-    DataError : naming file and line; also where python-calamine is not installed.
+    Raises DataError, naming file and line; also where python-calamine is not installed.
     """
     import csv
 

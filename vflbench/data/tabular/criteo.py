@@ -258,11 +258,7 @@ def _write(blocks: Iterable[Block], samples: int | None, folder: Path) -> None:
 def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray], folder: Path) -> np.ndarray:
     """(N, w) float32 of the columns `own`, rows of train, val and test one after the other: a read-only memory map, made if missing.
 
-    w is how many of them are numbers, and `hashed` more if some are categories.
-
-    Raises
-    ------
-    DataError : the disk is full.
+    w is how many of them are numbers, and `hashed` more if some are categories. Raises DataError: the disk is full.
     """
     number = slice(min(own.start, NUMBERS), min(own.stop, NUMBERS))
     category = slice(max(own.start - NUMBERS, 0), max(own.stop - NUMBERS, 0))

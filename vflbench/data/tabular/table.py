@@ -256,9 +256,7 @@ def encode(table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: 
 def _scales(values: np.ndarray, scaling: str, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """What is subtracted from each column and what it is then divided by; infinity for a constant one.
 
-    Raises
-    ------
-    DataError : a column's numbers are so large that their spread is not finite.
+    Raises DataError: a column's numbers are so large that their spread is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if scaling == "range":
@@ -295,9 +293,7 @@ class Layout:
 def read_text(data: bytes, label: str, layout: Layout) -> np.ndarray:
     """(n, columns that are read) float64: numbers, and of a category the index of its level.
 
-    Raises
-    ------
-    DataError : naming file and line of the first line that is not of the layout.
+    Raises DataError, naming file and line of the first line that is not of the layout.
     """
     import pandas as pd
 
@@ -321,9 +317,7 @@ def read_text(data: bytes, label: str, layout: Layout) -> np.ndarray:
 def read_table(texts: Iterable[tuple[bytes, str]], layout: Layout, target: str) -> Table:
     """The lines of texts of one layout, each with how errors call it; `target` is what is predicted, its levels are the classes.
 
-    Raises
-    ------
-    DataError : see `read_text`.
+    Raises DataError, as `read_text`.
     """
     values = np.concatenate([read_text(data, label, layout) for data, label in texts])
     place, classes = layout.read.index(target), len(layout.levels.get(target, ()))
@@ -334,12 +328,7 @@ def read_table(texts: Iterable[tuple[bytes, str]], layout: Layout, target: str) 
 
 
 def member(data: bytes, label: str, name: str) -> bytes:
-    """The file `name` of the zip archive `data`, not unpacked.
-
-    Raises
-    ------
-    DataError : no zip archive, damaged, or it holds no such file.
-    """
+    """The file `name` of the zip archive `data`, not unpacked. Raises DataError: no zip archive, damaged, or it holds no such file."""
     import zipfile
     import zlib
 
