@@ -50,42 +50,30 @@ class Config:
 _ADDRESS = "https://files.grouplens.org/datasets/movielens"
 
 
-def _files(folder: str, names: tuple[str, ...], archive: str | None, checksums: tuple[str | None, ...]) -> tuple[RawFile, ...]:
+_SHA256 = {
+    "ml-1m-sample100k/users.dat": "1dc3a95300cb19f7c10e027daf29b8cdf1d908dab65b5edfb45950aa389a10a3",
+    "ml-1m-sample100k/movies.dat": "0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9",
+    "ml-1m-sample100k/ratings.dat": "734d8519445bcf4639f9709e56a700bbef7514bf12902620ca068aa63dcd93e8",
+    "ml-100k-recbole/ml-100k.user": "4f670007d9cfbeb9807e757209af1555b9bcc186bde25e767f67cb67c6dd5972",
+    "ml-100k-recbole/ml-100k.item": "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
+    "ml-100k-recbole/ml-100k.inter": "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff",
+}
+
+
+def _files(folder: str, names: tuple[str, ...], archive: str | None = None) -> tuple[RawFile, ...]:
+    paths = (f"{folder}/{name}" for name in names)
     url = archive and f"{_ADDRESS}/{archive}"
-    return tuple(
-        RawFile(f"{folder}/{name}", url, checksum, f"{folder}/{name}" if url else None)
-        for name, checksum in zip(names, checksums, strict=True)
-    )
+    return tuple(RawFile(path, url, _SHA256.get(path), path if url else None) for path in paths)
 
 
 # Users, movies, ratings of each variant, the fullest first; 100k in its original format and in RecBole's.
 _DAT = ("users.dat", "movies.dat", "ratings.dat")
 _GROUPS: dict[str, tuple[tuple[RawFile, ...], ...]] = {
-    "1m": (_files("ml-1m", _DAT, "ml-1m.zip", (None,) * 3),),
-    "1m_sample": (
-        _files(
-            "ml-1m-sample100k",
-            _DAT,
-            None,
-            (
-                "1dc3a95300cb19f7c10e027daf29b8cdf1d908dab65b5edfb45950aa389a10a3",
-                "0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9",
-                "734d8519445bcf4639f9709e56a700bbef7514bf12902620ca068aa63dcd93e8",
-            ),
-        ),
-    ),
+    "1m": (_files("ml-1m", _DAT, "ml-1m.zip"),),
+    "1m_sample": (_files("ml-1m-sample100k", _DAT),),
     "100k": (
-        _files("ml-100k", ("u.user", "u.item", "u.data"), "ml-100k.zip", (None,) * 3),
-        _files(
-            "ml-100k-recbole",
-            ("ml-100k.user", "ml-100k.item", "ml-100k.inter"),
-            None,
-            (
-                "4f670007d9cfbeb9807e757209af1555b9bcc186bde25e767f67cb67c6dd5972",
-                "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
-                "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff",
-            ),
-        ),
+        _files("ml-100k", ("u.user", "u.item", "u.data"), "ml-100k.zip"),
+        _files("ml-100k-recbole", ("ml-100k.user", "ml-100k.item", "ml-100k.inter")),
     ),
 }
 

@@ -194,11 +194,11 @@ def take(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return values[rows]
 
 
-def moments(values: np.ndarray, pieces: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def moments(values: np.ndarray, pieces: Sequence[np.ndarray | slice]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of the known values of each column, float64, over rows given in pieces that fit into memory."""
     count = np.maximum(sum((~np.isnan(values[rows])).sum(axis=0) for rows in pieces), 1)
     mean = sum(np.nansum(values[rows], axis=0, dtype=np.float64) for rows in pieces) / count
-    with np.errstate(invalid="ignore"):  # infinite values
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite values are the caller's to refuse
         squares = sum(np.nansum((values[rows] - mean) ** 2, axis=0) for rows in pieces)
     return mean, np.sqrt(squares / count)
 
@@ -213,13 +213,7 @@ def standardize(table: RawTable, fit_on: np.ndarray | None = None) -> np.ndarray
     if infinite.any():
         row, place = np.argwhere(infinite)[0]
         raise DataError(f"table {table.name}, column {table.columns[place]}, row {row}: {values[row, place]} is not a finite number")
-    fitted = values if fit_on is None else take(values, fit_on)
-    known = ~np.isnan(fitted)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, fitted, 0).sum(axis=0, dtype=np.float64) / count
-    deviation = np.where(known, fitted - mean, 0)
-    with np.errstate(over="ignore"):  # told below
-        spread = np.sqrt((deviation**2).sum(axis=0, dtype=np.float64) / count)
+    mean, spread = moments(values, [slice(None) if fit_on is None else fit_on])
     if not np.isfinite(spread).all():
         place = int(np.argmin(np.isfinite(spread)))
         row = int(np.nanargmax(np.abs(values[:, place])))
