@@ -55,8 +55,16 @@ class _Group:
         return self.files[0].name.endswith(".tar.gz")
 
 
-def _batches(folder: str, train: tuple[str, ...], suffix: str = "", checksums: tuple[str | None, ...] = (None,) * 6) -> tuple[RawFile, ...]:
-    return tuple(RawFile(f"{folder}/{name}{suffix}", None, sha) for name, sha in zip((*train, "test_batch"), checksums, strict=False))
+_SAMPLE = "cifar10-sample1000/cifar-10-batches-py"
+_SHA256 = {
+    f"{_SAMPLE}/data_batch_1": "5e6cf4e374a8deaa3f1a324db0d9e1fa1b4539a29625a8be2de14c770ae93582",
+    f"{_SAMPLE}/test_batch": "5a3da171df7daaf2568945465a62561a147417f700f83aa3a9fc6cb3419f305f",
+}
+
+
+def _batches(folder: str, train: tuple[str, ...], suffix: str = "") -> tuple[RawFile, ...]:
+    paths = (f"{folder}/{name}{suffix}" for name in (*train, "test_batch"))
+    return tuple(RawFile(path, None, _SHA256.get(path)) for path in paths)
 
 
 # The fullest first; the first one is what is downloaded.
@@ -65,21 +73,7 @@ _GROUPS = (
     _Group((RawFile("cifar10/cifar-10-python.tar.gz", f"{_ADDRESS}/cifar-10-python.tar.gz"),), "cifar-10-batches-py", False),
     _Group(_batches("cifar10/cifar-10-batches-bin", _TRAIN, ".bin"), "", True),
     _Group(_batches("cifar10/cifar-10-batches-py", _TRAIN), "", False),
-    _Group(
-        _batches(
-            "cifar10-sample1000/cifar-10-batches-py",
-            _TRAIN[:1],
-            "",
-            (
-                "5e6cf4e374a8deaa3f1a324db0d9e1fa1b4539a29625a8be2de14c770ae93582",
-                "5a3da171df7daaf2568945465a62561a147417f700f83aa3a9fc6cb3419f305f",
-            ),
-        ),
-        "",
-        False,
-        _TRAIN[:1],
-        "sample1000",
-    ),
+    _Group(_batches(_SAMPLE, _TRAIN[:1]), "", False, _TRAIN[:1], "sample1000"),
 )
 
 

@@ -40,7 +40,7 @@ from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3_events import CsvFile, Stays
 from vflbench.data.relational.mimic3_statistics import statistics
 from vflbench.data.relational.mimic3_twin import JOINS, SLICE, twin
-from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, moments, standardize
+from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, in_order, moments, standardize
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.seeding import stream
@@ -157,8 +157,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         whole = sources.memory_map(path, shape, lambda out: statistics(events, stay, hour, out, place))
         chosen = np.concatenate([splits[split] for split in SPLITS])
         features = _standardized_map(whole, splits, path)
-        bounds = np.cumsum([0, *(len(splits[split]) for split in SPLITS)])
-        splits = {split: np.arange(low, high) for split, low, high in zip(SPLITS, bounds[:-1], bounds[1:], strict=True)}
+        splits = in_order(splits)
         others = tuple(RawTable(table.name, table.keys, standardize(table), table.columns) for table in others)
         order = order[chosen]
     else:

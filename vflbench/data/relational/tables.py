@@ -59,6 +59,12 @@ def split_rows(rows: int, validation: float, test: float, seed: int, groups: np.
     return {name: np.flatnonzero(place[member] == at) for at, name in ((2, "train"), (1, "val"), (0, "test"))}
 
 
+def in_order(splits: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Where the rows of train, val and test are once they stand one split after the other."""
+    ends = np.cumsum([len(splits[split]) for split in SPLITS])
+    return {split: np.arange(end - len(splits[split]), end) for split, end in zip(SPLITS, ends, strict=True)}
+
+
 def divide(
     name: str,
     raw: RawTables,

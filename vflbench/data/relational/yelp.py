@@ -25,7 +25,7 @@ import numpy as np
 
 from vflbench.data import sources, twins
 from vflbench.data.relational import text, yelp_lines
-from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, split_rows, standardize
+from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, in_order, split_rows, standardize
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
@@ -108,12 +108,6 @@ def _task(review: np.ndarray, keys: tuple[np.ndarray, np.ndarray], stars: np.nda
     return RawTables((reviews, *rest), "review", stars.astype(np.int64) - 1, 5, _JOINS)
 
 
-def _in_order(splits: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Where the rows of the splits are once they stand one split after the other."""
-    ends = np.cumsum([len(splits[name]) for name in SPLITS])
-    return {name: np.arange(end - len(splits[name]), end) for name, end in zip(SPLITS, ends, strict=True)}
-
-
 # --- the format -------------------------------------------------------------------------------------------------------------
 
 _SAMPLE = 200_000  # training reviews from which the words' frequencies are taken
@@ -154,7 +148,7 @@ def _read(found: Found, config: Config, encode: text.Hashed | text.Encoder, seed
     if not config.star_averages:
         others = tuple(replace(table, features=table.features[:, 1:], columns=table.columns[1:]) for table in others)
     keys = business[at_business[order]], user[at_user[order]]
-    return _task(review, keys, stars[order], others), _in_order(splits)
+    return _task(review, keys, stars[order], others), in_order(splits)
 
 
 def _businesses(found: Found) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 
 from vflbench.data import csv_files, sources
-from vflbench.data.relational.tables import SPLITS, check_fractions, moments, split_rows
+from vflbench.data.relational.tables import SPLITS, check_fractions, in_order, moments, split_rows, take
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tasks import AlignedTask
@@ -122,12 +122,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     blocks_of = [encode(held, own, config.hashed, splits, folder) for own in owned]
     note = f"{count} rows, a party's categories hashed into {config.hashed} columns"
     source = dataclasses.replace(source, note="; ".join(filter(None, (source.note, note))))
-    ends = np.cumsum([0, *(len(splits[split]) for split in SPLITS)])
-    features = {
-        split: tuple(block[first:end] for block in blocks_of)
-        for split, first, end in zip(SPLITS, ends[:-1], ends[1:], strict=True)
-        if end > first
-    }
+    features = {split: tuple(take(block, rows) for block in blocks_of) for split, rows in in_order(splits).items() if len(rows)}
     labels = {split: held.labels[splits[split]].astype(np.int64) for split in features}
     train, known = features.pop("train"), labels.pop("train")
     return AlignedTask(config.name, source, Metric("auroc", "max"), 2, 0, train, known, features, labels)
