@@ -238,16 +238,9 @@ class _Raw:
         """stays, patients, admissions and diagnoses."""
         icu, patients, admissions = (self.held[name] for name in ("ICUSTAYS", "PATIENTS", "ADMISSIONS"))
         wards = tuple(int(ward) for ward in np.unique(np.concatenate([icu["FIRST_WARDID"], icu["LAST_WARDID"]])))
-        blocks = [
-            _one_hot(icu[name], vocabulary, self.files["ICUSTAYS"].label, name)
-            for name, vocabulary in (
-                ("DBSOURCE", DATABASES),
-                ("FIRST_CAREUNIT", UNITS),
-                ("LAST_CAREUNIT", UNITS),
-                ("FIRST_WARDID", wards),
-                ("LAST_WARDID", wards),
-            )
-        ]
+        known: dict[str, tuple[Any, ...]] = {"DBSOURCE": DATABASES, "FIRST_CAREUNIT": UNITS, "LAST_CAREUNIT": UNITS}
+        known |= {"FIRST_WARDID": wards, "LAST_WARDID": wards}
+        blocks = [_one_hot(icu[name], vocabulary, self.files["ICUSTAYS"].label, name) for name, vocabulary in known.items()]
         if length_of_stay:
             days = np.where(self.stays.length >= 0, self.stays.length / 86400, np.nan)
             blocks.append((days[:, None].astype(np.float32), ("LOS",)))
