@@ -184,13 +184,14 @@ class _Raw:
     @classmethod
     def read(cls, found: Found, variant: str) -> _Raw:
         """From the CSV files. Raises DataError, naming the file, and the line."""
+        import pandas as pd
+
         files = {name: CsvFile(found.paths[file.path], found.label(file)) for name, file in _GROUPS[variant].items()}
 
         def read(name: str, columns: dict[str, str], optional: tuple[str, ...] = (), unique: str | None = None) -> dict[str, np.ndarray]:
             held = measured.read(files[name].path, files[name].label, columns, optional)
             if unique:
-                _, firsts = np.unique(held[unique], return_index=True)
-                again = np.setdiff1d(np.arange(len(held[unique])), firsts)
+                again = np.flatnonzero(pd.Index(held[unique]).duplicated())
                 if len(again):
                     raise DataError(f"{files[name].label}, line {again[0] + 2}: {unique} {held[unique][again[0]]} stands there twice.")
             return held

@@ -44,19 +44,11 @@ def check_fractions(validation: float, test: float) -> list[Problem]:
     return [Problem("dataset.validation, dataset.test", f"{validation}, {test}", allowed)]
 
 
-def split_rows(rows: int, validation: float, test: float, seed: int, groups: np.ndarray | None = None) -> dict[str, np.ndarray]:
-    """Random train, val and test rows of the label table, ascending int64; the stream "split" of `seed`.
-
-    With `groups` (rows,) whole groups are drawn, and the fractions are those of groups.
-    """
-    rng = stream(seed, "split")
-    names, member = (None, np.arange(rows)) if groups is None else np.unique(groups, return_inverse=True)
-    count = rows if names is None else len(names)
-    order = rng.permutation(count)
-    first, second = round(test * count), round((test + validation) * count)
-    place = np.empty(count, dtype=np.int64)
-    place[order] = np.searchsorted([first, second], np.arange(count), side="right")  # 0 test, 1 val, 2 train
-    return {name: np.flatnonzero(place[member] == at) for at, name in ((2, "train"), (1, "val"), (0, "test"))}
+def split_rows(rows: int, validation: float, test: float, seed: int) -> dict[str, np.ndarray]:
+    """Random train, val and test rows of the label table, ascending int64; the stream "split" of `seed`."""
+    order = stream(seed, "split").permutation(rows)
+    first, second = round(test * rows), round((test + validation) * rows)
+    return {"train": np.sort(order[second:]), "val": np.sort(order[first:second]), "test": np.sort(order[:first])}
 
 
 def in_order(splits: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -140,7 +140,7 @@ def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np
         return _from_meshes(config, unpacked, record)
     if unpacked and config.variant == "meshes" and not packed:
         raise DataError(
-            f"{unpacked[0].folder}: an incomplete {_TITLE[name]}: {len(unpacked)} of {OBJECTS[name]:,} objects, none in "
+            f"{unpacked[0].label.rsplit('/', 3)[0]}: an incomplete {_TITLE[name]}: {len(unpacked)} of {OBJECTS[name]:,} objects, none in "
             f"{', '.join(lacking[:4])}{' and others' if len(lacking) > 4 else ''}. Get all of it, or use dataset.variant=auto."
         )
     found = sources.locate(wanted, root, config.source, config.verify)
@@ -163,7 +163,6 @@ class _Mesh:
     """One mesh file."""
 
     label: str  # how an error calls it
-    folder: str  # of the data set, the same
     kind: str
     split: str
     path: Path  # of the file, or of the archive
@@ -204,17 +203,10 @@ def _unpacked(name: str, root: Path) -> list[_Mesh]:
         for place in (title, f"{name}/{title}", name, f"{name}_off_samples/{title}")
     ]
     fullest = max(sets, key=len)
+    checksums = (hashlib.sha256(path.read_bytes()).hexdigest() for path, _, _ in fullest)
     return [
-        _Mesh(
-            label := path.relative_to(root).as_posix(),
-            label.rsplit("/", 3)[0],
-            kind,
-            split,
-            path,
-            None,
-            hashlib.sha256(path.read_bytes()).hexdigest(),
-        )
-        for path, kind, split in fullest
+        _Mesh(path.relative_to(root).as_posix(), kind, split, path, None, checksum)
+        for (path, kind, split), checksum in zip(fullest, checksums, strict=True)
     ]
 
 
@@ -230,7 +222,7 @@ def _zipped(name: str, found: Found) -> list[_Mesh]:
         title, kind, split, file = (*member.split("/"), "", "", "", "")[:4]
         if title == _TITLE[name] and kind in CLASSES[name] and split in ("train", "test") and file.endswith(".off"):
             key = hashlib.sha256(f"{checksum} {member}".encode()).hexdigest()
-            meshes.append(_Mesh(f"{label}: {member}", label, kind, split, path, member, key))
+            meshes.append(_Mesh(f"{label}: {member}", kind, split, path, member, key))
     return meshes
 
 
