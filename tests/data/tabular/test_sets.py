@@ -347,13 +347,13 @@ def test_synthetic_at_a_small_size():
     task = synthetic.load(config, "aligned", 2, 0, None)
     assert [block.shape for block in task.features] == [(1200, 15)] * 2 and task.features[0].dtype == np.float32
     assert auroc_of(task) > 0.8
-    problems = synthetic.check(synthetic.Config(features=5, flipped=1.0), "aligned", 6)
-    assert [problem.key for problem in problems] == ["algorithm.parties", "dataset.informative + dataset.redundant", "dataset.flipped"]
+    problems = synthetic.check(synthetic.Config(features=5), "aligned", 6)
+    assert [problem.key for problem in problems] == ["algorithm.parties", "dataset.informative + dataset.redundant"]
 
     def wrong(module, **keys):
         return {problem.key for problem in convert(module.Config, keys)[1]} == keys.keys()
 
-    assert wrong(synthetic, source="real", features=1, informative=1, redundant=-1, separation=0, flipped=-1, beta=0, samples=9)
+    assert wrong(synthetic, source="real", features=1, informative=1, redundant=-1, separation=0, flipped=1, beta=0, samples=9)
     assert wrong(ridge, source="real", alpha=0, features=0, noise=-1, samples=9)
     assert wrong(bank, variant="fll", beta=-1, problem="ridge") and wrong(energy, variant="x", problem="sparse_logistic")
 

@@ -58,7 +58,7 @@ class Config:
     variant: Literal["auto", "meshes", "voxels"] = "auto"  # auto (the fullest found) | meshes | voxels (modelnet10)
     verify: bool = True  # compare the files with the known checksums
     size: Annotated[int, Range(at_least=16, at_most=512)] = 64  # pixels of a view's side
-    validation: Annotated[float, Range(at_least=0)] = 0.1  # fraction of each class's training objects, drawn by the run's seed
+    validation: Annotated[float, Range(at_least=0, below=1)] = 0.1  # fraction of each class's training objects, drawn by the run's seed
     processes: Count = 1  # that render meshes
 
 
@@ -104,8 +104,6 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     problems = []
     if config.variant == "voxels" and config.name != "modelnet10":
         problems.append(Problem("dataset.variant", config.variant, "there are voxel grids of modelnet10 only: auto or meshes"))
-    if config.validation >= 1:
-        problems.append(Problem("dataset.validation", config.validation, "must be a fraction: at least 0 and below 1"))
     if views.VIEWS % parties:
         problems.append(Problem("algorithm.parties", parties, f"must divide the {views.VIEWS} views: 1, 2, 3, 4, 6, 12"))
     return problems
