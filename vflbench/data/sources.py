@@ -232,19 +232,6 @@ def locate(files: FileSet, root: Path | None, source: str = "auto", verify: bool
     return Found(folder, paths, _record(files, folder, paths, verify), made_up)
 
 
-def check_space(path: Path, size: int) -> None:
-    """Whether `size` bytes and some more are free where `path` is to be: a memory map on a full disk ends the process without a word.
-
-    Raises
-    ------
-    DataError
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(path.parent).free
-    if free < size + 1e9:
-        raise DataError(f"{path}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free. Set XDG_CACHE_HOME to another disk.")
-
-
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """A place to write to that becomes `path` when all went well."""
@@ -262,7 +249,10 @@ def memory_map(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], 
     Raises DataError: there is too little room for the file.
     """
     if not path.is_file():
-        check_space(path, 4 * math.prod(shape))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size, free = 4 * math.prod(shape), shutil.disk_usage(path.parent).free
+        if free < size + 1e9:  # a memory map on a full disk ends the process without a word
+            raise DataError(f"{path}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free. Set XDG_CACHE_HOME to another disk.")
         with atomic(path) as place:
             out = np.lib.format.open_memmap(place, "w+", np.float32, shape)
             fill(out)
