@@ -74,6 +74,14 @@ def batches(
             line += batch.num_rows
 
 
+def refuse(label: str, first: int, cells: Sequence[Any] | np.ndarray, wrong: np.ndarray, why: str) -> None:
+    """Raise a DataError for the first of `cells` that is `wrong`, if there is one; they stand in lines `first`, `first` + 1, ..."""
+    rows = np.flatnonzero(wrong).tolist()
+    if rows:
+        line = f"{label}, line {first + rows[0]}"
+        raise DataError(f"{line}: {str(cells[rows[0]])[:80]!r} {why}. Correct the line, or get the file again.")
+
+
 def _opened(content: Path | bytes) -> Any:
     import pyarrow as pa
 

@@ -165,16 +165,16 @@ def test_the_first_rows_and_several_days(tmp_path):
     [
         (LINE, LINE.rsplit("\t", 2)[0], ": Expected 40 columns, got 38"),
         (LINE, f"{LINE}\ta", ": Expected 40 columns, got 41"),
-        (LINE, "", ": None: the label must be 0 or 1"),
-        ("1\t5", "2\t5", ": 2: the label must be 0 or 1"),
-        ("1\t5", "\t5", ": None: the label must be 0 or 1"),
+        (LINE, "", ": 'None' is no label, 0 or 1"),
+        ("1\t5", "2\t5", ": '2' is no label, 0 or 1"),
+        ("1\t5", "\t5", ": 'None' is no label, 0 or 1"),
         ("\t-2", "\t-", ", column I2: CSV conversion error to int64: invalid value '-'"),
         ("\t1382", "\t13.5", ", column I5: CSV conversion error to int64: invalid value '13.5'"),
         ("\t1382", "\t1-2", ", column I5: CSV conversion error to int64: invalid value '1-2'"),
         ("\t1382", "\t12345678901234567890", ", column I5: CSV conversion error to int64: invalid value '1234"),
-        ("FB936136", "FB93613G", ": 'FB93613G': C3 must be a hexadecimal token of at most 8 digits"),
-        ("FB936136", "FB9361361", ": 'FB9361361': C3 must be a hexadecimal token"),
-        ("FB936136", "\xe9", ": 'é': C3 must be a hexadecimal token"),
+        ("FB936136", "FB93613G", ": 'FB93613G' is no hexadecimal token of at most 8 digits (C3)"),
+        ("FB936136", "FB9361361", ": 'FB9361361' is no hexadecimal token"),
+        ("FB936136", "\xe9", ": 'é' is no hexadecimal token"),
     ],
 )
 @pytest.mark.parametrize("block", [1 << 24, 600])

@@ -161,9 +161,7 @@ def test_bank_in_both_editions_and_both_packings(tmp_path):
 
 def test_bank_names_a_malformed_line(tmp_path):
     put(tmp_path, "bank_marketing/bank-full.csv", calls("full").replace(b'"yes"', b'"maybe"', 3))
-    with pytest.raises(
-        DataError, match=r"bank_marketing/bank-full\.csv, line 2: y is 'maybe', not one of no, yes|line \d+: \w+ is 'maybe'"
-    ):
+    with pytest.raises(DataError, match=r"bank_marketing/bank-full\.csv, line \d+: 'maybe' is not one of"):
         bank.load(bank.Config(), "aligned", 2, 0, tmp_path)
 
 
@@ -211,7 +209,7 @@ def test_credit_names_a_malformed_row(tmp_path):
     rows = clients()
     rows[4][2] = 7  # SEX
     write_xls(tmp_path / "credit_default/default of credit card clients.xls", rows)
-    with pytest.raises(DataError, match=r"credit card clients\.xls, line 7: SEX is '7', not one of 1, 2"):
+    with pytest.raises(DataError, match=r"credit card clients\.xls, line 7: '7' is not one of 1, 2 \(SEX\)"):
         credit.load(credit.Config(), "aligned", 2, 0, tmp_path)
     (tmp_path / "credit_default/default of credit card clients.xls").write_bytes(b"<html>not found</html>")
     with pytest.raises(DataError, match=r"not an Excel \.xls file"):
@@ -261,7 +259,7 @@ def test_gisette_in_all_its_formats(tmp_path, pictures):
     [
         ("gisette_train.data", b"\n7 ", b"\n", r"gisette_train\.data, line 2: Expected 5000 columns, got 4999"),
         ("gisette_train.data", b"\n7 ", b"\nseven ", r"gisette_train\.data, line 2, column x1: .*'seven'"),
-        ("gisette_train.labels", b"\n1\n", b"\n2\n", r"gisette_train\.labels, line 3: sign is '2', not one of -1, 1"),
+        ("gisette_train.labels", b"\n1\n", b"\n2\n", r"gisette_train\.labels, line 3: '2' is not one of -1, 1"),
         ("gisette_train.labels", b"1\n-1\n", b"1\n", r"6 labels for the 12 samples|\d+ labels for the 12 samples"),
         ("gisette_scale", b"\n+1 ", b"\n+1 5001:1 ", r"gisette_scale, line 3: Feature indices .* sorted"),
         ("gisette_scale", b"\n+1 ", b"\n+1 x:1 ", r"gisette_scale, line 3: .*'x'"),

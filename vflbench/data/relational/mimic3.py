@@ -35,7 +35,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import sources, twins
+from vflbench.data import csv_files, sources, twins
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3_events import CsvFile, Stays
 from vflbench.data.relational.mimic3_statistics import statistics
@@ -189,11 +189,10 @@ class _Raw:
         files = {name: CsvFile(found.paths[file.path], found.label(file)) for name, file in _GROUPS[variant].items()}
 
         def read(name: str, columns: dict[str, str], optional: tuple[str, ...] = (), unique: str | None = None) -> dict[str, np.ndarray]:
-            held = measured.read(files[name].path, files[name].label, columns, optional)
+            file = files[name]
+            held = csv_files.read(file.path, file.label, file.names(columns), columns, optional=optional)
             if unique:
-                again = np.flatnonzero(pd.Index(held[unique]).duplicated())
-                if len(again):
-                    raise DataError(f"{files[name].label}, line {again[0] + 2}: {unique} {held[unique][again[0]]} stands there twice.")
+                csv_files.refuse(file.label, 2, held[unique], pd.Index(held[unique]).duplicated(), f"stands there twice as {unique}")
             return held
 
         patients = read("PATIENTS", {"SUBJECT_ID": "integer", "GENDER": "text", "DOB": "time"}, unique="SUBJECT_ID")
@@ -278,12 +277,11 @@ def _seconds(times: np.ndarray) -> np.ndarray:
 
 def _refer(wanted: np.ndarray, names: np.ndarray, label: str, column: str, other: str) -> np.ndarray:
     """Row in `names` of each of `wanted`."""
-    order = np.argsort(names)
-    at = measured.lookup(names[order], wanted)
-    if (at < 0).any():
-        wrong = int(np.flatnonzero(at < 0)[0])
-        raise DataError(f"{label}, line {wrong + 2}: {column} {wanted[wrong]} is not in {other}. Are the files of one version?")
-    return order[at]
+    import pandas as pd
+
+    at = pd.Index(names).get_indexer(pd.Index(wanted))
+    csv_files.refuse(label, 2, wanted, at < 0, f"is not a {column} of {other}; are the files of one version?")
+    return at
 
 
 def _one_hot(values: np.ndarray, vocabulary: tuple[Any, ...], label: str, column: str) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -83,29 +83,6 @@ COLUMNS = tuple(f"{channel}/{period}/{statistic}" for channel in CHANNELS for pe
 _FORMAT = 1  # of the cached files
 
 
-# --- raw CSV files ------------------------------------------------------------------------------------------------------------
-
-
-def batches(path: Path, label: str, columns: Mapping[str, str]) -> Iterator[Any]:
-    """Record batches of the `columns` (see `csv_files.batches`) of a CSV file, its header in any case. Raises DataError."""
-    for _, batch in csv_files.batches(path, label, _names(path, label, columns), columns):
-        yield batch
-
-
-def read(path: Path, label: str, columns: Mapping[str, str], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """All of a smaller file, see `csv_files.read`, its header in any case. Raises DataError."""
-    return csv_files.read(path, label, _names(path, label, columns), columns, optional=optional)
-
-
-def _names(path: Path, label: str, columns: Collection[str]) -> list[str]:
-    """Those of all columns, in upper case."""
-    names = [name.strip().upper() for name in csv_files.header(path, label)]
-    missing = [name for name in columns if name not in names]
-    if missing:
-        raise DataError(f"{label}, line 1: no column {', '.join(missing)}; it has {', '.join(names) or 'none'}.")
-    return names
-
-
 # --- measurements of stays ------------------------------------------------------------------------------------------------------
 
 NEVER = np.iinfo(np.int64).max // 4  # seconds
@@ -163,10 +140,22 @@ class Events:
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A raw file, and how errors call it."""
+    """A raw file, its header in any case, and how errors call it."""
 
     path: Path
     label: str
+
+    def names(self, wanted: Collection[str]) -> list[str]:
+        """Those of all columns, in upper case. Raises DataError where one of `wanted` is not there."""
+        names = [name.strip().upper() for name in csv_files.header(self.path, self.label)]
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            raise DataError(f"{self.label}, line 1: no column {', '.join(missing)}; it has {', '.join(names) or 'none'}.")
+        return names
+
+    def batches(self, columns: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
+        """See `csv_files.batches`."""
+        return csv_files.batches(self.path, self.label, self.names(columns), columns)
 
     @property
     def stamp(self) -> str:
@@ -215,7 +204,7 @@ def read_events(stays: Stays, chart: CsvFile, labs: CsvFile) -> Events:
         values.append(value)
 
     columns = {"HADM_ID": "integer", "ITEMID": "integer", "CHARTTIME": "time", "VALUE": "bytes"}
-    for batch in batches(chart.path, chart.label, {"ICUSTAY_ID": "integer", **columns}):
+    for _, batch in chart.batches({"ICUSTAY_ID": "integer", **columns}):
         ids, times = _integers(batch, "ICUSTAY_ID"), _integers(batch, "CHARTTIME")
         stay = stays.find(ids)
         known = np.flatnonzero((stay >= 0) & (times >= 0))
@@ -223,7 +212,7 @@ def read_events(stays: Stays, chart: CsvFile, labs: CsvFile) -> Events:
         inside = (hour >= 1) & (hour < 1 << 20)
         charted.append(np.unique((stay[known[inside]] << 20) + hour[inside]))
         keep(batch, times, np.where(ids < 0, -2, stay))
-    for batch in batches(labs.path, labs.label, columns):
+    for _, batch in labs.batches(columns):
         keep(batch, _integers(batch, "CHARTTIME"), np.full(batch.num_rows, -2))
     hours = np.unique(np.concatenate(charted))
     key, value = np.concatenate(keys), np.concatenate(values)

@@ -9,7 +9,6 @@ import numpy as np
 
 from vflbench.data import csv_files
 from vflbench.data.sources import Found, RawFile
-from vflbench.types import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,10 +85,7 @@ def _lines(found: Found, file: RawFile) -> pd.DataFrame:
 
 def _refuse(label: str, values: pd.Series, wrong: pd.Series, why: str) -> None:
     """Raise for the first line of which `wrong` says so, if there is one."""
-    places = np.flatnonzero(wrong.to_numpy())
-    if len(places):
-        line, value = values.index.to_numpy()[places[0]], str(values.to_numpy()[places[0]])[:80]
-        raise DataError(f"{label}, line {line}: {value!r} {why}. Correct the line, or get the file again.")
+    csv_files.refuse(label, values.index[0], values.to_numpy(), wrong.to_numpy(), why)
 
 
 @dataclass(frozen=True)

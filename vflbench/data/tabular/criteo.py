@@ -169,21 +169,13 @@ def _block(batch: pa.RecordBatch, label: str, first: int) -> Block:
         tokens = [pc.binary_join_element_wise("0x", text, "").cast(pa.uint32()).fill_null(0).to_numpy() for text in texts]
     except pa.ArrowInvalid:
         for name, text in zip(COLUMNS[NUMBERS:], texts, strict=True):
-            right = pc.match_substring_regex(text, "^[0-9a-fA-F]{1,8}$").fill_null(True)
-            _refuse(label, first, right, text, f"{name} must be a hexadecimal token of at most 8 digits")
+            wrong = pc.invert(pc.match_substring_regex(text, "^[0-9a-fA-F]{1,8}$").fill_null(True))
+            csv_files.refuse(label, first, text, wrong, f"is no hexadecimal token of at most 8 digits ({name})")
         raise
-    _refuse(label, first, pc.is_in(clicked, pa.array([0, 1])), batch.column(0), "the label must be 0 or 1")
+    csv_files.refuse(label, first, batch.column(0), pc.invert(pc.is_in(clicked, pa.array([0, 1]))), "is no label, 0 or 1")
     values = np.column_stack([number.to_numpy(zero_copy_only=False).astype(np.float64) for number in numbers])
     present = np.column_stack([text.is_valid().to_numpy(zero_copy_only=False) for text in texts])
     return Block(clicked.to_numpy().astype(np.uint8), values, np.column_stack(tokens), present)
-
-
-def _refuse(label: str, first: int, right: pa.BooleanArray, cells: pa.Array, what: str) -> None:
-    """Raise for the first of the `cells` of which `right` says no, if there is one."""
-    wrong = np.flatnonzero(~right.to_numpy(zero_copy_only=False))
-    if len(wrong):
-        shown = cells[int(wrong[0])].as_py()
-        raise DataError(f"{label}, line {first + wrong[0]}: {shown!r}: {what}. Correct the line, or get the file again.")
 
 
 def hashes(tokens: np.ndarray, present: np.ndarray) -> np.ndarray:

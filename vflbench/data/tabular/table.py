@@ -307,10 +307,8 @@ def read_text(data: bytes, label: str, layout: Layout) -> np.ndarray:
         levels = layout.levels.get(name)
         values[:, i] = cells if levels is None else pd.Index(levels).get_indexer(pd.Index(cells))
         wrong = ~np.isfinite(values[:, i]) if levels is None else values[:, i] < 0
-        if wrong.any():
-            row, allowed = int(wrong.argmax()), "a number" if levels is None else f"one of {', '.join(levels)}"
-            line = f"line {layout.header + 1 + row}: {name} is {str(cells[row])[:40]!r}, not {allowed}"
-            raise DataError(f"{label}, {line}. Correct the line, or get the file again.")
+        allowed = "a number" if levels is None else f"one of {', '.join(levels)}"
+        csv_files.refuse(label, layout.header + 1, cells, wrong, f"is not {allowed} ({name})")
     return values
 
 
