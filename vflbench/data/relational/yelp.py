@@ -153,6 +153,7 @@ def _read(found: Found, config: Config, encode: text.Hashed | text.Encoder, seed
 
 def _businesses(found: Found) -> tuple[np.ndarray, np.ndarray]:
     """Open restaurants: ids (n,) objects, and stars and number of reviews (n, 2)."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     label, ids, numbers = found.label(_BUSINESS), [], []
@@ -160,7 +161,7 @@ def _businesses(found: Found) -> tuple[np.ndarray, np.ndarray]:
     for table in yelp_lines.blocks(found, _BUSINESS, fields):
         ids.append(table.select(["business_id", "line"]))
         about = table["categories"]
-        about = pc.binary_join(about, ",") if _is_list(about) else about
+        about = pc.binary_join(about, ",") if pa.types.is_list(about.type) else about
         chosen = pc.and_(pc.match_substring(about, "restaurants", ignore_case=True), pc.equal(table["is_open"], 1))
         numbers.append(np.column_stack([_numbers(table, _RESTAURANT_COLUMNS), pc.fill_null(chosen, False).to_numpy()]))
     every = np.concatenate(numbers)
@@ -180,7 +181,7 @@ def _users(found: Found) -> tuple[np.ndarray, np.ndarray]:
     for table in yelp_lines.blocks(found, _USER, fields):
         ids.append(table.select(["user_id", "line"]))
         friends, since = table["friends"], table["yelping_since"]
-        if _is_list(friends):
+        if pa.types.is_list(friends.type):
             count = pc.list_value_length(friends)
         else:
             none = pc.is_in(friends, value_set=pa.array(["", "None"]))
@@ -261,12 +262,6 @@ def _texts(table: pa.Table, chosen: np.ndarray | None = None) -> list[str]:
     column = table["text"] if chosen is None else table["text"].filter(pa.array(chosen))
     texts: list[str] = pc.fill_null(column, "").to_pylist()
     return texts
-
-
-def _is_list(column: pa.ChunkedArray) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_list(column.type))
 
 
 def _refuse(label: str, table: pa.Table, wrong: pa.ChunkedArray, why: str) -> None:
