@@ -104,7 +104,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     found = sources.locate(_file_set(config.variant), root, config.source, config.verify, has_twin)
     if found is None:
         raw, splits = twin(config.width)
-        source = twins.twin_source("1m", f"synthetic twin of MovieLens-1M with its sizes and a split of its own{_narrowed(config.width)}")
+        narrowed = "" if config.width is None else f"; at most {config.width} features per table"
+        source = twins.twin_source("1m", f"synthetic twin of MovieLens-1M with its sizes and a split of its own{narrowed}")
     else:
         variant, group = next((name, g) for name, groups in _GROUPS.items() for g in groups if all(file in found for file in g))
         encode = text.features_of(config.text_encoder, TITLE_WIDTH)
@@ -118,10 +119,6 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         raw = RawTables(raw.tables, raw.label_table, raw.labels.astype(np.int64) - 1, 5, raw.joins)
         metric = Metric("accuracy", "max")
     return divide(config.name, raw, splits, source, metric, layout=layout, parts=parties)
-
-
-def _narrowed(width: int | None) -> str:
-    return "" if width is None else f"; at most {width} features per table"
 
 
 # --- the tables ---------------------------------------------------------------------------------------------------------------

@@ -325,6 +325,8 @@ def _text(column: Column) -> np.ndarray:
 
 def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarray, int]:
     """Targets (n,) float64 and 0, or classes (n,) int64 and their number."""
+    import pandas as pd
+
     column = str(config.tables[name].label)
     where = f"{called(config, name)}, label column {column}"
     kinds = {part.columns[column].kind for part in parts} - {"empty"}
@@ -346,7 +348,7 @@ def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarr
     allowed = _classes(config, where, [part.columns[column] for part in parts])
     encoded = []
     for part in parts:
-        codes = _index(part.columns[column], allowed)
+        codes = pd.Index(allowed).get_indexer(pd.Index(_text(part.columns[column]))).astype(np.int64)
         if (codes < 0).any():
             row = int((codes < 0).argmax())
             shown = ", ".join(allowed if len(allowed) <= 10 else [*allowed[:3], "...", allowed[-1]])
@@ -354,13 +356,6 @@ def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarr
             raise DataError(f"{where}: {part.place(row)}: label {found!r} is out of range; the classes are {shown}")
         encoded.append(codes)
     return np.concatenate(encoded), len(allowed)
-
-
-def _index(column: Column, allowed: Sequence[str]) -> np.ndarray:
-    """(n,) int64: the place of each label in `allowed`, -1 if it is not there."""
-    import pandas as pd
-
-    return pd.Index(list(allowed)).get_indexer(pd.Index(_text(column))).astype(np.int64)
 
 
 def _classes(config: Config, where: str, parts: Sequence[Column]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -183,7 +184,8 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
 def place(source: Source, row: int) -> str:
     """How a message names row number `row`: a CSV's line; a database's rows have no numbers."""
     if source.kind == "csv":
-        return f"{source}, line {_line(source, row)}"
+        lines = (line for line, _ in _csv_records(source))
+        return f"{source}, line {next(itertools.islice(lines, row + 1, None))}"
     return f"{source}, row {row}" if source.kind == "parquet" else str(source)
 
 
@@ -238,11 +240,6 @@ def _csv_header(source: Source) -> list[str]:
     if header is None:
         raise DataError(f"{source}: empty, without even a line of column names")
     return _distinct(header, source)
-
-
-def _line(source: Source, row: int) -> int:
-    """The line at which data row `row` begins."""
-    return next(line for number, (line, _) in enumerate(_csv_records(source)) if number == row + 1)
 
 
 def _read_csv(source: Source, names: Sequence[str]) -> dict[str, Any]:
