@@ -243,10 +243,9 @@ class _Reader:
         wrong = np.flatnonzero(~np.isin(which, _SPLITS))
         if len(wrong):
             raise DataError(f"{table.at(wrong[0])}: split '{which[wrong[0]]}'; it is one of {', '.join(_SPLITS)}.")
-        _, first, counts = np.unique(chosen, return_index=True, return_counts=True)
-        if (counts > 1).any():
-            node = chosen[first[counts > 1][0]]
-            raise DataError(f"{table.at(int(np.flatnonzero(chosen == node)[1]))}: node {node} stands in the splits twice.")
+        again = np.setdiff1d(np.arange(len(chosen)), np.unique(chosen, return_index=True)[1])
+        if len(again):
+            raise DataError(f"{table.at(again[0])}: node {chosen[again[0]]} stands in the splits twice.")
         wrong = np.flatnonzero(labels[chosen] < 0)
         if len(wrong):
             raise DataError(f"{table.at(wrong[0])}: node {chosen[wrong[0]]} has no label.")

@@ -104,10 +104,6 @@ class Stays:
         """More seconds than any stay has."""
         return int(self.length.max(initial=0)) + 1
 
-    def find(self, ids: np.ndarray) -> np.ndarray:
-        """Row of each ICUSTAY_ID; -1 where there is none."""
-        return lookup(self.ids, ids)
-
     def find_by_time(self, admissions: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Row of the latest stay of each admission that began by then; -1 where there is none."""
         order = np.lexsort([self.begin, self.admissions])
@@ -206,7 +202,7 @@ def read_events(stays: Stays, chart: CsvFile, labs: CsvFile) -> Events:
     columns = {"HADM_ID": "integer", "ITEMID": "integer", "CHARTTIME": "time", "VALUE": "bytes"}
     for _, batch in chart.batches({"ICUSTAY_ID": "integer", **columns}):
         ids, times = _integers(batch, "ICUSTAY_ID"), _integers(batch, "CHARTTIME")
-        stay = stays.find(ids)
+        stay = lookup(stays.ids, ids)
         known = np.flatnonzero((stay >= 0) & (times >= 0))
         hour = -(-(times[known] - stays.begin[stay[known]]) // 3600)
         inside = (hour >= 1) & (hour < 1 << 20)

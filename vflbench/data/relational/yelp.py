@@ -121,8 +121,7 @@ def _read(found: Found, config: Config, encode: text.Hashed | text.Encoder, seed
     split_seed = seed if config.split_seed is None else config.split_seed
     splits = split_rows(len(stars), config.validation, config.test, split_seed)
     order = np.concatenate([splits[name] for name in SPLITS])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = np.argsort(order)
     training = len(splits["train"])
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:

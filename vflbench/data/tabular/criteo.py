@@ -49,7 +49,6 @@ COLUMNS = (*(f"I{i}" for i in range(1, NUMBERS + 1)), *(f"C{i}" for i in range(1
 TWIN_ROWS = 100_000
 _ROWS = 1 << 16  # rows that are encoded at a time
 _FORMAT = 1  # of the raw arrays in the cache; a change of the parser or the hash needs another number
-NOTES = {"sample": "a sample of the Kaggle file, not the benchmark"}
 log = logging.getLogger(__name__)
 
 
@@ -106,10 +105,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         blocks, names = twin(rows), [f"twin of {rows} rows"]
         source = DataSource("synthetic", note="synthetic twin: made-up clicks")
     else:
-        variants = {name: files for name, files in _groups(config.days).items() if all(file in found for file in files)}
-        variant, files = next(iter(variants.items()))
+        variant, files = next((name, files) for name, files in _groups(config.days).items() if all(file in found for file in files))
         blocks = (block for file in files for block in read(found, file))
-        source = found.source(variant, NOTES.get(variant, ""), files)
+        source = found.source(variant, "a sample of the Kaggle file, not the benchmark" if variant == "sample" else "", files)
         names = [stamp for _, stamp in source.files]
     held = raw(blocks, names, config.samples)
     count = len(held.labels)
