@@ -45,14 +45,10 @@ class _Group:
     """One way in which the batches may lie there: as files, or as members of an archive."""
 
     files: tuple[RawFile, ...]
-    folder: str  # of the batches in an archive
+    folder: str  # of the batches in an archive; empty: they are files
     binary: bool
     train: tuple[str, ...] = _TRAIN
     variant: str = "full"
-
-    @property
-    def archive(self) -> bool:
-        return self.files[0].name.endswith(".tar.gz")
 
 
 _SAMPLE = "cifar10-sample1000/cifar-10-batches-py"
@@ -99,7 +95,7 @@ def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
     if found is None:
         return twin()
     group = next(group for group in _GROUPS if variant in ("auto", group.variant) and all(file in found for file in group.files))
-    content = _archived(found, group) if group.archive else _plain(found, group)
+    content = _archived(found, group) if group.folder else _plain(found, group)
     full = group.variant == "full"
     parts = []
     for name in (*group.train, "test_batch"):

@@ -79,11 +79,7 @@ def _select(source: Source, names: Sequence[str] | None) -> str:
     whence = ".".join(map(_quoted, (source.table or "").split(".")))
     if source.query:
         whence = f"(\n{source.query.strip().rstrip(';')}\n) AS part"  # a comment may end its last line
-    return f"SELECT {'*' if names is None else _listed(names)} FROM {whence}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(_quoted, names))
+    return f"SELECT {'*' if names is None else ', '.join(map(_quoted, names))} FROM {whence}"
 
 
 def _quoted(name: str) -> str:
