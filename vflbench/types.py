@@ -78,6 +78,7 @@ class Range:
     at_least: float = -math.inf
     above: float = -math.inf
     at_most: float = math.inf
+    below: float = math.nan  # nothing is at least that
     infinite: bool = False  # it may be inf
 
     def refuses(self, value: float) -> str:
@@ -86,6 +87,8 @@ class Range:
             return f"must be greater than {self.above}"
         if not value >= self.at_least:
             return f"must be at least {self.at_least}"
+        if value >= self.below:
+            return f"must be below {self.below}"
         return f"must be at most {self.at_most}" if value > self.at_most and not self.infinite else ""
 
 

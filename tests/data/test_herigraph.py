@@ -133,7 +133,7 @@ def test_other_than_three_clients_are_refused(city, parties):
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("Attribute_Labels.csv", lambda text: text[: len(text) - 3], r"Attribute_Labels\.csv, line 41: column `labelled`"),
+        ("Attribute_Labels.csv", lambda text: text[: len(text) - 3], r"Attribute_Labels\.csv, line 41: 'Fal' in column `labelled`"),
         ("Attribute_Labels.csv", lambda text: text.replace("\tform", "", 1), r"Attribute_Labels\.csv, line 2"),
         ("Visual_Features.csv", lambda text: text.replace("\tindoor\t", "\tindoor\tx", 1), r"Visual_Features\.csv, line 2: 'x"),
         ("Visual_Features.csv", lambda text: text.rsplit("\n", 2)[0], r"Visual_Features\.csv: has no row for post"),

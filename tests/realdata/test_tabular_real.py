@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import absent
+from vflbench.data import csv_files
 from vflbench.data.relational.tables import split_rows
 from vflbench.data.tabular import bank, blog, convex, criteo, energy, table, tabular_files
 
@@ -108,7 +109,7 @@ def test_criteo(root, monkeypatch):
     alone = criteo.load(criteo.Config(variant="sample", columns=[13, 1, 25], hashed=4096), "aligned", 3, 0, root)
     first = np.concatenate([alone.features[1], *(blocks[1] for blocks in alone.held_out_features.values())])
     assert tokens.groupby(first.argmax(axis=1)).nunique().max() <= 3 and first[rare > 1].sum() == (rare > 1).sum()
-    monkeypatch.setattr(criteo, "BLOCK", 100_000)
+    monkeypatch.setattr(csv_files, "BLOCK", 100_000)
     again = criteo.load(criteo.Config(variant="sample", samples=7999), "aligned", 2, 0, root)
     assert again.public.samples == 4799 and sum(map(len, [again.labels, *again.held_out_labels.values()])) == 7999
 

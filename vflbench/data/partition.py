@@ -67,9 +67,7 @@ def drop_edges(edges: np.ndarray, nodes: int, keep: float, parties: int, rng: np
 def feature_blocks(columns: int, parties: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Disjoint random blocks of ceil(columns / parties) column ids each, the last one smaller; ids ascend within a block.
 
-    Raises
-    ------
-    ConfigError : a party would be left without a column.
+    Raises ConfigError: a party would be left without a column.
     """
     size = -(-columns // parties)
     if size * (parties - 1) >= columns:
@@ -78,16 +76,10 @@ def feature_blocks(columns: int, parties: int, rng: np.random.Generator) -> tupl
     return tuple(np.sort(order[m * size : (m + 1) * size]) for m in range(parties))
 
 
-def _rows_of(labels: np.ndarray, label: int, rng: np.random.Generator) -> np.ndarray:
-    return rng.permutation(np.flatnonzero(labels == label))
-
-
 def count_split(labels: np.ndarray, classes: int, per_class: int, validation: int, test: int, seed: int) -> dict[str, np.ndarray]:
     """`per_class` training nodes of each class, then `validation` and `test` nodes of the rest, drawn by the stream "split".
 
-    Raises
-    ------
-    ConfigError : there are not enough labelled nodes.
+    Raises ConfigError: there are not enough labelled nodes.
     """
     counts = np.bincount(labels[labels >= 0], minlength=classes)
     problems = []
@@ -100,7 +92,7 @@ def count_split(labels: np.ndarray, classes: int, per_class: int, validation: in
         problems.append(Problem("dataset.validation + dataset.test", validation + test, allowed))
     refuse(problems)
     rng = stream(seed, "split")
-    train = np.concatenate([_rows_of(labels, c, rng)[:per_class] for c in range(classes)])
+    train = np.concatenate([rng.permutation(np.flatnonzero(labels == c))[:per_class] for c in range(classes)])
     rest = rng.permutation(np.setdiff1d(np.flatnonzero(labels >= 0), train))
     return _sorted(train, rest[:validation], rest[validation : validation + test])
 
@@ -110,7 +102,7 @@ def fraction_split(labels: np.ndarray, classes: int, train: float, test: float, 
     rng = stream(seed, "split")
     parts: tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]] = ([], [], [])
     for c in range(classes):
-        rows = _rows_of(labels, c, rng)
+        rows = rng.permutation(np.flatnonzero(labels == c))
         # 1e-9: 0.3 * 10 is 3.0000000000000004 or 2.9999..., and must be 3 either way
         first, second = int(train * len(rows) + 1e-9), int(test * len(rows) + 1e-9)
         for part, chosen in zip(parts, (rows[:first], rows[first + second :], rows[first : first + second]), strict=True):

@@ -17,9 +17,8 @@ log = logging.getLogger(__name__)
 def check(task: Task) -> None:
     """Refuse a task on which nothing can be learnt or scored; warn of classes without a training row, and of parties that know nothing.
 
-    Raises
-    ------
-    DataError : no training rows; all their labels are equal; no feature differs between them; a split that is empty or has one class only.
+    Raises DataError: no training rows; all their labels are equal; no feature differs between them; a split that is empty or has one
+    class only.
     """
     name, labels = f"dataset {task.name}", task.training_labels()
     if not len(labels):

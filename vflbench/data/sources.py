@@ -18,6 +18,7 @@ import math
 import os
 import shutil
 import sys
+import tempfile
 import threading
 import urllib.request
 import zipfile
@@ -25,7 +26,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -231,19 +232,6 @@ def locate(files: FileSet, root: Path | None, source: str = "auto", verify: bool
     return Found(folder, paths, _record(files, folder, paths, verify), made_up)
 
 
-def check_space(path: Path, size: int) -> None:
-    """Whether `size` bytes and some more are free where `path` is to be: a memory map on a full disk ends the process without a word.
-
-    Raises
-    ------
-    DataError
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(path.parent).free
-    if free < size + 1e9:
-        raise DataError(f"{path}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free. Set XDG_CACHE_HOME to another disk.")
-
-
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """A place to write to that becomes `path` when all went well."""
@@ -258,12 +246,13 @@ def atomic(path: Path) -> Iterator[Path]:
 def memory_map(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> np.ndarray:
     """The float32 array in the file `path`, read-only; where there is none, `fill` is given one of this shape to write into.
 
-    Raises
-    ------
-    DataError : there is too little room for the file.
+    Raises DataError: there is too little room for the file.
     """
     if not path.is_file():
-        check_space(path, 4 * math.prod(shape))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size, free = 4 * math.prod(shape), shutil.disk_usage(path.parent).free
+        if free < size + 1e9:  # a memory map on a full disk ends the process without a word
+            raise DataError(f"{path}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free. Set XDG_CACHE_HOME to another disk.")
         with atomic(path) as place:
             out = np.lib.format.open_memmap(place, "w+", np.float32, shape)
             fill(out)
@@ -307,9 +296,7 @@ def _sha256(path: Path) -> str:
 def content(path: Path, label: str) -> bytes:
     """A file, decompressed if its name ends in .gz; `label` is how errors call it.
 
-    Raises
-    ------
-    DataError : it cannot be read, or is a Git LFS pointer.
+    Raises DataError: it cannot be read, or is a Git LFS pointer.
     """
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -349,42 +336,36 @@ def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNEC
     DataError : a checksum differs; what came is removed.
     """
     target = root / files[0].path
-    came = target.with_name(f".{target.name}.{os.getpid()}.part")
-    parts = [came]
     try:
-        with _connect(url, seconds) as answer:
+        with contextlib.ExitStack() as stack:
+            answer = stack.enter_context(_connect(url, seconds))
             log.info("downloading %s", url)
             target.parent.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".", dir=target.parent))
+            came = Path(folder, ".came")
             with came.open("wb") as out:
                 shutil.copyfileobj(answer, out, 1 << 20)
-            announced = answer.headers.get("Content-Length")  # type: ignore[attr-defined]
-        if announced and came.stat().st_size != int(announced):
-            raise OSError(f"broke off after {came.stat().st_size} of {announced} bytes")
-        for file in files:
-            part = came
-            if file.member:
-                part = came.with_name(f".{file.name}.{os.getpid()}.member")
-                parts.append(part)
-                with zipfile.ZipFile(came) as zipped, zipped.open(file.member) as member, part.open("wb") as out:
-                    shutil.copyfileobj(member, out, 1 << 20)
-            elif url.endswith(".gz") and not file.path.endswith(".gz"):
-                part = came.with_name(f".{file.name}.{os.getpid()}.unzipped")
-                parts.append(part)
-                with gzip.open(came) as packed, part.open("wb") as out:
-                    shutil.copyfileobj(packed, out, 1 << 20)
-            got = _sha256(part)
-            if file.sha256 and got != file.sha256:
-                raise DataError(f"{file.path}: wrong checksum of what {url} sent: sha256 expected {file.sha256}, got {got}. Removed.")
-            part.replace(root / file.path)
+            announced = answer.headers.get("Content-Length")
+            if announced and came.stat().st_size != int(announced):
+                raise OSError(f"broke off after {came.stat().st_size} of {announced} bytes")
+            for file in files:
+                part = came
+                if file.member:
+                    with zipfile.ZipFile(came) as zipped:
+                        part = Path(zipped.extract(file.member, folder))
+                elif url.endswith(".gz") and not file.path.endswith(".gz"):
+                    part = Path(folder, file.name)
+                    with gzip.open(came) as packed, part.open("wb") as out:
+                        shutil.copyfileobj(packed, out, 1 << 20)
+                got = _sha256(part)
+                if file.sha256 and got != file.sha256:
+                    raise DataError(f"{file.path}: wrong checksum of what {url} sent: sha256 expected {file.sha256}, got {got}. Removed.")
+                part.replace(root / file.path)
     except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:  # network, disk, archive
         raise Unreachable(f"{files[0].name} cannot be had from {url}: {error}") from None
-    finally:
-        for part in parts:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
 
 
-def _connect(url: str, seconds: float) -> IO[bytes]:
+def _connect(url: str, seconds: float) -> Any:
     """An open answer. In a thread, because no timeout of the library covers a name look-up that hangs."""
     result: list[Any] = []
 
@@ -401,8 +382,7 @@ def _connect(url: str, seconds: float) -> IO[bytes]:
         raise OSError(f"no answer within {seconds:g} s")
     if isinstance(result[0], Exception):
         raise OSError(str(getattr(result[0], "reason", None) or result[0]))
-    answer: IO[bytes] = result[0]
-    return answer
+    return result[0]
 
 
 # --- `vflbench data` --------------------------------------------------------------------------------------------------------

@@ -178,7 +178,7 @@ def test_the_twin_is_labelled_learnable_and_always_the_same(caplog):
 
 def test_wrong_values_are_configuration_errors():
     with pytest.raises(ConfigError) as error:
-        load(Config(source="synthetic", variant="sample1000", validation=1.0), "aligned", 3, 0, None)
-    assert [problem.key for problem in error.value.problems] == ["dataset.variant", "dataset.validation", "algorithm.parties"]
-    _, wrong = convert(Config, {"validation": -1, "dirichlet_alpha": 0, "variant": "sample"})
+        load(Config(source="synthetic", variant="sample1000"), "aligned", 3, 0, None)
+    assert [problem.key for problem in error.value.problems] == ["dataset.variant", "algorithm.parties"]
+    _, wrong = convert(Config, {"validation": 1, "dirichlet_alpha": 0, "variant": "sample"})
     assert {problem.key: problem.closest for problem in wrong} == {"validation": None, "dirichlet_alpha": None, "variant": "sample1000"}

@@ -10,7 +10,7 @@ from scipy.stats import skew
 
 from tests.conftest import absent
 from vflbench.config import convert
-from vflbench.data import sources
+from vflbench.data import csv_files, sources
 from vflbench.data.relational import mimic3 as module
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational import mimic3_statistics
@@ -487,7 +487,7 @@ def test_measurements_are_read_once(made, tmp_path, monkeypatch):
 def test_blocks_of_the_file_do_not_matter(made, tmp_path, monkeypatch):
     root = made.write(tmp_path)
     _, whole = read(root)
-    monkeypatch.setattr(measured, "_BLOCK", 500)
+    monkeypatch.setattr(csv_files, "BLOCK", 500)
     _, pieces = read(root)
     for name in ("channel", "stay", "second", "value", "charted_stay", "charted_hour"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
@@ -505,20 +505,25 @@ def test_blocks_of_the_file_do_not_matter(made, tmp_path, monkeypatch):
         ("CHARTEVENTS", 50, '1,1,101,201,211,2150-13-01 00:00:00,"88",,', r"CHARTEVENTS\.csv, line 52, column CHARTTIME: "),
         ("LABEVENTS", 0, f"1,1,x,50931,{at(1)},100,,,", r"LABEVENTS\.csv, line 2, column HADM_ID: .*'x'"),
         ("PATIENTS", 3, "4,,F,2100-01-01 00:00:00,", r"PATIENTS\.csv, line 5: SUBJECT_ID is empty"),
-        ("PATIENTS", 3, "4,1,F,2100-01-01 00:00:00,", r"PATIENTS\.csv, line 5: SUBJECT_ID 1 stands there twice"),
+        ("PATIENTS", 3, "4,1,F,2100-01-01 00:00:00,", r"PATIENTS\.csv, line 5: '1' stands there twice as SUBJECT_ID"),
         ("ADMISSIONS", 2, f"3,3,103,{at(-1)},never,WHITE,X", r"ADMISSIONS\.csv, line 4, column DEATHTIME: .*'never'"),
         (
             "ICUSTAYS",
             1,
             f"2,2,777,202,carevue,MICU,MICU,52,52,{at(0)},{at(1)},1",
-            r"ICUSTAYS\.csv, line 3: HADM_ID 777 is not in mimic3/ADM",
+            r"ICUSTAYS\.csv, line 3: '777' is not a HADM_ID of mimic3/ADM",
         ),
-        ("ICUSTAYS", 1, f"2,99,102,202,carevue,MICU,MICU,52,52,{at(0)},{at(1)},1", r"ICUSTAYS\.csv, line 3: SUBJECT_ID 99 is not in mim"),
+        (
+            "ICUSTAYS",
+            1,
+            f"2,99,102,202,carevue,MICU,MICU,52,52,{at(0)},{at(1)},1",
+            r"ICUSTAYS\.csv, line 3: '99' is not a SUBJECT_ID of",
+        ),
         ("DIAGNOSES_ICD", 4, "5,2,102,1,X,Y", r"DIAGNOSES_ICD\.csv, line 6: Expected 5 columns, got 6"),
     ],
 )
 def test_a_malformed_line_is_named(made, tmp_path, monkeypatch, name, row, text, message, block):
-    monkeypatch.setattr(measured, "_BLOCK", block)
+    monkeypatch.setattr(csv_files, "BLOCK", block)
     made.rows[name][row] = text
     with pytest.raises(DataError, match=message):
         load(config(), "relational", 1, 0, made.write(tmp_path))

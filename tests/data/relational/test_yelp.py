@@ -271,23 +271,28 @@ def test_an_infinite_value_is_refused():
 @pytest.mark.parametrize(
     ("name", "line", "text", "message"),
     [
-        ("review", 5, '{"review_id": "r", "stars": 5', "not a JSON object"),
-        ("review", 120, '{"review_id": "r", "text": "cut sho', "not a JSON object .*cut short"),
-        ("review", 5, "[1, 2]", r"holds '\[1, 2\]' where a JSON object belongs"),
+        ("review", 5, '{"review_id": "r", "stars": 5', "JSON parse error"),
+        ("review", 120, '{"review_id": "r", "text": "cut sho', "JSON parse error"),
+        ("review", 5, "[1, 2]", "JSON parse error"),
         ("review", 1, "hello", "not a JSON object"),
-        ("review", 5, '{"user_id": 7, "business_id": "b0", "stars": 5, "text": "a"}', "user_id is '7', not text"),
-        ("review", 5, '{"user_id": "u0", "business_id": "b0", "stars": "5", "text": "a"}', "stars is '5', not a number"),
+        ("review", 5, '{"user_id": 7, "business_id": "b0", "stars": 5, "text": "a"}', r"/user_id\) changed from string to number"),
+        (
+            "review",
+            5,
+            '{"user_id": "u0", "business_id": "b0", "stars": "5", "text": "a"}',
+            r"/stars\) changed from number to string",
+        ),
         ("review", 5, '{"user_id": "u0", "business_id": "b0", "stars": 6, "text": "a"}', "stars are not 1, 2, 3, 4 or 5"),
         ("review", 5, '{"user_id": "u0", "business_id": "b0", "stars": 4.5, "text": "a"}', "stars are not 1, 2, 3, 4 or 5"),
         ("review", 5, '{"user_id": "u0", "business_id": "b0", "text": "a"}', "stars are not|has no stars"),
         ("review", 5, '{"user_id": "u0", "stars": 4, "text": "a"}', "has no business_id"),
-        ("review", 5, '{"user_id": "u0"} {"user_id": "u1"}', "not a JSON object"),
+        ("review", 5, '{"user_id": "u0"} {"user_id": "u1"}', "2 JSON objects"),
         ("review", 1, '{"business_id": "b0", "stars": 4}', "has no field user_id; it has business_id, stars. Is this the right file"),
         ("user", 3, '{"user_id": null}', "has no id"),
         ("user", 3, json.dumps({**made()["user"][2], "user_id": "u0"}), "'u0' stands twice"),
         ("user", 3, json.dumps({**made()["user"][2], "yelping_since": "May 2010"}), "yelping_since is not a date"),
-        ("user", 3, json.dumps({**made()["user"][2], "friends": ["a"]}), r"friends is \"\['a'\]\", not text"),
-        ("business", 2, json.dumps({**made()["business"][1], "is_open": "yes"}), "is_open is 'yes', not a number"),
+        ("user", 3, json.dumps({**made()["user"][2], "friends": ["a"]}), r"Column\(/friends\) changed from string to array"),
+        ("business", 2, json.dumps({**made()["business"][1], "is_open": "yes"}), r"Column\(/is_open\) changed from number to string"),
     ],
 )
 def test_a_malformed_line_is_named(root, block, name, line, text, message):
@@ -315,7 +320,7 @@ def test_bytes_that_are_no_text_are_named(root, block):
     lines = path.read_bytes().split(b"\n")
     lines[6] = lines[6].replace("é".encode(), b"\xe9")
     path.write_bytes(b"\n".join(lines))
-    with pytest.raises(DataError, match=r"review\.json, line 7: not a JSON object"):
+    with pytest.raises(DataError, match=r"review\.json, line 7: .*UTF8"):
         load(Config(), "relational", 1, 0, root)
 
 

@@ -234,11 +234,11 @@ def test_validation_is_drawn_by_the_seed_and_may_be_none(tmp_path):
 
 
 def test_wrong_values_are_configuration_errors():
-    config = Config("modelnet40", variant="voxels", validation=1.0)
+    config = Config("modelnet40", variant="voxels")
     with pytest.raises(ConfigError) as error:
         load(config, "aligned", 5, 0, None)
-    assert [problem.key for problem in error.value.problems] == ["dataset.variant", "dataset.validation", "algorithm.parties"]
-    _, problems = convert(Config, {"variant": "voxel", "size": 8, "validation": -0.1, "processes": 0})
+    assert [problem.key for problem in error.value.problems] == ["dataset.variant", "algorithm.parties"]
+    _, problems = convert(Config, {"variant": "voxel", "size": 8, "validation": 1.0, "processes": 0})
     assert [problem.key for problem in problems] == ["variant", "size", "validation", "processes"]
     assert "1, 2, 3, 4, 6, 12" in str(error.value)
 

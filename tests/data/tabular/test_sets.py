@@ -74,7 +74,7 @@ def test_energy_names_a_malformed_line(tmp_path):
     lines = energy_lines()
     lines[5] = lines[5].replace('"2016', '"2016", "')
     put(tmp_path, "appliances_energy/energydata_complete.csv", "\n".join(lines).encode())
-    with pytest.raises(DataError, match=r"appliances_energy/energydata_complete\.csv, line 6: 30 fields, not 29"):
+    with pytest.raises(DataError, match=r"appliances_energy/energydata_complete\.csv, line 6: Expected 29 columns, got 30"):
         energy.load(energy.Config(), "aligned", 2, 0, tmp_path)
 
 
@@ -118,7 +118,7 @@ def test_blog_in_its_archive_and_unpacked(tmp_path, posts):
 def test_blog_names_a_malformed_line_of_a_member(tmp_path, posts):
     posts[blog.NAMES[3]] += b"\n1.0,2.0"
     put(tmp_path, "blogfeedback/BlogFeedback.zip", zipped(posts))
-    with pytest.raises(DataError, match=r"BlogFeedback\.zip, blogData_test-2012\.02\.03\.00_00\.csv, line 3: 2 fields, not 281"):
+    with pytest.raises(DataError, match=r"BlogFeedback\.zip, blogData_test-2012\.02\.03\.00_00\.csv, line 3: Expected 281 columns, got 2"):
         blog.load(blog.Config(), "aligned", 2, 0, tmp_path)
     del posts[blog.NAMES[3]]
     put(tmp_path, "blogfeedback/BlogFeedback.zip", zipped(posts))
@@ -161,9 +161,7 @@ def test_bank_in_both_editions_and_both_packings(tmp_path):
 
 def test_bank_names_a_malformed_line(tmp_path):
     put(tmp_path, "bank_marketing/bank-full.csv", calls("full").replace(b'"yes"', b'"maybe"', 3))
-    with pytest.raises(
-        DataError, match=r"bank_marketing/bank-full\.csv, line 2: y is 'maybe', not one of no, yes|line \d+: \w+ is 'maybe'"
-    ):
+    with pytest.raises(DataError, match=r"bank_marketing/bank-full\.csv, line \d+: 'maybe' is not one of"):
         bank.load(bank.Config(), "aligned", 2, 0, tmp_path)
 
 
@@ -211,7 +209,7 @@ def test_credit_names_a_malformed_row(tmp_path):
     rows = clients()
     rows[4][2] = 7  # SEX
     write_xls(tmp_path / "credit_default/default of credit card clients.xls", rows)
-    with pytest.raises(DataError, match=r"credit card clients\.xls, line 7: SEX is '7', not one of 1, 2"):
+    with pytest.raises(DataError, match=r"credit card clients\.xls, line 7: '7' is not one of 1, 2 \(SEX\)"):
         credit.load(credit.Config(), "aligned", 2, 0, tmp_path)
     (tmp_path / "credit_default/default of credit card clients.xls").write_bytes(b"<html>not found</html>")
     with pytest.raises(DataError, match=r"not an Excel \.xls file"):
@@ -259,14 +257,14 @@ def test_gisette_in_all_its_formats(tmp_path, pictures):
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("gisette_train.data", b"\n7 ", b"\n", r"gisette_train\.data, line 2: 4999 numbers, not 5000"),
-        ("gisette_train.data", b"\n7 ", b"\nseven ", r"gisette_train\.data, line 2: not numbers"),
-        ("gisette_train.labels", b"\n1\n", b"\n2\n", r"gisette_train\.labels, line 3: '2' is not 1 or -1"),
+        ("gisette_train.data", b"\n7 ", b"\n", r"gisette_train\.data, line 2: Expected 5000 columns, got 4999"),
+        ("gisette_train.data", b"\n7 ", b"\nseven ", r"gisette_train\.data, line 2, column x1: .*'seven'"),
+        ("gisette_train.labels", b"\n1\n", b"\n2\n", r"gisette_train\.labels, line 3: '2' is not one of -1, 1"),
         ("gisette_train.labels", b"1\n-1\n", b"1\n", r"6 labels for the 12 samples|\d+ labels for the 12 samples"),
-        ("gisette_scale", b"\n+1 ", b"\n+1 5001:1 ", r"gisette_scale, line 3: '5001:1': indices ascend from 1 to 5000"),
-        ("gisette_scale", b"\n+1 ", b"\n+1 x:1 ", r"gisette_scale, line 3: 'x:1' is not index:value"),
-        ("gisette_scale", b"\n+1 ", b"\n+3 ", r"gisette_scale, line 3: the label '\+3' is not \+1 or -1"),
-        ("gisette_scale", b"\n+1 ", b"\n+1 1:nan ", r"gisette_scale, line 3: '1:nan'"),
+        ("gisette_scale", b"\n+1 ", b"\n+1 5001:1 ", r"gisette_scale, line 3: Feature indices .* sorted"),
+        ("gisette_scale", b"\n+1 ", b"\n+1 x:1 ", r"gisette_scale, line 3: .*'x'"),
+        ("gisette_scale", b"\n+1 ", b"\n+3 ", r"gisette_scale, line 3: a label is not \+1 or -1"),
+        ("gisette_scale", b"\n+1 ", b"\n+1 1:nan ", r"gisette_scale, line 3: a value is not finite"),
     ],
 )
 def test_gisette_names_a_malformed_line(tmp_path, pictures, file, old, new, message):
@@ -347,13 +345,13 @@ def test_synthetic_at_a_small_size():
     task = synthetic.load(config, "aligned", 2, 0, None)
     assert [block.shape for block in task.features] == [(1200, 15)] * 2 and task.features[0].dtype == np.float32
     assert auroc_of(task) > 0.8
-    problems = synthetic.check(synthetic.Config(features=5, flipped=1.0), "aligned", 6)
-    assert [problem.key for problem in problems] == ["algorithm.parties", "dataset.informative + dataset.redundant", "dataset.flipped"]
+    problems = synthetic.check(synthetic.Config(features=5), "aligned", 6)
+    assert [problem.key for problem in problems] == ["algorithm.parties", "dataset.informative + dataset.redundant"]
 
     def wrong(module, **keys):
         return {problem.key for problem in convert(module.Config, keys)[1]} == keys.keys()
 
-    assert wrong(synthetic, source="real", features=1, informative=1, redundant=-1, separation=0, flipped=-1, beta=0, samples=9)
+    assert wrong(synthetic, source="real", features=1, informative=1, redundant=-1, separation=0, flipped=1, beta=0, samples=9)
     assert wrong(ridge, source="real", alpha=0, features=0, noise=-1, samples=9)
     assert wrong(bank, variant="fll", beta=-1, problem="ridge") and wrong(energy, variant="x", problem="sparse_logistic")
 

@@ -101,9 +101,7 @@ def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | 
     """`task`, of whose labels and splits somebody else tells, with client `index`' columns of the file of features, which all share, and
     the edges of its own file; `config.client_edges` names one for each. No other client's edges are read.
 
-    Raises
-    ------
-    DataError : as `load`; a file is no longer that of `task`.
+    Raises DataError, as `load`; a file is no longer that of `task`.
     """
     assert config.features and config.client_edges and task.columns is not None
     reader = _Reader(root)
@@ -164,6 +162,17 @@ class _Table:
     def at(self, row: int) -> str:
         return f"{self.file}, row {row}" if self.first is None else f"{self.file}, line {row + self.first}"
 
+    def whole(self, what: str, low: int, end: int | None) -> np.ndarray:
+        """The cells as int64. Raises DataError, naming the line of one that is no whole number from `low` on and below `end`."""
+        numbers = _numbers(self)
+        wrong = np.argwhere(~((numbers >= low) & (numbers < (end or np.inf)) & (numbers == np.floor(numbers))))
+        if len(wrong):
+            row, column = wrong[0]
+            most = "" if end is None else f" to {end - 1}"
+            allowed = f"{what}s are whole numbers from {low}{most}"
+            raise DataError(f"{self.at(row)}: {what} {_shown(self.values[row, column])}; {allowed}.")
+        return numbers.astype(np.int64)
+
 
 class _Reader:
     """Reads the user's files and keeps their checksums."""
@@ -190,37 +199,21 @@ class _Reader:
         """(2, E) with both directions."""
         table = self._table(file, "edges", header=None)
         values = table.values.T if table.first is None and table.values.shape[0] == 2 != table.values.shape[1] else table.values
-        table = _Table(table.file, table.names, values, table.first)
         if values.shape[1] != 2:
             raise DataError(f"{file}: {values.shape[1]} columns; edges are two columns of node ids.")
-        ids = _numbers(table)
-        wrong = np.flatnonzero((~np.isfinite(ids) | (ids != np.floor(ids))).any(axis=1))
-        if len(wrong):
-            a, b = values[wrong[0]]
-            raise DataError(f"{table.at(wrong[0])}: ({_shown(a)}, {_shown(b)}) is not a pair of node ids.")
-        outside = np.argwhere((ids < 0) | (ids >= nodes))
-        if len(outside):
-            row, side = outside[0]
-            raise DataError(f"{table.at(row)}: edge to node {int(ids[row, side])}, but there are {nodes} nodes (0 to {nodes - 1}).")
-        return partition.undirected(ids.T, nodes)
+        return partition.undirected(replace(table, values=values).whole("node", 0, nodes).T, nodes)
 
     def labels(self, file: str, nodes: int, classes: int | None) -> tuple[np.ndarray, int]:
         """(nodes,) class ids, -1 for none, and the number of classes."""
+        import pandas as pd
+
         table = self._table(file, "labels", header=None)
         if table.values.shape[1] != 1:
             raise DataError(f"{file}: {table.values.shape[1]} columns; labels are one column.")
         if len(table.values) != nodes:
             raise DataError(f"{file}: {len(table.values)} labels, but the features have {nodes} rows.")
-        cells = table.values[:, 0]
-        empty = np.array([isinstance(cell, float) and np.isnan(cell) for cell in cells])
-        ids = np.where(empty, -1, _numbers(table)[:, 0])
-        wrong = np.flatnonzero(~np.isfinite(ids) | (ids != np.floor(ids)) | (ids < -1) | (ids >= (classes or np.inf)))
-        if len(wrong):
-            most = "" if classes is None else f" to {classes - 1}"
-            raise DataError(
-                f"{table.at(wrong[0])}: label {_shown(cells[wrong[0]])}; labels are whole numbers from 0{most}, or -1 for none."
-            )
-        labels = ids.astype(np.int64)
+        filled = np.where(pd.isna(table.values), -1, table.values)
+        labels = replace(table, values=filled).whole("label", -1, classes)[:, 0]
         present = np.unique(labels[labels >= 0])
         count = classes or (int(present.max()) + 1 if len(present) else 0)
         if len(present) < 2:
@@ -246,18 +239,13 @@ class _Reader:
                 raise DataError(f"{file}: {table.values.shape[1]} columns; a split file has node,split.")
             which = table.values[:, 1].astype(str)
             table = _Table(file, ["node"], table.values[:, :1], table.first)
-        ids = _numbers(table)[:, 0]
+        chosen = table.whole("node", 0, len(labels))[:, 0]
         wrong = np.flatnonzero(~np.isin(which, _SPLITS))
         if len(wrong):
             raise DataError(f"{table.at(wrong[0])}: split '{which[wrong[0]]}'; it is one of {', '.join(_SPLITS)}.")
-        wrong = np.flatnonzero(~((ids >= 0) & (ids < len(labels)) & (ids == np.floor(ids))))
-        if len(wrong):
-            raise DataError(f"{table.at(wrong[0])}: node {_shown(table.values[wrong[0], 0])}, but nodes are 0 to {len(labels) - 1}.")
-        chosen = ids.astype(np.int64)
-        _, first, counts = np.unique(chosen, return_index=True, return_counts=True)
-        if (counts > 1).any():
-            node = chosen[first[counts > 1][0]]
-            raise DataError(f"{table.at(int(np.flatnonzero(chosen == node)[1]))}: node {node} stands in the splits twice.")
+        again = np.setdiff1d(np.arange(len(chosen)), np.unique(chosen, return_index=True)[1])
+        if len(again):
+            raise DataError(f"{table.at(again[0])}: node {chosen[again[0]]} stands in the splits twice.")
         wrong = np.flatnonzero(labels[chosen] < 0)
         if len(wrong):
             raise DataError(f"{table.at(wrong[0])}: node {chosen[wrong[0]]} has no label.")

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import partition, sources, twins
+from vflbench.data import csv_files, partition, sources, twins
 from vflbench.data.partition import RawGraph
 from vflbench.data.readers import load_npy, load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
@@ -203,12 +203,7 @@ def _twin(name: str) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np
 
 
 def read(name: str, found: Found) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np.ndarray]:
-    """Image blocks, edge sets and labels of the three clients.
-
-    Raises
-    ------
-    DataError : naming the file and the line.
-    """
+    """Image blocks, edge sets and labels of the three clients. Raises DataError, naming the file and the line."""
     files = _files(name)
     ids, soft, labelled = _attributes(found, files)
     attributes = soft.argmax(axis=1).astype(np.int64)
@@ -242,9 +237,7 @@ def _attributes(found: Found, files: _Files) -> tuple[np.ndarray, np.ndarray, np
     if held.ndim != 2 or held.shape[1] != 19 or not len(held):
         raise DataError(f"{label}: {held.shape} where (posts, 19) columns belong. Get the file again.")
     flags = held[:, 18].astype(str)
-    wrong = np.flatnonzero(~np.isin(flags, ("True", "False")))
-    if len(wrong):
-        raise DataError(f"{label}, line {wrong[0] + first}: column `labelled` is {flags[wrong[0]]!r}, not True or False (cut short?).")
+    csv_files.refuse(label, first, flags, ~np.isin(flags, ("True", "False")), "in column `labelled` is not True or False (cut short?)")
     return held[:, 0].astype(str), _numbers(held[:, 1:10], label, first), flags == "True"
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import partition, sources, twins
+from vflbench.data import csv_files, partition, sources, twins
 from vflbench.data.partition import RawGraph
 from vflbench.data.readers import load_pickle
 from vflbench.data.sources import FileSet, Found, Part, RawFile
@@ -131,10 +131,7 @@ def read(files: FileSet, found: Found) -> tuple[RawGraph, dict[str, np.ndarray]]
     """The graph in the files, and Planetoid's public split.
 
     Test nodes that `test.index` leaves out (CiteSeer's 15 isolated ones) get zero features and no label, as is the standard treatment.
-
-    Raises
-    ------
-    DataError : naming the file, and the line of test.index.
+    Raises DataError, naming the file, and the line of test.index.
     """
     file = dict(zip(_SUFFIXES, files.parts[0].groups[0], strict=True))
     held = {suffix: load_pickle(found.read(file[suffix]), found.label(file[suffix])) for suffix in _SUFFIXES[:-1]}
@@ -197,14 +194,11 @@ def _one_hot(held: Any, label: str) -> np.ndarray:
 
 
 def _test_index(data: bytes, label: str) -> np.ndarray:
-    ids = []
-    for number, line in enumerate(data.decode("latin1").splitlines(), start=1):
-        if not line.strip().isdigit():
-            raise DataError(f"{label}, line {number}: {line.strip()[:30]!r} is not a node id.")
-        ids.append(int(line))
-    if not ids or len(set(ids)) < len(ids):
-        raise DataError(f"{label}: {'a node id stands twice' if ids else 'empty'}. Get the file again.")
-    return np.array(ids, np.int64)
+    import pandas as pd
+
+    ids = csv_files.read(data.rstrip() + b"\n", label, ("node",), {"node": "integer"}, skip=0)["node"]
+    csv_files.refuse(label, 1, ids, (ids < 0) | pd.Index(ids).duplicated(), "is no node id, or stands twice")
+    return ids
 
 
 def _edges(held: Any, nodes: int, label: str) -> np.ndarray:

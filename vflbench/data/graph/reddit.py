@@ -34,7 +34,7 @@ class Config(partition.Division):
     nodes: Annotated[int, Range(at_least=10 * CLASSES)] = 10000  # posts of the synthetic twin, ten a class (the real data has 232,965)
     mean_degree: Positive = 50.0  # edges at a post of the synthetic twin (the real data has 492)
     split: Literal["random", "public"] = "random"  # random (GLASU's, drawn by the run's seed) | public (by day)
-    train: Positive = 0.66  # split=random: fraction of nodes for training, in equal shares per class
+    train: Annotated[float, Range(above=0, below=1)] = 0.66  # split=random: fraction of nodes for training, in equal shares per class
 
 
 _ADDRESS = "https://data.dgl.ai/dataset/reddit.zip"  # 1.4 GB; no checksum of its members is known, their format is checked
@@ -48,12 +48,9 @@ _SIGNAL = 3.2  # of the twin's features
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    problems = []
-    if config.train >= 1:
-        problems.append(Problem("dataset.train", config.train, "must lie between 0 and 1"))
-    if config.mean_degree > config.nodes / 10:
-        problems.append(Problem("dataset.mean_degree", config.mean_degree, "must be at most a tenth of dataset.nodes"))
-    return problems
+    if config.mean_degree <= config.nodes / 10:
+        return []
+    return [Problem("dataset.mean_degree", config.mean_degree, "must be at most a tenth of dataset.nodes")]
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
@@ -91,9 +88,7 @@ def random_split(labels: np.ndarray, train: float, seed: int) -> dict[str, np.nd
 def read(found: Found) -> tuple[RawGraph, np.ndarray]:
     """The graph in the files, and the type of each node (1 training, 2 validation, 3 test).
 
-    Raises
-    ------
-    DataError : naming the file and the row.
+    Raises DataError, naming the file and the row.
     """
     label = found.label(_DATA)
     held = load_npz(found.read(_DATA), label, ("feature", "label", "node_types"))

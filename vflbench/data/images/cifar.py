@@ -45,18 +45,22 @@ class _Group:
     """One way in which the batches may lie there: as files, or as members of an archive."""
 
     files: tuple[RawFile, ...]
-    folder: str  # of the batches in an archive
+    folder: str  # of the batches in an archive; empty: they are files
     binary: bool
     train: tuple[str, ...] = _TRAIN
     variant: str = "full"
 
-    @property
-    def archive(self) -> bool:
-        return self.files[0].name.endswith(".tar.gz")
+
+_SAMPLE = "cifar10-sample1000/cifar-10-batches-py"
+_SHA256 = {
+    f"{_SAMPLE}/data_batch_1": "5e6cf4e374a8deaa3f1a324db0d9e1fa1b4539a29625a8be2de14c770ae93582",
+    f"{_SAMPLE}/test_batch": "5a3da171df7daaf2568945465a62561a147417f700f83aa3a9fc6cb3419f305f",
+}
 
 
-def _batches(folder: str, train: tuple[str, ...], suffix: str = "", checksums: tuple[str | None, ...] = (None,) * 6) -> tuple[RawFile, ...]:
-    return tuple(RawFile(f"{folder}/{name}{suffix}", None, sha) for name, sha in zip((*train, "test_batch"), checksums, strict=False))
+def _batches(folder: str, train: tuple[str, ...], suffix: str = "") -> tuple[RawFile, ...]:
+    paths = (f"{folder}/{name}{suffix}" for name in (*train, "test_batch"))
+    return tuple(RawFile(path, None, _SHA256.get(path)) for path in paths)
 
 
 # The fullest first; the first one is what is downloaded.
@@ -65,21 +69,7 @@ _GROUPS = (
     _Group((RawFile("cifar10/cifar-10-python.tar.gz", f"{_ADDRESS}/cifar-10-python.tar.gz"),), "cifar-10-batches-py", False),
     _Group(_batches("cifar10/cifar-10-batches-bin", _TRAIN, ".bin"), "", True),
     _Group(_batches("cifar10/cifar-10-batches-py", _TRAIN), "", False),
-    _Group(
-        _batches(
-            "cifar10-sample1000/cifar-10-batches-py",
-            _TRAIN[:1],
-            "",
-            (
-                "5e6cf4e374a8deaa3f1a324db0d9e1fa1b4539a29625a8be2de14c770ae93582",
-                "5a3da171df7daaf2568945465a62561a147417f700f83aa3a9fc6cb3419f305f",
-            ),
-        ),
-        "",
-        False,
-        _TRAIN[:1],
-        "sample1000",
-    ),
+    _Group(_batches(_SAMPLE, _TRAIN[:1]), "", False, _TRAIN[:1], "sample1000"),
 )
 
 
@@ -105,7 +95,7 @@ def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
     if found is None:
         return twin()
     group = next(group for group in _GROUPS if variant in ("auto", group.variant) and all(file in found for file in group.files))
-    content = _archived(found, group) if group.archive else _plain(found, group)
+    content = _archived(found, group) if group.folder else _plain(found, group)
     full = group.variant == "full"
     parts = []
     for name in (*group.train, "test_batch"):

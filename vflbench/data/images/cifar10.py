@@ -42,7 +42,7 @@ class Config(partition.Sharding):
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto", "full", "sample1000"] = "auto"  # auto: the fullest found; sample1000: 800 and 200 of the training images
     verify: bool = True  # compare the files with the known checksums
-    validation: Annotated[float, Range(at_least=0)] = 0.1  # fraction of each class's training images, drawn by the run's seed
+    validation: Annotated[float, Range(at_least=0, below=1)] = 0.1  # fraction of each class's training images, drawn by the run's seed
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
@@ -50,8 +50,6 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     problems = []
     if config.source == "synthetic" and config.variant == "sample1000":
         problems.append(Problem("dataset.variant", config.variant, "the synthetic twin is that of all of CIFAR-10: auto or full"))
-    if config.validation >= 1:
-        problems.append(Problem("dataset.validation", config.validation, "must be a fraction: at least 0 and below 1"))
     if layout != "sharded" and parties not in (1, 2, 4):
         problems.append(Problem("algorithm.parties", parties, "must be 4 (quadrants), 2 (halves) or 1"))
     return problems

@@ -75,12 +75,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 
 def read(found: Found) -> tuple[Shard, Shard]:
-    """Training and test images (n, 1, 28, 28), standardised grey values, with their digits.
-
-    Raises
-    ------
-    DataError : naming the file.
-    """
+    """Training and test images (n, 1, 28, 28), standardised grey values, with their digits. Raises DataError, naming the file."""
     parts = []
     for (images_file, labels_file), count in ((_FILES[:2], TRAIN), (_FILES[2:], TEST)):
         images = read_idx(found.read(images_file), 3, found.label(images_file))
@@ -96,9 +91,7 @@ def read(found: Found) -> tuple[Shard, Shard]:
 def read_idx(data: bytes, dimensions: int, where: str) -> np.ndarray:
     """The bytes (uint8) of an idx file of so many `dimensions`.
 
-    Raises
-    ------
-    DataError : naming `where`: a wrong magic number, a file cut short, or with something behind its end.
+    Raises DataError, naming `where`: a wrong magic number, a file cut short, or with something behind its end.
     """
     magic = bytes((0, 0, 8, dimensions))
     if data[:4] != magic:

@@ -151,12 +151,7 @@ class Wrong(Exception):
 
 
 def as_type(column: Column, kind: str) -> Column:
-    """The column as a `number`, `text` or `date`, as the user declared it.
-
-    Raises
-    ------
-    Wrong : a cell that cannot be one.
-    """
+    """The column as a `number`, `text` or `date`, as the user declared it. Raises Wrong, of a cell that cannot be one."""
     import pandas as pd
 
     if column.kind in ("empty", kind):
@@ -171,37 +166,21 @@ def as_type(column: Column, kind: str) -> Column:
         return Column("text", text)
     if column.kind != "text":
         raise Wrong(int(np.flatnonzero(~null)[0]), f"{present[0]} is a {column.kind}, not a {kind}")
-    cells = pd.Series(present, dtype=object)
+    known = np.flatnonzero(~null)
+    cells = pd.Series(present, index=known, dtype=object)
     if kind == "number":
-        numbers = _numbers(present)
-        if numbers is None:
-            bad = int(np.flatnonzero(~null)[pd.to_numeric(cells, errors="coerce").isna().argmax()])
-            raise Wrong(bad, f"{column.values[bad]!r} is not a number")
-        return _scatter(numbers, null)
-    dates = pd.to_datetime(cells, errors="coerce", format="ISO8601", utc=True)
-    if dates.isna().any():
-        bad = int(np.flatnonzero(~null)[dates.isna().argmax()])
-        raise Wrong(bad, f"{column.values[bad]!r} is not a date in ISO form, as 2024-01-31 or 2024-01-31 18:30:00")
-    found = np.full(len(null), np.datetime64("NaT"), dtype="datetime64[us]")
-    found[~null] = dates.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
-    return Column("date", found)
-
-
-def _numbers(texts: np.ndarray) -> np.ndarray | None:
-    """int64 or float64 of texts; None if one is no number."""
-    import pandas as pd
-
-    parsed = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy()
-    if parsed.dtype.kind == "f" and np.isnan(parsed).any():
-        return None
-    return parsed if parsed.dtype == np.int64 else parsed.astype(np.float64)
-
-
-def _scatter(numbers: np.ndarray, null: np.ndarray) -> Column:
-    """`numbers` of the cells that are not `null`, at their places."""
-    values = np.zeros(len(null), dtype=numbers.dtype)
-    values[~null] = numbers
-    return _integers(values, null) if values.dtype == np.int64 else Column("number", np.where(null, np.nan, values))
+        parsed, wanted = pd.to_numeric(cells, errors="coerce"), "a number"
+    else:
+        parsed = pd.to_datetime(cells, errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
+        wanted = "a date in ISO form, as 2024-01-31 or 2024-01-31 18:30:00"
+    if parsed.isna().any():
+        row = int(known[parsed.isna().to_numpy().argmax()])
+        raise Wrong(row, f"{column.values[row]!r} is not {wanted}")
+    if parsed.dtype == np.int64:
+        whole = np.zeros(len(null), np.int64)
+        whole[known] = parsed
+        return _integers(whole, null)
+    return Column(kind, parsed.reindex(range(len(null))).to_numpy(np.float64 if kind == "number" else "datetime64[us]"))
 
 
 def infer(cells: Any) -> Column:

@@ -9,6 +9,7 @@ name a user that may only read.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import os
 import socket
@@ -48,18 +49,13 @@ def rows(source: Source, names: Sequence[str] | None) -> Iterator[tuple[list[str
     DataError : also a query that is no single SELECT, and one that takes longer than the source's timeout.
     """
     hint = _ONE_SELECT if source.query else ""
+    select = _select(source, names) + (" LIMIT 0" if names is None else "")
     with told(source), contextlib.closing(_connect(source)) as connection, _limited(source, connection):
-        if source.kind == "duckdb":
-            with told(source, hint):
-                relation = connection.sql(_statement(source, connection))
-            yield list(relation.columns), relation if names is None else relation.project(_listed(names))
-            return
-        with contextlib.closing(_cursor(source, connection)) as cursor:
-            with told(source, hint):
-                if source.query:
-                    _check_query(source, connection)
-                cursor.execute(_select(source, names) + (" LIMIT 0" if names is None else ""))
-            yield [column[0] for column in cursor.description], cursor
+        with told(source, hint):
+            if source.query:
+                _check_query(source, connection)
+            cursor = connection.sql(select) if source.kind == "duckdb" else _cursor(source, connection).execute(select)
+        yield [column[0] for column in cursor.description], cursor
 
 
 def _cursor(source: Source, connection: Any) -> Any:
@@ -67,17 +63,13 @@ def _cursor(source: Source, connection: Any) -> Any:
     return connection.cursor(name="vflbench") if source.kind == "postgresql" else connection.cursor()
 
 
-def _statement(source: Source, connection: Any) -> Any:
-    """DuckDB's: the SELECT of all columns."""
-    statements = connection.extract_statements(source.query or _select(source, None))
-    kinds = [statement.type.name for statement in statements]
-    if kinds != ["SELECT"]:
-        raise DataError(f"{source}: cannot be read (the query is {' and '.join(kinds) or 'empty'}){_ONE_SELECT}")
-    return statements[0]
-
-
 def _check_query(source: Source, connection: Any) -> None:
     """That the query by itself is one statement that reads, before it becomes a part of another; the driver's error if not."""
+    if source.kind == "duckdb":
+        kinds = [statement.type.name for statement in connection.extract_statements(source.query)]
+        if kinds != ["SELECT"]:
+            raise DataError(f"{source}: cannot be read (the query is {' and '.join(kinds) or 'empty'}){_ONE_SELECT}")
+        return
     with contextlib.closing(_cursor(source, connection)) as cursor:
         cursor.execute(source.query if source.kind == "postgresql" else f"EXPLAIN {source.query}")
 
@@ -87,11 +79,7 @@ def _select(source: Source, names: Sequence[str] | None) -> str:
     whence = ".".join(map(_quoted, (source.table or "").split(".")))
     if source.query:
         whence = f"(\n{source.query.strip().rstrip(';')}\n) AS part"  # a comment may end its last line
-    return f"SELECT {'*' if names is None else _listed(names)} FROM {whence}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(_quoted, names))
+    return f"SELECT {'*' if names is None else ', '.join(map(_quoted, names))} FROM {whence}"
 
 
 def _quoted(name: str) -> str:
@@ -210,13 +198,7 @@ def _failures(source: Source) -> tuple[type[Exception], ...]:
     import pyarrow as pa
 
     failures: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, sqlite3.Error, pa.ArrowException, ImportError)
+    driver = {"postgresql": "psycopg", "duckdb": "duckdb"}.get(source.kind)
     with contextlib.suppress(ImportError):
-        if source.kind == "postgresql":
-            import psycopg
-
-            failures = (*failures, psycopg.Error)
-        elif source.kind == "duckdb":
-            import duckdb
-
-            failures = (*failures, duckdb.Error)
+        failures = (*failures, importlib.import_module(driver).Error) if driver else failures
     return failures

@@ -139,9 +139,8 @@ def unite(parts: Sequence[Keys], table: str) -> Keys:
 def join(tables: Mapping[str, Keys], joins: Sequence[Equality], first: str) -> dict[str, np.ndarray]:
     """p_i of every table: (N,) int64, the row behind each joined row. Sorted by the row of `first`, then of the tables as they join.
 
-    Raises
-    ------
-    DataError : an unknown table or column, unlike types on the sides of a predicate, a table that no predicate connects, an empty join.
+    Raises DataError: an unknown table or column, unlike types on the sides of a predicate, a table that no predicate connects, an empty
+    join.
     """
     _check(tables, joins)
     rows = {first: np.arange(len(tables[first].ids))}  # joined so far: places in `ids`, not yet row ids
@@ -149,7 +148,7 @@ def join(tables: Mapping[str, Keys], joins: Sequence[Equality], first: str) -> d
         table, pairs = _next(tables, joins, rows)
         left = [tables[name].columns[column][rows[name]] for (name, column), _ in pairs]
         right = [tables[table].columns[column] for _, column in pairs]
-        kept, matched = match(*_composite(left, right))
+        kept, matched = match(left, right)
         rows = {name: places[kept] for name, places in rows.items()} | {table: matched}
         if not len(matched):
             conditions = " and ".join(f"{name}.{column} = {table}.{other}" for (name, column), other in pairs)
@@ -185,30 +184,16 @@ def _next(
     raise DataError(f"no join predicate connects {missing} with {', '.join(joined)}: a cross product is not joined")
 
 
-def _composite(left: list[np.ndarray], right: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """One number for the columns of a composite key, equal where all columns are."""
-    if len(left) == 1:
-        return left[0], right[0]
+def match(left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs (places in `left`, places in `right`) of equal keys, each (pairs,) int64, in the order of left, then right.
+
+    Parameters
+    ----------
+    left, right : per column of a composite key its numbers.
+    """
     import pandas as pd
 
-    n = len(left[0])
-    codes = np.zeros(n + len(right[0]), dtype=np.int64)
-    for a, b in zip(left, right, strict=True):
-        column, distinct = pd.factorize(np.concatenate([a, b]))
-        codes, _ = pd.factorize(codes * len(distinct) + column)  # renumbered, so that the product never overflows
-    return codes[:n], codes[n:]
-
-
-def match(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs (places in `left`, places in `right`) of equal numbers, each (pairs,) int64, in the order of left, then right."""
-    order = np.argsort(right, kind="stable")
-    distinct, start, count = np.unique(right[order], return_index=True, return_counts=True)
-    place = np.minimum(np.searchsorted(distinct, left), max(len(distinct) - 1, 0))
-    found = distinct[place] == left if len(distinct) else np.zeros(len(left), dtype=bool)
-    matches = np.where(found, count[place], 0) if len(distinct) else np.zeros(len(left), dtype=np.int64)
-    kept = np.repeat(np.arange(len(left)), matches)
-    if not len(kept):
-        return kept, kept
-    before = np.cumsum(matches) - matches
-    shift = start[place] - before  # of a left row: where its matches begin in `order`, less where they begin in the result
-    return kept, order[shift[kept] + np.arange(len(kept))]
+    names = [str(place) for place in range(len(left))]
+    rows = [pd.DataFrame(dict(zip(names, columns, strict=True))) for columns in (left, right)]
+    pairs = rows[0].reset_index(names="left").merge(rows[1].reset_index(names="right"), on=names)  # keeps the order of the left keys
+    return pairs["left"].to_numpy(), pairs["right"].to_numpy()

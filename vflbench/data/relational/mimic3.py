@@ -35,12 +35,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import sources, twins
+from vflbench.data import csv_files, sources, twins
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3_events import CsvFile, Stays
 from vflbench.data.relational.mimic3_statistics import statistics
 from vflbench.data.relational.mimic3_twin import JOINS, SLICE, twin
-from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, moments, standardize
+from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, in_order, moments, standardize
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.seeding import stream
@@ -157,8 +157,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         whole = sources.memory_map(path, shape, lambda out: statistics(events, stay, hour, out, place))
         chosen = np.concatenate([splits[split] for split in SPLITS])
         features = _standardized_map(whole, splits, path)
-        bounds = np.cumsum([0, *(len(splits[split]) for split in SPLITS)])
-        splits = {split: np.arange(low, high) for split, low, high in zip(SPLITS, bounds[:-1], bounds[1:], strict=True)}
+        splits = in_order(splits)
         others = tuple(RawTable(table.name, table.keys, standardize(table), table.columns) for table in others)
         order = order[chosen]
     else:
@@ -184,21 +183,16 @@ class _Raw:
 
     @classmethod
     def read(cls, found: Found, variant: str) -> _Raw:
-        """From the CSV files.
+        """From the CSV files. Raises DataError, naming the file, and the line."""
+        import pandas as pd
 
-        Raises
-        ------
-        DataError : naming the file, and the line.
-        """
         files = {name: CsvFile(found.paths[file.path], found.label(file)) for name, file in _GROUPS[variant].items()}
 
         def read(name: str, columns: dict[str, str], optional: tuple[str, ...] = (), unique: str | None = None) -> dict[str, np.ndarray]:
-            held = measured.read(files[name].path, files[name].label, columns, optional)
+            file = files[name]
+            held = csv_files.read(file.path, file.label, file.names(columns), columns, optional=optional)
             if unique:
-                _, firsts = np.unique(held[unique], return_index=True)
-                again = np.setdiff1d(np.arange(len(held[unique])), firsts)
-                if len(again):
-                    raise DataError(f"{files[name].label}, line {again[0] + 2}: {unique} {held[unique][again[0]]} stands there twice.")
+                csv_files.refuse(file.label, 2, held[unique], pd.Index(held[unique]).duplicated(), f"stands there twice as {unique}")
             return held
 
         patients = read("PATIENTS", {"SUBJECT_ID": "integer", "GENDER": "text", "DOB": "time"}, unique="SUBJECT_ID")
@@ -244,16 +238,9 @@ class _Raw:
         """stays, patients, admissions and diagnoses."""
         icu, patients, admissions = (self.held[name] for name in ("ICUSTAYS", "PATIENTS", "ADMISSIONS"))
         wards = tuple(int(ward) for ward in np.unique(np.concatenate([icu["FIRST_WARDID"], icu["LAST_WARDID"]])))
-        blocks = [
-            _one_hot(icu[name], vocabulary, self.files["ICUSTAYS"].label, name)
-            for name, vocabulary in (
-                ("DBSOURCE", DATABASES),
-                ("FIRST_CAREUNIT", UNITS),
-                ("LAST_CAREUNIT", UNITS),
-                ("FIRST_WARDID", wards),
-                ("LAST_WARDID", wards),
-            )
-        ]
+        known: dict[str, tuple[Any, ...]] = {"DBSOURCE": DATABASES, "FIRST_CAREUNIT": UNITS, "LAST_CAREUNIT": UNITS}
+        known |= {"FIRST_WARDID": wards, "LAST_WARDID": wards}
+        blocks = [_one_hot(icu[name], vocabulary, self.files["ICUSTAYS"].label, name) for name, vocabulary in known.items()]
         if length_of_stay:
             days = np.where(self.stays.length >= 0, self.stays.length / 86400, np.nan)
             blocks.append((days[:, None].astype(np.float32), ("LOS",)))
@@ -290,12 +277,11 @@ def _seconds(times: np.ndarray) -> np.ndarray:
 
 def _refer(wanted: np.ndarray, names: np.ndarray, label: str, column: str, other: str) -> np.ndarray:
     """Row in `names` of each of `wanted`."""
-    order = np.argsort(names)
-    at = measured.lookup(names[order], wanted)
-    if (at < 0).any():
-        wrong = int(np.flatnonzero(at < 0)[0])
-        raise DataError(f"{label}, line {wrong + 2}: {column} {wanted[wrong]} is not in {other}. Are the files of one version?")
-    return order[at]
+    import pandas as pd
+
+    at = pd.Index(names).get_indexer(pd.Index(wanted))
+    csv_files.refuse(label, 2, wanted, at < 0, f"is not a {column} of {other}; are the files of one version?")
+    return at
 
 
 def _one_hot(values: np.ndarray, vocabulary: tuple[Any, ...], label: str, column: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -339,12 +325,8 @@ def benchmark_hours(held: _Raw, events: measured.Events) -> tuple[np.ndarray, np
 def split_patients(patients: np.ndarray, positive: np.ndarray, validation: float, test: float, seed: int) -> dict[str, np.ndarray]:
     """Train, val and test rows, ascending, no patient in two of them; the stream "split" of `seed`.
 
-    Patients with a `positive` row are drawn apart from the others, the same fractions of both and, where the fraction is not 0, at
-    least one of those with a positive row.
-
-    Raises
-    ------
-    DataError : too few patients with a positive row.
+    Patients with a `positive` row are drawn apart from the others, the same fractions of both and, where the fraction is not 0, at least
+    one of those with a positive row. Raises DataError: too few patients with a positive row.
     """
     rng = stream(seed, "split")
     names, member = np.unique(patients, return_inverse=True)

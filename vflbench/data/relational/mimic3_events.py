@@ -18,20 +18,16 @@ time the largest stays.
 from __future__ import annotations
 
 import contextlib
-import csv
-import gzip
 import hashlib
 import logging
-import re
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vflbench.data import sources
+from vflbench.data import csv_files, sources
 from vflbench.types import DataError
 
 log = logging.getLogger(__name__)
@@ -84,81 +80,7 @@ SUB_PERIODS = ("full", "first_10", "first_25", "first_50", "last_10", "last_25",
 STATISTICS = ("min", "max", "mean", "std", "skew", "count")
 COLUMNS = tuple(f"{channel}/{period}/{statistic}" for channel in CHANNELS for period in SUB_PERIODS for statistic in STATISTICS)
 
-_BLOCK = 32 << 20  # bytes of CSV read at once
 _FORMAT = 1  # of the cached files
-
-
-# --- raw CSV files ------------------------------------------------------------------------------------------------------------
-
-
-def batches(path: Path, label: str, columns: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
-    """(line of its first row, record batch) of a CSV file, plain or gzipped, its header in any case.
-
-    Parameters
-    ----------
-    columns : name -> integer | time | text | bytes.
-
-    Raises
-    ------
-    DataError : naming the file, and the line.
-    """
-    import pyarrow as pa
-    from pyarrow import csv as arrow
-
-    kinds = {"integer": pa.int64(), "time": pa.timestamp("s"), "text": pa.string(), "bytes": pa.binary()}
-    try:
-        header = _header(path)
-        missing = [name for name in columns if name not in header]
-        if missing:
-            raise DataError(f"{label}, line 1: no column {', '.join(missing)}; it has {', '.join(header) or 'none'}.")
-        convert = arrow.ConvertOptions(
-            include_columns=[header[name] for name in columns],
-            column_types={header[name]: kinds[kind] for name, kind in columns.items()},
-            null_values=[""],
-            strings_can_be_null=True,
-        )
-        # One thread: only then do errors tell the row. Lines are rows, the header is the first.
-        options = arrow.ReadOptions(use_threads=False, block_size=_BLOCK)
-        line = 2
-        for batch in arrow.open_csv(path, read_options=options, convert_options=convert):
-            yield line, batch.rename_columns(list(columns))
-            line += batch.num_rows
-    except (pa.ArrowInvalid, ValueError) as error:
-        row = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
-        column = re.search(r"In CSV column #(\d+)", str(error))
-        where = f", line {row[1]}" if row else ""
-        named = f", column {list(header)[int(column[1])]}" if column else ""
-        what = (row[2] if row else str(error))[:200]
-        raise DataError(f"{label}{where}{named}: {what}. Correct the line or get the file again.") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{label}: cannot be read ({error}). Get the file again.") from None
-
-
-def _header(path: Path) -> dict[str, str]:
-    """The columns: upper case -> as the file writes them."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8-sig", errors="replace") as file:
-        return {name.strip().upper(): name for name in next(csv.reader([file.readline()]), [])}
-
-
-def read(path: Path, label: str, columns: Mapping[str, str], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """All of a smaller file: int64, datetime64[s] and objects; `optional` columns may be empty: NaT or None.
-
-    Raises
-    ------
-    DataError : naming the file, and the line.
-    """
-    import pyarrow as pa
-
-    held = [batch for _, batch in batches(path, label, columns)]
-    if not sum(batch.num_rows for batch in held):
-        raise DataError(f"{label}: no rows. Get the file again.")
-    table = pa.Table.from_batches(held)
-    for name in columns:
-        if name not in optional and table[name].null_count:
-            line = int(np.flatnonzero(table[name].is_null().to_numpy())[0]) + 2
-            raise DataError(f"{label}, line {line}: {name} is empty.")
-    return {name: table[name].to_numpy() for name in columns}
 
 
 # --- measurements of stays ------------------------------------------------------------------------------------------------------
@@ -181,10 +103,6 @@ class Stays:
     def stride(self) -> int:
         """More seconds than any stay has."""
         return int(self.length.max(initial=0)) + 1
-
-    def find(self, ids: np.ndarray) -> np.ndarray:
-        """Row of each ICUSTAY_ID; -1 where there is none."""
-        return lookup(self.ids, ids)
 
     def find_by_time(self, admissions: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Row of the latest stay of each admission that began by then; -1 where there is none."""
@@ -218,10 +136,22 @@ class Events:
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A raw file, and how errors call it."""
+    """A raw file, its header in any case, and how errors call it."""
 
     path: Path
     label: str
+
+    def names(self, wanted: Collection[str]) -> list[str]:
+        """Those of all columns, in upper case. Raises DataError where one of `wanted` is not there."""
+        names = [name.strip().upper() for name in csv_files.header(self.path, self.label)]
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            raise DataError(f"{self.label}, line 1: no column {', '.join(missing)}; it has {', '.join(names) or 'none'}.")
+        return names
+
+    def batches(self, columns: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
+        """See `csv_files.batches`."""
+        return csv_files.batches(self.path, self.label, self.names(columns), columns)
 
     @property
     def stamp(self) -> str:
@@ -270,15 +200,15 @@ def read_events(stays: Stays, chart: CsvFile, labs: CsvFile) -> Events:
         values.append(value)
 
     columns = {"HADM_ID": "integer", "ITEMID": "integer", "CHARTTIME": "time", "VALUE": "bytes"}
-    for _, batch in batches(chart.path, chart.label, {"ICUSTAY_ID": "integer", **columns}):
+    for _, batch in chart.batches({"ICUSTAY_ID": "integer", **columns}):
         ids, times = _integers(batch, "ICUSTAY_ID"), _integers(batch, "CHARTTIME")
-        stay = stays.find(ids)
+        stay = lookup(stays.ids, ids)
         known = np.flatnonzero((stay >= 0) & (times >= 0))
         hour = -(-(times[known] - stays.begin[stay[known]]) // 3600)
         inside = (hour >= 1) & (hour < 1 << 20)
         charted.append(np.unique((stay[known[inside]] << 20) + hour[inside]))
         keep(batch, times, np.where(ids < 0, -2, stay))
-    for _, batch in batches(labs.path, labs.label, columns):
+    for _, batch in labs.batches(columns):
         keep(batch, _integers(batch, "CHARTTIME"), np.full(batch.num_rows, -2))
     hours = np.unique(np.concatenate(charted))
     key, value = np.concatenate(keys), np.concatenate(values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -66,64 +65,42 @@ def window_statistics(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) 
     """
     length = ends - starts
     place = starts.copy()
-    windows = _Moments.none(len(starts))
-    blocks = _Moments.single(values)
+    windows = np.zeros((6, len(starts)))
+    windows[4:] = np.array([[np.inf], [-np.inf]])
+    once, zeros = np.ones(len(values)), np.zeros(len(values))
+    blocks = np.stack([once, values, zeros, zeros, values, values])
     for bit in range(int(length.max(initial=0)).bit_length()):
         if bit:
             half = 1 << (bit - 1)
-            blocks = blocks.take(slice(None, -half)).merge(blocks.take(slice(half, None)))
+            blocks = _merged(blocks[:, :-half], blocks[:, half:])
         chosen = np.flatnonzero(length >> bit & 1)
-        windows.put(chosen, windows.take(chosen).merge(blocks.take(place[chosen])))
+        windows[:, chosen] = _merged(windows[:, chosen], blocks[:, place[chosen]])
         place[chosen] += 1 << bit
-    return windows.statistics()
+    count, mean, squares, cubes, low, high = windows
+    some = count > 0
+    n = np.where(some, count, 1)
+    variance = squares / n
+    spread = variance > (np.finfo(np.float64).eps * mean) ** 2
+    skew = np.where(spread, cubes / n / np.where(spread, variance, 1) ** 1.5, 0)
+    result = np.stack([low, high, mean, np.sqrt(variance), skew])
+    return np.concatenate([np.where(some, result, np.nan), count[None]])
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """Of sets of values: count, mean, sums of squared and cubed deviations, smallest and largest (Chan et al.; Pébay: merging them)."""
-
-    parts: tuple[np.ndarray, ...]  # count, mean, squares, cubes, low, high
-
-    @classmethod
-    def none(cls, sets: int) -> _Moments:
-        zeros = [np.zeros(sets) for _ in range(4)]
-        return cls((*zeros, np.full(sets, np.inf), np.full(sets, -np.inf)))
-
-    @classmethod
-    def single(cls, values: np.ndarray) -> _Moments:
-        return cls((np.ones(len(values)), values, np.zeros(len(values)), np.zeros(len(values)), values, values))
-
-    def take(self, chosen: np.ndarray | slice) -> _Moments:
-        return _Moments(tuple(part[chosen] for part in self.parts))
-
-    def put(self, chosen: np.ndarray, of: _Moments) -> None:
-        for part, values in zip(self.parts, of.parts, strict=True):
-            part[chosen] = values
-
-    def merge(self, other: _Moments) -> _Moments:
-        """Of the unions."""
-        n, mean, squares, cubes, low, high = self.parts
-        m, other_mean, other_squares, other_cubes, other_low, other_high = other.parts
-        total = n + m
-        step = other_mean - mean
-        share = step * m / total
-        return _Moments(
-            (
-                total,
-                mean + share,
-                squares + other_squares + step * share * n,
-                cubes + other_cubes + step * share * n * (n - m) / total * step + 3 * (share * other_squares * n / m - share * squares),
-                np.minimum(low, other_low),
-                np.maximum(high, other_high),
-            )
-        )
-
-    def statistics(self) -> np.ndarray:
-        count, mean, squares, cubes, low, high = self.parts
-        some = count > 0
-        n = np.where(some, count, 1)
-        variance = squares / n
-        spread = variance > (np.finfo(np.float64).eps * mean) ** 2
-        skew = np.where(spread, cubes / n / np.where(spread, variance, 1) ** 1.5, 0)
-        result = np.stack([low, high, mean, np.sqrt(variance), skew])
-        return np.concatenate([np.where(some, result, np.nan), count[None]])
+def _merged(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Of the unions of sets of values, given those of the sets, (6, sets) each: count, mean, sums of squared and of cubed deviations,
+    smallest and largest (Chan et al.; Pébay)."""
+    n, mean, squares, cubes, low, high = first
+    m, other_mean, other_squares, other_cubes, other_low, other_high = second
+    total = n + m
+    step = other_mean - mean
+    share = step * m / total
+    return np.stack(
+        [
+            total,
+            mean + share,
+            squares + other_squares + step * share * n,
+            cubes + other_cubes + step * share * n * (n - m) / total * step + 3 * (share * other_squares * n / m - share * squares),
+            np.minimum(low, other_low),
+            np.maximum(high, other_high),
+        ]
+    )

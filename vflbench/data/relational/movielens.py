@@ -50,42 +50,30 @@ class Config:
 _ADDRESS = "https://files.grouplens.org/datasets/movielens"
 
 
-def _files(folder: str, names: tuple[str, ...], archive: str | None, checksums: tuple[str | None, ...]) -> tuple[RawFile, ...]:
+_SHA256 = {
+    "ml-1m-sample100k/users.dat": "1dc3a95300cb19f7c10e027daf29b8cdf1d908dab65b5edfb45950aa389a10a3",
+    "ml-1m-sample100k/movies.dat": "0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9",
+    "ml-1m-sample100k/ratings.dat": "734d8519445bcf4639f9709e56a700bbef7514bf12902620ca068aa63dcd93e8",
+    "ml-100k-recbole/ml-100k.user": "4f670007d9cfbeb9807e757209af1555b9bcc186bde25e767f67cb67c6dd5972",
+    "ml-100k-recbole/ml-100k.item": "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
+    "ml-100k-recbole/ml-100k.inter": "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff",
+}
+
+
+def _files(folder: str, names: tuple[str, ...], archive: str | None = None) -> tuple[RawFile, ...]:
+    paths = (f"{folder}/{name}" for name in names)
     url = archive and f"{_ADDRESS}/{archive}"
-    return tuple(
-        RawFile(f"{folder}/{name}", url, checksum, f"{folder}/{name}" if url else None)
-        for name, checksum in zip(names, checksums, strict=True)
-    )
+    return tuple(RawFile(path, url, _SHA256.get(path), path if url else None) for path in paths)
 
 
 # Users, movies, ratings of each variant, the fullest first; 100k in its original format and in RecBole's.
 _DAT = ("users.dat", "movies.dat", "ratings.dat")
 _GROUPS: dict[str, tuple[tuple[RawFile, ...], ...]] = {
-    "1m": (_files("ml-1m", _DAT, "ml-1m.zip", (None,) * 3),),
-    "1m_sample": (
-        _files(
-            "ml-1m-sample100k",
-            _DAT,
-            None,
-            (
-                "1dc3a95300cb19f7c10e027daf29b8cdf1d908dab65b5edfb45950aa389a10a3",
-                "0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9",
-                "734d8519445bcf4639f9709e56a700bbef7514bf12902620ca068aa63dcd93e8",
-            ),
-        ),
-    ),
+    "1m": (_files("ml-1m", _DAT, "ml-1m.zip"),),
+    "1m_sample": (_files("ml-1m-sample100k", _DAT),),
     "100k": (
-        _files("ml-100k", ("u.user", "u.item", "u.data"), "ml-100k.zip", (None,) * 3),
-        _files(
-            "ml-100k-recbole",
-            ("ml-100k.user", "ml-100k.item", "ml-100k.inter"),
-            None,
-            (
-                "4f670007d9cfbeb9807e757209af1555b9bcc186bde25e767f67cb67c6dd5972",
-                "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
-                "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff",
-            ),
-        ),
+        _files("ml-100k", ("u.user", "u.item", "u.data"), "ml-100k.zip"),
+        _files("ml-100k-recbole", ("ml-100k.user", "ml-100k.item", "ml-100k.inter")),
     ),
 }
 
@@ -116,7 +104,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     found = sources.locate(_file_set(config.variant), root, config.source, config.verify, has_twin)
     if found is None:
         raw, splits = twin(config.width)
-        source = twins.twin_source("1m", f"synthetic twin of MovieLens-1M with its sizes and a split of its own{_narrowed(config.width)}")
+        narrowed = "" if config.width is None else f"; at most {config.width} features per table"
+        source = twins.twin_source("1m", f"synthetic twin of MovieLens-1M with its sizes and a split of its own{narrowed}")
     else:
         variant, group = next((name, g) for name, groups in _GROUPS.items() for g in groups if all(file in found for file in g))
         encode = text.features_of(config.text_encoder, TITLE_WIDTH)
@@ -130,10 +119,6 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         raw = RawTables(raw.tables, raw.label_table, raw.labels.astype(np.int64) - 1, 5, raw.joins)
         metric = Metric("accuracy", "max")
     return divide(config.name, raw, splits, source, metric, layout=layout, parts=parties)
-
-
-def _narrowed(width: int | None) -> str:
-    return "" if width is None else f"; at most {width} features per table"
 
 
 # --- the tables ---------------------------------------------------------------------------------------------------------------

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vflbench.data import csv_files
 from vflbench.data.sources import Found, RawFile
-from vflbench.types import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,115 +25,67 @@ OCCUPATIONS = (
 )
 
 
+_FLAGS = tuple(f"flag {name}" for name in (NO_GENRE, *GENRES))
+_TEXTS = ("title", "date", "year", "genres")  # which may be empty
+_KINDS = {
+    **dict.fromkeys(("user", "movie", *_FLAGS), "integer"),
+    **dict.fromkeys(("age", "rating", "time"), "number"),
+    **dict.fromkeys(("gender", "occupation", *_TEXTS), "text"),
+}
+
+
 @dataclass(frozen=True)
 class _Format:
-    """Lines of a file: `pattern` takes one apart into named fields, `shape` is how an error says what one looks like."""
+    """Lines of a file. The first ones are the original's, in Latin-1, those with a header RecBole's, in UTF-8."""
 
-    pattern: str
-    shape: str
     separator: str
-    header: str | None = None
-    encoding: str = "latin-1"
+    columns: tuple[str, ...]
+    header: tuple[str, ...] = ()
 
 
-_RATING = r"(?P<user>\d{{1,18}}){0}(?P<movie>\d{{1,18}}){0}(?P<rating>[1-5])(?:\.0*)?{0}(?P<time>\d{{1,18}})(?:\.0*)?"
-RATINGS_DAT = _Format(_RATING.format("::"), "user::movie::rating::timestamp, ratings from 1 to 5", "::")
 _FORMATS = {
-    "users.dat": _Format(
-        r"(?P<user>\d{1,18})::(?P<gender>[FM])::(?P<age>\d{1,3})::(?P<occupation>1?\d|20)::.*",
-        "user::gender::age::occupation::zip, genders F and M, occupations 0 to 20",
-        "::",
-    ),
-    "movies.dat": _Format(r"(?P<movie>\d{1,18})::(?P<title>.*)::(?P<genres>[^:]*)", "movie::title (year)::genre|genre", "::"),
-    "ratings.dat": RATINGS_DAT,
-    "u.user": _Format(
-        r"(?P<user>\d{1,18})\|(?P<age>\d{1,3})\|(?P<gender>[FM])\|(?P<occupation>[a-z]+)\|.*",
-        "user|age|gender|occupation|zip, genders F and M",
-        "|",
-    ),
-    "u.item": _Format(
-        r"(?P<movie>\d{1,18})\|(?P<title>[^|]*)\|(?P<date>[^|]*)\|[^|]*\|[^|]*\|(?P<flags>(?:[01]\|){18}[01])",
-        "movie|title (year)|date|video date|address|19 genre flags",
-        "|",
-    ),
-    "u.data": _Format(_RATING.format("\t"), "user, movie, rating, timestamp between tabs, ratings from 1 to 5", "\t"),
+    "users.dat": _Format("::", ("user", "gender", "age", "occupation", "zip")),
+    "movies.dat": _Format("::", ("movie", "title", "genres")),
+    "ratings.dat": _Format("::", ("user", "movie", "rating", "time")),
+    "u.user": _Format("|", ("user", "age", "gender", "occupation", "zip")),
+    "u.item": _Format("|", ("movie", "title", "date", "video", "address", *_FLAGS)),
+    "u.data": _Format("\t", ("user", "movie", "rating", "time")),
     "ml-100k.user": _Format(
-        r"(?P<user>\d{1,18})\t(?P<age>\d{1,3})\t(?P<gender>[FM])\t(?P<occupation>[a-z]+)\t.*",
-        "user, age, gender, occupation, zip between tabs, genders F and M",
         "\t",
-        "user_id:token\tage:token\tgender:token\toccupation:token\tzip_code:token",
-        "utf-8",
+        ("user", "age", "gender", "occupation", "zip"),
+        ("user_id:token", "age:token", "gender:token", "occupation:token", "zip_code:token"),
     ),
     "ml-100k.item": _Format(
-        r"(?P<movie>\d{1,18})\t(?P<title>[^\t]*)\t(?P<year>[^\t]*)\t(?P<genres>[^\t]*)",
-        "movie, title, year, genres between tabs",
         "\t",
-        "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq",
-        "utf-8",
+        ("movie", "title", "year", "genres"),
+        ("item_id:token", "movie_title:token_seq", "release_year:token", "class:token_seq"),
     ),
     "ml-100k.inter": _Format(
-        _RATING.format("\t"),
-        "user, movie, rating, timestamp between tabs, ratings from 1 to 5",
-        "\t",
-        "user_id:token\titem_id:token\trating:float\ttimestamp:float",
-        "utf-8",
+        "\t", ("user", "movie", "rating", "time"), ("user_id:token", "item_id:token", "rating:float", "timestamp:float")
     ),
 }
 
 
-def _lines(data: bytes, label: str, form: _Format) -> pd.DataFrame:
-    """Every line taken apart, as text; the index is the line's number. Empty lines at the end do not count.
-
-    Raises
-    ------
-    DataError : naming the first line that is not of the format.
-    """
+def _lines(found: Found, file: RawFile) -> pd.DataFrame:
+    """What every line says; the index is the line's number. Raises DataError, naming the first line that is not of the format."""
     import pandas as pd
 
-    try:
-        content = data.decode(form.encoding)
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise DataError(f"{label}, line {line}: not {form.encoding} text. Get the file again.") from None
-    lines = pd.Series(content.rstrip("\r\n").split("\n"), dtype=object).str.rstrip("\r")  # not splitlines: \x85 is a character of titles
-    lines.index += 1
-    if form.header is not None:
-        if lines[1] != form.header:
-            raise DataError(f"{label}, line 1: {lines[1][:80]!r} is not the header {form.header!r}.")
-        lines = lines[1:]
-    if not len(lines) or not lines.iloc[0]:
-        raise DataError(f"{label}: holds no rows. Get the file again.")
-    _refuse(label, lines, ~lines.str.fullmatch(form.pattern).astype(bool), f"is not {form.shape}")
-    return lines.str.extract(f"^{form.pattern}$")
-
-
-def numbers(data: bytes, label: str, form: _Format) -> pd.DataFrame:
-    """Ratings as numbers: user, movie, rating, time. A million lines are read by pandas; what it refuses is then looked for by `_lines`."""
-    import pandas as pd
-
-    names = ["user", "movie", "rating", "time"]
-    kinds = {"user": np.int64, "movie": np.int64, "rating": np.float64, "time": np.float64}
-    whole = data.replace(b"::", b"\t") if form.separator == "::" else data
-    try:
-        frame = pd.read_csv(
-            io.BytesIO(whole.rstrip(b"\r\n")), sep="\t", header=None, names=names, dtype=kinds, skiprows=int(form.header is not None),
-            quoting=3, skip_blank_lines=False, encoding="latin-1",
-        )  # fmt: skip
-        fields = isinstance(frame.index, pd.RangeIndex)  # else every line has one too many
-        headed = form.header is None or data[: len(form.header)] == form.header.encode()
-        if fields and headed and len(frame) and frame["rating"].isin([1, 2, 3, 4, 5]).all() and np.isfinite(frame["time"]).all():
-            return frame
-    except (ValueError, OverflowError):  # pandas' own errors are ValueErrors
-        pass
-    return _lines(data, label, form).astype(kinds)
+    label, form = found.label(file), _FORMATS[file.name]
+    data = found.read(file).rstrip(b"\r\n") + b"\n"
+    if form.header:
+        csv_files.check_header(data, label, form.header, form.separator)
+    else:
+        data = data.decode("latin-1").encode().replace(b"::", b"\t")
+    kinds = {name: _KINDS[name] for name in form.columns if name in _KINDS}
+    separator, skip = form.separator.replace("::", "\t"), int(bool(form.header))
+    frame = pd.DataFrame(csv_files.read(data, label, form.columns, kinds, optional=_TEXTS, skip=skip, separator=separator, quotes=False))
+    frame.index += skip + 1
+    return frame
 
 
 def _refuse(label: str, values: pd.Series, wrong: pd.Series, why: str) -> None:
     """Raise for the first line of which `wrong` says so, if there is one."""
-    places = np.flatnonzero(wrong.to_numpy())
-    if len(places):
-        line, value = values.index.to_numpy()[places[0]], str(values.to_numpy()[places[0]])[:80]
-        raise DataError(f"{label}, line {line}: {value!r} {why}. Correct the line, or get the file again.")
+    csv_files.refuse(label, values.index[0], values.to_numpy(), wrong.to_numpy(), why)
 
 
 @dataclass(frozen=True)
@@ -156,26 +107,24 @@ class Content:
 
 
 def read(found: Found, group: tuple[RawFile, ...]) -> Content:
-    """The content of one group of files.
-
-    Raises
-    ------
-    DataError : naming file and line.
-    """
-    users, movies = (_lines(found.read(file), found.label(file), _FORMATS[file.name]) for file in group[:2])
-    for frame, column, file in ((users, "user", group[0]), (movies, "movie", group[1])):
-        _refuse(found.label(file), frame[column], frame[column].astype(np.int64).duplicated(), f"stands twice as a {column}")
-    ratings = numbers(found.read(group[2]), found.label(group[2]), _FORMATS[group[2].name])
+    """The content of one group of files. Raises DataError, naming file and line."""
+    users, movies, ratings = (_lines(found, file) for file in group)
+    labels = [found.label(file) for file in group]
+    _refuse(labels[0], users["user"], users["user"].duplicated(), "stands twice as a user")
+    _refuse(labels[0], users["gender"], ~users["gender"].isin(["F", "M"]), "is none of the genders F and M")
+    _refuse(labels[1], movies["movie"], movies["movie"].duplicated(), "stands twice as a movie")
+    _refuse(labels[2], ratings["rating"], ~ratings["rating"].isin([1, 2, 3, 4, 5]), "is not a rating from 1 to 5")
+    _refuse(labels[2], ratings["time"], ~np.isfinite(ratings["time"]), "is not a time in seconds")
     title, year = _titles(movies)
     return Content(
         user=users["user"].to_numpy(np.int64),
         female=(users["gender"] == "F").to_numpy(),
         age=users["age"].to_numpy(np.float32),
-        occupation=_occupations(users["occupation"], found.label(group[0])),
+        occupation=_occupations(users["occupation"], labels[0]),
         movie=movies["movie"].to_numpy(np.int64),
         title=title,
         year=year,
-        genre=_genres(movies, found.label(group[1])),
+        genre=_genres(movies, labels[1]),
         rating_user=ratings["user"].to_numpy(np.int64),
         rating_movie=ratings["movie"].to_numpy(np.int64),
         rating=ratings["rating"].to_numpy(np.float64, copy=True),
@@ -184,11 +133,9 @@ def read(found: Found, group: tuple[RawFile, ...]) -> Content:
 
 
 def _occupations(column: pd.Series, label: str) -> np.ndarray:
-    """Numbers of ML-1M; the names of ML-100K have numbers too."""
-    if column.str.isdigit().all():
-        return column.to_numpy(np.int64)
-    number = column.map({name: i for i, name in enumerate(OCCUPATIONS)})
-    _refuse(label, column, number.isna(), f"is none of the occupations {', '.join(OCCUPATIONS)}")
+    """ML-1M has their numbers, ML-100K their names."""
+    number = column.map({said: i for i, name in enumerate(OCCUPATIONS) for said in (name, str(i))})
+    _refuse(label, column, number.isna(), f"is none of the occupations {', '.join(OCCUPATIONS)}, nor a number from 0 to 20")
     return number.to_numpy(np.int64)
 
 
@@ -196,7 +143,7 @@ def _titles(movies: pd.DataFrame) -> tuple[list[str], np.ndarray]:
     """Titles without "(year)", and years: of the title, else of the date or year column; NaN where there is none."""
     import pandas as pd
 
-    parts = movies["title"].str.extract(r"^(?P<title>.*?)\s*(?:\((?P<year>\d{4})\)(?:\s*\(V\))?)?\s*$")  # (V): made for video
+    parts = movies["title"].fillna("").str.extract(r"^(?P<title>.*?)\s*(?:\((?P<year>\d{4})\)(?:\s*\(V\))?)?\s*$")  # (V): made for video
     year = parts["year"]
     for column, pattern in (("date", r"(\d{4})$"), ("year", r"^(\d{4})$")):
         if column in movies:
@@ -206,9 +153,11 @@ def _titles(movies: pd.DataFrame) -> tuple[list[str], np.ndarray]:
 
 def _genres(movies: pd.DataFrame, label: str) -> np.ndarray:
     """(movies, 18) bool."""
-    if "flags" in movies:  # the first is `unknown`
-        return (movies["flags"].str.split("|", expand=True) == "1").to_numpy(bool)[:, 1:]
-    named = movies["genres"].str.replace(" ", "|").str.get_dummies("|").astype(bool)
+    if _FLAGS[0] in movies:
+        flags = movies[list(_FLAGS)]
+        _refuse(label, movies["movie"], ~flags.isin([0, 1]).all(axis=1), "has a genre flag that is not 0 or 1")
+        return (flags == 1).to_numpy(bool)[:, 1:]
+    named = movies["genres"].fillna("").str.replace(" ", "|").str.get_dummies("|").astype(bool)
     strange = [name for name in named if name not in (*GENRES, NO_GENRE)]
     _refuse(label, movies["genres"], named[strange].any(axis=1), f"names a genre that is none of {', '.join(GENRES)}")
     return named.reindex(columns=list(GENRES), fill_value=False).to_numpy(bool)

@@ -111,11 +111,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | None, task: RelationalTask, index: int) -> RelationalTask:
     """`task`, of which somebody else knows the join, with the part of client `index`, read from its own table's sources and no others.
 
-    Horizontal parts of one table are read together: they share means, scales and categories.
-
-    Raises
-    ------
-    DataError : as `load`; the sources are no longer those of `task`.
+    Horizontal parts of one table are read together: they share means, scales and categories. Raises DataError, as `load`; the sources are
+    no longer those of `task`.
     """
     name = task.clients[index].table
     found = []
@@ -172,9 +169,7 @@ def _file_stamp(source: Source) -> str | None:
 def _check_kinds(config: Config, sources: Mapping[str, Sequence[Source]], parts: Mapping[str, Sequence[Mapping[str, Column]]]) -> None:
     """Keys have one of the known kinds, the same one in all parts and on both sides of a predicate, and some row has one.
 
-    Raises
-    ------
-    DataError : everything that is wrong.
+    Raises DataError: everything that is wrong.
     """
     wrong = []
     kinds: dict[tuple[str, str], str] = {}
@@ -330,6 +325,8 @@ def _text(column: Column) -> np.ndarray:
 
 def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarray, int]:
     """Targets (n,) float64 and 0, or classes (n,) int64 and their number."""
+    import pandas as pd
+
     column = str(config.tables[name].label)
     where = f"{called(config, name)}, label column {column}"
     kinds = {part.columns[column].kind for part in parts} - {"empty"}
@@ -351,7 +348,7 @@ def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarr
     allowed = _classes(config, where, [part.columns[column] for part in parts])
     encoded = []
     for part in parts:
-        codes = _index(part.columns[column], allowed)
+        codes = pd.Index(allowed).get_indexer(pd.Index(_text(part.columns[column]))).astype(np.int64)
         if (codes < 0).any():
             row = int((codes < 0).argmax())
             shown = ", ".join(allowed if len(allowed) <= 10 else [*allowed[:3], "...", allowed[-1]])
@@ -359,13 +356,6 @@ def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarr
             raise DataError(f"{where}: {part.place(row)}: label {found!r} is out of range; the classes are {shown}")
         encoded.append(codes)
     return np.concatenate(encoded), len(allowed)
-
-
-def _index(column: Column, allowed: Sequence[str]) -> np.ndarray:
-    """(n,) int64: the place of each label in `allowed`, -1 if it is not there."""
-    import pandas as pd
-
-    return pd.Index(list(allowed)).get_indexer(pd.Index(_text(column))).astype(np.int64)
 
 
 def _classes(config: Config, where: str, parts: Sequence[Column]) -> list[str]:

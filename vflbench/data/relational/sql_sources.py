@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,12 +124,7 @@ def check(source: Source, key: str) -> list[Problem]:
 
 
 def columns(source: Source) -> list[str]:
-    """The names of the columns at `source`.
-
-    Raises
-    ------
-    DataError : it cannot be opened.
-    """
+    """The names of the columns at `source`. Raises DataError: it cannot be opened."""
     if source.kind == "csv":
         return _csv_header(source)
     if source.kind == "parquet":
@@ -152,9 +148,7 @@ def _distinct(names: list[str], source: Source) -> list[str]:
 def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict[str, Column]:
     """The columns `names`, each of the type declared for it in `types`, else as it is.
 
-    Raises
-    ------
-    DataError : it cannot be read, the connection was lost, a line is malformed, a cell is not of the declared type.
+    Raises DataError: it cannot be read, the connection was lost, a line is malformed, a cell is not of the declared type.
     """
     if source.kind == "csv":
         texts = _read_csv(source, names)
@@ -190,7 +184,8 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
 def place(source: Source, row: int) -> str:
     """How a message names row number `row`: a CSV's line; a database's rows have no numbers."""
     if source.kind == "csv":
-        return f"{source}, line {_line(source, row)}"
+        lines = (line for line, _ in _csv_records(source))
+        return f"{source}, line {next(itertools.islice(lines, row + 1, None))}"
     return f"{source}, row {row}" if source.kind == "parquet" else str(source)
 
 
@@ -245,11 +240,6 @@ def _csv_header(source: Source) -> list[str]:
     if header is None:
         raise DataError(f"{source}: empty, without even a line of column names")
     return _distinct(header, source)
-
-
-def _line(source: Source, row: int) -> int:
-    """The line at which data row `row` begins."""
-    return next(line for number, (line, _) in enumerate(_csv_records(source)) if number == row + 1)
 
 
 def _read_csv(source: Source, names: Sequence[str]) -> dict[str, Any]:

@@ -44,19 +44,17 @@ def check_fractions(validation: float, test: float) -> list[Problem]:
     return [Problem("dataset.validation, dataset.test", f"{validation}, {test}", allowed)]
 
 
-def split_rows(rows: int, validation: float, test: float, seed: int, groups: np.ndarray | None = None) -> dict[str, np.ndarray]:
-    """Random train, val and test rows of the label table, ascending int64; the stream "split" of `seed`.
+def split_rows(rows: int, validation: float, test: float, seed: int) -> dict[str, np.ndarray]:
+    """Random train, val and test rows of the label table, ascending int64; the stream "split" of `seed`."""
+    order = stream(seed, "split").permutation(rows)
+    first, second = round(test * rows), round((test + validation) * rows)
+    return {"train": np.sort(order[second:]), "val": np.sort(order[first:second]), "test": np.sort(order[:first])}
 
-    With `groups` (rows,) whole groups are drawn, and the fractions are those of groups.
-    """
-    rng = stream(seed, "split")
-    names, member = (None, np.arange(rows)) if groups is None else np.unique(groups, return_inverse=True)
-    count = rows if names is None else len(names)
-    order = rng.permutation(count)
-    first, second = round(test * count), round((test + validation) * count)
-    place = np.empty(count, dtype=np.int64)
-    place[order] = np.searchsorted([first, second], np.arange(count), side="right")  # 0 test, 1 val, 2 train
-    return {name: np.flatnonzero(place[member] == at) for at, name in ((2, "train"), (1, "val"), (0, "test"))}
+
+def in_order(splits: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Where the rows of train, val and test are once they stand one split after the other."""
+    ends = np.cumsum([len(splits[split]) for split in SPLITS])
+    return {split: np.arange(end - len(splits[split]), end) for split, end in zip(SPLITS, ends, strict=True)}
 
 
 def divide(
@@ -137,9 +135,7 @@ def horizontal(
 ) -> list[RelationalPart]:
     """The horizontal parts of a table, whose `keys` are those that join; `splits` and `labels` of the label table.
 
-    Raises
-    ------
-    ConfigError : fewer training rows than parts.
+    Raises ConfigError: fewer training rows than parts.
     """
     own = splits or {"train": np.arange(len(features))}
     if len(own["train"]) < parts:
@@ -196,11 +192,11 @@ def take(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return values[rows]
 
 
-def moments(values: np.ndarray, pieces: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def moments(values: np.ndarray, pieces: Sequence[np.ndarray | slice]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of the known values of each column, float64, over rows given in pieces that fit into memory."""
     count = np.maximum(sum((~np.isnan(values[rows])).sum(axis=0) for rows in pieces), 1)
     mean = sum(np.nansum(values[rows], axis=0, dtype=np.float64) for rows in pieces) / count
-    with np.errstate(invalid="ignore"):  # infinite values
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite values are the caller's to refuse
         squares = sum(np.nansum((values[rows] - mean) ** 2, axis=0) for rows in pieces)
     return mean, np.sqrt(squares / count)
 
@@ -208,22 +204,14 @@ def moments(values: np.ndarray, pieces: Sequence[np.ndarray]) -> tuple[np.ndarra
 def standardize(table: RawTable, fit_on: np.ndarray | None = None) -> np.ndarray:
     """(n, d) float32: missing values become the mean, columns mean 0 and variance 1 over the rows `fit_on` (all). Constant ones become 0.
 
-    Raises
-    ------
-    DataError : an infinite value, or a column whose variance is beyond float64.
+    Raises DataError: an infinite value, or a column whose variance is beyond float64.
     """
     values = table.features
     infinite = np.isinf(values)
     if infinite.any():
         row, place = np.argwhere(infinite)[0]
         raise DataError(f"table {table.name}, column {table.columns[place]}, row {row}: {values[row, place]} is not a finite number")
-    fitted = values if fit_on is None else take(values, fit_on)
-    known = ~np.isnan(fitted)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, fitted, 0).sum(axis=0, dtype=np.float64) / count
-    deviation = np.where(known, fitted - mean, 0)
-    with np.errstate(over="ignore"):  # told below
-        spread = np.sqrt((deviation**2).sum(axis=0, dtype=np.float64) / count)
+    mean, spread = moments(values, [slice(None) if fit_on is None else fit_on])
     if not np.isfinite(spread).all():
         place = int(np.argmin(np.isfinite(spread)))
         row = int(np.nanargmax(np.abs(values[:, place])))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -25,7 +25,7 @@ import numpy as np
 
 from vflbench.data import sources, twins
 from vflbench.data.relational import text, yelp_lines
-from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, split_rows, standardize
+from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, in_order, split_rows, standardize
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
@@ -108,32 +108,20 @@ def _task(review: np.ndarray, keys: tuple[np.ndarray, np.ndarray], stars: np.nda
     return RawTables((reviews, *rest), "review", stars.astype(np.int64) - 1, 5, _JOINS)
 
 
-def _in_order(splits: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Where the rows of the splits are once they stand one split after the other."""
-    ends = np.cumsum([len(splits[name]) for name in SPLITS])
-    return {name: np.arange(end - len(splits[name]), end) for name, end in zip(SPLITS, ends, strict=True)}
-
-
 # --- the format -------------------------------------------------------------------------------------------------------------
 
 _SAMPLE = 200_000  # training reviews from which the words' frequencies are taken
 
 
 def _read(found: Found, config: Config, encode: text.Hashed | text.Encoder, seed: int) -> tuple[RawTables, dict[str, np.ndarray]]:
-    """The tables in the files, their reviews in the order train, val, test; and the splits.
-
-    Raises
-    ------
-    DataError : naming file and line.
-    """
+    """The tables in the files, their reviews in the order train, val, test; and the splits. Raises DataError, naming file and line."""
     business, restaurant = _businesses(found)
     user, person = _users(found)
     kept, at_business, at_user, stars = _reviews(found, business, user)
     split_seed = seed if config.split_seed is None else config.split_seed
     splits = split_rows(len(stars), config.validation, config.test, split_seed)
     order = np.concatenate([splits[name] for name in SPLITS])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = np.argsort(order)
     training = len(splits["train"])
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -159,26 +147,27 @@ def _read(found: Found, config: Config, encode: text.Hashed | text.Encoder, seed
     if not config.star_averages:
         others = tuple(replace(table, features=table.features[:, 1:], columns=table.columns[1:]) for table in others)
     keys = business[at_business[order]], user[at_user[order]]
-    return _task(review, keys, stars[order], others), _in_order(splits)
+    return _task(review, keys, stars[order], others), in_order(splits)
 
 
 def _businesses(found: Found) -> tuple[np.ndarray, np.ndarray]:
     """Open restaurants: ids (n,) objects, and stars and number of reviews (n, 2)."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    label, ids, numbers = found.label(_BUSINESS), _Ids(), []
+    label, ids, numbers = found.label(_BUSINESS), [], []
     fields = {"business_id": "text", **dict.fromkeys(_RESTAURANT_COLUMNS, "number"), "is_open": "number", "categories": "text"}
-    for table, lines in yelp_lines.blocks(found, _BUSINESS, fields):
-        ids.add(label, table["business_id"], lines)
+    for table in yelp_lines.blocks(found, _BUSINESS, fields):
+        ids.append(table.select(["business_id", "line"]))
         about = table["categories"]
-        about = pc.binary_join(about, ",") if _is_list(about) else about
+        about = pc.binary_join(about, ",") if pa.types.is_list(about.type) else about
         chosen = pc.and_(pc.match_substring(about, "restaurants", ignore_case=True), pc.equal(table["is_open"], 1))
         numbers.append(np.column_stack([_numbers(table, _RESTAURANT_COLUMNS), pc.fill_null(chosen, False).to_numpy()]))
     every = np.concatenate(numbers)
     chosen = every[:, -1] == 1
     if not chosen.any():
         raise DataError(f"{label}: holds no open restaurants (`is_open` 1, `categories` with Restaurants). Is this the whole file?")
-    return ids.checked(label)[chosen], every[chosen, :-1]
+    return _ids(label, ids)[chosen], every[chosen, :-1]
 
 
 def _users(found: Found) -> tuple[np.ndarray, np.ndarray]:
@@ -186,21 +175,21 @@ def _users(found: Found) -> tuple[np.ndarray, np.ndarray]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    label, ids, numbers = found.label(_USER), _Ids(), []
+    label, ids, numbers = found.label(_USER), [], []
     fields = {"user_id": "text", **dict.fromkeys(_USER_NUMBERS, "number"), "friends": "text", "yelping_since": "text"}
-    for table, lines in yelp_lines.blocks(found, _USER, fields):
-        ids.add(label, table["user_id"], lines)
+    for table in yelp_lines.blocks(found, _USER, fields):
+        ids.append(table.select(["user_id", "line"]))
         friends, since = table["friends"], table["yelping_since"]
-        if _is_list(friends):
+        if pa.types.is_list(friends.type):
             count = pc.list_value_length(friends)
         else:
             none = pc.is_in(friends, value_set=pa.array(["", "None"]))
             count = pc.if_else(none, 0, pc.add(pc.count_substring(friends, ","), 1))
-        _refuse(label, lines, pc.invert(pc.match_substring_regex(since, r"^\d{4}-")), "yelping_since is not a date such as 2010-05-23")
+        _refuse(label, table, pc.invert(pc.match_substring_regex(since, r"^\d{4}-")), "yelping_since is not a date such as 2010-05-23")
         year = pc.cast(pc.utf8_slice_codeunits(since, 0, 4), pa.float64())
         more = [pc.cast(column, pa.float64()).to_numpy() for column in (count, year)]
         numbers.append(np.column_stack([_numbers(table, _USER_NUMBERS), *more]).astype(np.float32))
-    return ids.checked(label), np.concatenate(numbers)
+    return _ids(label, ids), np.concatenate(numbers)
 
 
 def _reviews(found: Found, business: np.ndarray, user: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -212,10 +201,10 @@ def _reviews(found: Found, business: np.ndarray, user: np.ndarray) -> tuple[np.n
     label, fields = found.label(_REVIEW), {"business_id": "text", "user_id": "text", "stars": "number"}
     businesses, users = pd.Index(business), pd.Index(user)
     kept, chosen = [], []
-    for table, lines in yelp_lines.blocks(found, _REVIEW, fields):
+    for table in yelp_lines.blocks(found, _REVIEW, fields):
         for column in ("business_id", "user_id"):
-            _refuse(label, lines, pc.is_null(table[column]), f"has no {column}")
-        _refuse(label, lines, pc.invert(pc.is_in(table["stars"], value_set=pa.array([1.0, 2, 3, 4, 5]))), "stars are not 1, 2, 3, 4 or 5")
+            _refuse(label, table, pc.is_null(table[column]), f"has no {column}")
+        _refuse(label, table, pc.invert(pc.is_in(table["stars"], value_set=pa.array([1.0, 2, 3, 4, 5]))), "stars are not 1, 2, 3, 4 or 5")
         at_business = businesses.get_indexer(_objects(table["business_id"]))
         at_user = np.full(len(at_business), -1)
         near = np.flatnonzero(at_business >= 0)
@@ -234,7 +223,7 @@ def _kept_reviews(found: Found, kept: np.ndarray, fields: dict[str, str]) -> Ite
     import pyarrow as pa
 
     start = number = 0
-    for table, _ in yelp_lines.blocks(found, _REVIEW, fields):
+    for table in yelp_lines.blocks(found, _REVIEW, fields):
         mask = kept[start : start + len(table)]
         start += len(table)
         rows = np.arange(number, number + mask.sum())
@@ -242,29 +231,18 @@ def _kept_reviews(found: Found, kept: np.ndarray, fields: dict[str, str]) -> Ite
         yield rows, table.filter(pa.array(mask))
 
 
-class _Ids:
-    """The key column of a table, block by block."""
+def _ids(label: str, blocks: Sequence[pa.Table]) -> np.ndarray:
+    """The key column of a table, given as key and line; each key stands there once."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def __init__(self) -> None:
-        self.ids: list[np.ndarray] = []
-        self.lines: list[np.ndarray] = []
-
-    def add(self, label: str, column: pa.ChunkedArray, lines: np.ndarray) -> None:
-        import pyarrow.compute as pc
-
-        _refuse(label, lines, pc.is_null(column), "has no id")
-        self.ids.append(_objects(column))
-        self.lines.append(lines)
-
-    def checked(self, label: str) -> np.ndarray:
-        """All of them, each only once."""
-        import pandas as pd
-
-        ids, lines = np.concatenate(self.ids), np.concatenate(self.lines)
-        again = np.flatnonzero(pd.Index(ids).duplicated())
-        if len(again):
-            raise DataError(f"{label}, line {lines[again[0]]}: {ids[again[0]]!r} stands twice. Get the file again.")
-        return ids
+    table = pa.concat_tables(blocks)
+    _refuse(label, table, pc.is_null(table[0]), "has no id")
+    ids = _objects(table[0])
+    again = pd.Index(ids).duplicated()
+    _refuse(label, table, pa.chunked_array([again]), f"{ids[again.argmax()]!r} stands twice")
+    return ids
 
 
 def _objects(column: pa.ChunkedArray) -> np.ndarray:
@@ -285,19 +263,11 @@ def _texts(table: pa.Table, chosen: np.ndarray | None = None) -> list[str]:
     return texts
 
 
-def _is_list(column: pa.ChunkedArray) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_list(column.type))
-
-
-def _refuse(label: str, lines: np.ndarray, wrong: pa.ChunkedArray, why: str) -> None:
+def _refuse(label: str, table: pa.Table, wrong: pa.ChunkedArray, why: str) -> None:
     """Raise for the first line of which `wrong` says so, if there is one."""
-    import pyarrow.compute as pc
-
-    places = np.flatnonzero(pc.fill_null(wrong, False).to_numpy())
-    if len(places):
-        raise DataError(f"{label}, line {lines[places[0]]}: {why}. Correct the line, or get the file again.")
+    lines = table["line"].filter(wrong)
+    if len(lines):
+        raise DataError(f"{label}, line {lines[0]}: {why}. Correct the line, or get the file again.")
 
 
 # --- features that may be larger than memory ----------------------------------------------------------------------------------

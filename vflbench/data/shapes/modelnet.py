@@ -14,13 +14,11 @@ import functools
 import hashlib
 import importlib.util
 import logging
-import multiprocessing
 import os
 import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -60,7 +58,7 @@ class Config:
     variant: Literal["auto", "meshes", "voxels"] = "auto"  # auto (the fullest found) | meshes | voxels (modelnet10)
     verify: bool = True  # compare the files with the known checksums
     size: Annotated[int, Range(at_least=16, at_most=512)] = 64  # pixels of a view's side
-    validation: Annotated[float, Range(at_least=0)] = 0.1  # fraction of each class's training objects, drawn by the run's seed
+    validation: Annotated[float, Range(at_least=0, below=1)] = 0.1  # fraction of each class's training objects, drawn by the run's seed
     processes: Count = 1  # that render meshes
 
 
@@ -106,8 +104,6 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     problems = []
     if config.variant == "voxels" and config.name != "modelnet10":
         problems.append(Problem("dataset.variant", config.variant, "there are voxel grids of modelnet10 only: auto or meshes"))
-    if config.validation >= 1:
-        problems.append(Problem("dataset.validation", config.validation, "must be a fraction: at least 0 and below 1"))
     if views.VIEWS % parties:
         problems.append(Problem("algorithm.parties", parties, f"must divide the {views.VIEWS} views: 1, 2, 3, 4, 6, 12"))
     return problems
@@ -142,7 +138,7 @@ def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np
         return _from_meshes(config, unpacked, record)
     if unpacked and config.variant == "meshes" and not packed:
         raise DataError(
-            f"{unpacked[0].folder}: an incomplete {_TITLE[name]}: {len(unpacked)} of {OBJECTS[name]:,} objects, none in "
+            f"{unpacked[0].label.rsplit('/', 3)[0]}: an incomplete {_TITLE[name]}: {len(unpacked)} of {OBJECTS[name]:,} objects, none in "
             f"{', '.join(lacking[:4])}{' and others' if len(lacking) > 4 else ''}. Get all of it, or use dataset.variant=auto."
         )
     found = sources.locate(wanted, root, config.source, config.verify)
@@ -165,7 +161,6 @@ class _Mesh:
     """One mesh file."""
 
     label: str  # how an error calls it
-    folder: str  # of the data set, the same
     kind: str
     split: str
     path: Path  # of the file, or of the archive
@@ -206,17 +201,10 @@ def _unpacked(name: str, root: Path) -> list[_Mesh]:
         for place in (title, f"{name}/{title}", name, f"{name}_off_samples/{title}")
     ]
     fullest = max(sets, key=len)
+    checksums = (hashlib.sha256(path.read_bytes()).hexdigest() for path, _, _ in fullest)
     return [
-        _Mesh(
-            label := path.relative_to(root).as_posix(),
-            label.rsplit("/", 3)[0],
-            kind,
-            split,
-            path,
-            None,
-            hashlib.sha256(path.read_bytes()).hexdigest(),
-        )
-        for path, kind, split in fullest
+        _Mesh(path.relative_to(root).as_posix(), kind, split, path, None, checksum)
+        for (path, kind, split), checksum in zip(fullest, checksums, strict=True)
     ]
 
 
@@ -232,7 +220,7 @@ def _zipped(name: str, found: Found) -> list[_Mesh]:
         title, kind, split, file = (*member.split("/"), "", "", "", "")[:4]
         if title == _TITLE[name] and kind in CLASSES[name] and split in ("train", "test") and file.endswith(".off"):
             key = hashlib.sha256(f"{checksum} {member}".encode()).hexdigest()
-            meshes.append(_Mesh(f"{label}: {member}", label, kind, split, path, member, key))
+            meshes.append(_Mesh(f"{label}: {member}", kind, split, path, member, key))
     return meshes
 
 
@@ -242,6 +230,8 @@ def _from_meshes(
     folder = sources.cache_folder() / "views" / f"meshes-{_RENDERING}-{config.size}"
     todo = [mesh for mesh in meshes if not (folder / f"{mesh.key}.npz").is_file()]
     if todo:
+        import joblib
+
         missing = [package for package in ("trimesh", "embreex") if importlib.util.find_spec(package) is None]
         if missing:
             raise DataError(
@@ -250,7 +240,9 @@ def _from_meshes(
         log.info("%s: rendering %d of %d meshes into the cache", config.name, len(todo), len(meshes))
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for _ in _shown(_rendered(todo, config.size, folder, config.processes), len(todo), f"{config.name}: rendering"):
+            pool = joblib.Parallel(config.processes, return_as="generator_unordered")
+            rendered = pool(joblib.delayed(_render)(mesh, config.size, folder) for mesh in todo)
+            for _ in _shown(rendered, len(todo), f"{config.name}: rendering"):
                 pass
         except OSError as error:
             raise DataError(_NO_CACHE.format(error)) from None
@@ -262,19 +254,6 @@ def _from_meshes(
     full = len(meshes) >= OBJECTS[config.name]
     note = f"12 shaded views of {len(meshes):,}{'' if full else f' of {OBJECTS[config.name]:,}'} meshes, {config.size} pixels"
     return pictures, labels, train, DataSource("real", "meshes" if full else "meshes_sample", note, record)
-
-
-def _rendered(meshes: list[_Mesh], size: int, folder: Path, processes: int) -> Iterator[None]:
-    """Something for each mesh when its views are in the cache."""
-    render = functools.partial(_render, size=size, folder=folder)
-    if processes == 1:
-        yield from map(render, meshes)
-        return
-    pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
-    try:
-        yield from pool.map(render, meshes, chunksize=4)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _render(mesh: _Mesh, size: int, folder: Path) -> None:
@@ -294,12 +273,11 @@ def _save(path: Path, **arrays: np.ndarray) -> None:
 
 def _shown(items: Iterable[None], total: int, label: str) -> Iterable[None]:
     """`items` with a progress bar, on a terminal only."""
-    if os.environ.get("CI") or not sys.stderr.isatty():
-        return items
     from rich.console import Console
     from rich.progress import track
 
-    return track(items, label, total, console=Console(stderr=True), transient=True)
+    hidden = bool(os.environ.get("CI")) or not sys.stderr.isatty()
+    return track(items, label, total, console=Console(stderr=True), transient=True, disable=hidden)
 
 
 # --- voxels -----------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ Some of ModelNet's files have the counts on the line of the word OFF, mostly wit
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from vflbench.types import DataError
@@ -47,20 +49,16 @@ def parse_off(data: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _vertices(lines: list[tuple[int, bytes]], where: str) -> np.ndarray:
-    try:
-        points = np.array([line.split() for _, line in lines], dtype=np.float64).reshape(len(lines), 3)
-        if np.isfinite(points).all():
-            return points
-    except ValueError:
-        pass
-    for number, line in lines:
+    points = np.empty((len(lines), 3))
+    for row, (number, line) in enumerate(lines):
         try:
-            point = np.array(line.split(), dtype=np.float64)
+            x, y, z = map(float, line.split())
         except ValueError:
-            point = np.empty(0)
-        if point.shape != (3,) or not np.isfinite(point).all():
+            x = y = z = math.nan
+        if not all(map(math.isfinite, (x, y, z))):
             raise DataError(f"{where}, line {number}: a vertex is three numbers, this is {_shown(line)}. Get the file again.")
-    return np.empty((0, 3))
+        points[row] = x, y, z
+    return points
 
 
 def _faces(lines: list[tuple[int, bytes]], vertices: int, where: str) -> np.ndarray:

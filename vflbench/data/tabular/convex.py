@@ -69,9 +69,7 @@ def _digest(key: str, minimum: float) -> str:
 def minimum(objective: Objective, features: np.ndarray, labels: np.ndarray) -> float:
     """f*, from the cache where it is there.
 
-    Raises
-    ------
-    DataError : f* is 0 or not finite, so that no gap can be relative to it, or the solver cannot prove it to a relative 1e-10.
+    Raises DataError: f* is 0 or not finite, so that no gap can be relative to it, or the solver cannot prove it to a relative 1e-10.
     """
     key = _key(objective, features, labels)
     path = sources.cache_folder() / "optima" / f"{key}.json"

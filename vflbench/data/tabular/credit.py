@@ -53,12 +53,8 @@ def read_csv(texts: Contents, target: str = _LABEL.replace(" ", "."), header: in
 def read_xls(sheets: Contents) -> Table:
     """The table of UCI's .xls, whose second line has the names of the columns.
 
-    Raises
-    ------
-    DataError : naming file and line; also where python-calamine is not installed.
+    Raises DataError, naming file and line; also where python-calamine is not installed.
     """
-    import csv
-
     import pandas as pd
 
     data, label = next(sheets)
@@ -68,11 +64,9 @@ def read_xls(sheets: Contents) -> Table:
         raise DataError(f"{label}: an .xls file needs python-calamine: pip install 'vflbench[excel]'. Or save it as {_CSV.path}.") from None
     except Exception as error:  # calamine raises what it likes
         raise DataError(f"{label}: not an Excel .xls file ({error}). Get the file again.") from None
-    text = io.StringIO()
     # Excel's numbers are floats: 2.0 is the level 2. Rows stay lines of the same number.
-    rows = ([f"{cell:g}" if isinstance(cell, float) and cell.is_integer() else cell for cell in row] for row in sheet.to_numpy())
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return read_csv(iter([(text.getvalue().encode(), label)]), _LABEL, header=2)
+    written = sheet.map(lambda cell: f"{cell:g}" if isinstance(cell, float) and cell.is_integer() else cell)
+    return read_csv(iter([(written.to_csv(header=False, index=False).encode(), label)]), _LABEL, header=2)
 
 
 def twin() -> Table:

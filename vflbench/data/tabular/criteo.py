@@ -13,26 +13,27 @@ file), and from there into a memory-mapped float32 array for each party (once fo
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import hashlib
 import logging
 import os
 import shutil
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import sources
-from vflbench.data.relational.tables import SPLITS, check_fractions, moments, split_rows
+from vflbench.data import csv_files, sources
+from vflbench.data.relational.tables import SPLITS, check_fractions, in_order, moments, split_rows, take
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import stream
 from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, Range, refuse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DATASETS = (
     DatasetInfo(
@@ -45,12 +46,9 @@ DATASETS = (
 
 NUMBERS, CATEGORIES = 13, 26
 COLUMNS = (*(f"I{i}" for i in range(1, NUMBERS + 1)), *(f"C{i}" for i in range(1, CATEGORIES + 1)))
-FIELDS = 1 + len(COLUMNS)
 TWIN_ROWS = 100_000
-BLOCK = 1 << 24  # bytes of text that are parsed at a time
 _ROWS = 1 << 16  # rows that are encoded at a time
 _FORMAT = 1  # of the raw arrays in the cache; a change of the parser or the hash needs another number
-NOTES = {"sample": "a sample of the Kaggle file, not the benchmark"}
 log = logging.getLogger(__name__)
 
 
@@ -107,10 +105,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         blocks, names = twin(rows), [f"twin of {rows} rows"]
         source = DataSource("synthetic", note="synthetic twin: made-up clicks")
     else:
-        variants = {name: files for name, files in _groups(config.days).items() if all(file in found for file in files)}
-        variant, files = next(iter(variants.items()))
+        variant, files = next((name, files) for name, files in _groups(config.days).items() if all(file in found for file in files))
         blocks = (block for file in files for block in read(found, file))
-        source = found.source(variant, NOTES.get(variant, ""), files)
+        source = found.source(variant, "a sample of the Kaggle file, not the benchmark" if variant == "sample" else "", files)
         names = [stamp for _, stamp in source.files]
     held = raw(blocks, names, config.samples)
     count = len(held.labels)
@@ -123,12 +120,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     blocks_of = [encode(held, own, config.hashed, splits, folder) for own in owned]
     note = f"{count} rows, a party's categories hashed into {config.hashed} columns"
     source = dataclasses.replace(source, note="; ".join(filter(None, (source.note, note))))
-    ends = np.cumsum([0, *(len(splits[split]) for split in SPLITS)])
-    features = {
-        split: tuple(block[first:end] for block in blocks_of)
-        for split, first, end in zip(SPLITS, ends[:-1], ends[1:], strict=True)
-        if end > first
-    }
+    features = {split: tuple(take(block, rows) for block in blocks_of) for split, rows in in_order(splits).items() if len(rows)}
     labels = {split: held.labels[splits[split]].astype(np.int64) for split in features}
     train, known = features.pop("train"), labels.pop("train")
     return AlignedTask(config.name, source, Metric("auroc", "max"), 2, 0, train, known, features, labels)
@@ -158,90 +150,30 @@ class Raw:
 
 
 def read(found: Found, file: RawFile) -> Iterator[Block]:
-    """The lines of a file, plain or gzipped, some 16 MB at a time. Raises DataError, naming file and line."""
-    path, label = found.paths[file.path], found.label(file)
-    line, rest = 1, b""
+    """The lines of a file, plain or gzipped, some at a time. Raises DataError, naming file and line."""
+    label = found.label(file)
+    kinds = {"label": "integer", **dict.fromkeys(COLUMNS[:NUMBERS], "integer"), **dict.fromkeys(COLUMNS[NUMBERS:], "text")}
+    for line, batch in csv_files.batches(found.paths[file.path], label, list(kinds), kinds, skip=0, separator="\t", quotes=False):
+        yield _block(batch, label, line)
+
+
+def _block(batch: pa.RecordBatch, label: str, first: int) -> Block:
+    """The rows of a batch, of which the first is line number `first` of the file `label`. Raises DataError."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    clicked, numbers, texts = batch.column(0).fill_null(-1), batch.columns[1 : 1 + NUMBERS], batch.columns[1 + NUMBERS :]
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as text:
-            while piece := text.read(BLOCK):
-                rest += piece
-                cut = rest.rfind(b"\n") + 1
-                if not cut and len(rest) > BLOCK:
-                    raise DataError(f"{label}, line {line}: has no end within {BLOCK} bytes. Get the file again.")
-                if cut:
-                    block = parse(rest[:cut], label, line)
-                    line, rest = line + len(block.labels), rest[cut:]
-                    yield block
-        if rest:
-            yield parse(rest + b"\n", label, line)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{label}: cannot be read ({error}). Get the file again.") from None
-
-
-def parse(text: bytes, label: str, first: int) -> Block:
-    """The whole lines of `text`, of which the first is line number `first` of the file `label`.
-
-    Raises
-    ------
-    DataError : the first line that is not of the format.
-    """
-    if b"\r" in text:
-        text = text.replace(b"\r\n", b"\n")
-    held = np.frombuffer(text, np.uint8)
-    stops = np.flatnonzero((held == 9) | (held == 10))
-    ends = np.flatnonzero(held[stops] == 10)
-    fields = np.diff(ends, prepend=-1)
-    if (fields != FIELDS).any():
-        wrong = int((fields != FIELDS).argmax())
-        advice = "a label, 13 numbers and 26 tokens between tabs. Correct the line, or get the file again."
-        raise DataError(f"{label}, line {first + wrong}: {fields[wrong]} fields, not {FIELDS}: {advice}")
-    starts = np.concatenate([[0], stops[:-1] + 1]).reshape(-1, FIELDS)
-    widths = stops.reshape(-1, FIELDS) - starts
-
-    labels = held[starts[:, 0]] - np.uint8(48)
-    wrong_label = (widths[:, :1] != 1) | (labels > 1)[:, None]
-    numbers, wrong_number = _integers(held, starts[:, 1 : 1 + NUMBERS], widths[:, 1 : 1 + NUMBERS])
-    tokens, wrong_token = _tokens(held, starts[:, 1 + NUMBERS :], widths[:, 1 + NUMBERS :])
-    wrong_field = np.concatenate([wrong_label, wrong_number, wrong_token], axis=1)
-    if wrong_field.any():
-        row, field = np.argwhere(wrong_field)[0]
-        start = starts[row, field]
-        shown = text[start : start + min(widths[row, field], 40)].decode("utf-8", "replace")
-        what = "the label must be 0 or 1" if not field else f"{COLUMNS[field - 1]} must be "
-        what += "" if not field else "an integer" if field <= NUMBERS else "a hexadecimal token of at most 8 digits"
-        raise DataError(f"{label}, line {first + int(row)}: {shown!r}: {what}. Correct the line, or get the file again.")
-    return Block(labels, numbers, tokens, widths[:, 1 + NUMBERS :] > 0)
-
-
-def _integers(text: np.ndarray, starts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """float64 numbers of fields, NaN of empty ones, and which are no integer of at most 15 characters."""
-    negative = (text[starts] == ord("-")) & (widths > 0)
-    wrong = (widths > 15) | (negative & (widths == 1))
-    value = np.zeros(starts.shape)
-    for place in range(min(int(widths.max(initial=0)), 15)):
-        inside = widths > place
-        digit = text[np.where(inside, starts + place, 0)] - np.uint8(48)  # another character wraps around to more than 9
-        value = np.where(inside & (digit <= 9), 10 * value + digit, value)
-        wrong |= inside & (digit > 9) & ~(negative & (place == 0))
-    value[negative] *= -1
-    value[widths == 0] = np.nan
-    return value, wrong
-
-
-_NIBBLES = np.full(256, 255, np.uint8)
-_NIBBLES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
-_NIBBLES[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
-
-
-def _tokens(text: np.ndarray, starts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """uint32 values of fields, 0 of empty ones, and which are no hexadecimal token of at most 8 digits."""
-    value, wrong = np.zeros(starts.shape, np.uint32), widths > 8
-    for place in range(8):
-        inside = widths > place
-        nibble = _NIBBLES[text[np.where(inside, starts + place, 0)]]
-        wrong |= inside & (nibble > 15)
-        value = np.where(inside, (value << np.uint32(4)) | (nibble & np.uint8(15)), value)
-    return value, wrong
+        tokens = [pc.binary_join_element_wise("0x", text, "").cast(pa.uint32()).fill_null(0).to_numpy() for text in texts]
+    except pa.ArrowInvalid:
+        for name, text in zip(COLUMNS[NUMBERS:], texts, strict=True):
+            wrong = pc.invert(pc.match_substring_regex(text, "^[0-9a-fA-F]{1,8}$").fill_null(True))
+            csv_files.refuse(label, first, text, wrong, f"is no hexadecimal token of at most 8 digits ({name})")
+        raise
+    csv_files.refuse(label, first, batch.column(0), pc.invert(pc.is_in(clicked, pa.array([0, 1]))), "is no label, 0 or 1")
+    values = np.column_stack([number.to_numpy(zero_copy_only=False).astype(np.float64) for number in numbers])
+    present = np.column_stack([text.is_valid().to_numpy(zero_copy_only=False) for text in texts])
+    return Block(clicked.to_numpy().astype(np.uint8), values, np.column_stack(tokens), present)
 
 
 def hashes(tokens: np.ndarray, present: np.ndarray) -> np.ndarray:
@@ -311,11 +243,7 @@ def _write(blocks: Iterable[Block], samples: int | None, folder: Path) -> None:
 def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray], folder: Path) -> np.ndarray:
     """(N, w) float32 of the columns `own`, rows of train, val and test one after the other: a read-only memory map, made if missing.
 
-    w is how many of them are numbers, and `hashed` more if some are categories.
-
-    Raises
-    ------
-    DataError : the disk is full.
+    w is how many of them are numbers, and `hashed` more if some are categories. Raises DataError: the disk is full.
     """
     number = slice(min(own.start, NUMBERS), min(own.stop, NUMBERS))
     category = slice(max(own.start - NUMBERS, 0), max(own.stop - NUMBERS, 0))

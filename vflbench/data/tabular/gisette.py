@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bz2
 import io
-import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +16,7 @@ import numpy as np
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Contents, Edition, Files, Form, TabularSet
-from vflbench.data.tabular.table import Table
+from vflbench.data.tabular.table import Layout, Table
 from vflbench.seeding import stream
 from vflbench.types import DataError, DatasetInfo, Metric
 
@@ -40,61 +39,45 @@ class Config(table.ClassKeys):
     problem: Literal["learning", "sparse_logistic"] = "sparse_logistic"
 
 
+_SIGNS = Layout(("sign",), {"sign": ("-1", "1", "+1")}, header=0)
+
+
 def _read_uci(contents: Contents) -> Table:
+    """Lines of 5,000 integers, with a blank behind each, and lines of signs."""
     data, file = next(contents)
-    values = read_dense(data, file)
+    lines = b"\n".join(line.rstrip() for line in data.splitlines())
+    values = table.read_text(lines, file, Layout(COLUMNS, {}, " ", header=0)).astype(np.float32)
     signs, beside = next(contents)
-    labels = read_signs(signs, beside)
+    labels = (table.read_text(signs, beside, _SIGNS)[:, 0] > 0).astype(np.int64)
     if len(values) != len(labels):
         raise DataError(f"{beside}: {len(labels)} labels for the {len(values)} samples of {file}. Get the files again.")
     return Table(values, COLUMNS, {}, labels, 2)
 
 
-def read_dense(data: bytes, label: str) -> np.ndarray:
-    """(n, 5000) float32 of lines of 5,000 integers."""
-    lines = data.rstrip(b"\r\n ").split(b"\n")
-    values = np.empty((len(lines), WIDTH), np.float32)
-    for number, line in enumerate(lines, 1):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", DeprecationWarning)  # how numpy says that it stopped before the end
-                row = np.fromstring(line.decode("ascii"), dtype=np.float32, sep=" ")
-        except (ValueError, DeprecationWarning):
-            raise DataError(f"{label}, line {number}: not numbers between spaces. Correct the line, or get the file again.") from None
-        if len(row) != WIDTH or not np.isfinite(row).all():
-            raise DataError(
-                f"{label}, line {number}: {len(row)} numbers, not {WIDTH} finite ones. Correct the line, or get the file again."
-            )
-        values[number - 1] = row
-    return values
-
-
-def read_signs(data: bytes, label: str) -> np.ndarray:
-    """(n,) int64 classes: 1 for a line `1` (or `+1`), 0 for `-1`."""
-    signs = {b"1": 1, b"+1": 1, b"-1": 0}
-    labels = []
-    for number, line in enumerate(data.rstrip(b"\r\n ").split(b"\n"), 1):
-        if line.strip() not in signs:
-            raise DataError(f"{label}, line {number}: {line[:40].decode('ascii', 'replace')!r} is not 1 or -1. Get the file again.")
-        labels.append(signs[line.strip()])
-    return np.array(labels)
-
-
 def _read_libsvm(contents: Contents) -> Table:
     """Lines `sign index:value index:value ...`, indices from 1."""
-    from sklearn.datasets import load_svmlight_file
-
     data, label = next(contents)
     try:
-        features, signs = load_svmlight_file(io.BytesIO(data), n_features=WIDTH, dtype=np.float32, zero_based=False)
-        if len(signs) and np.isin(signs, (-1, 1)).all() and np.isfinite(features.data).all():
-            return Table(features.toarray(), COLUMNS, {}, (signs > 0).astype(np.int64), 2)
-    except (ValueError, OverflowError):
-        pass
-    for number, line in enumerate(data.rstrip(b"\r\n").split(b"\n"), 1):
-        if problem := _wrong_libsvm(line.decode("ascii", "replace")):
-            raise DataError(f"{label}, line {number}: {problem}. Correct the line, or get the file again.")
-    raise DataError(f"{label}: not a file in libsvm's format. Get the file again.")
+        return _libsvm(data)
+    except ValueError as error:
+        for number, line in enumerate(data.split(b"\n"), 1):
+            try:
+                _libsvm(line if line.strip() else b"1")
+            except ValueError as wrong:
+                raise DataError(f"{label}, line {number}: {str(wrong).rstrip('.')}. Correct the line, or get the file again.") from None
+        raise DataError(f"{label}: not a file in libsvm's format ({error}). Get the file again.") from None
+
+
+def _libsvm(lines: bytes) -> Table:
+    """Raises ValueError."""
+    from sklearn.datasets import load_svmlight_file
+
+    features, signs = load_svmlight_file(io.BytesIO(lines), n_features=WIDTH, dtype=np.float32, zero_based=False)
+    if not len(signs) or not np.isin(signs, (-1, 1)).all():
+        raise ValueError("a label is not +1 or -1")
+    if not np.isfinite(features.data).all():
+        raise ValueError("a value is not finite")
+    return Table(features.toarray(), COLUMNS, {}, (signs > 0).astype(np.int64), 2)
 
 
 def _unpacked(contents: Contents) -> Contents:
@@ -103,24 +86,6 @@ def _unpacked(contents: Contents) -> Contents:
             yield bz2.decompress(data), label
         except (OSError, ValueError, EOFError) as error:
             raise DataError(f"{label}: cannot be read ({error}). Get the file again.") from None
-
-
-def _wrong_libsvm(line: str) -> str | None:
-    """What is wrong with a line."""
-    sign, *entries = line.split("#")[0].split() or [""]
-    if sign not in ("1", "+1", "-1"):
-        return f"the label {sign[:40]!r} is not +1 or -1"
-    last = 0
-    for entry in entries:
-        index, _, value = entry.partition(":")
-        try:
-            place, finite = int(index), bool(np.isfinite(float(value)))
-        except ValueError:
-            return f"{entry[:40]!r} is not index:value"
-        if not finite or not last < place <= WIDTH:
-            return f"{entry[:40]!r}: indices ascend from 1 to {WIDTH}, values are finite"
-        last = place
-    return None
 
 
 def twin(samples: int = SAMPLES) -> Table:

@@ -12,25 +12,21 @@ few numbers count as public, no epsilon covers them.
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition
+from vflbench.data import csv_files, partition
 from vflbench.data.relational import tables as relational
 from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, split_rows
 from vflbench.data.tabular.convex import task
 from vflbench.data.tasks import AlignedTask, Equality, Objective, RelationalTask, Shard, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataError, DataSource, Metric, Positive, Problem, Range
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Samples = Annotated[int, Range(at_least=10)] | None
 
@@ -260,9 +256,7 @@ def encode(table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: 
 def _scales(values: np.ndarray, scaling: str, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """What is subtracted from each column and what it is then divided by; infinity for a constant one.
 
-    Raises
-    ------
-    DataError : a column's numbers are so large that their spread is not finite.
+    Raises DataError: a column's numbers are so large that their spread is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if scaling == "range":
@@ -299,92 +293,29 @@ class Layout:
 def read_text(data: bytes, label: str, layout: Layout) -> np.ndarray:
     """(n, columns that are read) float64: numbers, and of a category the index of its level.
 
-    Pandas reads it; what pandas does not find right is looked for line by line.
-
-    Raises
-    ------
-    DataError : naming file and line of the first line that is not of the layout.
+    Raises DataError, naming file and line of the first line that is not of the layout.
     """
     import pandas as pd
 
     if layout.header:
-        line = (data.split(b"\n", layout.header) + [b""] * layout.header)[layout.header - 1].decode("utf-8-sig", "replace").strip()
-        names = next(csv.reader([line], delimiter=layout.separator), [])
-        for i, (has, wanted) in enumerate(itertools.zip_longest(names, layout.columns), 1):
-            if has != wanted:
-                raise DataError(f"{label}, line {layout.header}: column {i} of the header is {has!r}, not {wanted!r}. Get the file again.")
-    texts = {*layout.levels, *layout.skipped}
-    kinds = {name: str if name in texts else np.float64 for name in layout.columns} if texts else np.float64
-    try:
-        frame = pd.read_csv(
-            io.BytesIO(data.rstrip(b"\r\n")), sep=layout.separator, header=None, names=list(layout.columns), dtype=kinds,
-            skiprows=layout.header, keep_default_na=False, skip_blank_lines=False, encoding="utf-8",
-        )  # fmt: skip
-        if isinstance(frame.index, pd.RangeIndex) and len(frame):  # another index: every line has a field too many
-            values = _codes(frame, layout)
-            if np.isfinite(values).all() and not frame[list(layout.skipped)].isna().any(axis=None):
-                return values
-    except (ValueError, OverflowError):  # pandas' own errors are ValueErrors
-        pass
-    return _line_by_line(data, label, layout)
-
-
-def _codes(frame: pd.DataFrame, layout: Layout) -> np.ndarray:
-    """The frame as numbers; NaN for an unknown level."""
-    if not layout.levels:
-        return frame.drop(columns=list(layout.skipped)).to_numpy(np.float64)
-    values = np.empty((len(frame), len(layout.read)))
-    for i, name in enumerate(layout.read):
-        column = frame[name]
-        if name in layout.levels:
-            column = column.map({level: float(code) for code, level in enumerate(layout.levels[name])})
-        values[:, i] = column.to_numpy(np.float64)
+        csv_files.check_header(data, label, layout.columns, layout.separator, layout.header)
+    kinds = {name: "text" if name in layout.levels else "number" for name in layout.read}
+    lines = data.rstrip(b"\r\n") + b"\n"
+    held = csv_files.read(lines, label, layout.columns, kinds, skip=layout.header, separator=layout.separator)
+    values = np.empty((len(held[layout.read[0]]), len(kinds)))
+    for i, (name, cells) in enumerate(held.items()):
+        levels = layout.levels.get(name)
+        values[:, i] = cells if levels is None else pd.Index(levels).get_indexer(pd.Index(cells))
+        wrong = ~np.isfinite(values[:, i]) if levels is None else values[:, i] < 0
+        allowed = "a number" if levels is None else f"one of {', '.join(levels)}"
+        csv_files.refuse(label, layout.header + 1, cells, wrong, f"is not {allowed} ({name})")
     return values
-
-
-def _line_by_line(data: bytes, label: str, layout: Layout) -> np.ndarray:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise DataError(f"{label}, line {line}: not UTF-8 text. Get the file again.") from None
-    reader = csv.reader(io.StringIO(text.rstrip("\r\n")), delimiter=layout.separator)
-    codes = {name: {level: float(code) for code, level in enumerate(levels)} for name, levels in layout.levels.items()}
-    rows, read = [], set(layout.read)
-    try:
-        for fields in reader:
-            if reader.line_num <= layout.header:
-                continue
-            if len(fields) != len(layout.columns):
-                raise ValueError(f"{len(fields)} fields, not {len(layout.columns)}")
-            rows.append([_number(field, name, codes) for field, name in zip(fields, layout.columns, strict=True) if name in read])
-    except (ValueError, csv.Error) as error:
-        raise DataError(f"{label}, line {reader.line_num}: {error}. Correct the line, or get the file again.") from None
-    if not rows:
-        raise DataError(f"{label}: holds no rows. Get the file again.")
-    return np.array(rows)
-
-
-def _number(field: str, name: str, codes: Mapping[str, Mapping[str, float]]) -> float:
-    if name in codes:
-        if field not in codes[name]:
-            raise ValueError(f"{name} is {field[:40]!r}, not one of {', '.join(codes[name])}")
-        return codes[name][field]
-    try:
-        number = float(field)
-    except ValueError:
-        number = np.nan
-    if not np.isfinite(number):
-        raise ValueError(f"{name} is {field[:40]!r}, not a number")
-    return number
 
 
 def read_table(texts: Iterable[tuple[bytes, str]], layout: Layout, target: str) -> Table:
     """The lines of texts of one layout, each with how errors call it; `target` is what is predicted, its levels are the classes.
 
-    Raises
-    ------
-    DataError : see `read_text`.
+    Raises DataError, as `read_text`.
     """
     values = np.concatenate([read_text(data, label, layout) for data, label in texts])
     place, classes = layout.read.index(target), len(layout.levels.get(target, ()))
@@ -395,12 +326,7 @@ def read_table(texts: Iterable[tuple[bytes, str]], layout: Layout, target: str) 
 
 
 def member(data: bytes, label: str, name: str) -> bytes:
-    """The file `name` of the zip archive `data`, not unpacked.
-
-    Raises
-    ------
-    DataError : no zip archive, damaged, or it holds no such file.
-    """
+    """The file `name` of the zip archive `data`, not unpacked. Raises DataError: no zip archive, damaged, or it holds no such file."""
     import zipfile
     import zlib
 

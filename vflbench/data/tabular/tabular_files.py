@@ -135,11 +135,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | None, task: AlignedTask, index: int) -> AlignedTask:
     """`task`, for which somebody else has brought the files together, with party `index`' columns, read from its own file and no other.
 
-    Which of its rows are the samples, in which order, is `task.rows[index]`: the party need not see anybody else's IDs.
-
-    Raises
-    ------
-    DataError : as `load`; the file is no longer that of `task`.
+    Which of its rows are the samples, in which order, is `task.rows[index]`: the party need not see anybody else's IDs. Raises DataError,
+    as `load`; the file is no longer that of `task`.
     """
     assert task.rows is not None
     (source,) = _find([config.files[index]], root)

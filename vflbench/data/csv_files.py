@@ -1,0 +1,124 @@
+"""Text files of columns, as pyarrow reads them; what is wrong is told by line and column."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vflbench.types import DataError
+
+BLOCK = 1 << 22  # bytes that are read at once: of larger ones pyarrow makes less speed
+
+
+def header(content: Path | bytes, label: str, separator: str = ",", line: int = 1) -> list[str]:
+    """The names in line number `line` of a file, plain or gzipped, or its bytes. Raises DataError."""
+    with _told(label), io.TextIOWrapper(_opened(content), encoding="utf-8-sig", errors="replace") as text:
+        return next(csv.reader(itertools.islice(text, line - 1, line), delimiter=separator), [])
+
+
+def check_header(content: Path | bytes, label: str, names: Sequence[str], separator: str = ",", line: int = 1) -> None:
+    """Refuse a file whose line number `line` has not the `names`. Raises DataError."""
+    for i, (has, wanted) in enumerate(itertools.zip_longest(header(content, label, separator, line), names), 1):
+        if has != wanted:
+            raise DataError(f"{label}, line {line}: column {i} of the header is {has!r}, not {wanted!r}. Get the file again.")
+
+
+def batches(
+    content: Path | bytes,
+    label: str,
+    names: Sequence[str],
+    columns: Mapping[str, str],
+    *,
+    skip: int = 1,
+    separator: str = ",",
+    quotes: bool = True,
+) -> Iterator[tuple[int, Any]]:
+    """(line of its first row, record batch) of a file, plain or gzipped, or its bytes. An empty cell is NULL.
+
+    Parameters
+    ----------
+    label : how errors call the file.
+    names : of all columns, in their order.
+    columns : those to read: name -> integer | number | time | text | bytes.
+    skip : lines above the first row.
+
+    Raises
+    ------
+    DataError : naming the file, the line, the column.
+    """
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    kinds = {"integer": pa.int64(), "number": pa.float64(), "time": pa.timestamp("s"), "text": pa.string(), "bytes": pa.binary()}
+    convert = arrow.ConvertOptions(
+        include_columns=list(columns),
+        column_types={name: kinds[kind] for name, kind in columns.items()},
+        null_values=[""],
+        strings_can_be_null=True,
+    )
+    parse = arrow.ParseOptions(delimiter=separator, quote_char='"' if quotes else False, ignore_empty_lines=False)
+    # One thread: only then do errors tell the row. Rows are lines, those above the first counted too.
+    read_options = arrow.ReadOptions(use_threads=False, block_size=BLOCK, column_names=list(names), skip_rows=skip)
+    line = skip + 1
+    with _told(label, names), _opened(content) as source:
+        for batch in arrow.open_csv(source, read_options, parse, convert):
+            yield line, batch
+            line += batch.num_rows
+
+
+def refuse(label: str, first: int, cells: Sequence[Any] | np.ndarray, wrong: np.ndarray, why: str) -> None:
+    """Raise a DataError for the first of `cells` that is `wrong`, if there is one; they stand in lines `first`, `first` + 1, ..."""
+    rows = np.flatnonzero(wrong).tolist()
+    if rows:
+        line = f"{label}, line {first + rows[0]}"
+        raise DataError(f"{line}: {str(cells[rows[0]])[:80]!r} {why}. Correct the line, or get the file again.")
+
+
+def _opened(content: Path | bytes) -> Any:
+    import pyarrow as pa
+
+    return pa.input_stream(memoryview(content) if isinstance(content, bytes) else content)
+
+
+@contextlib.contextmanager
+def _told(label: str, names: Sequence[str] = ()) -> Iterator[None]:
+    """Errors of pyarrow as a DataError, with the line and the column where they tell it."""
+    try:
+        yield
+    except ValueError as error:  # pyarrow's own are ValueErrors
+        found = re.search(r"(?:In CSV column #(\d+): )?Row #(\d+): (.*)", str(error), re.DOTALL)
+        where = f", line {found[2]}" if found else ""
+        if found and found[1]:
+            where += f", column {names[int(found[1])]}"
+        what = (found[3] if found else str(error))[:200]
+        raise DataError(f"{label}{where}: {what}. Correct the line, or get the file again.") from None
+    except OSError as error:
+        raise DataError(f"{label}: cannot be read ({error}). Get the file again.") from None
+
+
+def read(
+    content: Path | bytes, label: str, names: Sequence[str], columns: Mapping[str, str], *, optional: Sequence[str] = (), **how: Any
+) -> dict[str, np.ndarray]:
+    """All of a smaller file: int64, float64, datetime64[s] and objects; cells of `optional` columns may be empty: NaT or None.
+
+    See `batches`.
+    """
+    import pyarrow as pa
+
+    held = list(batches(content, label, names, columns, **how))
+    if not sum(batch.num_rows for _, batch in held):
+        raise DataError(f"{label}: holds no rows. Get the file again.")
+    table = pa.Table.from_batches([batch for _, batch in held])
+    for name in columns:
+        if name not in optional and table[name].null_count:
+            line = held[0][0] + int(np.flatnonzero(table[name].is_null().to_numpy())[0])
+            raise DataError(f"{label}, line {line}: {name} is empty. Correct the line, or get the file again.")
+    return {name: table[name].to_numpy() for name in columns}
