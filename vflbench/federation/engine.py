@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vflbench.federation.ledger import Ledger, take_traces
@@ -40,14 +41,9 @@ class Observed(Protocol):
         """The first of its parameters that holds a NaN or an infinity."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Engine(ABC):
     """Drives the parties of a run.
-
-    Parameters
-    ----------
-    on_round : called with (round, engine) when all have finished it; True stops the run there.
-    on_cut : called with each complete `Cut`, after `on_round`.
-    resume_from : a cut to continue from.
 
     Attributes
     ----------
@@ -57,18 +53,21 @@ class Engine(ABC):
     cores : of the machines that it runs on, where it measures time; else None.
     """
 
-    parties: Mapping[str, Observed]
-    order: Sequence[Observed]
-    ledger: Ledger
-    codec: Any = None
-    cores: int | None = None
+    on_round: Callable[[int, Any], bool] | None = None  # called with (round, engine) when all have finished it; True stops the run there
+    checkpoint_every: int | None = None  # a cut every so many rounds
+    on_cut: Callable[[Cut], None] | None = None  # called with each complete cut, after `on_round`
+    resume_from: Cut | None = None  # a cut to continue from
 
-    def __init__(self, on_round: Callable[[int, Any], bool] | None, on_cut: Callable[[Cut], None] | None, resume_from: Cut | None) -> None:
-        self.on_round, self.on_cut = on_round, on_cut
+    def __post_init__(self) -> None:
+        self.parties: Mapping[str, Observed]
+        self.order: Sequence[Observed]
+        self.ledger: Ledger
+        self.codec: Any = None
+        self.cores: int | None = None
+        cut = self.resume_from
         self.finished_round, self.bytes_sent, self.boundary_clock = 0, 0, 0.0
-        if resume_from is not None:
-            self.finished_round = resume_from.round
-            self.bytes_sent, self.boundary_clock = resume_from.totals["bytes_sent"], resume_from.totals["boundary_clock"]
+        if cut is not None:
+            self.finished_round, self.bytes_sent, self.boundary_clock = cut.round, cut.totals["bytes_sent"], cut.totals["boundary_clock"]
 
     @property
     def facts(self) -> Mapping[str, Any]:

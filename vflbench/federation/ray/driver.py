@@ -6,7 +6,8 @@ import contextlib
 import logging
 import time
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -58,59 +59,37 @@ class RemoteParty:
         return self._nonfinite
 
 
+@dataclass(eq=False, repr=False)
 class RayEngine(Engine):
     """Drives the parties' processes.
-
-    Parameters
-    ----------
-    cluster : where the processes are started; they end with `run`.
-    names : of the parties, in order.
-    build : makes a party's engine in its process; where they differ, one for each name.
-    timeout : s after which a party that does not answer, or a message that does not arrive, fails the run.
-    expendable : the parties without which the run goes on where their process dies.
-    published : tags that pass a broker.
-    rounds, on_report, checkpoint_every : as of `Runtime`.
-    on_round, on_cut, resume_from : as of `Engine`.
 
     Attributes
     ----------
     lost : party whose process has died -> in which round.
     """
 
-    parties: dict[str, RemoteParty]
-    order: list[RemoteParty]
-    cores: int
+    cluster: Cluster  # where the processes are started; they end with `run`
+    names: Sequence[str]  # of the parties, in order
+    build: Build | Mapping[str, Build]  # makes a party's engine in its process; where they differ, one for each name
+    _: KW_ONLY
+    timeout: float  # s after which a party that does not answer, or a message that does not arrive, fails the run
+    rounds: int  # this and `on_report` as of `Runtime`
+    expendable: Collection[str] = ()  # the parties without which the run goes on where their process dies
+    published: Sequence[str] = ()  # tags that pass a broker
+    on_report: Callable[[str, int, dict[str, Any]], None] | None = None
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        names: Sequence[str],
-        build: Build | Mapping[str, Build],
-        *,
-        timeout: float,
-        rounds: int,
-        expendable: Iterable[str] = (),
-        published: Sequence[str] = (),
-        on_report: Callable[[str, int, dict[str, Any]], None] | None = None,
-        on_round: Callable[[int, RayEngine], bool] | None = None,
-        checkpoint_every: int | None = None,
-        on_cut: Callable[[Cut], None] | None = None,
-        resume_from: Cut | None = None,
-    ) -> None:
-        self.cluster, self.build, self.timeout, self.rounds = cluster, build, timeout, rounds
-        super().__init__(on_round, on_cut, resume_from)
-        self.on_report = on_report
-        self.checkpoint_every, self.resume_from = checkpoint_every, resume_from
-        self.expendable, self.published, self.lost = frozenset(expendable), published, dict[str, int]()
-        self.parties = {name: RemoteParty(name, index) for index, name in enumerate(names)}
-        self.order = list(self.parties.values())
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.lost: dict[str, int] = {}
+        self.parties: dict[str, RemoteParty] = {name: RemoteParty(name, index) for index, name in enumerate(self.names)}
+        self.order: list[RemoteParty] = list(self.parties.values())
         self.ledger = Ledger()
-        if resume_from is not None:
-            self.ledger.tags.update(resume_from.totals["tags"])
+        if self.resume_from is not None:
+            self.ledger.tags.update(self.resume_from.totals["tags"])
         self.stopping = False
         self.pids: dict[str, int] = {}
         self.told: set[tuple[str, str]] = set()  # logger and text of what parties have logged
-        self.cores = 1  # of the machines that parties are on
+        self.cores: int = 1  # of the machines that parties are on
         self.started_seconds = 0.0  # that starting the processes took
         self.began = 0.0
         self._open: dict[int, dict[str, dict[str, Any]]] = {}  # round -> boundaries that parties have passed

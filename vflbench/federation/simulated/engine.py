@@ -27,9 +27,9 @@ class SimulatedEngine(Engine):
 
     Parameters
     ----------
-    specs, public, config, network, checkpoint_every, options : as of `Runtime`.
+    specs, public, config, network, options : as of `Runtime`.
     batch_compute : run equal computations of a cohort as one vmap call.
-    on_round, on_cut, resume_from : as of `Engine`.
+    on_round, checkpoint_every, on_cut, resume_from : as of `Engine`.
     """
 
     parties: dict[str, Member]
@@ -50,7 +50,7 @@ class SimulatedEngine(Engine):
         **options: Any,
     ) -> None:
         network = network or NetworkConfig("ideal")
-        super().__init__(on_round, on_cut, resume_from)
+        super().__init__(on_round=on_round, checkpoint_every=checkpoint_every, on_cut=on_cut, resume_from=resume_from)
         self._open_rounds: dict[int, list[float]] = {}  # round -> [parties that finished it, bytes, latest clock, earliest clock]
         self.clock = VirtualClock()
         self.transport = VirtualTransport(network, self.clock, keep=checkpoint_every is not None)
