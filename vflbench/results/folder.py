@@ -10,7 +10,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -173,22 +173,14 @@ def _cell(value: Any) -> str:
 # --- parquet ------------------------------------------------------------------------------------------------------------
 
 
-def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array], metadata: Mapping[str, str] | None = None) -> None:
-    """Write columns of equal length as parquet: zstd, text as dictionaries, the schema version in the file's metadata.
-
-    Parameters
-    ----------
-    columns : name -> array of shape (rows,).
-    metadata : further entries of the file's metadata.
-    """
+def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array]) -> None:
+    """Write columns, name -> (rows,), as parquet: zstd, the schema version in the file's metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrays = {name: pa.array(column) for name, column in columns.items()}
-    arrays = {n: a.dictionary_encode() if pa.types.is_string(a.type) or pa.types.is_large_string(a.type) else a for n, a in arrays.items()}
-    table = pa.table(arrays).replace_schema_metadata({"vflbench_schema": str(SCHEMA), **(metadata or {})})
+    table = pa.table({name: pa.array(column) for name, column in columns.items()})
     with atomic(path) as temporary:
-        pq.write_table(table, temporary, **_encoding(list(arrays)))
+        pq.write_table(table.replace_schema_metadata({"vflbench_schema": str(SCHEMA)}), temporary, **_encoding(list(columns)))
 
 
 def merge_parquet(path: Path, sources: Sequence[Path]) -> None:
@@ -216,43 +208,33 @@ def _encoding(names: Sequence[str]) -> dict[str, Any]:
     return {"compression": "zstd", "use_dictionary": repeating, "column_encoding": encoding or None}
 
 
-def ledger_parquet(path: Path, arrays: Mapping[str, np.ndarray], parties: Sequence[str], tags: Sequence[str], links: Sequence[str]) -> None:
+def ledger_parquet(path: Path, columns: Iterable[np.ndarray], parties: Sequence[str], tags: Sequence[str], links: Sequence[str]) -> None:
     """Write the ledger, one row per message.
 
-    Parameters
-    ----------
-    arrays : columns of shape (messages,): round, src, dst, link, tag, bytes, vectors, sent, delivered (seconds), seq; src and dst
-        are codes into `parties`, link into `links`, tag into `tags`.
-
-    Raises
-    ------
-    ValueError : a column is missing or is none of the ledger's.
+    `columns`: those of PARQUET, of shape (messages,); src and dst are codes into `parties`, link into `links`, tag into `tags`.
     """
-    _write_coded(path, PARQUET["ledger"], arrays, {"src": parties, "dst": parties, "link": links, "tag": tags})
+    _write_coded(path, PARQUET["ledger"], columns, {"src": parties, "dst": parties, "link": links, "tag": tags})
 
 
-def trace_parquet(path: Path, arrays: Mapping[str, np.ndarray], parties: Sequence[str]) -> None:
-    """Write the parties' event trace: party, kind (code into `EVENT_KINDS`), peer (-1: none), seq, value, each of shape (events,).
+def trace_parquet(path: Path, traces: Mapping[str, np.ndarray]) -> None:
+    """Write what parties did, party -> (events, 4 or 5): kind (code into `EVENT_KINDS`), peer (place of a party; -1: none), seq, value."""
+    parties, (kind, peer, seq, value, *_) = list(traces), np.concatenate(list(traces.values())).T
+    party = np.repeat(np.arange(len(parties)), [len(rows) for rows in traces.values()])
+    _write_coded(path, PARQUET["trace"], (party, kind, peer, seq, value), {"party": parties, "kind": EVENT_KINDS, "peer": parties})
 
-    `party` and `peer` are codes into `parties`. Errors as `ledger_parquet`.
-    """
-    _write_coded(path, PARQUET["trace"], arrays, {"party": parties, "kind": EVENT_KINDS, "peer": parties})
 
-
-def _write_coded(path: Path, types: Mapping[str, str], arrays: Mapping[str, np.ndarray], names: Mapping[str, Sequence[str]]) -> None:
+def _write_coded(path: Path, types: Mapping[str, str], columns: Iterable[np.ndarray], names: Mapping[str, Sequence[str]]) -> None:
     import pyarrow as pa
 
-    if set(arrays) != set(types):
-        raise ValueError(f"{path.name} has the columns {list(types)}, not {list(arrays)}")
-    columns: dict[str, np.ndarray | pa.Array] = {}
-    for name, kind in types.items():
+    found: dict[str, np.ndarray | pa.Array] = {}
+    for (name, kind), column in zip(types.items(), columns, strict=True):
         if kind == "text":
-            codes = np.asarray(arrays[name], np.int32)
+            codes = column.astype(np.int32)
             indices = pa.array(codes, mask=codes < 0)  # a negative code is a null
-            columns[name] = pa.DictionaryArray.from_arrays(indices, pa.array(list(names[name]), pa.string()))
+            found[name] = pa.DictionaryArray.from_arrays(indices, pa.array(list(names[name]), pa.string()))
         else:
-            columns[name] = np.asarray(arrays[name], kind)
-    write_parquet(path, columns)
+            found[name] = np.ascontiguousarray(column, kind)
+    write_parquet(path, found)
 
 
 # --- summary ------------------------------------------------------------------------------------------------------------

@@ -215,18 +215,14 @@ def _write(
     """Write curve, ledger, trace and model; return the summary."""
     config, metric = federation.config, federation.task.metric
     ledger, traces = recorder.collect(engine)
-    names, tags = list(engine.parties), list(engine.ledger.tags)
+    tags = list(engine.ledger.tags)
     payload = Payload(tags, **federation.payload)
     live = federation.live  # its times are what they were; there is no virtual clock to replay
     in_time = live or federation.info.time_dependent
     costs = Costs(ledger, traces, federation.standing, config.network, config.accounting, payload, in_time)
     rows = costs.curve(observer.rows)
-    columns = {("link" if key == "kind" else key): ledger[:, at] for key, at in COLUMN.items()}
-    files.ledger_parquet(folder / "ledger.parquet", columns, names, tags, LINK_KINDS)
-    party = np.repeat(np.arange(len(names)), [len(traces[name]) for name in names])
-    events = np.concatenate([traces[name] for name in names])
-    trace = {"party": party, **{key: events[:, at] for at, key in enumerate(("kind", "peer", "seq", "value"))}}
-    files.trace_parquet(folder / "trace.parquet", trace, names)
+    files.ledger_parquet(folder / "ledger.parquet", ledger.T, list(engine.parties), tags, LINK_KINDS)
+    files.trace_parquet(folder / "trace.parquet", traces)
     files.write_curve(folder / "curve.csv", rows, metric.name)
     _save_models(engine, folder)
 
