@@ -13,10 +13,11 @@ import pandas as pd
 
 from vflbench import registry
 from vflbench.papers import claims, measured, page
-from vflbench.papers.definition import Definition, Picture
+from vflbench.papers.definition import Definition
 from vflbench.papers.jobs import Job
 from vflbench.plots import curves, values
 from vflbench.plots.style import dataset_label
+from vflbench.plots.values import Picture
 from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
 from vflbench.results.reader import Run
@@ -95,9 +96,7 @@ def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: S
         levels = claims.select(chosen, picture.levels) if picture.levels else []
         chosen = [row for row in chosen if row not in levels]
         label = measured.columns([picture.y])[picture.y] if picture.y not in ("selected", "final") else ""
-        values.draw_values(
-            chosen, theirs, stem, picture.x, picture.y, label, picture.panels, picture.lines, picture.log, definition.names, levels
-        )
+        values.draw_values(picture, chosen, theirs, levels, stem, label, definition.names)
         return
     panels: dict[str, dict[str, list[Run]]] = {}
     beside: dict[str, dict[str, list[tuple[float, float]]]] = {}
