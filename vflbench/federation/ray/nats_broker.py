@@ -282,25 +282,24 @@ def _said(error: Exception) -> str:
 # --- in a party's process ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class Courier:
     """A party's connection. It lives in the event loop of its process; methods but for the constructor are called there.
 
     Parameters
     ----------
-    name : the party's.
-    channels : how to reach the broker.
     take : called with (source, tag, number, message in wire form) for what has been published for this party, in order per source and
         tag. A number may come twice.
-    fail : called with a FederationError where the broker is gone for good.
+    fail : called where the broker is gone for good.
     """
 
-    def __init__(
-        self, name: str, channels: Channels, take: Callable[[str, str, int, bytes], None], fail: Callable[[FederationError], None]
-    ) -> None:
-        self.name, self.channels, self.take, self.fail = name, channels, take, fail
-        self.doom: asyncio.TimerHandle | None = None  # what happens unless the broker comes back
-        self.last_error: Exception | None = None
-        self.closing = False
+    name: str  # the party's
+    channels: Channels
+    take: Callable[[str, str, int, bytes], None]
+    fail: Callable[[FederationError], None]
+    doom: asyncio.TimerHandle | None = None  # what happens unless the broker comes back
+    last_error: Exception | None = None
+    closing: bool = False
 
     async def open(self) -> None:
         """Connect, and begin to receive.
