@@ -52,9 +52,7 @@ class Encoder:
     def encode(self, payload: Any, receiver: str = "", tag: str = "") -> Encoded:
         """What arrives of `payload`, a detached copy, with the bytes that were sent.
 
-        Raises
-        ------
-        FederationError : as `copy_payload`, and for complex numbers and those wider than 64 bits.
+        Raises FederationError: as `copy_payload`, and for complex numbers and those wider than 64 bits.
         """
         return self.encode_copy(copy_payload(payload), receiver, tag)
 

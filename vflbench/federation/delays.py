@@ -90,9 +90,7 @@ def measured(file: str, key: str) -> Any:
 def _profile(file: str) -> dict[str, Any]:
     """The constants of a profile.
 
-    Raises
-    ------
-    OSError, ValueError, KeyError, TypeError : where the file cannot be read, lacks a constant, or has one that is no number.
+    Raises OSError, ValueError, KeyError, TypeError: where the file cannot be read, lacks a constant, or has one that is no number.
     """
     values = json.loads(Path(file).expanduser().read_text(encoding="utf-8"))
     delays = {name: {key: float(values["delays"][name][key]) for key in ("scale", "exponent")} for name in PARTS}

@@ -41,9 +41,7 @@ class Program:
     traces : party -> (events, 4 or 5) rows in program order; times are not read.
     roles : party -> role, in the parties' order.
 
-    Raises
-    ------
-    VflbenchError : trace and ledger are not of one run; here, or when it is timed.
+    Raises VflbenchError: trace and ledger are not of one run; here, or when it is timed.
     """
 
     def __init__(self, ledger: np.ndarray, traces: Mapping[str, np.ndarray], roles: Mapping[str, str]) -> None:

@@ -41,9 +41,7 @@ decode = json.JSONDecoder().decode
 def pack(value: Any, device: str = "cpu") -> bytes:
     """The wire form of tensors, arrays, numbers, text, None and lists, tuples and dicts of those; `device` is the sender's.
 
-    Raises
-    ------
-    FederationError : the value holds something else.
+    Raises FederationError: the value holds something else.
     """
     buffers: list[Any] = []
     head = encode(_describe(value, buffers, device.partition(":")[0])).encode()
@@ -53,9 +51,7 @@ def pack(value: Any, device: str = "cpu") -> bytes:
 def unpack(data: bytes | memoryview, device: str = "cpu") -> Any:
     """The inverse of `pack`: new, writable arrays and tensors. A tensor of the sender's device arrives on `device`, the receiver's.
 
-    Raises
-    ------
-    FederationError : the bytes are not of this form.
+    Raises FederationError: the bytes are not of this form.
     """
     try:
         (length,) = LENGTH.unpack_from(data)

@@ -54,9 +54,7 @@ def prepare(folder: Path, key: str = "hydra.run.dir=...") -> None:
     A folder that it makes, and the files in it, are the user's alone (0700, 0600; stricter by the umask). `key` is what to change for
     another folder.
 
-    Raises
-    ------
-    VflbenchError : naming the folder and the reason.
+    Raises VflbenchError: naming the folder and the reason.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -72,10 +70,8 @@ def atomic(path: Path, replace: bool = False) -> Iterator[Path]:
 
     `replace`: even a file that vflbench did not write; then no list names what comes.
 
-    Raises
-    ------
-    VflbenchError : naming `path` and the reason (no space, no permission, a file there that is not vflbench's), whatever was at `path`
-        being untouched.
+    Raises VflbenchError: naming `path` and the reason (no space, no permission, a file there that is not vflbench's), whatever was at
+    `path` being untouched.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     folder = None if replace else inventory.listed_by(path)
@@ -152,9 +148,7 @@ def splits(metric: str) -> tuple[str, ...]:
 def write_curve(path: Path, rows: Sequence[Mapping[str, Any]], metric: str) -> None:
     """Write the evaluations as CSV. Numbers read back to the last bit; a missing value, None and NaN are empty.
 
-    Raises
-    ------
-    ValueError : a row has a key that is no column (it would be lost).
+    Raises ValueError: a row has a key that is no column (it would be lost).
     """
     columns = curve_columns(metric)
     text = io.StringIO()
@@ -271,9 +265,7 @@ def summarise(
     given : all other keys of the contract (`_SUMMARY`) by their names. `reason`, why the run failed, was skipped, diverged or stopped at a
         budget, and `epochs` may be left out.
 
-    Raises
-    ------
-    ValueError : a key of the contract is missing, `given` has one that is none, or `extra` one that is.
+    Raises ValueError: a key of the contract is missing, `given` has one that is none, or `extra` one that is.
     """
     chosen = select(rows, metric) if metric else None
     validation, test = (f"val_{metric.name}", f"{splits(metric.name)[-1]}_{metric.name}") if metric else ("", "")

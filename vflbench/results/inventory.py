@@ -50,9 +50,7 @@ _known: dict[Path, _Listed] = {}  # of each list what has been read: it grows wi
 def start(folder: Path, mode: int = 0o666) -> None:
     """Begin the list of `folder`, which is there; `mode` is that of the files to come, before the umask. One that is there goes on.
 
-    Raises
-    ------
-    OSError : it cannot be written, or a file of its name is no list.
+    Raises OSError: it cannot be written, or a file of its name is no list.
     """
     if not kept(folder):
         new = 0 if _is_empty(folder) else os.O_EXCL
@@ -184,9 +182,7 @@ def owns(folder: Path, path: Path) -> bool:
 def check(path: Path) -> None:
     """Refuse a file of a listed folder that is not as it was written. Files of a folder without a list cannot be told.
 
-    Raises
-    ------
-    VflbenchError : naming it.
+    Raises VflbenchError: naming it.
     """
     folder = listed_by(path)
     if folder is None or not path.is_file() or owns(folder, path):
@@ -242,10 +238,8 @@ def claim(folder: Path, advice: str, names: Collection[str] | None = None) -> No
 
     What a kill left half written goes.
 
-    Raises
-    ------
-    VflbenchError : naming what is there, and what to do: `advice`.
-    OSError : the folder cannot be written to.
+    Raises VflbenchError: naming what is there, and what to do: `advice`.
+    Raises OSError: the folder cannot be written to.
     """
     if folder.is_dir():
         refuse(folder, [name for name in foreign(folder) if names is None or name in names], advice)

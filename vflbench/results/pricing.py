@@ -55,9 +55,7 @@ def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
     ledger : the run's.
     time_dependent : of the run's algorithm; None where it is not known. Such a run would have been another one on another network.
 
-    Raises
-    ------
-    VflbenchError : the curve cannot be read.
+    Raises VflbenchError: the curve cannot be read.
     """
     rounds = run.curve["round"].astype(int).tolist()
     if run.summary["accounting"] != "strict":

@@ -41,9 +41,7 @@ class Collected:
 def collect(paths: Iterable[str | Path]) -> Collected:
     """The runs at or below `paths`. What cannot be read or did not end well is named in `notes`.
 
-    Raises
-    ------
-    VflbenchError : a path is no folder, or none of them has a run in it.
+    Raises VflbenchError: a path is no folder, or none of them has a run in it.
     """
     folders: dict[Path, Path] = {}
     for path in map(Path, paths):

@@ -114,9 +114,7 @@ class Checkpoints:
     ) -> None:
         """Write the rows up to the cut, then the cut, then its index; then drop cuts before the last two.
 
-        Raises
-        ------
-        VflbenchError : a file cannot be written, or one to be merged is damaged.
+        Raises VflbenchError: a file cannot be written, or one to be merged is damaged.
         """
         party = np.repeat(np.arange(len(traces)), [len(rows) for rows in traces.values()])
         events = np.column_stack([party, np.concatenate(list(traces.values()))])
@@ -203,9 +201,7 @@ class Checkpoints:
 
         What is damaged is told in a warning, and the cut before it is taken: from there the run comes to the same result.
 
-        Raises
-        ------
-        VflbenchError : no cut is whole.
+        Raises VflbenchError: no cut is whole.
         """
         found, damages = self._indices(), dict[str, None]()
         if not found and (states := sorted(self.folder.glob("round_*.pt"))):
@@ -282,9 +278,7 @@ class Recorder:
     def collect(self, engine: Engine) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The whole ledger, sorted, and the traces, of finished rounds.
 
-        Raises
-        ------
-        VflbenchError : saved rows are damaged, or the ledger does not add up to what the engine has counted.
+        Raises VflbenchError: saved rows are damaged, or the ledger does not add up to what the engine has counted.
         """
         rest, last = engine.ledger.take(engine.finished_round), engine.take_trace(engine.finished_round)
         ledger, traces = [*self.checkpoints.rows("ledger")], {name: list[np.ndarray]() for name in engine.parties}

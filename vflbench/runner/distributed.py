@@ -228,9 +228,7 @@ class Host:
     ----------
     federation : what the driver knows. models : scores whole models; None where parties report predictions. broker : None or a real one.
 
-    Raises
-    ------
-    ConfigError, VflbenchError : on entering; as `Federation`, and where Ray does not start.
+    Raises ConfigError, VflbenchError: on entering; as `Federation`, and where Ray does not start.
     """
 
     def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:

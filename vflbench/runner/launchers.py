@@ -71,9 +71,7 @@ class Launcher:
 def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
     """The launcher of a sweep of so many jobs, by its composed configuration and what the user typed.
 
-    Raises
-    ------
-    ConfigError : no such number of processes.
+    Raises ConfigError: no such number of processes.
     """
     launcher = Launcher(str(cfg.hydra.runtime.choices["hydra/launcher"]), Path(str(cfg.hydra.sweep.dir)))
     if launcher.name not in ("joblib", "submitit_local"):

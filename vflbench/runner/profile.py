@@ -60,12 +60,7 @@ class Options:
 
 
 def parse(words: Sequence[str]) -> Options:
-    """The options of a command line.
-
-    Raises
-    ------
-    ConfigError : every unknown key and every value that is out of its range.
-    """
+    """The options of a command line. Raises ConfigError: every unknown key and every value that is out of its range."""
     problems: list[Problem] = []
     given: dict[str, Any] = {}
     known = [option.name for option in dataclasses.fields(Options)]

@@ -93,9 +93,7 @@ def reprice(
     draw : called with a folder, its summary and the names of the pictures to draw.
     refused : called with the reason for every run that cannot be re-priced; the others are.
 
-    Raises
-    ------
-    VflbenchError : no runs at all, or two results for one folder.
+    Raises VflbenchError: no runs at all, or two results for one folder.
     """
     jobs: list[tuple[Finished, Profile, Path]] = []
     places: dict[Path, Path] = {}
@@ -361,9 +359,7 @@ class Finished(Run):
 def network_config(values: Mapping[str, Any]) -> NetworkConfig:
     """The dataclass of a composed `network`, whose values have been checked.
 
-    Raises
-    ------
-    VflbenchError : a key that the network's module had is not known, as that package is not there.
+    Raises VflbenchError: a key that the network's module had is not known, as that package is not there.
     """
     kind = registry.option_config("network", str(values.get("name", NetworkConfig.name)))
     if unknown := values.keys() - {field.name for field in dataclasses.fields(kind)}:

@@ -77,9 +77,7 @@ def run(
     The summary. Ctrl-C (SIGTERM too, where it is heeded) ends the run with status `interrupted`, everything up to the last finished round
     written; an error in a round ends it as `failed`, the same written, and is raised again.
 
-    Raises
-    ------
-    VflbenchError, OSError : bad data, a broken rule of the federation, a disk that is full or not writable.
+    Raises VflbenchError, OSError: bad data, a broken rule of the federation, a disk that is full or not writable.
     """
     began = time.perf_counter()
     with interrupts.once(), contextlib.ExitStack() as processes, contextlib.ExitStack() as building:

@@ -110,10 +110,8 @@ class RayEngine(Engine):
     def run(self) -> None:
         """Run to the end.
 
-        Raises
-        ------
-        FederationError : a process has died or does not answer, a program has failed, a message does not arrive, all parties wait for
-            each other.
+        Raises FederationError: a process has died or does not answer, a program has failed, a message does not arrive, all parties wait for
+        each other.
         """
         try:
             self._start()

@@ -181,9 +181,7 @@ class Service:
     ----------
     channels : for the parties' processes. facts : for the manifest.
 
-    Raises
-    ------
-    VflbenchError : on entering, where the server does not start, does not answer or refuses.
+    Raises VflbenchError: on entering, where the server does not start, does not answer or refuses.
     """
 
     channels: Channels
@@ -302,12 +300,7 @@ class Courier:
     closing: bool = False
 
     async def open(self) -> None:
-        """Connect, and begin to receive.
-
-        Raises
-        ------
-        VflbenchError : the broker does not answer, or refuses.
-        """
+        """Connect, and begin to receive. Raises VflbenchError: the broker does not answer, or refuses."""
         import nats
         from nats.js.api import AckPolicy, ConsumerConfig
 
@@ -340,9 +333,7 @@ class Courier:
     async def publish(self, dst: str, tag: str, channel: int, number: int, data: bytes) -> None:
         """Hand a message to the broker; returns when it is stored there.
 
-        Raises
-        ------
-        FederationError : the broker does not take it within engine.timeout, or never will.
+        Raises FederationError: the broker does not take it within engine.timeout, or never will.
         """
         from nats.js.api import Header
 
