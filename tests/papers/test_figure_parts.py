@@ -10,7 +10,7 @@ import pytest
 from vflbench.papers import figures, measured
 from vflbench.papers.claims import Claim, fixed, judge, told
 from vflbench.papers.definition import Definition, Numbers, load
-from vflbench.plots.values import Picture
+from vflbench.plots.curves import Picture
 from vflbench.types import DataSource
 
 

@@ -12,7 +12,7 @@ from vflbench import cli, config
 from vflbench.papers import claims, definition, figures, jobs, measured, page
 from vflbench.papers.claims import Claim, judge
 from vflbench.papers.definition import Definition, Numbers, Runs
-from vflbench.plots.values import Picture
+from vflbench.plots.curves import Picture
 from vflbench.results import inventory
 from vflbench.types import ConfigError, VflbenchError
 

@@ -16,7 +16,7 @@ from vflbench.papers import figures, page
 from vflbench.papers.claims import Claim
 from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.jobs import Job
-from vflbench.plots.values import Picture
+from vflbench.plots.curves import Picture
 from vflbench.types import VflbenchError
 
 POISON = MARKUP.replace("{mark}", "here")

@@ -46,7 +46,7 @@ import yaml
 from vflbench.config import config_dir, convert
 from vflbench.papers.claims import Claim, among
 from vflbench.papers.measured import columns
-from vflbench.plots.values import Picture
+from vflbench.plots.curves import Picture
 from vflbench.results.folder import curve_columns
 from vflbench.results.reader import natural
 from vflbench.types import ConfigError, Problem, closest, refuse

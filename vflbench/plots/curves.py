@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -42,6 +43,23 @@ X_LABELS = {
 # Taken on training samples, and falling by orders of magnitude: what the axis says.
 _TRAINED = {TRAINING_METRIC: "relative gap to the optimum", "loss": "training loss"}
 _PICTURES = {"curve": "communication_seconds", "bytes": "bytes", "rounds": "round"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of a figure, as its definition has it (papers/definition.py says what the keys are)."""
+
+    kind: Literal["values", "curves"]
+    x: str
+    y: str = "selected"
+    panels: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=lambda: ["algorithm.name"])
+    log: list[str] = field(default_factory=list)
+    where: dict[str, Any] = field(default_factory=dict)
+    levels: dict[str, Any] = field(default_factory=dict)
+    title: str = ""
+    at_most: float | None = None  # of x: the paper's axis ends there
+    paired: bool = False
 
 
 def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
@@ -175,32 +193,22 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
         title = " · ".join(filter(None, [dataset, network, "real data" if source == "real" else None]))
         titled[title if title not in titled else f"{title} · {metric}"] = _lines(inside)
     text = "left out: " + ", ".join(f"{count} {status}" for status, count in left_out.items()) if left_out else ""
-    return draw_panels(titled, folder, x, name, note=text)
+    return draw_panels(Picture("curves", x), titled, folder / name, text)
 
 
 def draw_panels(
+    picture: Picture,
     panels: Mapping[str, Mapping[str, list[Run]]],
-    folder: Path,
-    x: str = "communication_seconds",
-    name: str = "curve",
-    log: Sequence[str] = (),
-    at_most: float | None = None,
+    stem: Path,
     note: str = "",
-    paired: bool = False,
     theirs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] | None = None,
-    metric: str = "",
 ) -> pd.DataFrame:
-    """Write one picture, `name`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a line differ in their
+    """Write one picture, `stem`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a line differ in their
     seeds alone.
 
     Parameters
     ----------
-    log : axes that are logarithmic, of "x" and "y".
-    at_most : where the x-axis ends, in its unit.
     note : what a reader must not overlook, above the picture.
-    paired : take out of the bands what all lines of a seed share: by how much its last scores, averaged over lines, differ from the other
-        seeds'. Means stay what they are. Only where every line of a panel has the same seeds.
-    metric : what is drawn; `loss`: the training loss; empty: what the runs are judged by.
     theirs : the paper's points: title -> label -> (x, score), hollow markers.
 
     Returns and raises what `draw_runs` does.
@@ -214,19 +222,20 @@ def draw_panels(
             summaries = [run.summary for group in lines.values() for run in group]
             source = next((kind for kind in ("synthetic", "partial") if any(s["data_source"] == kind for s in summaries)), "real")
             entitle(axes, title, _alarm({"data_source": source, "status": "completed"}))
-            tables.append(_panel(axes, lines, looks, x, metric or summaries[0]["metric"]["name"], paired).assign(panel=title))
+            metric = "loss" if picture.y == "train_loss" else summaries[0]["metric"]["name"]
+            tables.append(_panel(axes, lines, looks, picture.x, metric, picture.paired).assign(panel=title))
             for label, found in (theirs or {}).get(title, {}).items():
                 if found and label in lines:
                     hollow = {"color": looks[label]["color"], "marker": looks[label]["marker"], "linestyle": "none", "fillstyle": "none"}
                     axes.plot(*zip(*found, strict=True), **hollow, markersize=7, label=f"{label}, paper")
-            _scale(axes, tables[-1], log, at_most)
+            _scale(axes, tables[-1], picture.log, picture.at_most)
         legend_below(figure)
         if note:
             figure.suptitle(note, fontsize=9, color=style.ALARM, x=0.99, ha="right")
-        save(figure, folder / name)
+        save(figure, stem)
     columns = ["panel", "line", "x", "mean", "sd", "n"]
     table = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
-    write_points(folder / f"{name}.csv", table)
+    write_points(stem.with_name(f"{stem.name}.csv"), table)
     return table
 
 

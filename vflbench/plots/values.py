@@ -6,9 +6,8 @@ import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -16,29 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from vflbench.plots import style
-from vflbench.plots.curves import entitle, legend_below, new_figure, plain, save, write_points
+from vflbench.plots.curves import Picture, entitle, legend_below, new_figure, plain, save, write_points
 from vflbench.results.identity import said
 from vflbench.results.texts import printable
 
 Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
 Rows = Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One picture of a figure, as its definition has it (papers/definition.py says what the keys are)."""
-
-    kind: Literal["values", "curves"]
-    x: str
-    y: str = "selected"
-    panels: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=lambda: ["algorithm.name"])
-    log: list[str] = field(default_factory=list)
-    where: dict[str, Any] = field(default_factory=dict)
-    levels: dict[str, Any] = field(default_factory=dict)
-    title: str = ""
-    at_most: float | None = None  # of x: the paper's axis ends there
-    paired: bool = False
 
 
 def draw_values(picture: Picture, table: Rows, numbers: Rows, levels: Rows, stem: Path, label: str, names: Names) -> pd.DataFrame:
