@@ -224,9 +224,7 @@ def party(
 class Host:
     """The processes of one run: `with Host(config, info) as host:`.
 
-    Attributes
-    ----------
-    federation : what the driver knows. models : scores whole models; None where parties report predictions. broker : None or a real one.
+    `federation` is what the driver knows, `models` scores whole models (None where parties report predictions), `broker` may be a real one.
 
     Raises ConfigError, VflbenchError: on entering; as `Federation`, and where Ray does not start.
     """

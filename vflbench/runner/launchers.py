@@ -22,19 +22,13 @@ YEAR = 525_600  # minutes
 
 @dataclass
 class Launcher:
-    """`with launcher:` around the sweep gives its jobs, which inherit the environment, their threads.
+    """`with launcher:` around the sweep gives its jobs, which inherit the environment, their threads."""
 
-    Attributes
-    ----------
-    name : Hydra's. folder : the sweep's. overrides : for Hydra, beside the user's.
-    width : jobs side by side on this machine; None where another one decides.
-    """
-
-    name: str
-    folder: Path
-    width: int | None = None
-    overrides: list[str] = field(default_factory=list)
-    before: dict[str, str | None] = field(default_factory=dict)
+    name: str  # Hydra's
+    folder: Path  # the sweep's
+    width: int | None = None  # jobs side by side on this machine; None where another one decides
+    overrides: list[str] = field(default_factory=list)  # for Hydra, beside the user's
+    before: dict[str, str | None] = field(default_factory=dict)  # what the environment said of threads
 
     @property
     def hears(self) -> bool:

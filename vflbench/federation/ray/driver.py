@@ -61,12 +61,7 @@ class RemoteParty:
 
 @dataclass(eq=False, repr=False)
 class RayEngine(Engine):
-    """Drives the parties' processes.
-
-    Attributes
-    ----------
-    lost : party whose process has died -> in which round.
-    """
+    """Drives the parties' processes."""
 
     cluster: Cluster  # where the processes are started; they end with `run`
     names: Sequence[str]  # of the parties, in order
@@ -80,7 +75,7 @@ class RayEngine(Engine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.lost: dict[str, int] = {}
+        self.lost: dict[str, int] = {}  # party whose process has died -> in which round
         self.parties: dict[str, RemoteParty] = {name: RemoteParty(name, index) for index, name in enumerate(self.names)}
         self.order: list[RemoteParty] = list(self.parties.values())
         self.ledger = Ledger()

@@ -177,20 +177,16 @@ class Server:
 class Service:
     """The broker of one run, with its streams: `with Service(config, info) as service:`.
 
-    Attributes
-    ----------
-    channels : for the parties' processes. facts : for the manifest.
-
     Raises VflbenchError: on entering, where the server does not start, does not answer or refuses.
     """
 
-    channels: Channels
+    channels: Channels  # for the parties' processes
 
     def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:
         self.config = config
         self.capacities = {tag: int(getattr(config.algorithm, key)) for tag, key in info.published}
         self.server: Server | None = None
-        self.facts: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}  # for the manifest
 
     def __enter__(self) -> Service:
         broker = self.config.broker
@@ -282,19 +278,14 @@ def _said(error: Exception) -> str:
 
 @dataclass
 class Courier:
-    """A party's connection. It lives in the event loop of its process; methods but for the constructor are called there.
-
-    Parameters
-    ----------
-    take : called with (source, tag, number, message in wire form) for what has been published for this party, in order per source and
-        tag. A number may come twice.
-    fail : called where the broker is gone for good.
-    """
+    """A party's connection. It lives in the event loop of its process; methods but for the constructor are called there."""
 
     name: str  # the party's
     channels: Channels
+    # Called with (source, tag, number, message in wire form) of what is published for this party, in order per source and tag. A number
+    # may come twice.
     take: Callable[[str, str, int, bytes], None]
-    fail: Callable[[FederationError], None]
+    fail: Callable[[FederationError], None]  # called where the broker is gone for good
     doom: asyncio.TimerHandle | None = None  # what happens unless the broker comes back
     last_error: Exception | None = None
     closing: bool = False

@@ -242,7 +242,7 @@ class PartyProcess:
     # Sending, from either thread.
 
     def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
-        """Send a message; `topic`, tag and channel, of one that is published at the broker."""
+        """Send a message, whose ledger row is written when it has arrived; `topic`, tag and channel, of one that a broker passes on."""
         out = self.out[dst]
         with self.lock:
             if out.gone:

@@ -25,12 +25,7 @@ from vflbench.types import SCORED, ComputeConfig, FederationError, NetworkConfig
 
 @dataclass(eq=False, repr=False)
 class Runtime:
-    """The parties of a process, given a clock and a transport. An engine drives it: `step` for as long as some are `ready`.
-
-    Attributes
-    ----------
-    finished_round : the last round that all parties have finished. stopping : no party begins another. lost : whose processes have died.
-    """
+    """The parties of a process, given a clock and a transport. An engine drives it: `step` for as long as some are `ready`."""
 
     specs: Mapping[str, PartySpec]  # the parties, in order (servers first)
     public: Any  # this and `config` are handed to every program, with its own guarded data
@@ -74,9 +69,9 @@ class Runtime:
         self.ready: deque[Member] = deque()
         self.parked: list[Member] = []
         self.cuts: dict[int, Cut] = {}
-        self.lost: set[str] = set()
-        self.stopping = False
-        self.finished_round = self.resume_from.round if self.resume_from else 0
+        self.lost: set[str] = set()  # parties whose processes have died
+        self.stopping = False  # no party begins another round
+        self.finished_round = self.resume_from.round if self.resume_from else 0  # the last that all parties have finished
 
         self.time.attach(self)
         self.transport.attach(self)
