@@ -74,19 +74,15 @@ def find(jobs: Iterable[Job], roots: Iterable[Path]) -> None:
     needed = {job.identity: job for job in jobs}
     for root in roots:
         for run in reader.find(root) if root.is_dir() else []:
+            job = None
             try:
                 job = needed.get(run.manifest["config_hash"])
-            except VflbenchError:
-                continue
-            if job is None or job.run is not None:
-                continue
-            try:
-                if run.status not in ENDED:
-                    continue
-                run.check_curve()
-                job.run, job.note = run, ""
+                if job is not None and job.run is None and run.status in ENDED:
+                    run.check_curve()
+                    job.run, job.note = run, ""
             except VflbenchError as broken:
-                job.note = f"a run that is there is left out: {broken}"
+                if job is not None:
+                    job.note = f"a run that is there is left out: {broken}"
 
 
 def shape(job: Job) -> str:

@@ -301,11 +301,11 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     lines: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
     for setting, look in zip(panel.settings, style.looks([s.algorithm for s in panel.settings]), strict=True):
-        moments = {key: _moments(setting.scores(key)) for key in ("selected", "final")}
+        known = row(panel, setting)
         lines.append(
             {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
-            | {"runs": list(range(len(entries), len(entries) + len(setting.runs))), "epsilon": _epsilon(setting)}
-            | {name: value for key, (centre, sd) in moments.items() for name, value in ((key, centre), (f"{key}_sd", sd))}
+            | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
+            | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd")}
         )
         entries += [_entry(report, run, panel.target, axes, there, most) | {"line": len(lines) - 1} for run in setting.runs]
     return {

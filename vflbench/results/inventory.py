@@ -95,7 +95,7 @@ def writing(folder: Path, name: str) -> None:
 
 def written(folder: Path, name: str, source: Path | None = None) -> None:
     """Note the contents of `name`, or of `source`, which is about to become it."""
-    size, digest = _contents(source or folder / name)
+    size, digest = contents(source or folder / name)
     line = {"file": name, "bytes": size, "sha256": digest}
     _append(folder, line if source is None else {**line, "from": source.relative_to(folder).as_posix()}, sync=True)
 
@@ -160,7 +160,8 @@ def _read(folder: Path) -> _Listed:
     return listed
 
 
-def _contents(path: Path) -> tuple[int, str]:
+def contents(path: Path) -> tuple[int, str]:
+    """Bytes and SHA-256 of a file."""
     with path.open("rb") as file:
         return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -176,7 +177,7 @@ def owns(folder: Path, path: Path) -> bool:
     if name == NAME or name in listed.begun:
         return True
     versions = listed.contents.get(name, set())
-    return any(size == path.stat().st_size for size, _ in versions) and _contents(path) in versions
+    return any(size == path.stat().st_size for size, _ in versions) and contents(path) in versions
 
 
 def check(path: Path) -> None:

@@ -59,11 +59,11 @@ def collect(paths: Iterable[str | Path]) -> Collected:
             if why := _left_out(run):
                 found.notes.append(f"{folder} is left out: {why}")
                 continue
-            key = json.dumps([identifying(_config(run)), _environment(run)], sort_keys=True), run.summary["seed"]
+            key = json.dumps([identifying(run.manifest["config"]), _environment(run)], sort_keys=True), run.summary["seed"]
         except VflbenchError as damaged:
             found.notes.append(f"{folder} is left out: {damaged}")
             continue
-        if _config(run) and key in seen:
+        if run.manifest["config"] and key in seen:
             found.notes.append(f"{folder} is left out: it has the configuration and the seed of {seen[key].folder}")
             continue
         seen[key] = run
@@ -85,11 +85,6 @@ def _left_out(run: Run) -> str | None:
     run.check_curve()
     _ = run.manifest, run.overrides  # which may be damaged, too
     return None
-
-
-def _config(run: Run) -> dict[str, Any]:
-    config: dict[str, Any] = run.manifest["config"]
-    return config
 
 
 def _environment(run: Run) -> str | None:
@@ -145,7 +140,7 @@ def in_words(values: Mapping[str, Any]) -> str:
 
 def settings(runs: Sequence[Run]) -> list[Setting]:
     """`runs` of one panel as settings, in the order of their first run."""
-    configs = [{key: value for key, value in flat(identifying(_config(run))).items() if key != "seed"} for run in runs]
+    configs = [{key: value for key, value in flat(identifying(run.manifest["config"])).items() if key != "seed"} for run in runs]
     values: dict[tuple[Any, ...], set[str]] = defaultdict(set)
     places = [_places(run.summary["algorithm"], config) for run, config in zip(runs, configs, strict=True)]
     for config, place in zip(configs, places, strict=True):
@@ -219,7 +214,7 @@ def reached(run: Run, target: float) -> int | None:
 
 def target(found: Sequence[Setting]) -> tuple[float | None, str]:
     """A target for these settings and where it is from: the runs' own, else one that three quarters of the settings reach."""
-    given = [_config(run)["target"] for s in found for run in s.runs if _config(run).get("target") is not None]
+    given = [run.manifest["config"]["target"] for s in found for run in s.runs if run.manifest["config"].get("target") is not None]
     if given:
         return float(max(set(given), key=given.count)), "the runs' target"
     best = []

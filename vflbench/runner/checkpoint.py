@@ -52,9 +52,7 @@ class Part:
     @staticmethod
     def of(path: Path, rows: int = 0, level: int = 0) -> Part:
         """The file at `path`, which has just been written."""
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return Part(path.name, file.tell(), digest, rows, level)
+        return Part(path.name, *inventory.contents(path), rows, level)
 
     def check(self, folder: Path) -> Path:
         """Where it lies in `folder`. Raises VflbenchError where it is not as it was written."""
@@ -93,13 +91,13 @@ class Index:
         return (*self.state, *self.ledger, *self.trace)
 
 
+@dataclass
 class Checkpoints:
-    """The folder `checkpoint/` of a run; `identity` is the hash of its configuration."""
+    """The folder `checkpoint/` of a run."""
 
-    def __init__(self, folder: Path, identity: str) -> None:
-        self.folder = folder
-        self.identity = identity
-        self.index = Index(0)  # of the last complete cut
+    folder: Path
+    identity: str  # the hash of the run's configuration
+    index: Index = Index(0)  # of the last complete cut
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
@@ -261,13 +259,13 @@ def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+@dataclass
 class Recorder:
     """What a run has produced so far: the ledger and trace, in memory since the last checkpoint and in parts before it."""
 
-    def __init__(self, checkpoints: Checkpoints, writer: TranscriptWriter | None) -> None:
-        self.checkpoints = checkpoints
-        self.writer = writer
-        self.unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None  # the rows of a cut while it is written, and its round
+    checkpoints: Checkpoints
+    writer: TranscriptWriter | None
+    unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None  # the rows of a cut while it is written, and its round
 
     def cut(self, engine: Engine, observer: Observer, cut: Cut) -> None:
         ledger, traces = engine.ledger.take(cut.round), engine.take_trace(cut.round)

@@ -7,7 +7,7 @@ import logging
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,19 +27,19 @@ POLL = 0.5  # s without news after which the driver asks the parties how they ar
 log = logging.getLogger(__name__)
 
 
+@dataclass
 class RemoteParty:
     """What the driver knows of a party."""
 
-    def __init__(self, name: str, index: int) -> None:
-        self.name, self.index = name, index
-        self.trace = array("d")
-        self.dropped: dict[str, int] = {}  # tag -> messages to it that a real broker replaced by newer ones
-        self.round = 0
-        self.finished = False
-        self.kept: str | None = None  # the name under which it keeps its secret
-        self._parameters: dict[str, torch.Tensor] = {}
-        self._nonfinite: str | None = None
-        self._spent: dict[str, Any] | None = None
+    name: str
+    trace: array = field(default_factory=lambda: array("d"))
+    dropped: dict[str, int] = field(default_factory=dict)  # tag -> messages to it that a real broker replaced by newer ones
+    round: int = 0
+    finished: bool = False
+    kept: str | None = None  # the name under which it keeps its secret
+    _parameters: dict[str, torch.Tensor] = field(default_factory=dict)
+    _nonfinite: str | None = None
+    _spent: dict[str, Any] | None = None
 
     @property
     def state(self) -> Any:
@@ -76,7 +76,7 @@ class RayEngine(Engine):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.lost: dict[str, int] = {}  # party whose process has died -> in which round
-        self.parties: dict[str, RemoteParty] = {name: RemoteParty(name, index) for index, name in enumerate(self.names)}
+        self.parties: dict[str, RemoteParty] = {name: RemoteParty(name) for name in self.names}
         self.order: list[RemoteParty] = list(self.parties.values())
         self.ledger = Ledger()
         if self.resume_from is not None:
@@ -254,14 +254,10 @@ class RayEngine(Engine):
             raise error
         if event["kind"] == "finished":
             party.finished = True
-        else:
-            self._passed(party, event)
-
-    def _passed(self, party: RemoteParty, event: dict[str, Any]) -> None:
-        round = party.round = event["round"]
-        party._nonfinite = event.get("nonfinite")
-        self._open.setdefault(round, {})[party.name] = event
-        self._close(round)
+            return
+        party.round, party._nonfinite = event["round"], event.get("nonfinite")
+        self._open.setdefault(party.round, {})[name] = event
+        self._close(party.round)
 
     def _close(self, round: int) -> None:
         """Where all parties that live have finished `round`: let the observer look at it, and the parties go on."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import logging.handlers
 import os
 import queue
+import sys
 import threading
 import time
 import traceback
@@ -78,8 +79,9 @@ class PartyProcess:
         self.events: list[dict[str, Any]] = []
         self.news = asyncio.Event()
         self.marks: deque[tuple[dict[str, Any], dict[str, int]]] = deque()  # events that wait for acknowledgements
-        self.logs: list[tuple[str, int, str]] = []
-        logging.getLogger("vflbench").handlers = [_Notes(self.logs)]
+        self.warnings = logging.handlers.BufferingHandler(sys.maxsize)  # for the driver to log
+        self.warnings.setLevel(logging.WARNING)
+        logging.getLogger("vflbench").handlers = [self.warnings]
 
     # Calls of the driver and of other parties: but for the first, all arguments and results are bytes in wire form.
 
@@ -388,20 +390,10 @@ class PartyProcess:
             with self.lock:
                 rows = np.frombuffer(engine.ledger.rows.tobytes())
                 del engine.ledger.rows[:]
-            logs, self.logs[:] = self.logs[:], []
+            logs = [(record.name, record.levelno, record.getMessage()) for record in self.warnings.buffer]
+            self.warnings.flush()
             self.events.append({**event, "ledger": rows, "tags": list(engine.tags), "logs": logs, "dropped": self.dropped})
             self.news.set()
-
-
-class _Notes(logging.Handler):
-    """Warnings of this process, for the driver to log."""
-
-    def __init__(self, kept: list[tuple[str, int, str]]) -> None:
-        super().__init__(logging.WARNING)
-        self.kept = kept
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.kept.append((record.name, record.levelno, record.getMessage()))
 
 
 def _raise(error: Exception) -> None:
