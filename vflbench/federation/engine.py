@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vflbench.federation.ledger import Ledger, take_traces
+from vflbench.federation.ledger import Ledger, take_trace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,15 +43,7 @@ class Observed(Protocol):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Engine(ABC):
-    """Drives the parties of a run.
-
-    Attributes
-    ----------
-    parties, order : by name, and in their order. ledger : rows since the last cut. codec : what compresses payloads in this process.
-    finished_round : the last round that all parties have finished. bytes_sent : charged, in those.
-    boundary_clock : the latest of the parties' clocks, s, at the end of a finished round.
-    cores : of the machines that it runs on, where it measures time; else None.
-    """
+    """Drives the parties of a run."""
 
     on_round: Callable[[int, Any], bool] | None = None  # called with (round, engine) when all have finished it; True stops the run there
     checkpoint_every: int | None = None  # a cut every so many rounds
@@ -59,15 +51,15 @@ class Engine(ABC):
     resume_from: Cut | None = None  # a cut to continue from
 
     def __post_init__(self) -> None:
-        self.parties: Mapping[str, Observed]
+        self.parties: Mapping[str, Observed]  # by name
         self.order: Sequence[Observed]
-        self.ledger: Ledger
-        self.codec: Any = None
-        self.cores: int | None = None
+        self.ledger: Ledger  # rows since the last cut
+        self.codec: Any = None  # what compresses payloads in this process
+        self.cores: int | None = None  # of the machines that it runs on, where it measures time
         cut = self.resume_from
-        self.finished_round, self.bytes_sent, self.boundary_clock = 0, 0, 0.0
-        if cut is not None:
-            self.finished_round, self.bytes_sent, self.boundary_clock = cut.round, cut.totals["bytes_sent"], cut.totals["boundary_clock"]
+        self.finished_round = cut.round if cut else 0  # the last that all parties have finished
+        self.bytes_sent: int = cut.totals["bytes_sent"] if cut else 0  # charged, in those rounds
+        self.boundary_clock: float = cut.totals["boundary_clock"] if cut else 0.0  # the latest of the parties' clocks, s, at its end
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -83,5 +75,5 @@ class Engine(ABC):
         return {"bytes_sent": self.bytes_sent, "boundary_clock": self.boundary_clock, "tags": dict(self.ledger.tags)}
 
     def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
-        """Remove and return each party's trace rows, (n, 5) float64; with `last_round`, those up to its boundary."""
-        return take_traces({party.name: party.trace for party in self.order}, last_round)
+        """`ledger.take_trace` of each party."""
+        return {party.name: take_trace(party.trace, last_round) for party in self.order}

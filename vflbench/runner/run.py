@@ -153,26 +153,20 @@ def run(
                 "on_round": on_round, "checkpoint_every": config.checkpoint_every, "resume_from": saved[0] if saved else None,
                 "on_cut": on_cut,
             }  # fmt: skip
+            if host:
+                engine = host.engine(observer, **shared)
+            else:
+                engine = federation.engine(observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared)
             failure: Exception | None = None
-            built = False
             try:
-                if host:
-                    engine = host.engine(observer, **shared)
-                else:
-                    engine = federation.engine(observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared)
-                built = True
                 building.close()
                 engine.run()
                 observer.conclude()
                 if observer.status == "failed":
                     failure = FederationError(str(observer.reason))
             except KeyboardInterrupt:
-                if not built:
-                    raise
                 observer.status, observer.reason = "interrupted", f"interrupted in round {engine.finished_round + 1}"
             except Exception as error:  # whatever it is, what was reached before it is written
-                if not built:
-                    raise
                 observer.status, observer.reason = "failed", f"after round {engine.finished_round}: {error}"
                 failure = error
 
