@@ -20,7 +20,7 @@ from matplotlib.ticker import LogFormatter
 
 from vflbench.plots import style
 from vflbench.results import selection
-from vflbench.results.folder import atomic, atomic_write, select, splits
+from vflbench.results.folder import atomic, atomic_write, splits
 from vflbench.results.identity import flat
 from vflbench.results.reader import Run
 from vflbench.results.texts import printable, spreadsheet
@@ -111,7 +111,7 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     if shown["test"].notna().any():
         axes.plot(shown["x"] / scale, shown["test"], color=look.color, marker=look.marker, markevery=every, label=splits(metric.name)[-1])
         axes.set_xlim(left=0)
-        _mark(axes, shown, metric, scale, look.color)
+        _mark(axes, shown, summary["metric"]["selected_round"], scale, look.color)
     entitle(axes, _title(summary, network), _alarm(summary))
     if note:
         axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
@@ -122,11 +122,10 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     return figure
 
 
-def _mark(axes: Axes, shown: pd.DataFrame, metric: Metric, scale: float, color: str) -> None:
-    """Ring at the point that validation chose, without validation at the last one; its value goes into the legend."""
-    rows = shown.sort_values("round", kind="stable").rename(columns={"validation": f"val_{metric.name}"}).to_dict("records")
-    chosen = select([{str(key): value for key, value in row.items()} for row in rows], metric)
-    row, why = (chosen, "selected on validation") if chosen else (rows[-1], "final")
+def _mark(axes: Axes, shown: pd.DataFrame, selected: int | None, scale: float, color: str) -> None:
+    """Ring at the point of the round that validation chose, without validation at the last one; its value goes into the legend."""
+    rows = {row["round"]: row for row in shown.to_dict("records")}
+    row, why = (rows[selected], "selected on validation") if selected in rows else (rows[max(rows)], "final")
     x, y = row["x"] / scale, row["test"]
     if y != y:
         return

@@ -349,7 +349,7 @@ _MANIFEST_OPTIONAL: dict[str, Any] = {
 
 def validate_manifest(manifest: Mapping[str, Any]) -> list[str]:
     """What `manifest` breaks of the run folder's contract, one line each; empty if nothing."""
-    problems = _mistyped(manifest, _MANIFEST | _present(_MANIFEST_OPTIONAL, manifest), "")
+    problems = _mistyped(manifest, _MANIFEST, optional=_MANIFEST_OPTIONAL)
     listed = manifest.get("data", {}).get("files") or [] if not problems else []
     if not isinstance(listed, list) or not all(isinstance(f, list) and len(f) == 2 and all(isinstance(w, str) for w in f) for f in listed):
         problems.append("data.files: no list of names with their hashes")
@@ -358,13 +358,13 @@ def validate_manifest(manifest: Mapping[str, Any]) -> list[str]:
 
 def validate_summary(summary: Mapping[str, Any]) -> list[str]:
     """What `summary` breaks of the run folder's contract, one line each; empty if nothing."""
-    problems = _mistyped(summary, _SUMMARY | _present(_SUMMARY_OPTIONAL, summary), "")
-    if not problems:
-        for key in ("by_tag", "by_link"):
-            problems += _mistyped(summary["bytes"][key], dict.fromkeys(summary["bytes"][key], int), f"bytes.{key}.")
-    if problems:
+    if problems := _mistyped(summary, _SUMMARY, optional=_SUMMARY_OPTIONAL):
         return problems
     total, by_tag, by_link = (summary["bytes"][key] for key in _BYTES)
+    for key, counts in (("by_tag", by_tag), ("by_link", by_link)):
+        problems += _mistyped(counts, dict.fromkeys(counts, int), f"bytes.{key}.")
+    if problems:
+        return problems
     if sum(by_tag.values()) != total:
         problems.append(f"bytes.by_tag sums to {sum(by_tag.values())}, not to bytes.total={total}")
     if (found := charged(by_link)) != total:
@@ -376,16 +376,14 @@ def validate_summary(summary: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _present(types: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: kind for key, kind in types.items() if key in values}
-
-
-def _mistyped(values: Mapping[str, Any], types: Mapping[str, Any], prefix: str) -> list[str]:
+def _mistyped(
+    values: Mapping[str, Any], types: Mapping[str, Any], prefix: str = "", optional: Mapping[str, Any] | None = None
+) -> list[str]:
     problems = []
-    for key, kind in types.items():
+    for key, kind in {**types, **(optional or {})}.items():
         name = prefix + key
         if key not in values:
-            problems.append(f"{name}: missing")
+            problems += [f"{name}: missing"] if key in types else []
             continue
         value = values[key]
         if isinstance(kind, dict):
