@@ -49,7 +49,7 @@ from vflbench.papers.measured import columns
 from vflbench.plots.curves import Picture
 from vflbench.results.folder import curve_columns
 from vflbench.results.reader import natural
-from vflbench.types import ConfigError, Problem, closest, refuse
+from vflbench.types import Problem, closest, refuse
 
 SCALES = ("smoke", "small", "full")
 
@@ -163,8 +163,7 @@ def load(name: str) -> Definition:
     if not problems:
         definition = replace(definition, numbers=[part for numbers in definition.numbers for part in numbers.parts()])
         problems = check(definition)
-    if problems:
-        raise ConfigError([Problem(f"figure/{name}: {p.key}", p.value, p.allowed, p.closest) for p in problems])
+    refuse([replace(problem, key=f"figure/{name}: {problem.key}") for problem in problems])
     result: Definition = definition
     return result
 

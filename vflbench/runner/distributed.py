@@ -35,7 +35,7 @@ from vflbench.federation.ray.party import elsewhere
 from vflbench.runner.evaluate import METRICS, Observer
 from vflbench.runner.federation import Federation, Known, resolve_device
 from vflbench.runner.models import WholeModels
-from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig, VflbenchError, division, hook
+from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig, VflbenchError, division, hook, refuse
 
 
 def detached(value: Any) -> Any:
@@ -117,17 +117,15 @@ def tell(federation: Federation) -> dict[str, Told]:
 class Surveyor:
     """The actor that sees the whole task, and scores whole models."""
 
-    def survey(self, config: RunConfig, info: AlgorithmInfo) -> tuple[Known, dict[str, Told]] | list[Problem] | str:
+    def survey(self, config: RunConfig, info: AlgorithmInfo) -> tuple[Known, dict[str, Told]] | VflbenchError:
         """What the driver may know, and what it passes on to parties; or what is wrong with the configuration or the data."""
         try:
             federation = Federation(config, info)
             federation.mechanisms()  # noise is calibrated here for the first time, which may fail
-        except ConfigError as error:
-            return error.problems
         except VflbenchError as error:
-            return str(error)
+            return error
         except OSError as error:
-            return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+            return VflbenchError(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
         task = federation.task
         if task.by_rows is not None:
             self.models = WholeModels(task.by_rows, config.model, METRICS[task.metric.name])
@@ -257,15 +255,12 @@ class Host:
         surveyor, timeout = self.cluster.hire(Surveyor), self.config.engine.timeout
         call = surveyor.survey.remote(self.config, self.info)
         found = answer(call, "the surveyor, which looks at the data before the run,", max(timeout, STARTING), timeout < STARTING)
-        if isinstance(found, list):
-            raise ConfigError(found)
-        if isinstance(found, str):
-            raise VflbenchError(found)
+        if isinstance(found, VflbenchError):
+            raise found
         known, messages = found
         federation = Federation(self.config, self.info, known)
-        if unknown := [name for name in self.config.engine.devices if name not in federation.specs]:
-            allowed = f"there is no such party; there are: {', '.join(federation.specs)}"
-            raise ConfigError([Problem(f"engine.devices.{name}", self.config.engine.devices[name], allowed) for name in unknown])
+        allowed, devices = f"there is no such party; there are: {', '.join(federation.specs)}", self.config.engine.devices
+        refuse([Problem(f"engine.devices.{name}", devices[name], allowed) for name in devices if name not in federation.specs])
         if known.task.by_rows is not None:
             return federation, ScoredElsewhere(known.task.by_rows, surveyor, timeout), known, messages
         self.cluster.dismiss([surveyor])

@@ -32,7 +32,7 @@ from vflbench.results.identity import config_hash
 from vflbench.results.reader import Arrays, Run
 from vflbench.runner import provenance
 from vflbench.runner.costs import Costs, Standing, clock, link_problems
-from vflbench.types import ENDED, ConfigError, LinkConfig, NetworkConfig, VflbenchError
+from vflbench.types import ENDED, ConfigError, LinkConfig, NetworkConfig, VflbenchError, refuse
 
 OLDER = "an older vflbench made it: its manifest.json lacks"
 TIMED_OUT = "max_virtual_seconds"
@@ -314,8 +314,7 @@ class Finished(Run):
             clients = [party for party in self.parties if party not in servers]
             shape = registry.option_config("topology", config["topology"]["name"])(**config["topology"])
             graph = topology.build(shape, servers, clients, config["seed"])
-            if problems := link_problems(network, self.parties, graph.connected):
-                raise ConfigError(problems)
+            refuse(link_problems(network, self.parties, graph.connected))
 
     def _retimed(self, network: NetworkConfig) -> Retimed:
         """The run's times under `network`. Raises VflbenchError where they would not be a fresh run's."""

@@ -55,7 +55,6 @@ class PartyProcess:
     """The actor: an event loop that takes messages in and hands them out, and a thread that runs the party."""
 
     def __init__(self) -> None:
-        self.thread: threading.Thread | None = None
         self.courier: Courier | None = None
         self.offset = clock_offset()
 
@@ -90,12 +89,6 @@ class PartyProcess:
         and `cores`. `clock` is the driver's: its `node`, and the `offset` that all on it have.
         """
         self.loop = asyncio.get_running_loop()
-        if self.thread is not None:  # it was another run's party
-            self._put(_leave)
-            await self.loop.run_in_executor(None, self.thread.join)
-        if self.courier is not None:
-            await self.courier.close()
-            self.courier = None
         self._begin(name, actors)
         import ray
 
@@ -398,8 +391,3 @@ class PartyProcess:
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-def _leave(_: PartyEngine) -> None:
-    """Ends the party's thread."""
-    raise SystemExit
