@@ -101,20 +101,13 @@ Reprice = Callable[[reader.Run, dict[str, Any], Path], reader.Run]  # (run, conf
 def carry_out(
     jobs: Sequence[Job],
     folder: Path,
-    roots: Sequence[Path],
+    roots: Sequence[Path],  # folders with runs that may be reused
     train: Train,
     reprice: Reprice,
-    workers: int,
-    tell: Callable[[int, int, Job], None],
+    workers: int,  # processes that train side by side
+    tell: Callable[[int, int, Job], None],  # called with (done, of how many, job) after each that was not there
 ) -> None:
-    """Find or train every job's run, each in `folder`/<hash>; a run that differs from another in its network alone is re-priced.
-
-    Parameters
-    ----------
-    roots : folders with runs that may be reused.
-    workers : processes that train side by side.
-    tell : called with (done, of how many, job) after each that was not there.
-    """
+    """Find or train every job's run, each in `folder`/<hash>; a run that differs from another in its network alone is re-priced."""
     find(jobs, [*roots, *([] if any(root in folder.parents for root in roots) else [folder])])  # each run read once
     missing = [job for job in jobs if job.run is None]
     leaders: dict[str, Job] = {shape(job): job for job in jobs if job.run is not None}

@@ -199,16 +199,11 @@ def draw_panels(
     picture: Picture,
     panels: Mapping[str, Mapping[str, list[Run]]],
     stem: Path,
-    note: str = "",
-    theirs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] | None = None,
+    note: str = "",  # what a reader must not overlook, above the picture
+    theirs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] | None = None,  # the paper's points: title -> label -> (x, score)
 ) -> pd.DataFrame:
     """Write one picture, `stem`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a line differ in their
-    seeds alone.
-
-    Parameters
-    ----------
-    note : what a reader must not overlook, above the picture.
-    theirs : the paper's points: title -> label -> (x, score), hollow markers.
+    seeds alone. The paper's points are hollow markers.
 
     Returns and raises what `draw_runs` does.
     """

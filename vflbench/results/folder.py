@@ -243,27 +243,19 @@ def select(rows: Sequence[Mapping[str, Any]], metric: Metric) -> Mapping[str, An
 
 def summarise(
     *,
-    source: DataSource | None,
+    source: DataSource | None,  # None, as `metric`, only where the run ended before its data were there
     metric: Metric | None,
-    rows: Sequence[Mapping[str, Any]],
-    bytes_by_tag: Mapping[str, int],
-    bytes_by_link: Mapping[str, int],
-    privacy: Mapping[str, Any] | None = None,
-    extra: Mapping[str, Any] | None = None,
+    rows: Sequence[Mapping[str, Any]],  # the curve's; the last one is final, the one that validation chose is selected
+    bytes_by_tag: Mapping[str, int],  # charged ones
+    bytes_by_link: Mapping[str, int],  # of each link kind; those of `local` are in no total
+    privacy: Mapping[str, Any] | None = None,  # {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism
+    extra: Mapping[str, Any] | None = None,  # what else applies: utilisation, waiting_seconds, attack
     **given: Any,
 ) -> dict[str, Any]:
     """The content of `summary.json` (design section 6).
 
-    Parameters
-    ----------
-    source, metric : None only where the run ended before its data were there.
-    rows : the curve's rows; the last one is final, the one that validation chose is selected.
-    bytes_by_tag : charged bytes of each tag.
-    bytes_by_link : bytes of each link kind; those of `local` are in no total.
-    privacy : {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism.
-    extra : what else applies: utilisation, waiting_seconds, attack.
-    given : all other keys of the contract (`_SUMMARY`) by their names. `reason`, why the run failed, was skipped, diverged or stopped at a
-        budget, and `epochs` may be left out.
+    `given` are all other keys of the contract (`_SUMMARY`) by their names. `reason`, why the run failed, was skipped, diverged or stopped
+    at a budget, and `epochs` may be left out.
 
     Raises ValueError: a key of the contract is missing, `given` has one that is none, or `extra` one that is.
     """

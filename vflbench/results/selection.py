@@ -115,8 +115,7 @@ class Setting:
 
     @cached_property
     def metric(self) -> str:
-        name: str = self.runs[0].summary["metric"]["name"]
-        return name
+        return str(self.runs[0].summary["metric"]["name"])
 
     @property
     def words(self) -> str:
@@ -217,16 +216,14 @@ def target(found: Sequence[Setting]) -> tuple[float | None, str]:
     given = [run.manifest["config"]["target"] for s in found for run in s.runs if run.manifest["config"].get("target") is not None]
     if given:
         return float(max(set(given), key=given.count)), "the runs' target"
-    best = []
+    best, goal = [], found[0].runs[0].summary["metric"]["goal"]
     for setting in found:
         ways = [run.curve[column].to_numpy(dtype=float) for run in setting.runs if (column := judged(run)) is not None]
-        goal = setting.runs[0].summary["metric"]["goal"]
         ends = [np.nanmax(way) if goal == "max" else np.nanmin(way) for way in ways]
         if ends:
             best.append(min(ends) if goal == "max" else max(ends))  # its worst seed
     if not best:
         return None, "no validation split: a target would be judged on test data"
-    goal = found[0].runs[0].summary["metric"]["goal"]
     value = float(sorted(best, reverse=goal == "min")[len(best) // 4])
     who = "three quarters of the settings reach" if len(best) > 1 else "it reaches"
     what = "in training" if found[0].metric == TRAINING_METRIC else "on validation"

@@ -174,19 +174,12 @@ def party(
     eval_every: int,
     checkpoint_every: int | None,
     name: str,
-    known: Known | None = None,
+    known: Known | None = None,  # this and `index`: what it is told (`Told`), where it opens its own files only, and what else is public
     index: int | None = None,
-    source: str | None = None,
-    broker: Channels | None = None,
+    source: str | None = None,  # kind of data that the surveyor found, where the party loads the whole set
+    broker: Channels | None = None,  # what the party's messages to other organisations pass, where they are published
 ) -> dict[str, Any]:
-    """In the party's process: the arguments of its `PartyEngine`, with its own data and nobody else's.
-
-    Parameters
-    ----------
-    known, index : what it is told (`Told`), where it opens its own files only, and the rest of what is public.
-    source : kind of data that the surveyor found, where the party loads the whole set.
-    broker : what the party's messages to other organisations pass, where they are published.
-    """
+    """In the party's process: the arguments of its `PartyEngine`, with its own data and nobody else's."""
     if (device := config.engine.devices.get(name)) is not None:
         try:
             config = dataclasses.replace(config, device=resolve_device(device))

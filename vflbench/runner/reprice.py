@@ -80,18 +80,16 @@ class Result:
 
 
 def reprice(
-    words: Sequence[str], profiles: Sequence[Profile], out: Path, *, command: str, overwrite: bool = False,
-    draw: Draw | None = None, refused: Callable[[str], None],
-) -> list[Result]:  # fmt: skip
+    words: Sequence[str],
+    profiles: Sequence[Profile],
+    out: Path,  # the results are `<out>/<run>_<profile>/`, a sweep's job `<out>/<sweep>/<job>_<profile>/`
+    *,
+    command: str,  # for the manifests
+    overwrite: bool = False,  # replace what an earlier re-pricing has left there
+    draw: Draw | None = None,  # called with a folder, its summary and the names of the pictures to draw
+    refused: Callable[[str], None],  # called with the reason for every run that cannot be re-priced; the others are
+) -> list[Result]:
     """Every run named by `words` (run folders, or folders with runs below, such as a sweep's) under every profile.
-
-    Parameters
-    ----------
-    out : the results are `<out>/<run>_<profile>/`, a sweep's job `<out>/<sweep>/<job>_<profile>/`.
-    command : for the manifests.
-    overwrite : replace what an earlier re-pricing has left there.
-    draw : called with a folder, its summary and the names of the pictures to draw.
-    refused : called with the reason for every run that cannot be re-priced; the others are.
 
     Raises VflbenchError: no runs at all, or two results for one folder.
     """

@@ -46,36 +46,22 @@ log = logging.getLogger(__name__)
 
 def run(
     config: RunConfig,
-    folder: Path,
+    folder: Path,  # with `config.resume` and a checkpoint in it the run goes on from there
     *,
-    command: str,
-    choices: dict[str, str],
-    plain: dict[str, Any],
-    identity: str,
-    hidden: Mapping[str, str],
+    command: str,  # for the manifest
+    choices: dict[str, str],  # the options chosen in each group
+    plain: dict[str, Any],  # the configuration as plain data, for the manifest
+    identity: str,  # its hash
+    hidden: Mapping[str, str],  # texts that come from the environment, and the names by which files have them
     info: AlgorithmInfo,
-    quiet: bool = False,
-    clear: Callable[[], None] | None = None,
-    draw: Callable[[Path, dict[str, Any]], None] | None = None,
+    quiet: bool = False,  # no progress bar
+    clear: Callable[[], None] | None = None,  # removes the run to replace: called when nothing can be refused any more
+    draw: Callable[[Path, dict[str, Any]], None] | None = None,  # draws the curve, of the folder and the summary
 ) -> dict[str, Any]:
-    """Train, and write the run folder of design section 6; `summary.json` is its last file.
+    """Train, and write the run folder of design section 6; `summary.json`, its last file, is what is returned.
 
-    Parameters
-    ----------
-    config, plain, choices : the configuration as dataclasses, as plain data for the manifest, and the options chosen in each group.
-    identity : the configuration's hash.
-    hidden : texts that come from the environment, and the names by which files have them.
-    folder : the run folder; with `config.resume` and a checkpoint in it the run goes on from there.
-    command : for the manifest.
-    info : the algorithm's registry entry.
-    quiet : no progress bar.
-    clear : called once all that may be refused has been looked at, just before the first file is written: removes the run to replace.
-    draw : called with the folder and the summary once the curve is written, to draw it.
-
-    Returns
-    -------
-    The summary. Ctrl-C (SIGTERM too, where it is heeded) ends the run with status `interrupted`, everything up to the last finished round
-    written; an error in a round ends it as `failed`, the same written, and is raised again.
+    Ctrl-C (SIGTERM too, where it is heeded) ends the run with status `interrupted`, everything up to the last finished round written; an
+    error in a round ends it as `failed`, the same written, and is raised again.
 
     Raises VflbenchError, OSError: bad data, a broken rule of the federation, a disk that is full or not writable.
     """

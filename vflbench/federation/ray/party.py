@@ -141,24 +141,16 @@ class Outgoing(Transport):
 
 
 class PartyEngine:
-    """Runs one party's program in this thread; the other parties are names with a role.
-
-    Parameters
-    ----------
-    name : whose program.
-    specs, public, config, resume_from, options : as of `Runtime`; of the specs only this party's has a program and data.
-    office : what posts messages and tells the driver.
-    published : tags that pass a broker.
-    """
+    """Runs one party's program in this thread; the other parties are names with a role."""
 
     def __init__(
         self,
-        name: str,
-        specs: Mapping[str, PartySpec],
+        name: str,  # whose program
+        specs: Mapping[str, PartySpec],  # only this party's has a program and data; all else as of `Runtime`
         public: Any,
         config: Any,
-        office: PartyProcess,
-        published: Sequence[str] = (),
+        office: PartyProcess,  # posts messages and tells the driver
+        published: Sequence[str] = (),  # tags that pass a broker
         resume_from: Cut | None = None,
         **options: Any,
     ) -> None:
