@@ -157,14 +157,10 @@ class _Reader:
             items = [self.read(part, depth + 1) for part in parts]
             return items if kind == "l" else tuple(items)
         if kind == "d":
-            return {_key(key): self.read(part, depth + 1) for key, part in parts}
+            if not all(isinstance(key, str | int) for key, _ in parts):
+                raise ValueError("a dict's keys are text or whole numbers")
+            return {key: self.read(part, depth + 1) for key, part in parts}
         raise ValueError(f"kind {kind!r}")
-
-
-def _key(key: Any) -> str | int:
-    if not isinstance(key, str | int):
-        raise ValueError("a dict's keys are text or whole numbers")
-    return key
 
 
 def shape_of(value: Any) -> str:

@@ -124,18 +124,14 @@ def row(panel: Panel, setting: Setting) -> dict[str, Any]:
     row |= {"target": panel.target, "reached": len(hits)}
     for key in ("bytes", "communication_seconds", "cost"):
         row[f"{key}_to_target"] = float(np.mean([run.curve[key].iloc[place] for run, place in hits])) if hits else None
-    row["epsilon"] = _epsilon(setting)
+    spent = [run.summary["privacy"]["epsilon"] for run in setting.runs]
+    row["epsilon"] = max((float(epsilon) for epsilon in spent if epsilon is not None), default=None)
     return row
 
 
 def _moments(values: np.ndarray) -> tuple[float | None, float | None]:
     """Mean and standard deviation (None where there are not two values)."""
     return float(values.mean()) if len(values) else None, float(values.std(ddof=1)) if len(values) > 1 else None
-
-
-def _epsilon(setting: Setting) -> float | None:
-    spent = [run.summary["privacy"]["epsilon"] for run in setting.runs if run.summary["privacy"]["epsilon"] is not None]
-    return float(max(spent)) if spent else None
 
 
 def to_csv(report: Report) -> str:
