@@ -721,7 +721,7 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     from vflbench import config
     from vflbench.federation.accounting import Payload
     from vflbench.federation.clock import ComputeClock
-    from vflbench.federation.ledger import COLUMN, sort_ledger
+    from vflbench.federation.ledger import sort_ledger
     from vflbench.federation.links import LINK_KINDS
     from vflbench.federation.party import Party, PartySpec
     from vflbench.federation.simulated import SimulatedEngine
@@ -758,18 +758,14 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
 
     made = SimulatedEngine(specs, network=network, rounds=rounds, clock=ComputeClock("modelled", ComputeConfig()), on_round=on_round)
     made.run()
-    ledger, traces, tags, names = sort_ledger(made.ledger.take()), made.take_trace(), list(made.tags), list(specs)
+    ledger, traces, tags = sort_ledger(made.ledger.take()), made.take_trace(), list(made.tags)
     parties = {name: Standing(spec.role) for name, spec in specs.items()}
     costs = Costs(ledger, traces, parties, network, "strict", Payload(tags, 4, 1))
     scores = [{"round": r, "virtual_seconds": ends[r - 1], "val_accuracy": 0.5, "test_accuracy": 0.5} for r in range(1, rounds + 1)]
     curve = costs.curve(scores)
     files.prepare(folder)
-    columns = {("link" if key == "kind" else key): ledger[:, at] for key, at in COLUMN.items()}
-    files.ledger_parquet(folder / "ledger.parquet", columns, names, tags, LINK_KINDS)
-    events = np.concatenate(list(traces.values()))
-    party = np.repeat(np.arange(len(names)), [len(rows) for rows in traces.values()])
-    trace = {"party": party, **{key: events[:, at] for at, key in enumerate(("kind", "peer", "seq", "value"))}}
-    files.trace_parquet(folder / "trace.parquet", trace, names)
+    files.ledger_parquet(folder / "ledger.parquet", ledger.T, list(specs), tags, LINK_KINDS)
+    files.trace_parquet(folder / "trace.parquet", traces)
     files.write_curve(folder / "curve.csv", curve, "accuracy")
     manifest = {"schema": files.SCHEMA, "config": values, "config_hash": config_hash(values), "rounds": rounds, "cores": 0}
     manifest |= {"parties": {name: dataclasses.asdict(party) for name, party in parties.items()}}

@@ -138,7 +138,9 @@ def ray_pool(ray_cluster: Any) -> Iterator[None]:
     """Processes that go from run to run: to start one, with torch in it, costs seconds."""
     import ray
 
+    from tests.federation.ray_toys import Again
     from vflbench.federation.ray.cluster import Cluster
+    from vflbench.federation.ray.process import PartyProcess
 
     idle: dict[type, list[Any]] = {}
     kinds: list[tuple[Any, type]] = []
@@ -153,6 +155,7 @@ def ray_pool(ray_cluster: Any) -> Iterator[None]:
             return False
 
     def borrow(self: Any, kind: type) -> Any:
+        kind = Again if kind is PartyProcess else kind
         actor = idle[kind].pop() if idle.get(kind) else hire(ray_cluster, kind)
         self.actors.append(actor)
         kinds.append((actor, kind))

@@ -803,7 +803,7 @@ def _finished(folder: Path) -> Finished:
     """A run's ledger and trace, for several prices of it in a row."""
     from vflbench.runner import reprice
 
-    finished = reprice.Finished(reader.load(folder))
+    finished = reprice.Finished(folder)
     finished.check()
     return finished
 

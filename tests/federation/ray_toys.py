@@ -16,9 +16,28 @@ from tests.federation.toys import behind
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.party import Party, PartySpec
 from vflbench.federation.ray.party import elsewhere
+from vflbench.federation.ray.process import PartyProcess
 from vflbench.types import ComputeConfig
 
 NAMES = ("server", "client_0", "client_1")
+
+
+def leave(_: Any) -> None:
+    """Ends a party's thread."""
+    raise SystemExit
+
+
+class Again(PartyProcess):
+    """A party's process that goes from run to run."""
+
+    async def prepare(self, *how: Any) -> bytes:
+        if hasattr(self, "thread"):  # it was another run's party
+            self._put(leave)
+            await self.loop.run_in_executor(None, self.thread.join)
+        if self.courier is not None:
+            await self.courier.close()
+            self.courier = None
+        return await super().prepare(*how)
 
 
 def office(me: Party) -> Any:

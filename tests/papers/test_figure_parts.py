@@ -9,7 +9,8 @@ import pytest
 
 from vflbench.papers import figures, measured
 from vflbench.papers.claims import Claim, fixed, judge, told
-from vflbench.papers.definition import Definition, Numbers, Picture, load
+from vflbench.papers.definition import Definition, Numbers, load
+from vflbench.plots.curves import Picture
 from vflbench.types import DataSource
 
 

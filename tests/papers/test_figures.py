@@ -11,7 +11,8 @@ import pytest
 from vflbench import cli, config
 from vflbench.papers import claims, definition, figures, jobs, measured, page
 from vflbench.papers.claims import Claim, judge
-from vflbench.papers.definition import Definition, Numbers, Picture, Runs
+from vflbench.papers.definition import Definition, Numbers, Runs
+from vflbench.plots.curves import Picture
 from vflbench.results import inventory
 from vflbench.types import ConfigError, VflbenchError
 

@@ -14,8 +14,9 @@ import pytest
 from tests.plots.poison import COMMANDS, MARKUP
 from vflbench.papers import figures, page
 from vflbench.papers.claims import Claim
-from vflbench.papers.definition import Definition, Numbers, Picture
+from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.jobs import Job
+from vflbench.plots.curves import Picture
 from vflbench.types import VflbenchError
 
 POISON = MARKUP.replace("{mark}", "here")

@@ -118,13 +118,15 @@ def test_damaged_parquet_is_named(make_run):
         _ = run.ledger
 
 
-def test_other_schema_is_refused(make_run):
+def test_other_schema_is_refused(make_run, monkeypatch):
     run = make_run("a")
     path = run.folder / "summary.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 2}))
     with pytest.raises(VflbenchError, match=r"summary.json has schema version 2; this vflbench reads version 1"):
         _ = run.summary
-    folder.write_parquet(run.folder / "ledger.parquet", {"bytes": np.arange(3)}, {"vflbench_schema": "7"})
+    with monkeypatch.context() as other:
+        other.setattr(folder, "SCHEMA", 7)
+        folder.write_parquet(run.folder / "ledger.parquet", {"bytes": np.arange(3)})
     with pytest.raises(VflbenchError, match=r"ledger.parquet has schema version 7"):
         _ = run.ledger
 
@@ -136,10 +138,9 @@ def test_empty_curve_is_a_curve(tmp_path):
 
 def write_marks(run, rounds):
     """A trace in which one party ends each of `rounds`."""
-    rows = {"party": [0], "kind": [folder.EVENT_KINDS.index("mark")], "peer": [-1], "seq": [-1]}
-    columns = {key: np.repeat(value, len(rounds)) for key, value in rows.items()}
     (run.folder / "trace.parquet").unlink(missing_ok=True)
-    folder.trace_parquet(run.folder / "trace.parquet", {**columns, "value": np.array(rounds, dtype=float)}, ["server"])
+    marks = [(folder.EVENT_KINDS.index("mark"), -1, -1, round) for round in rounds]
+    folder.trace_parquet(run.folder / "trace.parquet", {"server": np.array(marks, dtype=float).reshape(-1, 4)})
 
 
 def test_a_run_whose_trace_lacks_rounds_is_refused(make_run):

@@ -352,7 +352,7 @@ def test_a_private_runs_epsilons_are_those_of_its_steps_and_shards(tmp_path: Pat
     monkeypatch.setattr(runner.Federation, "_load", lambda self: (tasks.append(load(self)), tasks[-1])[1])
     private = ["privacy=dp_sgd", "privacy.epsilon=null", "privacy.noise_multiplier=1.5", "dataset.sharding=dirichlet"]
     ended = vflbench.run(["algorithm=d_psgd", *DIGITS, *private, "epochs=2", f"hydra.run.dir={tmp_path / 'run'}"])
-    rows = [len(shard.labels) for shard in tasks[0].shards]
+    rows = [len(shard.labels) for shard in tasks[0][0].shards]
     steps = ended.curve["iterations"].tolist()
     assert len(set(rows)) > 1
     expected = [[accountant.spent_epsilon([(1.5, min(32, n) / n, count)], 1e-5) for n in rows] for count in steps]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from vflbench.types import ClockMode, ComputeConfig
 
 
+@dataclass
 class ComputeClock:
     """`none`: no time; `modelled`: the delay model of the group `compute`; `measured`: the seconds it took here."""
 
-    def __init__(self, mode: str, config: ComputeConfig) -> None:
-        self.mode = mode
-        self.config = config
+    mode: str
+    config: ComputeConfig
 
     def seconds(self, cost: float, measured: float) -> float:
         if self.mode == "none":

@@ -29,16 +29,12 @@ class Encoded(NamedTuple):
 
 
 class Encoder:
-    """What one party does to what it sends.
+    """What one party does to what it sends, by the keys of a codec; `rng` is the stream `codec/<party>`, for stochastic rounding.
 
-    Parameters
-    ----------
-    codec : the keys of one, whose module has `encode` and `decode`.
-    rng : the stream `codec/<party>`, for stochastic rounding.
-    remembered : tags of which sender and receiver remember what has arrived: the *difference* to it is encoded, and both add that
-        to what they remember. This is EF21 (Richtarik, Sokolov, Fatkhullin 2021, arXiv 2106.05203, Algorithm 2). What topk leaves out
-        of one message crosses in a later one. Adding what was left out to the next message instead (Seide et al. 2014) would be right
-        for gradients alone, not for predictions and models, which do not add up.
+    Of the tags `remembered` sender and receiver remember what has arrived: the *difference* to it is encoded, and both add that to what
+    they remember. This is EF21 (Richtarik, Sokolov, Fatkhullin 2021, arXiv 2106.05203, Algorithm 2). What topk leaves out of one message
+    crosses in a later one. Adding what was left out to the next message instead (Seide et al. 2014) would be right for gradients alone,
+    not for predictions and models, which do not add up.
 
     The memory is per receiver, tag and place in the payload, and starts at 0, again where shape or dtype change. Messages between two
     parties never overtake each other, so both ends' memories are equal: the sender's stands for both, and goes into checkpoints.
@@ -52,9 +48,7 @@ class Encoder:
     def encode(self, payload: Any, receiver: str = "", tag: str = "") -> Encoded:
         """What arrives of `payload`, a detached copy, with the bytes that were sent.
 
-        Raises
-        ------
-        FederationError : as `copy_payload`, and for complex numbers and those wider than 64 bits.
+        Raises FederationError: as `copy_payload`, and for complex numbers and those wider than 64 bits.
         """
         return self.encode_copy(copy_payload(payload), receiver, tag)
 

@@ -7,6 +7,7 @@ scale * B^(1 + exponent) / cores seconds. The fixed latency per batch and the pa
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ MOST_SECONDS, MOST_CORES = 1e6, 1_000_000
 BAD_FILE = (OSError, ValueError, KeyError, TypeError)
 
 
+@dataclass
 class Delays:
     """The delay model with the constants of `config`; without `delays`, of its two constants per computation.
 
     Parties are numbered as in an aligned task: 0 is the active one.
     """
 
-    def __init__(self, config: ComputeConfig) -> None:
-        self.config = config
+    config: ComputeConfig
 
     def seconds(self, part: str, batch: int, party: int, workers: int) -> float:
         """Seconds in which one of `workers` workers of `party` does `part` (one of PARTS) of a batch of `batch` samples.
@@ -90,9 +91,7 @@ def measured(file: str, key: str) -> Any:
 def _profile(file: str) -> dict[str, Any]:
     """The constants of a profile.
 
-    Raises
-    ------
-    OSError, ValueError, KeyError, TypeError : where the file cannot be read, lacks a constant, or has one that is no number.
+    Raises OSError, ValueError, KeyError, TypeError: where the file cannot be read, lacks a constant, or has one that is no number.
     """
     values = json.loads(Path(file).expanduser().read_text(encoding="utf-8"))
     delays = {name: {key: float(values["delays"][name][key]) for key in ("scale", "exponent")} for name in PARTS}

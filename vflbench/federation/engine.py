@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vflbench.federation.ledger import Ledger, take_traces
+from vflbench.federation.ledger import Ledger, take_trace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,35 +41,25 @@ class Observed(Protocol):
         """The first of its parameters that holds a NaN or an infinity."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Engine(ABC):
-    """Drives the parties of a run.
+    """Drives the parties of a run."""
 
-    Parameters
-    ----------
-    on_round : called with (round, engine) when all have finished it; True stops the run there.
-    on_cut : called with each complete `Cut`, after `on_round`.
-    resume_from : a cut to continue from.
+    on_round: Callable[[int, Any], bool] | None = None  # called with (round, engine) when all have finished it; True stops the run there
+    checkpoint_every: int | None = None  # a cut every so many rounds
+    on_cut: Callable[[Cut], None] | None = None  # called with each complete cut, after `on_round`
+    resume_from: Cut | None = None  # a cut to continue from
 
-    Attributes
-    ----------
-    parties, order : by name, and in their order. ledger : rows since the last cut. codec : what compresses payloads in this process.
-    finished_round : the last round that all parties have finished. bytes_sent : charged, in those.
-    boundary_clock : the latest of the parties' clocks, s, at the end of a finished round.
-    cores : of the machines that it runs on, where it measures time; else None.
-    """
-
-    parties: Mapping[str, Observed]
-    order: Sequence[Observed]
-    ledger: Ledger
-    codec: Any = None
-    cores: int | None = None
-
-    def __init__(self, on_round: Callable[[int, Any], bool] | None, on_cut: Callable[[Cut], None] | None, resume_from: Cut | None) -> None:
-        self.on_round, self.on_cut = on_round, on_cut
-        self.finished_round, self.bytes_sent, self.boundary_clock = 0, 0, 0.0
-        if resume_from is not None:
-            self.finished_round = resume_from.round
-            self.bytes_sent, self.boundary_clock = resume_from.totals["bytes_sent"], resume_from.totals["boundary_clock"]
+    def __post_init__(self) -> None:
+        self.parties: Mapping[str, Observed]  # by name
+        self.order: Sequence[Observed]
+        self.ledger: Ledger  # rows since the last cut
+        self.codec: Any = None  # what compresses payloads in this process
+        self.cores: int | None = None  # of the machines that it runs on, where it measures time
+        cut = self.resume_from
+        self.finished_round = cut.round if cut else 0  # the last that all parties have finished
+        self.bytes_sent: int = cut.totals["bytes_sent"] if cut else 0  # charged, in those rounds
+        self.boundary_clock: float = cut.totals["boundary_clock"] if cut else 0.0  # the latest of the parties' clocks, s, at its end
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -84,5 +75,5 @@ class Engine(ABC):
         return {"bytes_sent": self.bytes_sent, "boundary_clock": self.boundary_clock, "tags": dict(self.ledger.tags)}
 
     def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:
-        """Remove and return each party's trace rows, (n, 5) float64; with `last_round`, those up to its boundary."""
-        return take_traces({party.name: party.trace for party in self.order}, last_round)
+        """`ledger.take_trace` of each party."""
+        return {party.name: take_trace(party.trace, last_round) for party in self.order}

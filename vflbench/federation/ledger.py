@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -67,15 +66,12 @@ def sort_ledger(rows: np.ndarray) -> np.ndarray:
     return rows[order]
 
 
-def take_traces(traces: Mapping[str, array], last_round: int | None = None) -> dict[str, np.ndarray]:
-    """Remove and return each party's trace rows, (n, 5) float64; with `last_round`, those up to its boundary."""
-    taken = {}
-    for name, trace in traces.items():
-        rows = as_rows(trace, len(TRACE_FIELDS))
-        end = len(rows)
-        if last_round is not None:
-            marks = np.flatnonzero((rows[:, 0] == MARK) & (rows[:, 3] <= last_round))
-            end = int(marks[-1]) + 1 if len(marks) else 0
-        taken[name] = rows[:end]
-        trace[:] = array("d", rows[end:].tobytes())
-    return taken
+def take_trace(trace: array, last_round: int | None = None) -> np.ndarray:
+    """Remove and return a party's trace rows, (n, 5) float64; with `last_round`, those up to its boundary."""
+    rows = as_rows(trace, len(TRACE_FIELDS))
+    end = len(rows)
+    if last_round is not None:
+        marks = np.flatnonzero((rows[:, 0] == MARK) & (rows[:, 3] <= last_round))
+        end = int(marks[-1]) + 1 if len(marks) else 0
+    trace[:] = array("d", rows[end:].tobytes())
+    return rows[:end]

@@ -35,15 +35,10 @@ class Retimed:
 class Program:
     """What every party of a run did, in its order: made once, then timed under any number of networks.
 
-    Parameters
-    ----------
-    ledger : (messages, 10) rows of the run; `sent` and `delivered` are not read.
-    traces : party -> (events, 4 or 5) rows in program order; times are not read.
-    roles : party -> role, in the parties' order.
+    `ledger` has (messages, 10) rows, of which `sent` and `delivered` are not read; `traces` party -> (events, 4 or 5) rows in program
+    order, whose times are not read; `roles` party -> role, in the parties' order.
 
-    Raises
-    ------
-    VflbenchError : trace and ledger are not of one run; here, or when it is timed.
+    Raises VflbenchError: trace and ledger are not of one run; here, or when it is timed.
     """
 
     def __init__(self, ledger: np.ndarray, traces: Mapping[str, np.ndarray], roles: Mapping[str, str]) -> None:

@@ -85,10 +85,8 @@ def check(config: Any) -> list[Problem]:
 def build(config: Any, servers: list[str], clients: list[str], seed: int) -> Topology:
     """The topology `config` over the given parties, at least one; `clients` are all that are not servers (LEASGD's workers too).
 
-    Raises
-    ------
-    ConfigError : every problem of its keys, or the option's own with these parties.
-    VflbenchError : the option gives an edge to nobody, or from a party to itself.
+    Raises ConfigError: every problem of its keys, or the option's own with these parties.
+    Raises VflbenchError: the option gives an edge to nobody, or from a party to itself.
     """
     refuse(check(config))
     parties = (*servers, *clients)

@@ -41,9 +41,7 @@ decode = json.JSONDecoder().decode
 def pack(value: Any, device: str = "cpu") -> bytes:
     """The wire form of tensors, arrays, numbers, text, None and lists, tuples and dicts of those; `device` is the sender's.
 
-    Raises
-    ------
-    FederationError : the value holds something else.
+    Raises FederationError: the value holds something else.
     """
     buffers: list[Any] = []
     head = encode(_describe(value, buffers, device.partition(":")[0])).encode()
@@ -53,9 +51,7 @@ def pack(value: Any, device: str = "cpu") -> bytes:
 def unpack(data: bytes | memoryview, device: str = "cpu") -> Any:
     """The inverse of `pack`: new, writable arrays and tensors. A tensor of the sender's device arrives on `device`, the receiver's.
 
-    Raises
-    ------
-    FederationError : the bytes are not of this form.
+    Raises FederationError: the bytes are not of this form.
     """
     try:
         (length,) = LENGTH.unpack_from(data)
@@ -161,14 +157,10 @@ class _Reader:
             items = [self.read(part, depth + 1) for part in parts]
             return items if kind == "l" else tuple(items)
         if kind == "d":
-            return {_key(key): self.read(part, depth + 1) for key, part in parts}
+            if not all(isinstance(key, str | int) for key, _ in parts):
+                raise ValueError("a dict's keys are text or whole numbers")
+            return {key: self.read(part, depth + 1) for key, part in parts}
         raise ValueError(f"kind {kind!r}")
-
-
-def _key(key: Any) -> str | int:
-    if not isinstance(key, str | int):
-        raise ValueError("a dict's keys are text or whole numbers")
-    return key
 
 
 def shape_of(value: Any) -> str:

@@ -39,16 +39,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from vflbench.config import config_dir, convert
 from vflbench.papers.claims import Claim, among
 from vflbench.papers.measured import columns
+from vflbench.plots.curves import Picture
 from vflbench.results.folder import curve_columns
 from vflbench.results.reader import natural
-from vflbench.types import ConfigError, Problem, closest, refuse
+from vflbench.types import Problem, closest, refuse
 
 SCALES = ("smoke", "small", "full")
 
@@ -65,23 +66,6 @@ class Runs:
 
     def words(self, scale: str) -> list[str]:
         return [f"experiment={self.experiment}", *self.overrides, *getattr(self, scale)]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One picture of a figure."""
-
-    kind: Literal["values", "curves"]
-    x: str
-    y: str = "selected"
-    panels: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=lambda: ["algorithm.name"])
-    log: list[str] = field(default_factory=list)
-    where: dict[str, Any] = field(default_factory=dict)
-    levels: dict[str, Any] = field(default_factory=dict)
-    title: str = ""
-    at_most: float | None = None  # of x: the paper's axis ends there
-    paired: bool = False
 
 
 @dataclass(frozen=True)
@@ -179,8 +163,7 @@ def load(name: str) -> Definition:
     if not problems:
         definition = replace(definition, numbers=[part for numbers in definition.numbers for part in numbers.parts()])
         problems = check(definition)
-    if problems:
-        raise ConfigError([Problem(f"figure/{name}: {p.key}", p.value, p.allowed, p.closest) for p in problems])
+    refuse([replace(problem, key=f"figure/{name}: {problem.key}") for problem in problems])
     result: Definition = definition
     return result
 

@@ -13,9 +13,10 @@ import pandas as pd
 
 from vflbench import registry
 from vflbench.papers import claims, measured, page
-from vflbench.papers.definition import Definition, Picture
+from vflbench.papers.definition import Definition
 from vflbench.papers.jobs import Job
 from vflbench.plots import curves, values
+from vflbench.plots.curves import Picture
 from vflbench.plots.style import dataset_label
 from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
@@ -95,9 +96,7 @@ def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: S
         levels = claims.select(chosen, picture.levels) if picture.levels else []
         chosen = [row for row in chosen if row not in levels]
         label = measured.columns([picture.y])[picture.y] if picture.y not in ("selected", "final") else ""
-        values.draw_values(
-            chosen, theirs, stem, picture.x, picture.y, label, picture.panels, picture.lines, picture.log, definition.names, levels
-        )
+        values.draw_values(picture, chosen, theirs, levels, stem, label, definition.names)
         return
     panels: dict[str, dict[str, list[Run]]] = {}
     beside: dict[str, dict[str, list[tuple[float, float]]]] = {}
@@ -120,8 +119,7 @@ def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: S
             continue
         title = values.line_label(own, picture.panels, definition.names)
         panels.setdefault(title, {}).setdefault(values.line_label(telling(own), picture.lines, definition.names), []).append(run)
-    note, metric = f"left out: {diverged} diverged" if diverged else "", "loss" if picture.y == "train_loss" else ""
-    curves.draw_panels(panels, stem.parent, picture.x, stem.name, picture.log, picture.at_most, note, picture.paired, beside, metric)
+    curves.draw_panels(picture, panels, stem, f"left out: {diverged} diverged" if diverged else "", beside)
 
 
 def _telling(table: Sequence[claims.Row], picture: Picture, definition: Definition) -> Callable[[claims.Row], claims.Row]:

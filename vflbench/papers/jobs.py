@@ -74,19 +74,15 @@ def find(jobs: Iterable[Job], roots: Iterable[Path]) -> None:
     needed = {job.identity: job for job in jobs}
     for root in roots:
         for run in reader.find(root) if root.is_dir() else []:
+            job = None
             try:
                 job = needed.get(run.manifest["config_hash"])
-            except VflbenchError:
-                continue
-            if job is None or job.run is not None:
-                continue
-            try:
-                if run.status not in ENDED:
-                    continue
-                run.check_curve()
-                job.run, job.note = run, ""
+                if job is not None and job.run is None and run.status in ENDED:
+                    run.check_curve()
+                    job.run, job.note = run, ""
             except VflbenchError as broken:
-                job.note = f"a run that is there is left out: {broken}"
+                if job is not None:
+                    job.note = f"a run that is there is left out: {broken}"
 
 
 def shape(job: Job) -> str:
@@ -105,20 +101,13 @@ Reprice = Callable[[reader.Run, dict[str, Any], Path], reader.Run]  # (run, conf
 def carry_out(
     jobs: Sequence[Job],
     folder: Path,
-    roots: Sequence[Path],
+    roots: Sequence[Path],  # folders with runs that may be reused
     train: Train,
     reprice: Reprice,
-    workers: int,
-    tell: Callable[[int, int, Job], None],
+    workers: int,  # processes that train side by side
+    tell: Callable[[int, int, Job], None],  # called with (done, of how many, job) after each that was not there
 ) -> None:
-    """Find or train every job's run, each in `folder`/<hash>; a run that differs from another in its network alone is re-priced.
-
-    Parameters
-    ----------
-    roots : folders with runs that may be reused.
-    workers : processes that train side by side.
-    tell : called with (done, of how many, job) after each that was not there.
-    """
+    """Find or train every job's run, each in `folder`/<hash>; a run that differs from another in its network alone is re-priced."""
     find(jobs, [*roots, *([] if any(root in folder.parents for root in roots) else [folder])])  # each run read once
     missing = [job for job in jobs if job.run is None]
     leaders: dict[str, Job] = {shape(job): job for job in jobs if job.run is not None}

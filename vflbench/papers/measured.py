@@ -76,25 +76,16 @@ def at(column: str) -> tuple[str, float] | None:
 
 
 def table(
-    runs: Sequence[Run],
-    keys: Sequence[str],
+    runs: Sequence[Run],  # ended ones; those of another status are left out
+    keys: Sequence[str],  # dotted configuration keys that tell settings apart
+    # Metric -> what the validation metric is to reach (or data set -> that), or train_loss -> what that is to reach; else a run's own.
     targets: Mapping[str, Target],
-    wanted: Iterable[str] = (),
-    against: Mapping[str, Any] | None = None,
-    absent: Iterable[Mapping[str, Any]] = (),
+    wanted: Iterable[str] = (),  # columns beyond COLUMNS (columns())
+    against: Mapping[str, Any] | None = None,  # `excess` compares with the run of the same seed and setting, but for these keys
+    absent: Iterable[Mapping[str, Any]] = (),  # configurations of wanted runs that are not there; a setting of these alone has no seeds
 ) -> list[dict[str, Any]]:
     """A row per setting: `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and columns with their spread;
     by_seed, seed -> column -> value; and missing, the seeds that were wanted and are not there.
-
-    Parameters
-    ----------
-    runs : ended ones; those of another status are left out.
-    keys : dotted configuration keys that tell settings apart.
-    targets : metric -> what the validation metric is to reach (or data set -> that), or train_loss -> what that is to reach; else a run's
-        own target counts.
-    wanted : columns beyond COLUMNS (columns()).
-    against : what the column excess compares with: the run of the same seed and setting, but for these keys.
-    absent : configurations of the runs that are wanted and not there; a setting without any other is a row of no seeds.
 
     What was not measured is NaN; a target that not all seeds reached is infinite.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -19,7 +20,7 @@ from matplotlib.ticker import LogFormatter
 
 from vflbench.plots import style
 from vflbench.results import selection
-from vflbench.results.folder import atomic, atomic_write, select, splits
+from vflbench.results.folder import atomic, atomic_write, splits
 from vflbench.results.identity import flat
 from vflbench.results.reader import Run
 from vflbench.results.texts import printable, spreadsheet
@@ -42,6 +43,23 @@ X_LABELS = {
 # Taken on training samples, and falling by orders of magnitude: what the axis says.
 _TRAINED = {TRAINING_METRIC: "relative gap to the optimum", "loss": "training loss"}
 _PICTURES = {"curve": "communication_seconds", "bytes": "bytes", "rounds": "round"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of a figure, as its definition has it (papers/definition.py says what the keys are)."""
+
+    kind: Literal["values", "curves"]
+    x: str
+    y: str = "selected"
+    panels: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=lambda: ["algorithm.name"])
+    log: list[str] = field(default_factory=list)
+    where: dict[str, Any] = field(default_factory=dict)
+    levels: dict[str, Any] = field(default_factory=dict)
+    title: str = ""
+    at_most: float | None = None  # of x: the paper's axis ends there
+    paired: bool = False
 
 
 def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
@@ -93,7 +111,7 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     if shown["test"].notna().any():
         axes.plot(shown["x"] / scale, shown["test"], color=look.color, marker=look.marker, markevery=every, label=splits(metric.name)[-1])
         axes.set_xlim(left=0)
-        _mark(axes, shown, metric, scale, look.color)
+        _mark(axes, shown, summary["metric"]["selected_round"], scale, look.color)
     entitle(axes, _title(summary, network), _alarm(summary))
     if note:
         axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
@@ -104,11 +122,10 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     return figure
 
 
-def _mark(axes: Axes, shown: pd.DataFrame, metric: Metric, scale: float, color: str) -> None:
-    """Ring at the point that validation chose, without validation at the last one; its value goes into the legend."""
-    rows = shown.sort_values("round", kind="stable").rename(columns={"validation": f"val_{metric.name}"}).to_dict("records")
-    chosen = select([{str(key): value for key, value in row.items()} for row in rows], metric)
-    row, why = (chosen, "selected on validation") if chosen else (rows[-1], "final")
+def _mark(axes: Axes, shown: pd.DataFrame, selected: int | None, scale: float, color: str) -> None:
+    """Ring at the point of the round that validation chose, without validation at the last one; its value goes into the legend."""
+    rows = {row["round"]: row for row in shown.to_dict("records")}
+    row, why = (rows[selected], "selected on validation") if selected in rows else (rows[max(rows)], "final")
     x, y = row["x"] / scale, row["test"]
     if y != y:
         return
@@ -175,33 +192,18 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
         title = " · ".join(filter(None, [dataset, network, "real data" if source == "real" else None]))
         titled[title if title not in titled else f"{title} · {metric}"] = _lines(inside)
     text = "left out: " + ", ".join(f"{count} {status}" for status, count in left_out.items()) if left_out else ""
-    return draw_panels(titled, folder, x, name, note=text)
+    return draw_panels(Picture("curves", x), titled, folder / name, text)
 
 
 def draw_panels(
+    picture: Picture,
     panels: Mapping[str, Mapping[str, list[Run]]],
-    folder: Path,
-    x: str = "communication_seconds",
-    name: str = "curve",
-    log: Sequence[str] = (),
-    at_most: float | None = None,
-    note: str = "",
-    paired: bool = False,
-    theirs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] | None = None,
-    metric: str = "",
+    stem: Path,
+    note: str = "",  # what a reader must not overlook, above the picture
+    theirs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] | None = None,  # the paper's points: title -> label -> (x, score)
 ) -> pd.DataFrame:
-    """Write one picture, `name`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a line differ in their
-    seeds alone.
-
-    Parameters
-    ----------
-    log : axes that are logarithmic, of "x" and "y".
-    at_most : where the x-axis ends, in its unit.
-    note : what a reader must not overlook, above the picture.
-    paired : take out of the bands what all lines of a seed share: by how much its last scores, averaged over lines, differ from the other
-        seeds'. Means stay what they are. Only where every line of a panel has the same seeds.
-    metric : what is drawn; `loss`: the training loss; empty: what the runs are judged by.
-    theirs : the paper's points: title -> label -> (x, score), hollow markers.
+    """Write one picture, `stem`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a line differ in their
+    seeds alone. The paper's points are hollow markers.
 
     Returns and raises what `draw_runs` does.
     """
@@ -214,19 +216,20 @@ def draw_panels(
             summaries = [run.summary for group in lines.values() for run in group]
             source = next((kind for kind in ("synthetic", "partial") if any(s["data_source"] == kind for s in summaries)), "real")
             entitle(axes, title, _alarm({"data_source": source, "status": "completed"}))
-            tables.append(_panel(axes, lines, looks, x, metric or summaries[0]["metric"]["name"], paired).assign(panel=title))
+            metric = "loss" if picture.y == "train_loss" else summaries[0]["metric"]["name"]
+            tables.append(_panel(axes, lines, looks, picture.x, metric, picture.paired).assign(panel=title))
             for label, found in (theirs or {}).get(title, {}).items():
                 if found and label in lines:
                     hollow = {"color": looks[label]["color"], "marker": looks[label]["marker"], "linestyle": "none", "fillstyle": "none"}
                     axes.plot(*zip(*found, strict=True), **hollow, markersize=7, label=f"{label}, paper")
-            _scale(axes, tables[-1], log, at_most)
+            _scale(axes, tables[-1], picture.log, picture.at_most)
         legend_below(figure)
         if note:
             figure.suptitle(note, fontsize=9, color=style.ALARM, x=0.99, ha="right")
-        save(figure, folder / name)
+        save(figure, stem)
     columns = ["panel", "line", "x", "mean", "sd", "n"]
     table = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
-    write_points(folder / f"{name}.csv", table)
+    write_points(stem.with_name(f"{stem.name}.csv"), table)
     return table
 
 

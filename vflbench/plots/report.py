@@ -124,18 +124,14 @@ def row(panel: Panel, setting: Setting) -> dict[str, Any]:
     row |= {"target": panel.target, "reached": len(hits)}
     for key in ("bytes", "communication_seconds", "cost"):
         row[f"{key}_to_target"] = float(np.mean([run.curve[key].iloc[place] for run, place in hits])) if hits else None
-    row["epsilon"] = _epsilon(setting)
+    spent = [run.summary["privacy"]["epsilon"] for run in setting.runs]
+    row["epsilon"] = max((float(epsilon) for epsilon in spent if epsilon is not None), default=None)
     return row
 
 
 def _moments(values: np.ndarray) -> tuple[float | None, float | None]:
     """Mean and standard deviation (None where there are not two values)."""
     return float(values.mean()) if len(values) else None, float(values.std(ddof=1)) if len(values) > 1 else None
-
-
-def _epsilon(setting: Setting) -> float | None:
-    spent = [run.summary["privacy"]["epsilon"] for run in setting.runs if run.summary["privacy"]["epsilon"] is not None]
-    return float(max(spent)) if spent else None
 
 
 def to_csv(report: Report) -> str:
@@ -301,11 +297,11 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     lines: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
     for setting, look in zip(panel.settings, style.looks([s.algorithm for s in panel.settings]), strict=True):
-        moments = {key: _moments(setting.scores(key)) for key in ("selected", "final")}
+        known = row(panel, setting)
         lines.append(
             {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
-            | {"runs": list(range(len(entries), len(entries) + len(setting.runs))), "epsilon": _epsilon(setting)}
-            | {name: value for key, (centre, sd) in moments.items() for name, value in ((key, centre), (f"{key}_sd", sd))}
+            | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
+            | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd")}
         )
         entries += [_entry(report, run, panel.target, axes, there, most) | {"line": len(lines) - 1} for run in setting.runs]
     return {

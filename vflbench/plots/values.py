@@ -15,40 +15,27 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from vflbench.plots import style
-from vflbench.plots.curves import entitle, legend_below, new_figure, plain, save, write_points
+from vflbench.plots.curves import Picture, entitle, legend_below, new_figure, plain, save, write_points
 from vflbench.results.identity import said
 from vflbench.results.texts import printable
 
 Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
+Rows = Sequence[Mapping[str, Any]]
 
 
-def draw_values(
-    table: Sequence[Mapping[str, Any]],
-    numbers: Sequence[Mapping[str, Any]],
-    stem: Path,
-    x: str,
-    y: str,
-    label: str,
-    panels: Sequence[str],
-    lines: Sequence[str],
-    log: Sequence[str] = (),
-    names: Names | None = None,
-    levels: Sequence[Mapping[str, Any]] = (),
-) -> pd.DataFrame:
+def draw_values(picture: Picture, table: Rows, numbers: Rows, levels: Rows, stem: Path, label: str, names: Names) -> pd.DataFrame:
     """Write one picture, `stem`.png, .svg and .csv: means over seeds with a bar of one standard deviation, the paper's as hollow markers.
 
     Parameters
     ----------
     table : a row per setting, with the columns x, `panels`, `lines`, y, `<y>_sd`, seeds, data_source.
     numbers : the paper's: keys of the table, mean, sd.
-    label : what y is; empty: the test metric of the panel's rows.
-    panels, lines : keys; a panel, or a line, per combination of their values.
-    log : axes that are logarithmic, of "x" and "y".
-    names : key -> value -> what to call it.
     levels : rows that are not of any x: horizontal lines with a band of one standard deviation.
+    label : what y is; empty: the test metric of the panel's rows.
 
     Returns what is drawn: a DataFrame with columns panel, line, x, mean, sd, n, paper, paper_sd.
     """
+    x, y, panels, lines = picture.x, picture.y, picture.panels, picture.lines
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in table:
         if not math.isnan(row[y]):
@@ -63,7 +50,7 @@ def draw_values(
             warnings = {alarm[row["data_source"]] for row in rows if row["data_source"] in alarm}
             entitle(axes, title, " · ".join(warnings))
             fitting = [n for n in numbers if all(said(n[key]) == said(value) for key, value in own.items() if key in n)]
-            drawn += [{"panel": title, **point} for point in _panel(axes, rows, fitting, x, y, lines, looks, log, names)]
+            drawn += [{"panel": title, **point} for point in _panel(axes, picture, rows, fitting, looks, names)]
             for row in levels:
                 if all(row[key] == value for key, value in own.items()) and math.isfinite(row[y]):
                     color, sd = style.look(str(row.get("algorithm.name", ""))).color, row[f"{y}_sd"]
@@ -72,7 +59,7 @@ def draw_values(
                     drawn.append({"panel": title, "line": line_label(row, lines, names), "mean": row[y], "sd": sd, "n": row["seeds"]})
             axes.set_ylabel(textwrap.fill(label or f"test {rows[0]['metric']}", 42))
             axis = "" if x.endswith(".name") or x == "algorithm" else x.rpartition(".")[2].replace("_", " ")
-            axes.set_xlabel((names or {}).get(x, {}).get("axis", axis))
+            axes.set_xlabel(names.get(x, {}).get("axis", axis))
             if y == "excess":
                 axes.axhline(0, color=style.QUIET, linewidth=0.8)
         legend_below(figure)
@@ -103,7 +90,7 @@ def line_label(row: Mapping[str, Any], lines: Sequence[str], names: Names | None
     return " · ".join(filter(None, (named(key, row[key], names) for key in lines)))
 
 
-def _looks(table: Sequence[Mapping[str, Any]], lines: Sequence[str], names: Names | None) -> dict[str, dict[str, Any]]:
+def _looks(table: Rows, lines: Sequence[str], names: Names) -> dict[str, dict[str, Any]]:
     """Each line's colour, marker and dashes: `style.looks`; greys where a line has several algorithms, whose colour it cannot have."""
     algorithms: dict[str, str] = {}
     for row in table:
@@ -114,24 +101,17 @@ def _looks(table: Sequence[Mapping[str, Any]], lines: Sequence[str], names: Name
     return {label: {"color": grey, "marker": marker, "linestyle": "-"} for label, (grey, marker) in zip(algorithms, greys, strict=False)}
 
 
-def _tick(key: str, value: Any, names: Names | None) -> str:
+def _tick(key: str, value: Any, names: Names) -> str:
     """What stands at a place of the x-axis, which itself says what the key is."""
-    text = named(key, value, names) if key.endswith(".name") or str(value) in (names or {}).get(key, {}) else str(value)
+    text = named(key, value, names) if key.endswith(".name") or str(value) in names.get(key, {}) else str(value)
     return printable(text).replace("$", r"\$")  # between two of them a formula would stand
 
 
 def _panel(
-    axes: Axes,
-    rows: Sequence[Mapping[str, Any]],
-    numbers: Sequence[Mapping[str, Any]],
-    x: str,
-    y: str,
-    lines: Sequence[str],
-    looks: Mapping[str, Mapping[str, Any]],
-    log: Sequence[str],
-    names: Names | None,
+    axes: Axes, picture: Picture, rows: Rows, numbers: Rows, looks: Mapping[str, Mapping[str, Any]], names: Names
 ) -> list[dict[str, Any]]:
     """Draw the lines of one panel; the points."""
+    x, y, lines, log = picture.x, picture.y, picture.lines, picture.log
     values = list(dict.fromkeys(row[x] for row in rows))
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values)
     if not numeric:

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -54,9 +54,7 @@ def prepare(folder: Path, key: str = "hydra.run.dir=...") -> None:
     A folder that it makes, and the files in it, are the user's alone (0700, 0600; stricter by the umask). `key` is what to change for
     another folder.
 
-    Raises
-    ------
-    VflbenchError : naming the folder and the reason.
+    Raises VflbenchError: naming the folder and the reason.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -72,10 +70,8 @@ def atomic(path: Path, replace: bool = False) -> Iterator[Path]:
 
     `replace`: even a file that vflbench did not write; then no list names what comes.
 
-    Raises
-    ------
-    VflbenchError : naming `path` and the reason (no space, no permission, a file there that is not vflbench's), whatever was at `path`
-        being untouched.
+    Raises VflbenchError: naming `path` and the reason (no space, no permission, a file there that is not vflbench's), whatever was at
+    `path` being untouched.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     folder = None if replace else inventory.listed_by(path)
@@ -152,9 +148,7 @@ def splits(metric: str) -> tuple[str, ...]:
 def write_curve(path: Path, rows: Sequence[Mapping[str, Any]], metric: str) -> None:
     """Write the evaluations as CSV. Numbers read back to the last bit; a missing value, None and NaN are empty.
 
-    Raises
-    ------
-    ValueError : a row has a key that is no column (it would be lost).
+    Raises ValueError: a row has a key that is no column (it would be lost).
     """
     columns = curve_columns(metric)
     text = io.StringIO()
@@ -173,22 +167,14 @@ def _cell(value: Any) -> str:
 # --- parquet ------------------------------------------------------------------------------------------------------------
 
 
-def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array], metadata: Mapping[str, str] | None = None) -> None:
-    """Write columns of equal length as parquet: zstd, text as dictionaries, the schema version in the file's metadata.
-
-    Parameters
-    ----------
-    columns : name -> array of shape (rows,).
-    metadata : further entries of the file's metadata.
-    """
+def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array]) -> None:
+    """Write columns, name -> (rows,), as parquet: zstd, the schema version in the file's metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrays = {name: pa.array(column) for name, column in columns.items()}
-    arrays = {n: a.dictionary_encode() if pa.types.is_string(a.type) or pa.types.is_large_string(a.type) else a for n, a in arrays.items()}
-    table = pa.table(arrays).replace_schema_metadata({"vflbench_schema": str(SCHEMA), **(metadata or {})})
+    table = pa.table({name: pa.array(column) for name, column in columns.items()})
     with atomic(path) as temporary:
-        pq.write_table(table, temporary, **_encoding(list(arrays)))
+        pq.write_table(table.replace_schema_metadata({"vflbench_schema": str(SCHEMA)}), temporary, **_encoding(list(columns)))
 
 
 def merge_parquet(path: Path, sources: Sequence[Path]) -> None:
@@ -216,43 +202,33 @@ def _encoding(names: Sequence[str]) -> dict[str, Any]:
     return {"compression": "zstd", "use_dictionary": repeating, "column_encoding": encoding or None}
 
 
-def ledger_parquet(path: Path, arrays: Mapping[str, np.ndarray], parties: Sequence[str], tags: Sequence[str], links: Sequence[str]) -> None:
+def ledger_parquet(path: Path, columns: Iterable[np.ndarray], parties: Sequence[str], tags: Sequence[str], links: Sequence[str]) -> None:
     """Write the ledger, one row per message.
 
-    Parameters
-    ----------
-    arrays : columns of shape (messages,): round, src, dst, link, tag, bytes, vectors, sent, delivered (seconds), seq; src and dst
-        are codes into `parties`, link into `links`, tag into `tags`.
-
-    Raises
-    ------
-    ValueError : a column is missing or is none of the ledger's.
+    `columns`: those of PARQUET, of shape (messages,); src and dst are codes into `parties`, link into `links`, tag into `tags`.
     """
-    _write_coded(path, PARQUET["ledger"], arrays, {"src": parties, "dst": parties, "link": links, "tag": tags})
+    _write_coded(path, PARQUET["ledger"], columns, {"src": parties, "dst": parties, "link": links, "tag": tags})
 
 
-def trace_parquet(path: Path, arrays: Mapping[str, np.ndarray], parties: Sequence[str]) -> None:
-    """Write the parties' event trace: party, kind (code into `EVENT_KINDS`), peer (-1: none), seq, value, each of shape (events,).
+def trace_parquet(path: Path, traces: Mapping[str, np.ndarray]) -> None:
+    """Write what parties did, party -> (events, 4 or 5): kind (code into `EVENT_KINDS`), peer (place of a party; -1: none), seq, value."""
+    parties, (kind, peer, seq, value, *_) = list(traces), np.concatenate(list(traces.values())).T
+    party = np.repeat(np.arange(len(parties)), [len(rows) for rows in traces.values()])
+    _write_coded(path, PARQUET["trace"], (party, kind, peer, seq, value), {"party": parties, "kind": EVENT_KINDS, "peer": parties})
 
-    `party` and `peer` are codes into `parties`. Errors as `ledger_parquet`.
-    """
-    _write_coded(path, PARQUET["trace"], arrays, {"party": parties, "kind": EVENT_KINDS, "peer": parties})
 
-
-def _write_coded(path: Path, types: Mapping[str, str], arrays: Mapping[str, np.ndarray], names: Mapping[str, Sequence[str]]) -> None:
+def _write_coded(path: Path, types: Mapping[str, str], columns: Iterable[np.ndarray], names: Mapping[str, Sequence[str]]) -> None:
     import pyarrow as pa
 
-    if set(arrays) != set(types):
-        raise ValueError(f"{path.name} has the columns {list(types)}, not {list(arrays)}")
-    columns: dict[str, np.ndarray | pa.Array] = {}
-    for name, kind in types.items():
+    found: dict[str, np.ndarray | pa.Array] = {}
+    for (name, kind), column in zip(types.items(), columns, strict=True):
         if kind == "text":
-            codes = np.asarray(arrays[name], np.int32)
+            codes = column.astype(np.int32)
             indices = pa.array(codes, mask=codes < 0)  # a negative code is a null
-            columns[name] = pa.DictionaryArray.from_arrays(indices, pa.array(list(names[name]), pa.string()))
+            found[name] = pa.DictionaryArray.from_arrays(indices, pa.array(list(names[name]), pa.string()))
         else:
-            columns[name] = np.asarray(arrays[name], kind)
-    write_parquet(path, columns)
+            found[name] = np.ascontiguousarray(column, kind)
+    write_parquet(path, found)
 
 
 # --- summary ------------------------------------------------------------------------------------------------------------
@@ -267,31 +243,21 @@ def select(rows: Sequence[Mapping[str, Any]], metric: Metric) -> Mapping[str, An
 
 def summarise(
     *,
-    source: DataSource | None,
+    source: DataSource | None,  # None, as `metric`, only where the run ended before its data were there
     metric: Metric | None,
-    rows: Sequence[Mapping[str, Any]],
-    bytes_by_tag: Mapping[str, int],
-    bytes_by_link: Mapping[str, int],
-    privacy: Mapping[str, Any] | None = None,
-    extra: Mapping[str, Any] | None = None,
+    rows: Sequence[Mapping[str, Any]],  # the curve's; the last one is final, the one that validation chose is selected
+    bytes_by_tag: Mapping[str, int],  # charged ones
+    bytes_by_link: Mapping[str, int],  # of each link kind; those of `local` are in no total
+    privacy: Mapping[str, Any] | None = None,  # {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism
+    extra: Mapping[str, Any] | None = None,  # what else applies: utilisation, waiting_seconds, attack
     **given: Any,
 ) -> dict[str, Any]:
     """The content of `summary.json` (design section 6).
 
-    Parameters
-    ----------
-    source, metric : None only where the run ended before its data were there.
-    rows : the curve's rows; the last one is final, the one that validation chose is selected.
-    bytes_by_tag : charged bytes of each tag.
-    bytes_by_link : bytes of each link kind; those of `local` are in no total.
-    privacy : {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism.
-    extra : what else applies: utilisation, waiting_seconds, attack.
-    given : all other keys of the contract (`_SUMMARY`) by their names. `reason`, why the run failed, was skipped, diverged or stopped at a
-        budget, and `epochs` may be left out.
+    `given` are all other keys of the contract (`_SUMMARY`) by their names. `reason`, why the run failed, was skipped, diverged or stopped
+    at a budget, and `epochs` may be left out.
 
-    Raises
-    ------
-    ValueError : a key of the contract is missing, `given` has one that is none, or `extra` one that is.
+    Raises ValueError: a key of the contract is missing, `given` has one that is none, or `extra` one that is.
     """
     chosen = select(rows, metric) if metric else None
     validation, test = (f"val_{metric.name}", f"{splits(metric.name)[-1]}_{metric.name}") if metric else ("", "")
@@ -375,7 +341,7 @@ _MANIFEST_OPTIONAL: dict[str, Any] = {
 
 def validate_manifest(manifest: Mapping[str, Any]) -> list[str]:
     """What `manifest` breaks of the run folder's contract, one line each; empty if nothing."""
-    problems = _mistyped(manifest, _MANIFEST | _present(_MANIFEST_OPTIONAL, manifest), "")
+    problems = _mistyped(manifest, _MANIFEST, optional=_MANIFEST_OPTIONAL)
     listed = manifest.get("data", {}).get("files") or [] if not problems else []
     if not isinstance(listed, list) or not all(isinstance(f, list) and len(f) == 2 and all(isinstance(w, str) for w in f) for f in listed):
         problems.append("data.files: no list of names with their hashes")
@@ -384,13 +350,13 @@ def validate_manifest(manifest: Mapping[str, Any]) -> list[str]:
 
 def validate_summary(summary: Mapping[str, Any]) -> list[str]:
     """What `summary` breaks of the run folder's contract, one line each; empty if nothing."""
-    problems = _mistyped(summary, _SUMMARY | _present(_SUMMARY_OPTIONAL, summary), "")
-    if not problems:
-        for key in ("by_tag", "by_link"):
-            problems += _mistyped(summary["bytes"][key], dict.fromkeys(summary["bytes"][key], int), f"bytes.{key}.")
-    if problems:
+    if problems := _mistyped(summary, _SUMMARY, optional=_SUMMARY_OPTIONAL):
         return problems
     total, by_tag, by_link = (summary["bytes"][key] for key in _BYTES)
+    for key, counts in (("by_tag", by_tag), ("by_link", by_link)):
+        problems += _mistyped(counts, dict.fromkeys(counts, int), f"bytes.{key}.")
+    if problems:
+        return problems
     if sum(by_tag.values()) != total:
         problems.append(f"bytes.by_tag sums to {sum(by_tag.values())}, not to bytes.total={total}")
     if (found := charged(by_link)) != total:
@@ -402,16 +368,14 @@ def validate_summary(summary: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _present(types: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: kind for key, kind in types.items() if key in values}
-
-
-def _mistyped(values: Mapping[str, Any], types: Mapping[str, Any], prefix: str) -> list[str]:
+def _mistyped(
+    values: Mapping[str, Any], types: Mapping[str, Any], prefix: str = "", optional: Mapping[str, Any] | None = None
+) -> list[str]:
     problems = []
-    for key, kind in types.items():
+    for key, kind in {**types, **(optional or {})}.items():
         name = prefix + key
         if key not in values:
-            problems.append(f"{name}: missing")
+            problems += [f"{name}: missing"] if key in types else []
             continue
         value = values[key]
         if isinstance(kind, dict):

@@ -50,9 +50,7 @@ _known: dict[Path, _Listed] = {}  # of each list what has been read: it grows wi
 def start(folder: Path, mode: int = 0o666) -> None:
     """Begin the list of `folder`, which is there; `mode` is that of the files to come, before the umask. One that is there goes on.
 
-    Raises
-    ------
-    OSError : it cannot be written, or a file of its name is no list.
+    Raises OSError: it cannot be written, or a file of its name is no list.
     """
     if not kept(folder):
         new = 0 if _is_empty(folder) else os.O_EXCL
@@ -97,7 +95,7 @@ def writing(folder: Path, name: str) -> None:
 
 def written(folder: Path, name: str, source: Path | None = None) -> None:
     """Note the contents of `name`, or of `source`, which is about to become it."""
-    size, digest = _contents(source or folder / name)
+    size, digest = contents(source or folder / name)
     line = {"file": name, "bytes": size, "sha256": digest}
     _append(folder, line if source is None else {**line, "from": source.relative_to(folder).as_posix()}, sync=True)
 
@@ -162,7 +160,8 @@ def _read(folder: Path) -> _Listed:
     return listed
 
 
-def _contents(path: Path) -> tuple[int, str]:
+def contents(path: Path) -> tuple[int, str]:
+    """Bytes and SHA-256 of a file."""
     with path.open("rb") as file:
         return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -178,15 +177,13 @@ def owns(folder: Path, path: Path) -> bool:
     if name == NAME or name in listed.begun:
         return True
     versions = listed.contents.get(name, set())
-    return any(size == path.stat().st_size for size, _ in versions) and _contents(path) in versions
+    return any(size == path.stat().st_size for size, _ in versions) and contents(path) in versions
 
 
 def check(path: Path) -> None:
     """Refuse a file of a listed folder that is not as it was written. Files of a folder without a list cannot be told.
 
-    Raises
-    ------
-    VflbenchError : naming it.
+    Raises VflbenchError: naming it.
     """
     folder = listed_by(path)
     if folder is None or not path.is_file() or owns(folder, path):
@@ -242,10 +239,8 @@ def claim(folder: Path, advice: str, names: Collection[str] | None = None) -> No
 
     What a kill left half written goes.
 
-    Raises
-    ------
-    VflbenchError : naming what is there, and what to do: `advice`.
-    OSError : the folder cannot be written to.
+    Raises VflbenchError: naming what is there, and what to do: `advice`.
+    Raises OSError: the folder cannot be written to.
     """
     if folder.is_dir():
         refuse(folder, [name for name in foreign(folder) if names is None or name in names], advice)

@@ -32,10 +32,8 @@ def alone(folder: Path) -> Iterator[None]:
     The lock is the operating system's, on that list: it goes with the process that holds it, however that ends, so none is ever stale.
     Where the file system has no locks, a warning says so.
 
-    Raises
-    ------
-    Taken : another process does, of this machine or, where the folder is on a network, of another one.
-    OSError : the folder cannot be written to.
+    Raises Taken: another process does, of this machine or, where the folder is on a network, of another one.
+    Raises OSError: the folder cannot be written to.
     """
     file = _locked(folder)
     try:

@@ -48,16 +48,10 @@ class Priced:
 
 
 def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
-    """Chains and bytes at the evaluations of `run`.
+    """Chains and bytes at the evaluations of `run`, whose ledger this is.
 
-    Parameters
-    ----------
-    ledger : the run's.
-    time_dependent : of the run's algorithm; None where it is not known. Such a run would have been another one on another network.
-
-    Raises
-    ------
-    VflbenchError : the curve cannot be read.
+    `time_dependent`: of its algorithm; None where it is not known. Such a run would have been another one on another network.
+    Raises VflbenchError: the curve cannot be read.
     """
     rounds = run.curve["round"].astype(int).tolist()
     if run.summary["accounting"] != "strict":
@@ -161,10 +155,7 @@ class _Party:
 def chains(ledger: Arrays, trace: Arrays, latencies: int) -> dict[int, Chains]:
     """When each round that all parties have finished ends, as chains of messages.
 
-    Parameters
-    ----------
-    ledger, trace : a run's, under whatever network and timing it ran.
-    latencies : of an exchange, 1 or 2 (network.latencies).
+    `ledger` and `trace` are a run's, under whatever network and timing it ran; `latencies` of an exchange, 1 or 2 (network.latencies).
     """
     parties, nbytes = _parties(ledger, trace)
     arrived: list[Chains | None] = [None] * len(nbytes)  # to a server: when it was sent

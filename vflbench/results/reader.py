@@ -183,12 +183,7 @@ class Run:
 
 
 def load(folder: str | Path) -> Run:
-    """The run in `folder`.
-
-    Raises
-    ------
-    VflbenchError : there is no run.
-    """
+    """The run in `folder`. Raises VflbenchError: there is no run."""
     folder = Path(folder)
     if not any((folder / name).is_file() for name in ("manifest.json", "summary.json")):
         raise VflbenchError(f"{folder} is no run folder: it holds neither manifest.json nor summary.json")
@@ -198,9 +193,7 @@ def load(folder: str | Path) -> Run:
 def find(root: str | Path) -> list[Run]:
     """Every run at or below `root` (a run has a manifest.json), in the natural order of paths: 2 before 10.
 
-    Raises
-    ------
-    VflbenchError : `root` is no folder.
+    Raises VflbenchError: `root` is no folder.
     """
     root = Path(root)
     if not root.is_dir():

@@ -41,9 +41,7 @@ class Collected:
 def collect(paths: Iterable[str | Path]) -> Collected:
     """The runs at or below `paths`. What cannot be read or did not end well is named in `notes`.
 
-    Raises
-    ------
-    VflbenchError : a path is no folder, or none of them has a run in it.
+    Raises VflbenchError: a path is no folder, or none of them has a run in it.
     """
     folders: dict[Path, Path] = {}
     for path in map(Path, paths):
@@ -61,11 +59,11 @@ def collect(paths: Iterable[str | Path]) -> Collected:
             if why := _left_out(run):
                 found.notes.append(f"{folder} is left out: {why}")
                 continue
-            key = json.dumps([identifying(_config(run)), _environment(run)], sort_keys=True), run.summary["seed"]
+            key = json.dumps([identifying(run.manifest["config"]), _environment(run)], sort_keys=True), run.summary["seed"]
         except VflbenchError as damaged:
             found.notes.append(f"{folder} is left out: {damaged}")
             continue
-        if _config(run) and key in seen:
+        if run.manifest["config"] and key in seen:
             found.notes.append(f"{folder} is left out: it has the configuration and the seed of {seen[key].folder}")
             continue
         seen[key] = run
@@ -87,11 +85,6 @@ def _left_out(run: Run) -> str | None:
     run.check_curve()
     _ = run.manifest, run.overrides  # which may be damaged, too
     return None
-
-
-def _config(run: Run) -> dict[str, Any]:
-    config: dict[str, Any] = run.manifest["config"]
-    return config
 
 
 def _environment(run: Run) -> str | None:
@@ -122,8 +115,7 @@ class Setting:
 
     @cached_property
     def metric(self) -> str:
-        name: str = self.runs[0].summary["metric"]["name"]
-        return name
+        return str(self.runs[0].summary["metric"]["name"])
 
     @property
     def words(self) -> str:
@@ -147,7 +139,7 @@ def in_words(values: Mapping[str, Any]) -> str:
 
 def settings(runs: Sequence[Run]) -> list[Setting]:
     """`runs` of one panel as settings, in the order of their first run."""
-    configs = [{key: value for key, value in flat(identifying(_config(run))).items() if key != "seed"} for run in runs]
+    configs = [{key: value for key, value in flat(identifying(run.manifest["config"])).items() if key != "seed"} for run in runs]
     values: dict[tuple[Any, ...], set[str]] = defaultdict(set)
     places = [_places(run.summary["algorithm"], config) for run, config in zip(runs, configs, strict=True)]
     for config, place in zip(configs, places, strict=True):
@@ -221,19 +213,17 @@ def reached(run: Run, target: float) -> int | None:
 
 def target(found: Sequence[Setting]) -> tuple[float | None, str]:
     """A target for these settings and where it is from: the runs' own, else one that three quarters of the settings reach."""
-    given = [_config(run)["target"] for s in found for run in s.runs if _config(run).get("target") is not None]
+    given = [run.manifest["config"]["target"] for s in found for run in s.runs if run.manifest["config"].get("target") is not None]
     if given:
         return float(max(set(given), key=given.count)), "the runs' target"
-    best = []
+    best, goal = [], found[0].runs[0].summary["metric"]["goal"]
     for setting in found:
         ways = [run.curve[column].to_numpy(dtype=float) for run in setting.runs if (column := judged(run)) is not None]
-        goal = setting.runs[0].summary["metric"]["goal"]
         ends = [np.nanmax(way) if goal == "max" else np.nanmin(way) for way in ways]
         if ends:
             best.append(min(ends) if goal == "max" else max(ends))  # its worst seed
     if not best:
         return None, "no validation split: a target would be judged on test data"
-    goal = found[0].runs[0].summary["metric"]["goal"]
     value = float(sorted(best, reverse=goal == "min")[len(best) // 4])
     who = "three quarters of the settings reach" if len(best) > 1 else "it reaches"
     what = "in training" if found[0].metric == TRAINING_METRIC else "on validation"

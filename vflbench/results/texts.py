@@ -54,10 +54,7 @@ def spreadsheet(value: Any) -> Any:
 def content_policy(style: str, script: str | None = None, images: str = "data:") -> str:
     """The Content-Security-Policy of a page: its own `style` and `script` are known by their hashes, and nothing else is run or loaded.
 
-    Parameters
-    ----------
-    script : None: the page has none, and runs none.
-    images : where these may come from.
+    With `script` None the page has none, and runs none; `images` is where these may come from.
     """
 
     def known(text: str) -> str:

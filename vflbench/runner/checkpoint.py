@@ -52,9 +52,7 @@ class Part:
     @staticmethod
     def of(path: Path, rows: int = 0, level: int = 0) -> Part:
         """The file at `path`, which has just been written."""
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return Part(path.name, file.tell(), digest, rows, level)
+        return Part(path.name, *inventory.contents(path), rows, level)
 
     def check(self, folder: Path) -> Path:
         """Where it lies in `folder`. Raises VflbenchError where it is not as it was written."""
@@ -93,13 +91,13 @@ class Index:
         return (*self.state, *self.ledger, *self.trace)
 
 
+@dataclass
 class Checkpoints:
-    """The folder `checkpoint/` of a run; `identity` is the hash of its configuration."""
+    """The folder `checkpoint/` of a run."""
 
-    def __init__(self, folder: Path, identity: str) -> None:
-        self.folder = folder
-        self.identity = identity
-        self.index = Index(0)  # of the last complete cut
+    folder: Path
+    identity: str  # the hash of the run's configuration
+    index: Index = Index(0)  # of the last complete cut
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
@@ -114,9 +112,7 @@ class Checkpoints:
     ) -> None:
         """Write the rows up to the cut, then the cut, then its index; then drop cuts before the last two.
 
-        Raises
-        ------
-        VflbenchError : a file cannot be written, or one to be merged is damaged.
+        Raises VflbenchError: a file cannot be written, or one to be merged is damaged.
         """
         party = np.repeat(np.arange(len(traces)), [len(rows) for rows in traces.values()])
         events = np.column_stack([party, np.concatenate(list(traces.values()))])
@@ -203,9 +199,7 @@ class Checkpoints:
 
         What is damaged is told in a warning, and the cut before it is taken: from there the run comes to the same result.
 
-        Raises
-        ------
-        VflbenchError : no cut is whole.
+        Raises VflbenchError: no cut is whole.
         """
         found, damages = self._indices(), dict[str, None]()
         if not found and (states := sorted(self.folder.glob("round_*.pt"))):
@@ -229,9 +223,8 @@ class Checkpoints:
 
     def _checked(self, index: Index) -> tuple[Cut, dict[str, Any], tuple[Part, ...]] | None:
         """The cut of `index`, after all that it lists was checked; None for the one of round 0."""
-        for kind in COLUMNS:
-            for part in getattr(index, kind):
-                _check_rows(part, part.check(self.folder))
+        for part in (*index.ledger, *index.trace):
+            part.check(self.folder)
         for part in index.transcript:
             part.check(self.folder.parent / "transcript")
         for part in index.state:
@@ -248,30 +241,21 @@ class Checkpoints:
         import pyarrow.parquet as pq
 
         for part in getattr(self.index, kind):
-            path = part.check(self.folder)
-            _check_rows(part, path)
-            table = pq.read_table(path)
+            table = pq.read_table(part.check(self.folder))
             yield np.stack([table[name].to_numpy().astype(np.float64) for name in COLUMNS[kind]], axis=1)
-
-
-def _check_rows(part: Part, path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    if (rows := pq.read_metadata(path).num_rows) != part.rows:
-        raise VflbenchError(f"{path} has {rows} rows, {part.rows} were written")
 
 
 def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+@dataclass
 class Recorder:
     """What a run has produced so far: the ledger and trace, in memory since the last checkpoint and in parts before it."""
 
-    def __init__(self, checkpoints: Checkpoints, writer: TranscriptWriter | None) -> None:
-        self.checkpoints = checkpoints
-        self.writer = writer
-        self.unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None  # the rows of a cut while it is written, and its round
+    checkpoints: Checkpoints
+    writer: TranscriptWriter | None
+    unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None  # the rows of a cut while it is written, and its round
 
     def cut(self, engine: Engine, observer: Observer, cut: Cut) -> None:
         ledger, traces = engine.ledger.take(cut.round), engine.take_trace(cut.round)
@@ -282,9 +266,7 @@ class Recorder:
     def collect(self, engine: Engine) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The whole ledger, sorted, and the traces, of finished rounds.
 
-        Raises
-        ------
-        VflbenchError : saved rows are damaged, or the ledger does not add up to what the engine has counted.
+        Raises VflbenchError: saved rows are damaged, or the ledger does not add up to what the engine has counted.
         """
         rest, last = engine.ledger.take(engine.finished_round), engine.take_trace(engine.finished_round)
         ledger, traces = [*self.checkpoints.rows("ledger")], {name: list[np.ndarray]() for name in engine.parties}

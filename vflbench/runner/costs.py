@@ -29,27 +29,24 @@ class Standing:
     cores: float | None = None  # that its computations keep busy, where the run reports their utilisation
 
 
+@dataclass(eq=False)
 class Costs:
-    """Of one run under one network and accounting.
+    """Of one run under one network and accounting."""
 
-    Parameters
-    ----------
-    ledger : (messages, 10) rows; `sent` and `delivered` are not read.
-    traces : party -> (events, 4 or 5) rows; of a time-dependent run with their times.
-    parties : in the parties' order.
-    program : of ledger and traces, where it is made already.
-    """
+    ledger: np.ndarray  # (messages, 10) rows; `sent` and `delivered` are not read
+    traces: Mapping[str, np.ndarray]  # party -> (events, 4 or 5) rows; of a time-dependent run with their times
+    parties: Mapping[str, Standing]  # in the parties' order
+    network: NetworkConfig
+    accounting: str
+    payload: Payload
+    time_dependent: bool = False
+    program: Program | None = None  # of ledger and traces, where it is made already
 
-    def __init__(
-        self, ledger: np.ndarray, traces: Mapping[str, np.ndarray], parties: Mapping[str, Standing], network: NetworkConfig,
-        accounting: str, payload: Payload, time_dependent: bool = False, program: Program | None = None,
-    ) -> None:  # fmt: skip
-        rule = registry.load_option("accounting", accounting)
+    def __post_init__(self) -> None:
+        rule = registry.load_option("accounting", self.accounting)
         seconds = hook(rule, "seconds")
-        self.ledger, self.traces, self.parties, self.network, self.tags = ledger, traces, parties, network, payload.tags
-        self.totals = Totals(rule.price(ledger, payload), ledger, network.ratio)
-        self.charged: dict[int, float] | None = seconds(ledger, payload, network) if seconds else None
-        self.time_dependent, self.program = time_dependent, program
+        self.totals = Totals(rule.price(self.ledger, self.payload), self.ledger, self.network.ratio)
+        self.charged: dict[int, float] | None = seconds(self.ledger, self.payload, self.network) if seconds else None
 
     def curve(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The curve's rows, given with `round` and the virtual clock's `virtual_seconds`, with all columns of costs."""
@@ -64,7 +61,7 @@ class Costs:
     def summary(self, rounds: int, clock: float) -> dict[str, Any]:
         """Those of the whole run, as `results.folder.summarise` takes them; it ended after `rounds` at `clock` on the virtual clock."""
         row = self._row(rounds, *self.times([rounds], [clock])[0])
-        by_tag = {self.tags[code]: count for code, count in sorted(self.totals.by_tag.items())}
+        by_tag = {self.payload.tags[code]: count for code, count in sorted(self.totals.by_tag.items())}
         return {"bytes_by_tag": by_tag, "bytes_by_link": self.totals.by_link, **{key: row[key] for key in row if key != "bytes"}}
 
     def times(self, rounds: list[int], clocks: list[float]) -> list[tuple[float, float]]:

@@ -35,7 +35,7 @@ from vflbench.federation.ray.party import elsewhere
 from vflbench.runner.evaluate import METRICS, Observer
 from vflbench.runner.federation import Federation, Known, resolve_device
 from vflbench.runner.models import WholeModels
-from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig, VflbenchError, division, hook
+from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig, VflbenchError, division, hook, refuse
 
 
 def detached(value: Any) -> Any:
@@ -117,17 +117,15 @@ def tell(federation: Federation) -> dict[str, Told]:
 class Surveyor:
     """The actor that sees the whole task, and scores whole models."""
 
-    def survey(self, config: RunConfig, info: AlgorithmInfo) -> tuple[Known, dict[str, Told]] | list[Problem] | str:
+    def survey(self, config: RunConfig, info: AlgorithmInfo) -> tuple[Known, dict[str, Told]] | VflbenchError:
         """What the driver may know, and what it passes on to parties; or what is wrong with the configuration or the data."""
         try:
             federation = Federation(config, info)
             federation.mechanisms()  # noise is calibrated here for the first time, which may fail
-        except ConfigError as error:
-            return error.problems
         except VflbenchError as error:
-            return str(error)
+            return error
         except OSError as error:
-            return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+            return VflbenchError(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
         task = federation.task
         if task.by_rows is not None:
             self.models = WholeModels(task.by_rows, config.model, METRICS[task.metric.name])
@@ -176,19 +174,12 @@ def party(
     eval_every: int,
     checkpoint_every: int | None,
     name: str,
-    known: Known | None = None,
+    known: Known | None = None,  # this and `index`: what it is told (`Told`), where it opens its own files only, and what else is public
     index: int | None = None,
-    source: str | None = None,
-    broker: Channels | None = None,
+    source: str | None = None,  # kind of data that the surveyor found, where the party loads the whole set
+    broker: Channels | None = None,  # what the party's messages to other organisations pass, where they are published
 ) -> dict[str, Any]:
-    """In the party's process: the arguments of its `PartyEngine`, with its own data and nobody else's.
-
-    Parameters
-    ----------
-    known, index : what it is told (`Told`), where it opens its own files only, and the rest of what is public.
-    source : kind of data that the surveyor found, where the party loads the whole set.
-    broker : what the party's messages to other organisations pass, where they are published.
-    """
+    """In the party's process: the arguments of its `PartyEngine`, with its own data and nobody else's."""
     if (device := config.engine.devices.get(name)) is not None:
         try:
             config = dataclasses.replace(config, device=resolve_device(device))
@@ -224,13 +215,9 @@ def party(
 class Host:
     """The processes of one run: `with Host(config, info) as host:`.
 
-    Attributes
-    ----------
-    federation : what the driver knows. models : scores whole models; None where parties report predictions. broker : None or a real one.
+    `federation` is what the driver knows, `models` scores whole models (None where parties report predictions), `broker` may be a real one.
 
-    Raises
-    ------
-    ConfigError, VflbenchError : on entering; as `Federation`, and where Ray does not start.
+    Raises ConfigError, VflbenchError: on entering; as `Federation`, and where Ray does not start.
     """
 
     def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:
@@ -261,15 +248,12 @@ class Host:
         surveyor, timeout = self.cluster.hire(Surveyor), self.config.engine.timeout
         call = surveyor.survey.remote(self.config, self.info)
         found = answer(call, "the surveyor, which looks at the data before the run,", max(timeout, STARTING), timeout < STARTING)
-        if isinstance(found, list):
-            raise ConfigError(found)
-        if isinstance(found, str):
-            raise VflbenchError(found)
+        if isinstance(found, VflbenchError):
+            raise found
         known, messages = found
         federation = Federation(self.config, self.info, known)
-        if unknown := [name for name in self.config.engine.devices if name not in federation.specs]:
-            allowed = f"there is no such party; there are: {', '.join(federation.specs)}"
-            raise ConfigError([Problem(f"engine.devices.{name}", self.config.engine.devices[name], allowed) for name in unknown])
+        allowed, devices = f"there is no such party; there are: {', '.join(federation.specs)}", self.config.engine.devices
+        refuse([Problem(f"engine.devices.{name}", devices[name], allowed) for name in devices if name not in federation.specs])
         if known.task.by_rows is not None:
             return federation, ScoredElsewhere(known.task.by_rows, surveyor, timeout), known, messages
         self.cluster.dismiss([surveyor])

@@ -46,9 +46,7 @@ METRICS = {"accuracy": accuracy, "rmse": rmse, "auroc": auroc}
 class Suboptimality:
     """(f - f*) / f* of a convex objective on the training samples, from what every party reports of its own block.
 
-    Raises
-    ------
-    ValueError : the task has no optimum.
+    Raises ValueError: the task has no optimum.
     """
 
     def __init__(self, task: Task) -> None:

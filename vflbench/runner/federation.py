@@ -33,6 +33,7 @@ from vflbench.types import (
     dtype,
     hook,
     module_of,
+    refuse,
     rounds_per_epoch,
 )
 
@@ -52,22 +53,29 @@ def resolve_device(device: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """What of a federation somebody knows who does not hold the parties' data (runner/distributed.py)."""
+    """What a survey of the data finds; without the parties' data what the driver of their processes knows (runner/distributed.py)."""
 
-    task: Task  # without features
+    task: Task
     layout: str
     decided: RunConfig
-    facts: dict[str, Any]
-    specs: dict[str, PartySpec]  # without programs and data
+    facts: dict[str, Any]  # what the algorithm chose by itself, for the summary
+    specs: dict[str, PartySpec]
 
 
 class Federation:
     """A task's parties, ready to be driven; with `known` there is no data to drive them with."""
 
     def __init__(self, config: RunConfig, info: AlgorithmInfo, known: Known | None = None) -> None:
-        self.config = config
-        self.info = info
+        self.config, self.info = config, info
         self.module: ModuleType = registry.load_algorithm(info.name)
+        self._settle()
+        found = known or self._survey()
+        self.task, self.layout, self.decided, self.facts, self.specs = found.task, found.layout, found.decided, found.facts, found.specs
+        self._connect()
+
+    def _settle(self) -> None:
+        """What the configuration leaves open: device, clock, randomness, how long it runs and how often it is scored."""
+        config, info = self.config, self.info
         self.device = resolve_device(config.device)
         if config.engine.threads is not None:
             torch.set_num_threads(config.engine.threads)
@@ -81,62 +89,50 @@ class Federation:
         self.eval_every = config.eval_every or (1 if info.epochs else 10)
         if config.scale != "full":
             self.eval_every = min(self.eval_every, max(self.rounds // 2, 1))
+
+    def _survey(self) -> Known:
+        """Load the data, let the algorithm look at them, refuse what does not go with them, build its parties."""
+        task, layout = self._load()
         # An algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
-        self.decided = dataclasses.replace(config, device=self.device, rounds=self.rounds)
+        decided, facts = dataclasses.replace(self.config, device=self.device, rounds=self.rounds), dict[str, Any]()
         if self.live:
-            self.decided = dataclasses.replace(self.decided, engine=dataclasses.replace(config.engine, compute_clock=self.clock_mode))
-        self.task: Task
-        self.specs: dict[str, PartySpec]
-        self.facts: dict[str, Any] = {}  # what the algorithm chose by itself, for the summary
-        if known is None:
-            self._survey()
-        else:
-            self.task, self.layout, self.decided, self.facts, self.specs = (getattr(known, f.name) for f in dataclasses.fields(known))
+            decided = dataclasses.replace(decided, engine=dataclasses.replace(decided.engine, compute_clock=self.clock_mode))
+        if decide := hook(self.module, "decide"):
+            decided, facts = decide(task, decided)
+        self._check(task)
+        return Known(task, layout, decided, facts, self.module.parties(task, decided))
+
+    def _load(self) -> tuple[Task, str]:
+        """The task, and which layout it has."""
+        config = self.config
+        layout = registry.fit(self.info, registry.datasets()[config.dataset.name])
+        if layout is None:
+            raise VflbenchError(f"{self.info.name} does not run on {config.dataset.name}")
+        load: Callable[..., Task] = registry.load_dataset(config.dataset.name).load
+        return load(config.dataset, layout, division(config.algorithm), config.seed, sources.data_root(config.data_root)), layout
+
+    def _check(self, task: Task) -> None:
+        """Refuse data that are not sane, and a target, a privacy mechanism and an attack that do not go with them."""
+        config, metric, problems = self.config, task.metric.name, list[Problem]()
+        sanity.check(task)
+        share = metric in ("accuracy", "auroc")
+        if config.target is not None and not 0 <= config.target <= (1 if share else math.inf):
+            allowed = f"cannot be: {metric} {'lies between 0 and 1' if share else 'is never below 0'}"
+            problems.append(Problem("target", config.target, allowed))
+        if check := hook(module_of(config.privacy), "check_labels"):
+            problems += check(config.privacy, task.training_labels(), task.classes)
+        if check := hook(module_of(config.attack), "check_task"):
+            problems += check(task, config)
+        refuse(problems)
+        if task.by_rows is None:  # else the algorithm knows how many rows each party trains on
+            examples.warn(config.privacy, [len(task.training_labels())])
+
+    def _connect(self) -> None:
+        """Who may talk to whom."""
         servers = [name for name, spec in self.specs.items() if spec.role == "server"]
         clients = [name for name in self.specs if name not in servers]
-        self.topology = topology.build(config.topology, servers, clients, config.seed)
-        if problems := link_problems(config.network, self.specs, self.topology.connected):
-            raise ConfigError(problems)
-
-    def _survey(self) -> None:
-        """Load the data, let the algorithm look at them, build its parties."""
-        config = self.config
-        self.task = self._load()
-        if decide := hook(self.module, "decide"):
-            self.decided, self.facts = decide(self.task, self.decided)
-        sanity.check(self.task)
-        if problems := [*self._target_problems(), *self._label_problems(), *self._attack_problems()]:
-            raise ConfigError(problems)
-        if self.task.by_rows is None:  # else the algorithm knows how many rows each party trains on
-            examples.warn(config.privacy, [len(self.task.training_labels())])
-        self.specs = self.module.parties(self.task, self.decided)
-
-    def _target_problems(self) -> list[Problem]:
-        """A target that no value of the metric reaches, or every one."""
-        metric, target = self.task.metric, self.config.target
-        if target is None or 0 <= target <= (1 if metric.name in ("accuracy", "auroc") else math.inf):
-            return []
-        allowed = "lies between 0 and 1" if metric.name in ("accuracy", "auroc") else "is never below 0"
-        return [Problem("target", target, f"cannot be: {metric.name} {allowed}")]
-
-    def _label_problems(self) -> list[Problem]:
-        """Labels that the privacy mechanism cannot noise."""
-        check = hook(module_of(self.config.privacy), "check_labels")
-        return check(self.config.privacy, self.task.training_labels(), self.task.classes) if check else []
-
-    def _attack_problems(self) -> list[Problem]:
-        """What of the task the attack cannot be tried on."""
-        check = hook(module_of(self.config.attack), "check_task")
-        return check(self.task, self.config) if check else []
-
-    def _load(self) -> Task:
-        layout = registry.fit(self.info, registry.datasets()[self.config.dataset.name])
-        if layout is None:
-            raise VflbenchError(f"{self.info.name} does not run on {self.config.dataset.name}")
-        self.layout = layout
-        load: Callable[..., Task] = registry.load_dataset(self.config.dataset.name).load
-        root = sources.data_root(self.config.data_root)
-        return load(self.config.dataset, layout, division(self.config.algorithm), self.config.seed, root)
+        self.topology = topology.build(self.config.topology, servers, clients, self.config.seed)
+        refuse(link_problems(self.config.network, self.specs, self.topology.connected))
 
     def mechanisms(self) -> dict[str, Any]:
         """One privacy mechanism per client, none where privacy=none."""

@@ -40,9 +40,7 @@ def heed_nothing() -> None:
 def job() -> Iterator[None]:
     """Around a job: in a process that joblib has started for some, SIGTERM interrupts it, and so does the death of who started it.
 
-    Raises
-    ------
-    KeyboardInterrupt : a signal came before: no job begins any more.
+    Raises KeyboardInterrupt: a signal came before: no job begins any more.
     """
     if multiprocessing.parent_process() is None:
         yield

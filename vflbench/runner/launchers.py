@@ -22,19 +22,13 @@ YEAR = 525_600  # minutes
 
 @dataclass
 class Launcher:
-    """`with launcher:` around the sweep gives its jobs, which inherit the environment, their threads.
+    """`with launcher:` around the sweep gives its jobs, which inherit the environment, their threads."""
 
-    Attributes
-    ----------
-    name : Hydra's. folder : the sweep's. overrides : for Hydra, beside the user's.
-    width : jobs side by side on this machine; None where another one decides.
-    """
-
-    name: str
-    folder: Path
-    width: int | None = None
-    overrides: list[str] = field(default_factory=list)
-    before: dict[str, str | None] = field(default_factory=dict)
+    name: str  # Hydra's
+    folder: Path  # the sweep's
+    width: int | None = None  # jobs side by side on this machine; None where another one decides
+    overrides: list[str] = field(default_factory=list)  # for Hydra, beside the user's
+    before: dict[str, str | None] = field(default_factory=dict)  # what the environment said of threads
 
     @property
     def hears(self) -> bool:
@@ -71,9 +65,7 @@ class Launcher:
 def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
     """The launcher of a sweep of so many jobs, by its composed configuration and what the user typed.
 
-    Raises
-    ------
-    ConfigError : no such number of processes.
+    Raises ConfigError: no such number of processes.
     """
     launcher = Launcher(str(cfg.hydra.runtime.choices["hydra/launcher"]), Path(str(cfg.hydra.sweep.dir)))
     if launcher.name not in ("joblib", "submitit_local"):

@@ -18,18 +18,13 @@ CHUNK = 2000  # rows predicted at once
 
 
 class WholeModels:
-    """Metric and training loss of models given as vectors of parameters.
-
-    Attributes
-    ----------
-    averaged : {round, val, test} of every evaluation: the metric of the average of all models (in the order given).
-    """
+    """Metric and training loss of models given as vectors of parameters."""
 
     def __init__(self, task: ShardedTask, config: classifiers.Config, metric: Callable[[np.ndarray, np.ndarray], float]) -> None:
         self.task, self.metric = task, metric
         self.network = classifiers.network(config, task.public)
         self.dtype = DTYPES[config.dtype]
-        self.averaged: list[dict[str, Any]] = []
+        self.averaged: list[dict[str, Any]] = []  # {round, val, test}: the metric of all models' average, in the order given
         self.rows: dict[str, Tensor] = {}  # split -> features, on the models' device
         self.targets: Tensor | None = None  # of the probe
 

@@ -35,7 +35,7 @@ from vflbench.results import inventory
 from vflbench.results.folder import atomic_write, write_json
 from vflbench.runner import provenance
 from vflbench.seeding import torch_stream
-from vflbench.types import ConfigError, Delay, Problem, VflbenchError, closest
+from vflbench.types import Delay, Problem, VflbenchError, closest, refuse
 
 BATCHES = tuple(2**power for power in range(1, 11))
 HEADER = 24  # bytes of a batch without rows
@@ -60,12 +60,7 @@ class Options:
 
 
 def parse(words: Sequence[str]) -> Options:
-    """The options of a command line.
-
-    Raises
-    ------
-    ConfigError : every unknown key and every value that is out of its range.
-    """
+    """The options of a command line. Raises ConfigError: every unknown key and every value that is out of its range."""
     problems: list[Problem] = []
     given: dict[str, Any] = {}
     known = [option.name for option in dataclasses.fields(Options)]
@@ -94,8 +89,7 @@ def parse(words: Sequence[str]) -> Options:
             given[key] = int(value)
     if not problems:
         problems += [dataclasses.replace(p, key=p.key.removeprefix("model.")) for p in split_learning.check(Options(**given).network())]
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     return Options(**given)
 
 

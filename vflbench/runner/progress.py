@@ -42,13 +42,9 @@ class Progress:
 
 
 @contextlib.contextmanager
-def progress(total: int | None, metric: str = "metric", label: str = "", quiet: bool = False) -> Iterator[Progress]:
-    """A bar for `total` rounds (None: unknown) while the block runs; nothing if `quiet`, under CI, or where stderr is no terminal.
-
-    Parameters
-    ----------
-    metric : the metric's name, as shown.
-    label : what runs, e.g. `[3/24] glasu cora seed=2`.
+def progress(total: int | None, metric: str = "metric", quiet: bool = False) -> Iterator[Progress]:
+    """A bar for `total` rounds (None: unknown) while the block runs, with the `metric`'s name; none if `quiet`, under CI, or where stderr
+    is no terminal.
     """
     if quiet or os.environ.get("CI") or not sys.stderr.isatty():
         yield Progress(None, total, metric)
@@ -57,9 +53,8 @@ def progress(total: int | None, metric: str = "metric", label: str = "", quiet: 
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = [TextColumn(printable(label), markup=False)] if label else []
     news = TextColumn("{task.fields[news]}", markup=False)
-    bar = Bar(*columns, MofNCompleteColumn(), BarColumn(), news, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    bar = Bar(MofNCompleteColumn(), BarColumn(), news, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
               console=Console(stderr=True), refresh_per_second=5, transient=True)  # fmt: skip
     with bar:
         yield Progress(bar, total, metric)

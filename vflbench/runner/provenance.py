@@ -23,11 +23,7 @@ _PACKAGES = (
 def collect(command: str, threads: int, device: str) -> dict[str, Any]:
     """What the manifest says of the surroundings; the start time is now.
 
-    Parameters
-    ----------
-    command : the command line; home folders in it become `~`.
-    threads : torch's threads.
-    device : `cpu`, `cuda` or `cuda:<index>`; torch is imported only for a GPU's name.
+    Home folders in the `command` become `~`; `threads` are torch's, which is imported only for a GPU's name (`cuda`, `cuda:<index>`).
     """
     return {
         "command": without_home(command),

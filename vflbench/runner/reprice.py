@@ -23,16 +23,16 @@ import numpy as np
 
 from vflbench import registry
 from vflbench.federation.accounting import Payload
-from vflbench.federation.ledger import COLUMN, LEDGER_FIELDS
+from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.replay import Program, Retimed
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
 from vflbench.results.identity import config_hash
-from vflbench.results.reader import Arrays, Coded, Run
+from vflbench.results.reader import Arrays, Run
 from vflbench.runner import provenance
 from vflbench.runner.costs import Costs, Standing, clock, link_problems
-from vflbench.types import ENDED, ConfigError, LinkConfig, NetworkConfig, VflbenchError
+from vflbench.types import ENDED, ConfigError, LinkConfig, NetworkConfig, VflbenchError, refuse
 
 OLDER = "an older vflbench made it: its manifest.json lacks"
 TIMED_OUT = "max_virtual_seconds"
@@ -80,28 +80,24 @@ class Result:
 
 
 def reprice(
-    words: Sequence[str], profiles: Sequence[Profile], out: Path, *, command: str, overwrite: bool = False,
-    draw: Draw | None = None, refused: Callable[[str], None],
-) -> list[Result]:  # fmt: skip
+    words: Sequence[str],
+    profiles: Sequence[Profile],
+    out: Path,  # the results are `<out>/<run>_<profile>/`, a sweep's job `<out>/<sweep>/<job>_<profile>/`
+    *,
+    command: str,  # for the manifests
+    overwrite: bool = False,  # replace what an earlier re-pricing has left there
+    draw: Draw | None = None,  # called with a folder, its summary and the names of the pictures to draw
+    refused: Callable[[str], None],  # called with the reason for every run that cannot be re-priced; the others are
+) -> list[Result]:
     """Every run named by `words` (run folders, or folders with runs below, such as a sweep's) under every profile.
 
-    Parameters
-    ----------
-    out : the results are `<out>/<run>_<profile>/`, a sweep's job `<out>/<sweep>/<job>_<profile>/`.
-    command : for the manifests.
-    overwrite : replace what an earlier re-pricing has left there.
-    draw : called with a folder, its summary and the names of the pictures to draw.
-    refused : called with the reason for every run that cannot be re-priced; the others are.
-
-    Raises
-    ------
-    VflbenchError : no runs at all, or two results for one folder.
+    Raises VflbenchError: no runs at all, or two results for one folder.
     """
     jobs: list[tuple[Finished, Profile, Path]] = []
     places: dict[Path, Path] = {}
     for name, run in _named(words):
         try:
-            finished = Finished(run)
+            finished = Finished(run.folder)
             finished.check()
         except VflbenchError as error:
             refused(_naming(run.folder, str(error)))
@@ -117,7 +113,7 @@ def reprice(
     jobs.reverse()
     while jobs:
         finished, profile, place = jobs.pop()  # so that no run's ledger stays longer than its turn
-        source, label = finished.run.folder, profile.label(finished.config["network"]["name"])
+        source, label = finished.folder, profile.label(finished.config["network"]["name"])
         try:
             results.append(Result(source, place, label, kept=finished.write(profile, place, command, overwrite, draw)))
         except VflbenchError as error:
@@ -152,19 +148,8 @@ def _named(words: Sequence[str]) -> list[tuple[str, Run]]:
     return list(found.values())
 
 
-class Finished:
+class Finished(Run):
     """A run to be re-priced; its files are read once, however many profiles there are. Attributes raise VflbenchError."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    @cached_property
-    def manifest(self) -> dict[str, Any]:
-        return self.run.manifest
-
-    @cached_property
-    def summary(self) -> dict[str, Any]:
-        return self.run.summary
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -175,7 +160,7 @@ class Finished:
 
     def check(self) -> None:
         """What can be told without ledger and trace. Raises VflbenchError."""
-        if self.run.status is None:
+        if self.status is None:
             raise VflbenchError("the run has not ended: continue it with resume=true, then re-price it")
         status = self.summary["status"]
         if status not in ENDED:
@@ -193,11 +178,11 @@ class Finished:
 
     @cached_property
     def messages(self) -> Arrays:
-        return self.run.arrays("ledger")
+        return self.arrays("ledger")
 
     @cached_property
-    def trace(self) -> Arrays:
-        return self.run.arrays("trace")
+    def events(self) -> Arrays:
+        return self.arrays("trace")
 
     @cached_property
     def parties(self) -> dict[str, Standing]:
@@ -207,16 +192,15 @@ class Finished:
                 return {name: Standing(**values) for name, values in self.manifest["parties"].items()}
             except (AttributeError, TypeError) as error:
                 raise VflbenchError(f"manifest.json is malformed: parties: {error}") from error
-        names = self.trace.texts["party"].names
+        names = self.events.texts["party"].names
         return {name: Standing("server" if name == "server" else "client") for name in names}
 
     @cached_property
     def traces(self) -> dict[str, np.ndarray]:
         """Party -> (events, 4) rows: kind, peer, seq, value."""
-        trace, names = self.trace, list(self.parties)
-        known: dict[str, Sequence[str]] = {"kind": files.EVENT_KINDS, "peer": names}
-        rows = _rows(trace, ("kind", "peer", "seq", "value"), known, "trace.parquet")
-        party = _codes(trace.texts["party"], "party", names, "trace.parquet")
+        names = list(self.parties)
+        rows = _rows(self.events, "trace", {"party": names, "kind": files.EVENT_KINDS, "peer": names})
+        party, rows = rows[:, 0], rows[:, 1:]
         bounds = np.searchsorted(party, np.arange(len(names) + 1))  # written party by party
         if (np.diff(party) < 0).any():
             raise VflbenchError("trace.parquet is malformed: its rows are not party by party")
@@ -227,22 +211,16 @@ class Finished:
         return self.messages.texts["tag"].names
 
     @cached_property
-    def ledger(self) -> np.ndarray:
-        """(messages, 10) rows as in federation.ledger."""
-        names = list(self.parties)
-        known: dict[str, Sequence[str]] = {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags}
-        columns = ["link" if field == "kind" else field for field in LEDGER_FIELDS]
-        return _rows(self.messages, columns, known, "ledger.parquet")
-
-    @cached_property
     def program(self) -> Program:
-        return Program(self.ledger, self.traces, {name: party.role for name, party in self.parties.items()})
+        names = list(self.parties)
+        rows = _rows(self.messages, "ledger", {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags})  # as in federation.ledger
+        return Program(rows, self.traces, {name: party.role for name, party in self.parties.items()})
 
     @cached_property
-    def curve(self) -> list[dict[str, Any]]:
+    def scores(self) -> list[dict[str, Any]]:
         """The curve's rows as they were written: a whole number stays one, an empty cell is None."""
-        self.run.check_curve()
-        columns, rows = self.run.cells
+        self.check_curve()
+        columns, rows = self.cells
         return [{name: cell if cell == cell else None for name, cell in zip(columns, row, strict=True)} for row in rows]  # not NaN
 
     # --- under another network ------------------------------------------------------------------------------------------
@@ -261,7 +239,7 @@ class Finished:
         status, reason = self._end(config, now, rounds)
         payload = Payload(self.tags, **self.manifest.get("payload", {"value_bytes": 0, "outputs": 0}))
         costs = Costs(self.program.rows, self.traces, self.parties, network, config["accounting"], payload, program=self.program)
-        curve = costs.curve([{**row, "virtual_seconds": now(row["round"])} for row in self.curve])
+        curve = costs.curve([{**row, "virtual_seconds": now(row["round"])} for row in self.scores])
         found = costs.summary(rounds, now(rounds))
         by_tag, by_link = found.pop("bytes_by_tag"), found.pop("bytes_by_link")
         summary = {
@@ -277,15 +255,14 @@ class Finished:
             "choices": {**self.manifest.get("choices", {}), **{key: profile.typed[key] for key in ("network",) if key in profile.typed}},
             "repriced_from": {**origin, "at": provenance.now()},
         }  # fmt: skip
-        names = list(self.parties)
-        columns = {("link" if key == "kind" else key): self.program.rows[:, at] for key, at in COLUMN.items()}
-        columns |= {"sent": done.sent, "delivered": done.delivered}
+        columns = list(self.program.rows.T)
+        columns[COLUMN["sent"]], columns[COLUMN["delivered"]] = done.sent, done.delivered
         # Against rounds, and mostly against bytes, the curve is what it was, and drawn in the run's own folder.
         pictures = ["curve"] if config["accounting"] == self.config["accounting"] else ["curve", "bytes"]
         with _whole(place) as folder:
-            files.ledger_parquet(folder / "ledger.parquet", columns, names, self.tags, LINK_KINDS)
+            files.ledger_parquet(folder / "ledger.parquet", columns, list(self.parties), self.tags, LINK_KINDS)
             with files.atomic(folder / "trace.parquet") as trace:  # what parties did is the same
-                shutil.copyfile(self.run.folder / "trace.parquet", trace)
+                shutil.copyfile(self.folder / "trace.parquet", trace)
             files.write_curve(folder / "curve.csv", curve, self.summary["metric"]["name"])
             files.write_json(folder / "manifest.json", manifest)
             if draw is not None and curve:
@@ -296,11 +273,11 @@ class Finished:
     def _origin(self) -> dict[str, Any]:
         """What the manifest says of the run that was trained."""
         try:
-            digest = hashlib.sha256((self.run.folder / "summary.json").read_bytes()).hexdigest()
+            digest = hashlib.sha256((self.folder / "summary.json").read_bytes()).hexdigest()
         except OSError as error:
-            raise VflbenchError(f"{self.run.folder / 'summary.json'} cannot be read: {error.strerror}") from error
+            raise VflbenchError(f"{self.folder / 'summary.json'} cannot be read: {error.strerror}") from error
         return {
-            "run": provenance.without_home(str(self.run.folder)), "config_hash": self.manifest.get("config_hash"), "summary_sha256": digest,
+            "run": provenance.without_home(str(self.folder)), "config_hash": self.manifest.get("config_hash"), "summary_sha256": digest,
             "network": self.config["network"].get("name"), "command": self.manifest.get("command"),
         }  # fmt: skip
 
@@ -335,8 +312,7 @@ class Finished:
             clients = [party for party in self.parties if party not in servers]
             shape = registry.option_config("topology", config["topology"]["name"])(**config["topology"])
             graph = topology.build(shape, servers, clients, config["seed"])
-            if problems := link_problems(network, self.parties, graph.connected):
-                raise ConfigError(problems)
+            refuse(link_problems(network, self.parties, graph.connected))
 
     def _retimed(self, network: NetworkConfig) -> Retimed:
         """The run's times under `network`. Raises VflbenchError where they would not be a fresh run's."""
@@ -358,10 +334,10 @@ class Finished:
         """(status, reason) of a fresh run. Raises VflbenchError where max_virtual_seconds would end it in another round."""
         status, reason = self.summary["status"], self.summary["reason"]
         limit = config.get(TIMED_OUT)
-        if limit is None or not self.curve:
+        if limit is None or not self.scores:
             return status, reason
         timed_out = status == "budget" and str(reason).startswith(TIMED_OUT)
-        reached = next((round for round in range(self.curve[0]["round"], rounds + 1) if now(round) >= limit), None)
+        reached = next((round for round in range(self.scores[0]["round"], rounds + 1) if now(round) >= limit), None)
         if reached == rounds:
             by_time = timed_out or status == "completed"  # other ends are looked for before this one
             return ("budget", f"{TIMED_OUT}: {now(rounds):.6g} s after round {rounds}") if by_time else (status, reason)
@@ -380,9 +356,7 @@ class Finished:
 def network_config(values: Mapping[str, Any]) -> NetworkConfig:
     """The dataclass of a composed `network`, whose values have been checked.
 
-    Raises
-    ------
-    VflbenchError : a key that the network's module had is not known, as that package is not there.
+    Raises VflbenchError: a key that the network's module had is not known, as that package is not there.
     """
     kind = registry.option_config("network", str(values.get("name", NetworkConfig.name)))
     if unknown := values.keys() - {field.name for field in dataclasses.fields(kind)}:
@@ -430,16 +404,15 @@ def _whole(place: Path) -> Iterator[Path]:
         raise VflbenchError(f"cannot write {place}: {error.strerror or error}") from error
 
 
-def _rows(found: Arrays, columns: Sequence[str], known: Mapping[str, Sequence[str]], file: str) -> np.ndarray:
-    """Columns side by side, texts as indices into those `known`, (rows, columns) float64; each lies in one piece, as it is used."""
-    rows = np.empty((len(found), len(columns)), order="F")
-    for at, name in enumerate(columns):
-        rows[:, at] = _codes(found.texts[name], name, known[name], file) if name in known else found.numbers[name]
+def _rows(found: Arrays, file: str, known: Mapping[str, Sequence[str]]) -> np.ndarray:
+    """A file's columns side by side, texts as indices into those `known` (-1: none), (rows, columns) float64; each lies in one piece."""
+    rows = np.empty((len(found), len(files.PARQUET[file])), order="F")
+    for at, name in enumerate(files.PARQUET[file]):
+        if name not in known:
+            rows[:, at] = found.numbers[name]
+            continue
+        column, names = found.texts[name], known[name]
+        if unknown := sorted(set(column.names) - set(names)):
+            raise VflbenchError(f"{file}.parquet is malformed: its column {name} has {unknown[0]!r}, which is none of {', '.join(names)}")
+        rows[:, at] = column.by({value: place for place, value in enumerate(names)})
     return rows
-
-
-def _codes(column: Coded, name: str, known: Sequence[str], file: str) -> np.ndarray:
-    """A text column as indices into `known`, (rows,) int64; -1 where it is empty."""
-    if unknown := sorted(set(column.names) - set(known)):
-        raise VflbenchError(f"{file} is malformed: its column {name} has {unknown[0]!r}, which is none of {', '.join(known)}")
-    return column.by({value: place for place, value in enumerate(known)})

@@ -46,40 +46,24 @@ log = logging.getLogger(__name__)
 
 def run(
     config: RunConfig,
-    folder: Path,
+    folder: Path,  # with `config.resume` and a checkpoint in it the run goes on from there
     *,
-    command: str,
-    choices: dict[str, str],
-    plain: dict[str, Any],
-    identity: str,
-    hidden: Mapping[str, str],
+    command: str,  # for the manifest
+    choices: dict[str, str],  # the options chosen in each group
+    plain: dict[str, Any],  # the configuration as plain data, for the manifest
+    identity: str,  # its hash
+    hidden: Mapping[str, str],  # texts that come from the environment, and the names by which files have them
     info: AlgorithmInfo,
-    quiet: bool = False,
-    clear: Callable[[], None] | None = None,
-    draw: Callable[[Path, dict[str, Any]], None] | None = None,
+    quiet: bool = False,  # no progress bar
+    clear: Callable[[], None] | None = None,  # removes the run to replace: called when nothing can be refused any more
+    draw: Callable[[Path, dict[str, Any]], None] | None = None,  # draws the curve, of the folder and the summary
 ) -> dict[str, Any]:
-    """Train, and write the run folder of design section 6; `summary.json` is its last file.
+    """Train, and write the run folder of design section 6; `summary.json`, its last file, is what is returned.
 
-    Parameters
-    ----------
-    config, plain, choices : the configuration as dataclasses, as plain data for the manifest, and the options chosen in each group.
-    identity : the configuration's hash.
-    hidden : texts that come from the environment, and the names by which files have them.
-    folder : the run folder; with `config.resume` and a checkpoint in it the run goes on from there.
-    command : for the manifest.
-    info : the algorithm's registry entry.
-    quiet : no progress bar.
-    clear : called once all that may be refused has been looked at, just before the first file is written: removes the run to replace.
-    draw : called with the folder and the summary once the curve is written, to draw it.
+    Ctrl-C (SIGTERM too, where it is heeded) ends the run with status `interrupted`, everything up to the last finished round written; an
+    error in a round ends it as `failed`, the same written, and is raised again.
 
-    Returns
-    -------
-    The summary. Ctrl-C (SIGTERM too, where it is heeded) ends the run with status `interrupted`, everything up to the last finished round
-    written; an error in a round ends it as `failed`, the same written, and is raised again.
-
-    Raises
-    ------
-    VflbenchError, OSError : bad data, a broken rule of the federation, a disk that is full or not writable.
+    Raises VflbenchError, OSError: bad data, a broken rule of the federation, a disk that is full or not writable.
     """
     began = time.perf_counter()
     with interrupts.once(), contextlib.ExitStack() as processes, contextlib.ExitStack() as building:
@@ -155,26 +139,20 @@ def run(
                 "on_round": on_round, "checkpoint_every": config.checkpoint_every, "resume_from": saved[0] if saved else None,
                 "on_cut": on_cut,
             }  # fmt: skip
+            if host:
+                engine = host.engine(observer, **shared)
+            else:
+                engine = federation.engine(observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared)
             failure: Exception | None = None
-            built = False
             try:
-                if host:
-                    engine = host.engine(observer, **shared)
-                else:
-                    engine = federation.engine(observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared)
-                built = True
                 building.close()
                 engine.run()
                 observer.conclude()
                 if observer.status == "failed":
                     failure = FederationError(str(observer.reason))
             except KeyboardInterrupt:
-                if not built:
-                    raise
                 observer.status, observer.reason = "interrupted", f"interrupted in round {engine.finished_round + 1}"
             except Exception as error:  # whatever it is, what was reached before it is written
-                if not built:
-                    raise
                 observer.status, observer.reason = "failed", f"after round {engine.finished_round}: {error}"
                 failure = error
 
@@ -215,18 +193,14 @@ def _write(
     """Write curve, ledger, trace and model; return the summary."""
     config, metric = federation.config, federation.task.metric
     ledger, traces = recorder.collect(engine)
-    names, tags = list(engine.parties), list(engine.ledger.tags)
+    tags = list(engine.ledger.tags)
     payload = Payload(tags, **federation.payload)
     live = federation.live  # its times are what they were; there is no virtual clock to replay
     in_time = live or federation.info.time_dependent
     costs = Costs(ledger, traces, federation.standing, config.network, config.accounting, payload, in_time)
     rows = costs.curve(observer.rows)
-    columns = {("link" if key == "kind" else key): ledger[:, at] for key, at in COLUMN.items()}
-    files.ledger_parquet(folder / "ledger.parquet", columns, names, tags, LINK_KINDS)
-    party = np.repeat(np.arange(len(names)), [len(traces[name]) for name in names])
-    events = np.concatenate([traces[name] for name in names])
-    trace = {"party": party, **{key: events[:, at] for at, key in enumerate(("kind", "peer", "seq", "value"))}}
-    files.trace_parquet(folder / "trace.parquet", trace, names)
+    files.ledger_parquet(folder / "ledger.parquet", ledger.T, list(engine.parties), tags, LINK_KINDS)
+    files.trace_parquet(folder / "trace.parquet", traces)
     files.write_curve(folder / "curve.csv", rows, metric.name)
     _save_models(engine, folder)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,37 +16,23 @@ from vflbench.results.folder import atomic_write
 from vflbench.runner.checkpoint import Part
 
 
+@dataclass
 class TranscriptWriter:
-    """Collects messages as they are read, and writes them once their round is over.
+    """Collects messages as they are read, and writes them once their round is over; `files` are those that are written, by name."""
 
-    Parameters
-    ----------
-    folder : of the transcript. party : whose.
-    sent : tags of its own messages that are kept as well.
-    released : a client's parameters at this moment, where they are public with every prediction; None: they are not.
-    kept : files up to the checkpoint that the run goes on from; those of later rounds, which a stopped run has left, are dropped.
-    received : tags of messages to it that are kept; None: all.
+    folder: Path  # of the transcript
+    party: str  # whose
+    sent: frozenset[str]  # tags of its own messages that are kept as well
+    released: Callable[[str], Any] | None = None  # a client's parameters at this moment, where they are public with every prediction
+    kept: Iterable[Part] = ()  # files up to the checkpoint that the run goes on from
+    received: frozenset[str] | None = None  # tags of messages to it that are kept; None: all
 
-    Attributes
-    ----------
-    files : those that are written, by name.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        party: str,
-        sent: frozenset[str],
-        released: Callable[[str], Any] | None = None,
-        kept: Iterable[Part] = (),
-        received: frozenset[str] | None = None,
-    ) -> None:
-        self.folder, self.party, self.sent, self.released, self.received = folder, party, sent, released, received
+    def __post_init__(self) -> None:
         self.messages: dict[int, list[Message]] = {}
-        self.files = {part.name: part for part in kept}
-        folder.mkdir(mode=0o700, exist_ok=True)
-        for path in sorted(folder.glob("round_*.npz")):
-            if path.name not in self.files:
+        self.files = {part.name: part for part in self.kept}
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        for path in sorted(self.folder.glob("round_*.npz")):
+            if path.name not in self.files:  # of a later round, which a stopped run has left
                 inventory.remove(path)
 
     def on_read(self, src: str, dst: str, tag: str, round: int, payload: Any) -> None:

@@ -41,9 +41,7 @@ def own_environment() -> dict[str, str]:
 class Cluster:
     """Ray for one run: a cluster of its own on the loopback interface (address=local), or the one that runs already (auto).
 
-    Raises
-    ------
-    VflbenchError : on entering, where there is none, or no own one can be started.
+    Raises VflbenchError: on entering, where there is none, or no own one can be started.
     """
 
     def __init__(self, config: EngineConfig) -> None:

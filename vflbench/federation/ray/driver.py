@@ -6,7 +6,8 @@ import contextlib
 import logging
 import time
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,19 +27,19 @@ POLL = 0.5  # s without news after which the driver asks the parties how they ar
 log = logging.getLogger(__name__)
 
 
+@dataclass
 class RemoteParty:
     """What the driver knows of a party."""
 
-    def __init__(self, name: str, index: int) -> None:
-        self.name, self.index = name, index
-        self.trace = array("d")
-        self.dropped: dict[str, int] = {}  # tag -> messages to it that a real broker replaced by newer ones
-        self.round = 0
-        self.finished = False
-        self.kept: str | None = None  # the name under which it keeps its secret
-        self._parameters: dict[str, torch.Tensor] = {}
-        self._nonfinite: str | None = None
-        self._spent: dict[str, Any] | None = None
+    name: str
+    trace: array = field(default_factory=lambda: array("d"))
+    dropped: dict[str, int] = field(default_factory=dict)  # tag -> messages to it that a real broker replaced by newer ones
+    round: int = 0
+    finished: bool = False
+    kept: str | None = None  # the name under which it keeps its secret
+    _parameters: dict[str, torch.Tensor] = field(default_factory=dict)
+    _nonfinite: str | None = None
+    _spent: dict[str, Any] | None = None
 
     @property
     def state(self) -> Any:
@@ -58,59 +59,32 @@ class RemoteParty:
         return self._nonfinite
 
 
+@dataclass(eq=False, repr=False)
 class RayEngine(Engine):
-    """Drives the parties' processes.
+    """Drives the parties' processes."""
 
-    Parameters
-    ----------
-    cluster : where the processes are started; they end with `run`.
-    names : of the parties, in order.
-    build : makes a party's engine in its process; where they differ, one for each name.
-    timeout : s after which a party that does not answer, or a message that does not arrive, fails the run.
-    expendable : the parties without which the run goes on where their process dies.
-    published : tags that pass a broker.
-    rounds, on_report, checkpoint_every : as of `Runtime`.
-    on_round, on_cut, resume_from : as of `Engine`.
+    cluster: Cluster  # where the processes are started; they end with `run`
+    names: Sequence[str]  # of the parties, in order
+    build: Build | Mapping[str, Build]  # makes a party's engine in its process; where they differ, one for each name
+    _: KW_ONLY
+    timeout: float  # s after which a party that does not answer, or a message that does not arrive, fails the run
+    rounds: int  # this and `on_report` as of `Runtime`
+    expendable: Collection[str] = ()  # the parties without which the run goes on where their process dies
+    published: Sequence[str] = ()  # tags that pass a broker
+    on_report: Callable[[str, int, dict[str, Any]], None] | None = None
 
-    Attributes
-    ----------
-    lost : party whose process has died -> in which round.
-    """
-
-    parties: dict[str, RemoteParty]
-    order: list[RemoteParty]
-    cores: int
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        names: Sequence[str],
-        build: Build | Mapping[str, Build],
-        *,
-        timeout: float,
-        rounds: int,
-        expendable: Iterable[str] = (),
-        published: Sequence[str] = (),
-        on_report: Callable[[str, int, dict[str, Any]], None] | None = None,
-        on_round: Callable[[int, RayEngine], bool] | None = None,
-        checkpoint_every: int | None = None,
-        on_cut: Callable[[Cut], None] | None = None,
-        resume_from: Cut | None = None,
-    ) -> None:
-        self.cluster, self.build, self.timeout, self.rounds = cluster, build, timeout, rounds
-        super().__init__(on_round, on_cut, resume_from)
-        self.on_report = on_report
-        self.checkpoint_every, self.resume_from = checkpoint_every, resume_from
-        self.expendable, self.published, self.lost = frozenset(expendable), published, dict[str, int]()
-        self.parties = {name: RemoteParty(name, index) for index, name in enumerate(names)}
-        self.order = list(self.parties.values())
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.lost: dict[str, int] = {}  # party whose process has died -> in which round
+        self.parties: dict[str, RemoteParty] = {name: RemoteParty(name) for name in self.names}
+        self.order: list[RemoteParty] = list(self.parties.values())
         self.ledger = Ledger()
-        if resume_from is not None:
-            self.ledger.tags.update(resume_from.totals["tags"])
+        if self.resume_from is not None:
+            self.ledger.tags.update(self.resume_from.totals["tags"])
         self.stopping = False
         self.pids: dict[str, int] = {}
         self.told: set[tuple[str, str]] = set()  # logger and text of what parties have logged
-        self.cores = 1  # of the machines that parties are on
+        self.cores: int = 1  # of the machines that parties are on
         self.started_seconds = 0.0  # that starting the processes took
         self.began = 0.0
         self._open: dict[int, dict[str, dict[str, Any]]] = {}  # round -> boundaries that parties have passed
@@ -131,10 +105,8 @@ class RayEngine(Engine):
     def run(self) -> None:
         """Run to the end.
 
-        Raises
-        ------
-        FederationError : a process has died or does not answer, a program has failed, a message does not arrive, all parties wait for
-            each other.
+        Raises FederationError: a process has died or does not answer, a program has failed, a message does not arrive, all parties wait for
+        each other.
         """
         try:
             self._start()
@@ -282,14 +254,10 @@ class RayEngine(Engine):
             raise error
         if event["kind"] == "finished":
             party.finished = True
-        else:
-            self._passed(party, event)
-
-    def _passed(self, party: RemoteParty, event: dict[str, Any]) -> None:
-        round = party.round = event["round"]
-        party._nonfinite = event.get("nonfinite")
-        self._open.setdefault(round, {})[party.name] = event
-        self._close(round)
+            return
+        party.round, party._nonfinite = event["round"], event.get("nonfinite")
+        self._open.setdefault(party.round, {})[name] = event
+        self._close(party.round)
 
     def _close(self, round: int) -> None:
         """Where all parties that live have finished `round`: let the observer look at it, and the parties go on."""

@@ -177,22 +177,16 @@ class Server:
 class Service:
     """The broker of one run, with its streams: `with Service(config, info) as service:`.
 
-    Attributes
-    ----------
-    channels : for the parties' processes. facts : for the manifest.
-
-    Raises
-    ------
-    VflbenchError : on entering, where the server does not start, does not answer or refuses.
+    Raises VflbenchError: on entering, where the server does not start, does not answer or refuses.
     """
 
-    channels: Channels
+    channels: Channels  # for the parties' processes
 
     def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:
         self.config = config
         self.capacities = {tag: int(getattr(config.algorithm, key)) for tag, key in info.published}
         self.server: Server | None = None
-        self.facts: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}  # for the manifest
 
     def __enter__(self) -> Service:
         broker = self.config.broker
@@ -282,33 +276,22 @@ def _said(error: Exception) -> str:
 # --- in a party's process ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class Courier:
-    """A party's connection. It lives in the event loop of its process; methods but for the constructor are called there.
+    """A party's connection. It lives in the event loop of its process; methods but for the constructor are called there."""
 
-    Parameters
-    ----------
-    name : the party's.
-    channels : how to reach the broker.
-    take : called with (source, tag, number, message in wire form) for what has been published for this party, in order per source and
-        tag. A number may come twice.
-    fail : called with a FederationError where the broker is gone for good.
-    """
-
-    def __init__(
-        self, name: str, channels: Channels, take: Callable[[str, str, int, bytes], None], fail: Callable[[FederationError], None]
-    ) -> None:
-        self.name, self.channels, self.take, self.fail = name, channels, take, fail
-        self.doom: asyncio.TimerHandle | None = None  # what happens unless the broker comes back
-        self.last_error: Exception | None = None
-        self.closing = False
+    name: str  # the party's
+    channels: Channels
+    # Called with (source, tag, number, message in wire form) of what is published for this party, in order per source and tag. A number
+    # may come twice.
+    take: Callable[[str, str, int, bytes], None]
+    fail: Callable[[FederationError], None]  # called where the broker is gone for good
+    doom: asyncio.TimerHandle | None = None  # what happens unless the broker comes back
+    last_error: Exception | None = None
+    closing: bool = False
 
     async def open(self) -> None:
-        """Connect, and begin to receive.
-
-        Raises
-        ------
-        VflbenchError : the broker does not answer, or refuses.
-        """
+        """Connect, and begin to receive. Raises VflbenchError: the broker does not answer, or refuses."""
         import nats
         from nats.js.api import AckPolicy, ConsumerConfig
 
@@ -341,9 +324,7 @@ class Courier:
     async def publish(self, dst: str, tag: str, channel: int, number: int, data: bytes) -> None:
         """Hand a message to the broker; returns when it is stored there.
 
-        Raises
-        ------
-        FederationError : the broker does not take it within engine.timeout, or never will.
+        Raises FederationError: the broker does not take it within engine.timeout, or never will.
         """
         from nats.js.api import Header
 

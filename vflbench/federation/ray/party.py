@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,21 +20,8 @@ from vflbench.federation.runtime.protocols import Clock, Copy, Send, Transport
 from vflbench.federation.snapshot import Cut
 from vflbench.types import SCORED, FederationError
 
-
-class Office(Protocol):
-    """Posts what the party sends, hands over what comes, tells the driver: `process.PartyProcess`."""
-
-    def now(self) -> float:
-        """Seconds by a clock that all parties share."""
-
-    def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
-        """Send a message, and write its ledger row when it has arrived; `topic`, tag and channel, of one that a broker passes on."""
-
-    def take_in(self, engine: PartyEngine, seconds: float | None) -> None:
-        """Wait (at most `seconds`) for something to arrive, and see to all that has."""
-
-    def tell(self, event: dict[str, Any]) -> None:
-        """An event for the driver."""
+if TYPE_CHECKING:
+    from vflbench.federation.ray.process import PartyProcess
 
 
 def elsewhere(*_: Any) -> Any:
@@ -42,17 +29,12 @@ def elsewhere(*_: Any) -> Any:
 
 
 class WallClock(Clock):
-    """Real time, in seconds since all parties were ready, in a resumed run after the cut's; nobody sets it.
+    """Real time, in seconds since all parties were ready, in a resumed run after the cut's; nobody sets it."""
 
-    Attributes
-    ----------
-    began : when all parties were ready, by the office's clock. deadline : until when the party waits.
-    """
-
-    def __init__(self, engine: PartyEngine, office: Office, before: float) -> None:
+    def __init__(self, engine: PartyEngine, office: PartyProcess, before: float) -> None:
         self.engine, self.office, self.before = engine, office, before
-        self.began: float | None = None
-        self.deadline: float | None = None
+        self.began: float | None = None  # when all parties were ready, by the office's clock
+        self.deadline: float | None = None  # until when the party waits
 
     def elapsed(self) -> float:
         return self.before if self.began is None else self.before + self.office.now() - self.began
@@ -115,7 +97,7 @@ class WallClock(Clock):
 class Outgoing(Transport):
     """Messages to other processes, in wire form; who posts them writes their ledger rows."""
 
-    def __init__(self, office: Office, clock: WallClock, published: frozenset[str]) -> None:
+    def __init__(self, office: PartyProcess, clock: WallClock, published: frozenset[str]) -> None:
         self.office, self.clock = office, clock
         self.published = published  # tags that pass a broker
         self.read: deque[tuple[str, str, str]] = deque(maxlen=32)  # since the last send: (source, tag, shape)
@@ -159,24 +141,16 @@ class Outgoing(Transport):
 
 
 class PartyEngine:
-    """Runs one party's program in this thread; the other parties are names with a role.
-
-    Parameters
-    ----------
-    name : whose program.
-    specs, public, config, resume_from, options : as of `Runtime`; of the specs only this party's has a program and data.
-    office : what posts messages and tells the driver.
-    published : tags that pass a broker.
-    """
+    """Runs one party's program in this thread; the other parties are names with a role."""
 
     def __init__(
         self,
-        name: str,
-        specs: Mapping[str, PartySpec],
+        name: str,  # whose program
+        specs: Mapping[str, PartySpec],  # only this party's has a program and data; all else as of `Runtime`
         public: Any,
         config: Any,
-        office: Office,
-        published: Sequence[str] = (),
+        office: PartyProcess,  # posts messages and tells the driver
+        published: Sequence[str] = (),  # tags that pass a broker
         resume_from: Cut | None = None,
         **options: Any,
     ) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import logging.handlers
 import os
 import queue
+import sys
 import threading
 import time
 import traceback
@@ -54,7 +55,6 @@ class PartyProcess:
     """The actor: an event loop that takes messages in and hands them out, and a thread that runs the party."""
 
     def __init__(self) -> None:
-        self.thread: threading.Thread | None = None
         self.courier: Courier | None = None
         self.offset = clock_offset()
 
@@ -78,8 +78,9 @@ class PartyProcess:
         self.events: list[dict[str, Any]] = []
         self.news = asyncio.Event()
         self.marks: deque[tuple[dict[str, Any], dict[str, int]]] = deque()  # events that wait for acknowledgements
-        self.logs: list[tuple[str, int, str]] = []
-        logging.getLogger("vflbench").handlers = [_Notes(self.logs)]
+        self.warnings = logging.handlers.BufferingHandler(sys.maxsize)  # for the driver to log
+        self.warnings.setLevel(logging.WARNING)
+        logging.getLogger("vflbench").handlers = [self.warnings]
 
     # Calls of the driver and of other parties: but for the first, all arguments and results are bytes in wire form.
 
@@ -88,12 +89,6 @@ class PartyProcess:
         and `cores`. `clock` is the driver's: its `node`, and the `offset` that all on it have.
         """
         self.loop = asyncio.get_running_loop()
-        if self.thread is not None:  # it was another run's party
-            self._put(_leave)
-            await self.loop.run_in_executor(None, self.thread.join)
-        if self.courier is not None:
-            await self.courier.close()
-            self.courier = None
         self._begin(name, actors)
         import ray
 
@@ -242,7 +237,7 @@ class PartyProcess:
     # Sending, from either thread.
 
     def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
-        """Send a message; `topic`, tag and channel, of one that is published at the broker."""
+        """Send a message, whose ledger row is written when it has arrived; `topic`, tag and channel, of one that a broker passes on."""
         out = self.out[dst]
         with self.lock:
             if out.gone:
@@ -388,26 +383,11 @@ class PartyProcess:
             with self.lock:
                 rows = np.frombuffer(engine.ledger.rows.tobytes())
                 del engine.ledger.rows[:]
-            logs, self.logs[:] = self.logs[:], []
+            logs = [(record.name, record.levelno, record.getMessage()) for record in self.warnings.buffer]
+            self.warnings.flush()
             self.events.append({**event, "ledger": rows, "tags": list(engine.tags), "logs": logs, "dropped": self.dropped})
             self.news.set()
 
 
-class _Notes(logging.Handler):
-    """Warnings of this process, for the driver to log."""
-
-    def __init__(self, kept: list[tuple[str, int, str]]) -> None:
-        super().__init__(logging.WARNING)
-        self.kept = kept
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.kept.append((record.name, record.levelno, record.getMessage()))
-
-
 def _raise(error: Exception) -> None:
     raise error
-
-
-def _leave(_: PartyEngine) -> None:
-    """Ends the party's thread."""
-    raise SystemExit

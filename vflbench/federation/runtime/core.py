@@ -6,6 +6,7 @@ import copy
 import types
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -22,116 +23,77 @@ from vflbench.seeding import Secret
 from vflbench.types import SCORED, ComputeConfig, FederationError, NetworkConfig, Sent, closest
 
 
+@dataclass(eq=False, repr=False)
 class Runtime:
-    """The parties of a process, given a clock and a transport. An engine drives it: `step` for as long as some are `ready`.
+    """The parties of a process, given a clock and a transport. An engine drives it: `step` for as long as some are `ready`."""
 
-    Parameters
-    ----------
-    specs : the parties, in order (servers first).
-    public, config : handed to every program, with its own guarded data.
-    time, transport, batches : of the engine.
-    on_boundary : called with (party, its time, bytes since the last boundary) when it has finished a round.
-    network : links and timing rule.
-    connected, neighbours : the topology.
-    rounds, eval_every, seed, device : as in the run's configuration.
-    clock : the compute clock.
-    window : how many rounds a party may run ahead of the slowest; it costs no virtual time.
-    on_report : called with (party, round, values).
-    checkpoint_every : parties record themselves in a cut every so many rounds.
-    resume_from : a cut to continue from.
-    privacy : mechanisms, by party.
-    secure : parties draw what privacy rests on from secrets of their own.
-    on_read : called with (source, reader, tag, reader's round, payload) for every message that is read.
-    codec : the keys of what compresses payloads (`Encoder`); None, or of the name none: nothing does.
-    remembered : tags whose messages are about the same entries every time: what codec.feedback remembers.
-    exposes : what parties may send; None: anything.
-    reports : by what they may be scored, of SCORED.
+    specs: Mapping[str, PartySpec]  # the parties, in order (servers first)
+    public: Any  # this and `config` are handed to every program, with its own guarded data
+    config: Any
+    time: Clock  # this, `transport` and `batches` are the engine's
+    transport: Transport
+    batches: Batches | None
+    on_boundary: Callable[[Member, float, int], None]  # (party, its time, bytes since the last one): it has finished a round
+    _: KW_ONLY
+    network: NetworkConfig = field(default_factory=lambda: NetworkConfig("ideal"))  # links and timing rule
+    connected: Callable[[str, str], bool] = lambda a, b: True  # the topology, as `neighbours`
+    neighbours: Callable[[str], tuple[str, ...]] | None = None
+    rounds: int = 1  # this, `eval_every`, `seed` and `device` as in the run's configuration
+    eval_every: int = 1
+    seed: int = 0
+    device: str = "cpu"
+    clock: ComputeClock = field(default_factory=lambda: ComputeClock("none", ComputeConfig()))
+    window: int = 1  # how many rounds a party may run ahead of the slowest; it costs no virtual time
+    on_report: Callable[[str, int, dict[str, Any]], None] | None = None  # called with (party, round, values)
+    checkpoint_every: int | None = None  # parties record themselves in a cut every so many rounds
+    resume_from: Cut | None = None  # a cut to continue from
+    privacy: Mapping[str, Any] | None = None  # mechanisms, by party
+    secure: bool = False  # parties draw what privacy rests on from secrets of their own
+    on_read: Callable[[str, str, str, int, Any], None] | None = None  # (source, reader, tag, its round, payload) of all that is read
+    codec: Any = None  # the keys of what compresses payloads (`Encoder`); None, or of the name none: nothing does
+    remembered: Sequence[str] = ()  # tags whose messages are about the same entries every time: what codec.feedback remembers
+    exposes: Sequence[Sent] | None = None  # what parties may send; None: anything
+    reports: Sequence[str] = SCORED  # by what they may be scored
 
-    Attributes
-    ----------
-    finished_round : the last round that all parties have finished. stopping : no party begins another. lost : whose processes have died.
-    """
-
-    def __init__(
-        self,
-        specs: Mapping[str, PartySpec],
-        public: Any,
-        config: Any,
-        time: Clock,
-        transport: Transport,
-        batches: Batches | None,
-        on_boundary: Callable[[Member, float, int], None],
-        *,
-        network: NetworkConfig | None = None,
-        connected: Callable[[str, str], bool] = lambda a, b: True,
-        neighbours: Callable[[str], tuple[str, ...]] | None = None,
-        rounds: int = 1,
-        eval_every: int = 1,
-        seed: int = 0,
-        device: str = "cpu",
-        clock: ComputeClock | None = None,
-        window: int = 1,
-        on_report: Callable[[str, int, dict[str, Any]], None] | None = None,
-        checkpoint_every: int | None = None,
-        resume_from: Cut | None = None,
-        privacy: Mapping[str, Any] | None = None,
-        secure: bool = False,
-        on_read: Callable[[str, str, str, int, Any], None] | None = None,
-        codec: Any = None,
-        remembered: Sequence[str] = (),
-        exposes: Sequence[Sent] | None = None,
-        reports: Sequence[str] = SCORED,
-    ) -> None:
-        self.time, self.transport, self.batches, self.on_boundary = time, transport, batches, on_boundary
-        self.network = network or NetworkConfig("ideal")
-        self.connected = connected
-        self.rounds = rounds
-        self.eval_every = eval_every
-        self.seed = seed
-        self.device = device
-        self.clock = clock or ComputeClock("none", ComputeConfig())
-        self.window = window
-        self.on_report = on_report
-        self.checkpoint_every = checkpoint_every
-        self.resume_from = resume_from
-        self.codec = None if codec is None or codec.name == "none" else codec
-        self.remembered = remembered if codec is not None and codec.feedback else ()
-        self.exposes = exposes
+    def __post_init__(self) -> None:
+        if self.codec is not None and self.codec.name == "none":
+            self.codec = None
+        if self.codec is None or not self.codec.feedback:
+            self.remembered = ()
         self.ways: dict[tuple[str, str, str], set[str]] = {}  # (tag, sender, receiver) -> keys that are free
-        for entry in exposes or ():
+        for entry in self.exposes or ():
             self.ways.setdefault((entry.tag, entry.sender, entry.receiver), set()).update(entry.keys)
-        self.scored = reports
         self.ledger = Ledger()
         self.tags = self.ledger.tags
         self.write_ledger = self.ledger.rows.frombytes
         self.ready: deque[Member] = deque()
         self.parked: list[Member] = []
         self.cuts: dict[int, Cut] = {}
-        self.lost: set[str] = set()
-        self.stopping = False
-        self.finished_round = resume_from.round if resume_from else 0
+        self.lost: set[str] = set()  # parties whose processes have died
+        self.stopping = False  # no party begins another round
+        self.finished_round = self.resume_from.round if self.resume_from else 0  # the last that all parties have finished
 
-        time.attach(self)
-        transport.attach(self)
+        self.time.attach(self)
+        self.transport.attach(self)
         self.parties: dict[str, Member] = {}
-        self.servers = tuple(name for name, spec in specs.items() if spec.role == "server")
-        clients = tuple(name for name, spec in specs.items() if spec.role != "server")
-        for index, (name, spec) in enumerate(specs.items()):
-            near = neighbours(name) if neighbours else tuple(n for n in specs if n != name and connected(name, n))
+        self.servers = tuple(name for name, spec in self.specs.items() if spec.role == "server")
+        clients = tuple(name for name, spec in self.specs.items() if spec.role != "server")
+        for index, (name, spec) in enumerate(self.specs.items()):
+            near = self.neighbours(name) if self.neighbours else tuple(n for n in self.specs if n != name and self.connected(name, n))
             peers = {"servers": self.servers, "clients": clients, "neighbours": near}
-            party = Member(self, name, index, spec, (privacy or {}).get(name), Secret() if secure else None, peers)
-            if on_read is not None:
-                party.watch(on_read)
+            party = Member(self, name, index, spec, (self.privacy or {}).get(name), Secret() if self.secure else None, peers)
+            if self.on_read is not None:
+                party.watch(self.on_read)
             self.parties[name] = party
         self.order = list(self.parties.values())
         for party in self.order:
-            spec = specs[party.name]
+            spec = self.specs[party.name]
             guarded = Guarded(party.name, spec.data) if spec.data is not None else None
-            own = copy.deepcopy(config)  # what one party writes into it, no other reads
-            party.coroutine = spec.program(party.me, guarded, public, own)
+            own = copy.deepcopy(self.config)  # what one party writes into it, no other reads
+            party.coroutine = spec.program(party.me, guarded, self.public, own)
             self.ready.append(party)
-        if resume_from is not None:
-            self._resume(resume_from)
+        if self.resume_from is not None:
+            self._resume(self.resume_from)
 
     def step(self, party: Member) -> None:
         """Let a party's program run until it has to wait. Raises what it raises."""

@@ -66,14 +66,13 @@ class Encoding:
 
     def sending(self, send: Send) -> Callable[..., Any]:
         """`me.send_many`: encoded once, so that all receive the same; where receivers are remembered, for each of them."""
+        several = sending(send)
 
         def send_many(dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:
             self.together, self.encoded = tag not in self.encoder.remembered, None
             try:
-                for dst in dsts:
-                    send(dst, payload, tag)
+                return several(dsts, payload, tag)
             finally:
                 self.together = False
-            return NOTHING
 
         return send_many

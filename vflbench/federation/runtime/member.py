@@ -300,7 +300,7 @@ class Member:
         return round % self.runtime.eval_every == 0 or round == self.runtime.rounds
 
     def report(self, **values: Unpack[Report]) -> None:
-        check_report(self.name, self.round, values, self.runtime.scored)
+        check_report(self.name, self.round, values, self.runtime.reports)
         if self.runtime.on_report is not None:
             self.runtime.on_report(self.name, self.round, observed(values))
 

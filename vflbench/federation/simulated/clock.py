@@ -17,17 +17,12 @@ INGRESS_EVENT, ANY_EVENT, TIMEOUT_EVENT = 0, 1, 2
 
 
 class VirtualClock(Clock):
-    """Moves a party's clock to what it has waited for.
+    """Moves a party's clock to what it has waited for."""
 
-    Attributes
-    ----------
-    heap : (when, kind, source, seq, receiver, number, event). Of a wait the event is (party, token), of a shared bandwidth what
-        `on_ingress`, set by the transport, knows.
-    """
-
-    on_ingress: Callable[[float, int, int, Any], None]
+    on_ingress: Callable[[float, int, int, Any], None]  # set by the transport
 
     def __init__(self) -> None:
+        # (when, kind, source, seq, receiver, number, event): of a wait (party, token), of a shared bandwidth what `on_ingress` knows.
         self.heap: list[tuple[float, int, int, int, int, int, Any]] = []
         self._events = 0
 

@@ -23,14 +23,7 @@ from vflbench.types import FederationError, NetworkConfig
 
 
 class SimulatedEngine(Engine):
-    """Drives party programs in virtual time.
-
-    Parameters
-    ----------
-    specs, public, config, network, checkpoint_every, options : as of `Runtime`.
-    batch_compute : run equal computations of a cohort as one vmap call.
-    on_round, on_cut, resume_from : as of `Engine`.
-    """
+    """Drives party programs in virtual time. What it is given is as of `Runtime` and `Engine`."""
 
     parties: dict[str, Member]
     order: list[Member]
@@ -42,7 +35,7 @@ class SimulatedEngine(Engine):
         config: Any = None,
         *,
         network: NetworkConfig | None = None,
-        batch_compute: bool = True,
+        batch_compute: bool = True,  # run equal computations of a cohort as one vmap call
         on_round: Callable[[int, SimulatedEngine], bool] | None = None,
         checkpoint_every: int | None = None,
         on_cut: Callable[[Cut], None] | None = None,
@@ -50,7 +43,7 @@ class SimulatedEngine(Engine):
         **options: Any,
     ) -> None:
         network = network or NetworkConfig("ideal")
-        super().__init__(on_round, on_cut, resume_from)
+        super().__init__(on_round=on_round, checkpoint_every=checkpoint_every, on_cut=on_cut, resume_from=resume_from)
         self._open_rounds: dict[int, list[float]] = {}  # round -> [parties that finished it, bytes, latest clock, earliest clock]
         self.clock = VirtualClock()
         self.transport = VirtualTransport(network, self.clock, keep=checkpoint_every is not None)

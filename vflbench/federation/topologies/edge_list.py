@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vflbench.types import ConfigError, OptionConfig, OptionInfo, Problem, closest
+from vflbench.types import ConfigError, OptionConfig, OptionInfo, Problem, closest, refuse
 
 OPTIONS = (OptionInfo("edge_list", "the edges of a file"),)
 
@@ -44,6 +44,5 @@ def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> 
             problems += [Problem(where, word, f"no such party; there are {shown}", closest(word, parties)) for word in unknown]
         else:
             found.append((words[0], words[1]))
-    if problems:
-        raise ConfigError(problems)
+    refuse(problems)
     return found
