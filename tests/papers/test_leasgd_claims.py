@@ -1,4 +1,4 @@
-"""LEASGD's claims on real MNIST, one seed each; five seeds are in vflbench/papers/leasgd/."""
+"""LEASGD's claims on real MNIST, one seed each; five seeds are in docs/results/leasgd/."""
 
 from __future__ import annotations
 

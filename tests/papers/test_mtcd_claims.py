@@ -1,4 +1,4 @@
-"""What MTCD's paper says of ridge regression, on a problem a fifth of the size of its figures'; those are in vflbench/papers/mtcd/.
+"""What MTCD's paper says of ridge regression, on a problem a fifth of the size of its figures'; those are in docs/results/mtcd/.
 
 Three seeds of the walks. Which costs what is read off the ledger up to the first round at a relative gap of 1e-6.
 """

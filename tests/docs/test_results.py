@@ -1,0 +1,135 @@
+"""The pages of docs/results say what their CSVs say, and nothing that is typed."""
+
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(path.name.removesuffix(".md.j2") for path in (ROOT / "docs" / "results").glob("*.md.j2"))
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("results_script", ROOT / "scripts" / "results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def copy(tmp_path, script):
+    """The templates, pages and CSVs, to be spoilt."""
+    return script.Pages(Path(shutil.copytree(ROOT / "docs" / "results", tmp_path / "results")))
+
+
+def test_every_paper_has_a_page():
+    assert {"glasu", "leasgd", "mtcd", "pubsub_vfl", "tablepuppet"} <= set(PAGES)
+
+
+def test_pages_are_what_templates_and_csvs_say(script, capsys):
+    assert script.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_another_number_is_told(copy):
+    """A CSV that changes makes its page stale, and no other."""
+    path = copy.folder / "glasu" / "table2.csv"
+    text = path.read_text()
+    path.write_text(text.replace("0.8322,", "0.8333,"))
+    assert [page.name for page in copy.changed()] == ["glasu.md"]
+
+
+def test_a_sentence_that_is_no_longer_true(copy, script):
+    path = copy.folder / "glasu" / "table2.csv"
+    path.write_text(path.read_text().replace("0.8322,", "0.9322,"))
+    with pytest.raises(script.ResultsError, match="no longer true: GLASU is as accurate as one party with everything"):
+        copy.render("glasu")
+
+
+def test_a_verdict_follows_the_csv(copy):
+    before = copy.claims("pubsub_vfl/table4")
+    (row,) = copy.rows("pubsub_vfl/table4", dataset="bank", planner="epoch")
+    row["running_seconds"] = 1000.0
+    changed = [new for old, new in zip(before.split("\n"), copy.claims("pubsub_vfl/table4").split("\n"), strict=True) if old != new]
+    assert len(changed) == 1 and "the planner makes training faster" in changed[0] and "| does not hold |" in changed[0]
+
+
+def test_the_front_picture(script, tmp_path):
+    """It is drawn from the CSVs, and small enough for a README."""
+    script.picture(script.Pages(), tmp_path / "front")
+    assert {path.name for path in tmp_path.iterdir()} == {"front.svg", "front.png"}
+    for path in [*tmp_path.iterdir(), ROOT / "docs" / "front.svg", ROOT / "docs" / "front.png"]:
+        assert path.stat().st_size < 150_000
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("{{ row('mtcd/fig2', algorithm='stcd', topology='tree') }}", r"mtcd/fig2\.csv: no row with topology\.name=tree"),
+        ("{{ row('mtcd/fig2', algorithm='stcd') }}", r"mtcd/fig2\.csv: 4 rows with {'algorithm': 'stcd'}, not one"),
+        ("{{ row('mtcd/fig2', colour='red') }}", r"mtcd/fig2\.csv: no single column for 'colour'"),
+        ("{{ row('mtcd/fig2', algorithm='stcd', topology='path').bytes }}", r"mtcd/fig2\.csv: no value in column 'bytes'"),
+        ("{{ row('mtcd/fig3', algorithm='dcpa', topology='path').seconds_to_target | fixed }}", "inf is not a number to be shown"),
+        ("{{ paper('pubsub_vfl/table1', 'selected', dataset='bank', algorithm='mtcd') }}", "0 numbers of the paper"),
+        ("{{ nothing }}", "'nothing' is undefined"),
+    ],
+)
+def test_what_is_not_there_is_told(copy, call, told):
+    with pytest.raises(Exception, match=told):
+        copy.jinja.from_string(call).render()
+
+
+def shown(expression):
+    """The texts in an expression, but for names of files, columns and settings."""
+    texts = [double or single for double, single in re.findall(r'"([^"]*)"|\'((?:[^\'\\\\]|\\\\.)*)\'', expression)]
+    return " ; ".join(text for text in texts if not re.fullmatch(r"(?=.*[a-z])[a-z0-9_/.%]+", text))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_measured_number_is_typed(page):
+    """Outside expressions a template has no digits but those of the phrases that its head lists, each with a reason."""
+    template = (ROOT / "docs" / "results" / f"{page}.md.j2").read_text(encoding="utf-8")
+    head, rest = re.fullmatch(r"\{# typed:\n(.*?)#\}\n(.*)", template, re.DOTALL).groups()
+    allowed = dict(line.split(" -- ") for line in head.strip().split("\n"))
+    assert not re.search(r"\{\{ *['\"(]?\d", rest)
+    text = re.sub(r"\{% do check\(.*?%\}|\{#.*?#\}|`[^`]*`|(?m:^    .*$)", " ", rest, flags=re.DOTALL)
+    text = re.sub(r"\{[{%].*?[}%]\}", lambda found: shown(found[0]), text, flags=re.DOTALL)
+    unused = []
+    for phrase in sorted(allowed, key=len, reverse=True):
+        text, count = re.subn(rf"(?<![\d.,]){re.escape(phrase)}(?![\d]|[.,]\d)", " ", text)
+        unused += [phrase] if not count else []
+    assert not unused
+    assert not [line for line in text.split("\n") if re.search(r"\d", line)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_number_that_is_read_counts(page, script, monkeypatch):
+    """Each cell that a template asks for changes the page, or stops a sentence, where it is far smaller or far larger."""
+    pages = script.Pages()
+    monkeypatch.setitem(pages.jinja.globals, "claims", lambda *_, **__: "")  # they have copies of their own, and a test of their own
+    asked = {}
+    plain = script.Row.__getitem__
+
+    def watched(row, column):
+        asked[id(row), column] = row
+        return plain(row, column)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(script.Row, "__getitem__", watched)
+        before = pages.render(page)
+
+    def rendered(row, column, value):
+        row[column] = value
+        try:
+            return pages.render(page)
+        except Exception:
+            return "refused"
+
+    cells = [(row, column) for (_, column), row in asked.items() if row.file and type(row[column]) in (int, float)]
+    assert len(cells) > 50
+    for row, column in cells:
+        value, far = row[column], 1000 * min(abs(row[column]), 1e9) + 1000
+        assert any(rendered(row, column, other) != before for other in (far, -far)), (row.file, column, value)
+        row[column] = value
