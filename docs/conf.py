@@ -22,6 +22,8 @@ exclude_patterns = ["_build", "results/README.md", "results/*.j2"]
 html_theme = "furo"
 html_title = "vflbench"
 html_show_sphinx = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
