@@ -1,4 +1,4 @@
-# Two commands: `make run` trains GLASU on Cora, `make test` tests everything. Both set up .venv first; tests need more packages in it.
+# `make run` trains GLASU on Cora, `make test` runs the fast tests. Both set up .venv first; tests need more packages in it.
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -16,7 +16,7 @@ export VFLBENCH_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: run test lint setup setup-dev test-oldest clean
+.PHONY: run test quick test-all lint docs setup setup-dev test-oldest clean
 
 run: setup
 	@$(BIN)/vflbench algorithm=glasu dataset=cora
@@ -27,6 +27,16 @@ test: setup-dev
 	@$(BIN)/python $(PYTEST) $(FAST)
 	@if [ -d "$$VFLBENCH_DATA" ]; then echo "== tests on real data"; $(BIN)/python $(PYTEST) "realdata and not slow and not gpu"; \
 	else echo "== no real data: set VFLBENCH_DATA to test on it"; fi
+
+test-all: export OMP_NUM_THREADS := 1
+test-all: test
+	@echo "== slow tests"
+	@$(BIN)/python $(PYTEST) "slow and not gpu"
+
+# The site, in docs/_build/index.html.
+docs: setup-dev
+	@$(BIN)/python scripts/results.py
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
 
 lint: setup-dev
 	@$(BIN)/ruff check .

@@ -1,6 +1,7 @@
-"""The made-up tables of the example, the same on every machine: python examples/make_data.py [folder]
+"""The made-up tables of the examples, the same on every machine: python examples/make_data.py [folder]
 
-A grocer's purchases lie in SQLite, a bank's customers in Parquet, a town's list of the shops' departments in CSV.
+A hospital and a laboratory have a CSV file each about the same patients. A grocer's purchases lie in SQLite, a bank's customers in
+Parquet, a town's list of the shops' departments in CSV.
 """
 
 from __future__ import annotations
@@ -15,6 +16,26 @@ import pandas as pd
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 DEPARTMENTS = ("bakery", "drinks", "fruit", "household")
+
+
+def patients() -> dict[str, pd.DataFrame]:
+    """What a hospital and a laboratory know of the same 2,000 patients; each has half of what tells who died."""
+    rng = np.random.default_rng(20241)
+    count = 2000
+    patient = rng.permutation(np.arange(10_000, 10_000 + count))
+    hospital = pd.DataFrame({"patient": patient, "age": rng.normal(66, 15, count).round().clip(18, 99).astype(int)})
+    hospital["ward"] = rng.choice(["surgery", "internal", "cardiac", "intensive"], count, p=[0.3, 0.4, 0.2, 0.1])
+    hospital["emergency"] = rng.integers(0, 2, count)
+    hospital["pulse"] = (82 + 12 * rng.normal(size=count)).round()
+    laboratory = pd.DataFrame({"patient": patient, "lactate": rng.gamma(3, 0.6, count).round(2), "creatinine": rng.gamma(4, 0.3, count).round(2)})
+    laboratory["albumin"] = rng.normal(3.6, 0.6, count).round(1)
+    laboratory["crp"] = rng.gamma(1.2, 45, count).round(1)
+    risk = 0.05 * (hospital.age - 66) + 0.9 * hospital.emergency + 1.4 * (hospital.ward == "intensive") + 0.02 * (hospital.pulse - 82)
+    risk += 0.8 * (laboratory.lactate - 1.8) + 0.9 * (laboratory.creatinine - 1.2) - 1.0 * (laboratory.albumin - 3.6)
+    hospital["died"] = (rng.random(count) < 1 / (1 + np.exp(1.6 - risk))).astype(int)
+    hospital.loc[rng.choice(count, 60, replace=False), "pulse"] = np.nan  # not measured
+    laboratory.loc[rng.choice(count, 90, replace=False), "crp"] = np.nan
+    return {"hospital": hospital, "laboratory": laboratory.sample(frac=1, random_state=1)}  # each in an order of its own
 
 
 def tables() -> dict[str, pd.DataFrame]:
@@ -56,6 +77,8 @@ def write(folder: Path) -> None:
             "purchases", connection, index=False,
             dtype={"customer": "INTEGER", "shop": "TEXT", "weekday": "TEXT", "hour": "INTEGER", "articles": "INTEGER", "amount": "REAL"},
         )  # fmt: skip
+    for name, table in patients().items():
+        table.to_csv(folder / f"{name}.csv", index=False)
     made["customers"].to_parquet(folder / "customers.parquet", index=False)
     made["departments"].to_csv(folder / "departments.csv", index=False)
 

@@ -1,7 +1,8 @@
-"""What docs/own-options.md shows of options in a user's own package does what it says."""
+"""What the docs show of options in a user's own package does what it says."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hydra.core.config_store import ConfigStore
 
 import vflbench
@@ -20,7 +22,8 @@ from vflbench.results.reader import Run
 from vflbench.runner.reprice import network_config
 from vflbench.types import ConfigError, LinkConfig, VflbenchError
 
-DOCS = (Path(__file__).resolve().parents[1] / "docs/own-options.md").read_text(encoding="utf-8")
+PAGES = Path(__file__).resolve().parents[1] / "docs/how-to"
+DOCS = "\n".join((PAGES / f"{page}.md").read_text(encoding="utf-8") for page in ("own-options", "add-an-algorithm", "add-a-dataset"))
 FILES = {name: text for name, text in re.findall(r"```\w+\n# (\S+)\n(.*?)```", DOCS, re.DOTALL)}
 COMMANDS = re.findall(r"^    vflbench (.*)$", DOCS, re.MULTILINE)
 SMALL = ["dataset.source=synthetic", "dataset.samples=400", "rounds=2", "algorithm.batch_size=64", "model.depth=2"]
@@ -30,7 +33,9 @@ SMALL = ["dataset.source=synthetic", "dataset.samples=400", "rounds=2", "algorit
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An installed package `my_package` with all that the page shows."""
     site = tmp_path / "site"
-    points: dict[str, Any] = tomllib.loads(re.findall(r"```toml\n(.*?)```", DOCS, re.DOTALL)[0])["project"]["entry-points"]
+    points: dict[str, Any] = {}
+    for block in re.findall(r"```toml\n(.*?)```", DOCS, re.DOTALL):
+        points |= tomllib.loads(block)["project"]["entry-points"]
     lines = [line for group, named in points.items() for line in (f"[{group}]", *(f"{name} = {module}" for name, module in named.items()))]
     texts = {"my_package/__init__.py": "", "my_package-1.0.dist-info/entry_points.txt": "\n".join(lines)}
     texts["my_package-1.0.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n"
@@ -39,7 +44,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (site / name).write_text(text)
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda *args: None)
-    caches = (registry.option_entries, registry._checked)
+    caches = (registry.algorithm_entries, registry.dataset_entries, registry.option_entries, registry._checked)
     for cached in caches:
         cached.cache_clear()
     yield site / "my_package"
@@ -165,3 +170,33 @@ def test_a_launcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "hydra.launcher.jobs=0: must be at least 1" in capsys.readouterr().err and not (tmp_path / "none").exists()
     assert cli.command([*refused, *SMALL, "hydra.launcher.jobs=${nope}", f"hydra.sweep.dir={tmp_path / 'none'}"]) == 1
     assert "hydra.launcher.jobs=${nope}: Interpolation key 'nope' not found" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("package")
+def test_an_algorithm(tmp_path: Path) -> None:
+    (command,) = [command for command in COMMANDS if "algorithm=averaged" in command]
+    ended = vflbench.run([*command.split(), "rounds=2", "algorithm.workers=3", f"hydra.run.dir={tmp_path / 'run'}"])
+    assert ended.summary["status"] == "completed" and ended.summary["metric"]["selected"] > 0.6
+    sizes = ended.ledger.groupby("tag")["bytes"].agg(["count", "nunique"])
+    assert sizes.loc["model"].tolist() == sizes.loc["average"].tolist() == [2 * 3, 1]  # a model each way for each worker and round
+    assert ended.manifest["config"]["algorithm"]["share"] == 0.5
+    with pytest.raises(ConfigError, match=r"algorithm\.shar=1: unknown key.*Did you mean 'algorithm\.share'"):
+        vflbench.run(["algorithm=averaged", "dataset=digits", "algorithm.shar=1"])
+
+
+def test_an_algorithm_in_this_repository(package: Path) -> None:
+    """Its YAML on the page lists the keys of its Config, with their defaults."""
+    page = (PAGES / "add-an-algorithm.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(# Local SGD.*?)```", page, re.DOTALL)
+    listed = {key: value for key, value in yaml.safe_load(block).items() if key != "defaults"}
+    assert listed == dataclasses.asdict(registry.load_algorithm("averaged").Config())
+
+
+@pytest.mark.usefixtures("package")
+def test_a_data_set(tmp_path: Path) -> None:
+    (command,) = [command for command in COMMANDS if "dataset=wine" in command]
+    ended = vflbench.run([*command.split(), "epochs=3", "algorithm.batch_size=16", "model.depth=2", f"hydra.run.dir={tmp_path / 'run'}"])
+    assert ended.summary["status"] == "completed" and ended.summary["dataset"] == "wine" and ended.summary["data_source"] == "real"
+    assert {"val_accuracy", "test_accuracy"} <= set(ended.curve.columns)
+    workers = vflbench.run(["algorithm=local_sgd", "dataset=wine", "rounds=1", "algorithm.workers=2", f"hydra.run.dir={tmp_path / 'rows'}"])
+    assert workers.summary["status"] == "completed"

@@ -1,0 +1,88 @@
+"""Writes the reference of all options: a page per group, from the comments of `conf/` and the docstrings of the algorithms."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from vflbench import registry
+
+ROOT = Path(__file__).resolve().parent.parent
+CONF = ROOT / "conf"
+ABOUT = {
+    "algorithm": "What the parties do.",
+    "attack": "What somebody in the federation tries to find out.",
+    "broker": "What carries the messages that are published.",
+    "codec": "How messages are compressed.",
+    "compute": "How long computing takes on the virtual clock.",
+    "dataset": "What the parties hold.",
+    "engine": "What drives the parties.",
+    "model": "The network that is trained.",
+    "network": "Latency and bandwidth between the parties.",
+    "privacy": "The noise that the parties add, and how it is accounted for.",
+    "topology": "Which clients exchange messages.",
+}
+KEY = re.compile(r"^(?P<indent> *)(?P<key>[\w@.]+):(?: +(?P<value>[^#]*?))?(?:\s*#\s*(?P<comment>.*))?$")
+
+
+def _cell(text: str) -> str:
+    """`text` in a cell of a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def described(path: Path) -> tuple[str, list[tuple[str, str, str]]]:
+    """The comment at the top of a YAML file, and (key, default, comment) of each of its keys."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    top = [line for line in lines if not line.startswith("# @package")]
+    about = []
+    while top and top[0].startswith("#"):
+        about.append(top.pop(0).lstrip("# "))
+    keys: list[tuple[str, str, str]] = []
+    above: list[str] = []
+    for line in lines:
+        found = KEY.match(line)
+        if not found or line.lstrip().startswith("- ") or found["key"] in ("defaults", "name") and not found["indent"]:
+            continue
+        depth = len(found["indent"]) // 2
+        above = [*above[:depth], found["key"]]
+        keys.append((".".join(above), (found["value"] or "").strip(), found["comment"] or ""))
+    return " ".join(about), keys
+
+
+def table(keys: list[tuple[str, str, str]], prefix: str = "") -> list[str]:
+    """A Markdown table of keys."""
+    rows = [f"| `{prefix}{key}` | {f'`{value}`' if value else ''} | {_cell(comment)} |" for key, value, comment in keys]
+    return ["| key | default | what it is |", "| --- | --- | --- |", *rows, ""] if rows else []
+
+
+def algorithm(name: str) -> list[str]:
+    """The paper, the pseudo-code and the departures of an algorithm, from its module."""
+    entry = registry.algorithm_entries()[name]
+    file = ROOT.joinpath(*entry.module.split(".")).with_suffix(".py")
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return [f"Paper: {entry.info.paper}. Source: `{file.relative_to(ROOT)}`.", "", "```text", text, "```", ""]
+
+
+def page(group: str) -> str:
+    """The page of a group: its options, each with what it is and its keys."""
+    out = [f"# {group}", "", f"{ABOUT[group]} Choose one with `{group}=NAME`; set its keys with `{group}.KEY=VALUE`.", ""]
+    for path in sorted((CONF / group).glob("*.yaml")):
+        about, keys = described(path)
+        out += [f"## {path.stem}", "", _cell(about), "", *table(keys, f"{group}.")]
+        if group == "algorithm":
+            out += algorithm(path.stem)
+    return "\n".join(out)
+
+
+def write(folder: Path) -> None:
+    """Write `folder`/options/: a page per group, and one of the keys that every run has."""
+    place = folder / "options"
+    place.mkdir(parents=True, exist_ok=True)
+    pages = {group: page(group) for group in ABOUT}
+    keys = described(CONF / "config.yaml")[1]
+    pages["run"] = "\n".join(["# Keys of every run", "", "Set them with `KEY=VALUE`.", "", *table([k for k in keys if not k[0].startswith("hydra")])])
+    for name, text in pages.items():
+        file = place / f"{name}.md"
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:  # an unchanged page is not built anew
+            file.write_text(text, encoding="utf-8")

@@ -1,0 +1,62 @@
+"""Every command of the README and of the tutorial runs, in their order, where a reader would type it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TUTORIAL = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+pytestmark = pytest.mark.slow
+
+
+def typed(place: Path, *words: str) -> str:
+    """What the command prints; it must end with 0."""
+    environment = {name: value for name, value in os.environ.items() if name != "VFLBENCH_DATA"}
+    environment |= {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(place / "cache")}
+    done = subprocess.run([sys.executable, *words], cwd=place, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder as a fresh clone is, so far as the commands need it."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    return tmp_path
+
+
+def test_the_tutorial(place: Path) -> None:
+    commands = re.findall(r"^    vflbench (.*)$", TUTORIAL, re.MULTILINE)
+    assert len(commands) == 6
+    printed = [typed(place, "-m", "vflbench", *shlex.split(command)) for command in commands]
+    assert "messages of one round" in printed[0] and "curve:" in printed[1]
+    assert printed[2].count("completed") == 12 and (place / "patients.html").is_file()
+    assert "us_uk" in printed[4] and "epsilon" in printed[5]
+
+
+def test_the_readme(place: Path) -> None:
+    """Runs are cut to two rounds (scale=smoke), so that all of them take a minute."""
+    commands = [command for command in re.findall(r"`vflbench (.*?)`", README) if not command.startswith("figures") or "/" in command]
+    assert len(commands) >= 11
+    for command in commands:
+        words = shlex.split(command)
+        trains = "=" in words[0] or words[0] in ("-m", "figures")
+        sweep = ["hydra.sweep.dir=outputs/multirun/SWEEP", "overwrite=true"] if words[0] == "-m" and "SWEEP" not in README.split(command)[0] else []
+        typed(place, "-m", "vflbench", *words, *(["scale=smoke"] if trains and "dry_run=true" not in words else []), *sweep)
+    assert (place / "report.html").is_file() and list((place / "outputs/figures").rglob("table3/page.html"))
+
+
+def test_the_readme_from_python(place: Path) -> None:
+    block = re.search(r"From Python:\n\n((?:    .*\n)+)", README)
+    assert block
+    lines = re.sub(r"^    ", "", block[1], flags=re.MULTILINE).replace('"seed=1"', '"seed=1", "rounds=2"')
+    assert "accuracy" in typed(place, "-c", lines + "print(run.summary['metric'], len(run.curve))")
