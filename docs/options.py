@@ -81,7 +81,9 @@ def write(folder: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     pages = {group: page(group) for group in ABOUT}
     keys = described(CONF / "config.yaml")[1]
-    pages["run"] = "\n".join(["# Keys of every run", "", "Set them with `KEY=VALUE`.", "", *table([k for k in keys if not k[0].startswith("hydra")])])
+    pages["run"] = "\n".join(
+        ["# Keys of every run", "", "Set them with `KEY=VALUE`.", "", *table([k for k in keys if not k[0].startswith("hydra")])]
+    )
     for name, text in pages.items():
         file = place / f"{name}.md"
         if not file.is_file() or file.read_text(encoding="utf-8") != text:  # an unchanged page is not built anew

@@ -27,7 +27,9 @@ def patients() -> dict[str, pd.DataFrame]:
     hospital["ward"] = rng.choice(["surgery", "internal", "cardiac", "intensive"], count, p=[0.3, 0.4, 0.2, 0.1])
     hospital["emergency"] = rng.integers(0, 2, count)
     hospital["pulse"] = (82 + 12 * rng.normal(size=count)).round()
-    laboratory = pd.DataFrame({"patient": patient, "lactate": rng.gamma(3, 0.6, count).round(2), "creatinine": rng.gamma(4, 0.3, count).round(2)})
+    laboratory = pd.DataFrame(
+        {"patient": patient, "lactate": rng.gamma(3, 0.6, count).round(2), "creatinine": rng.gamma(4, 0.3, count).round(2)}
+    )
     laboratory["albumin"] = rng.normal(3.6, 0.6, count).round(1)
     laboratory["crp"] = rng.gamma(1.2, 45, count).round(1)
     risk = 0.05 * (hospital.age - 66) + 0.9 * hospital.emergency + 1.4 * (hospital.ward == "intensive") + 0.02 * (hospital.pulse - 82)

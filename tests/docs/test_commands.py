@@ -50,7 +50,11 @@ def test_the_readme(place: Path) -> None:
     for command in commands:
         words = shlex.split(command)
         trains = "=" in words[0] or words[0] in ("-m", "figures")
-        sweep = ["hydra.sweep.dir=outputs/multirun/SWEEP", "overwrite=true"] if words[0] == "-m" and "SWEEP" not in README.split(command)[0] else []
+        sweep = (
+            ["hydra.sweep.dir=outputs/multirun/SWEEP", "overwrite=true"]
+            if words[0] == "-m" and "SWEEP" not in README.split(command)[0]
+            else []
+        )
         typed(place, "-m", "vflbench", *words, *(["scale=smoke"] if trains and "dry_run=true" not in words else []), *sweep)
     assert (place / "report.html").is_file() and list((place / "outputs/figures").rglob("table3/page.html"))
 
