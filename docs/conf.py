@@ -8,6 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import options
+
 from vflbench.version import __version__
 
 project = "vflbench"

@@ -42,7 +42,7 @@ def described(path: Path) -> tuple[str, list[tuple[str, str, str]]]:
     above: list[str] = []
     for line in lines:
         found = KEY.match(line)
-        if not found or line.lstrip().startswith("- ") or found["key"] in ("defaults", "name") and not found["indent"]:
+        if not found or line.lstrip().startswith("- ") or (found["key"] in ("defaults", "name") and not found["indent"]):
             continue
         depth = len(found["indent"]) // 2
         above = [*above[:depth], found["key"]]
@@ -80,10 +80,8 @@ def write(folder: Path) -> None:
     place = folder / "options"
     place.mkdir(parents=True, exist_ok=True)
     pages = {group: page(group) for group in ABOUT}
-    keys = described(CONF / "config.yaml")[1]
-    pages["run"] = "\n".join(
-        ["# Keys of every run", "", "Set them with `KEY=VALUE`.", "", *table([k for k in keys if not k[0].startswith("hydra")])]
-    )
+    keys = [key for key in described(CONF / "config.yaml")[1] if not key[0].startswith("hydra")]
+    pages["run"] = "\n".join(["# Keys of every run", "", "Set them with `KEY=VALUE`.", "", *table(keys)])
     for name, text in pages.items():
         file = place / f"{name}.md"
         if not file.is_file() or file.read_text(encoding="utf-8") != text:  # an unchanged page is not built anew

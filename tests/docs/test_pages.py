@@ -20,7 +20,7 @@ def sentences(text: str) -> list[str]:
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     within = False
     for token in tokens:
-        within = token.type == "table_open" or within and token.type != "table_close"
+        within = token.type == "table_open" or (within and token.type != "table_close")
         if token.type == "inline" and not within:
             plain = "".join(" " if t.type == "softbreak" else "X" if t.type == "code_inline" else t.content for t in token.children or [])
             found += re.split(r"(?<=[.!?:;])\s+", plain)
