@@ -16,13 +16,8 @@ ALGORITHM = AlgorithmInfo(
     paper="baseline",
     label="Centralized SGD",
     place=5,
-    layouts=("sharded",),
+    **shared.FAMILY,
     divided_by=None,
-    reports=("parameters",),
-    privacy=("none", "dp_sgd"),
-    models=("mlp3", "cnn3", "logistic"),
-    epochs=True,
-    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
     exact="it sends nothing",
 )
 EXPOSES = ()

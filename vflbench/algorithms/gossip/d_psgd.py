@@ -35,14 +35,9 @@ ALGORITHM = AlgorithmInfo(
     paper="Lian et al. 2017, arXiv 1705.09056",
     label="D-PSGD",
     place=1,
-    layouts=("sharded",),
+    **shared.FAMILY,
     divided_by="workers",
-    reports=("parameters",),
-    privacy=("none", "dp_sgd"),
-    models=("mlp3", "cnn3", "logistic"),
     topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
-    epochs=True,
-    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
     # any codec: an average of rounded models is one with noise
     remembered=("model",),
 )

@@ -28,13 +28,8 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Choromanska, LeCun 2015, arXiv 1412.6651",
     label="EASGD",
     place=2,
-    layouts=("sharded",),
+    **shared.FAMILY,
     divided_by="workers",
-    reports=("parameters",),
-    privacy=("none", "dp_sgd"),
-    models=("mlp3", "cnn3", "logistic"),
-    epochs=True,
-    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
     # any codec: a pull towards a rounded model is one with noise
     remembered=("model", "centre"),
 )

@@ -19,13 +19,8 @@ ALGORITHM = AlgorithmInfo(
     paper="baseline of Cheng et al. 2018, arXiv 1811.11124",
     label="Local SGD",
     place=3,
-    layouts=("sharded",),
+    **shared.FAMILY,
     divided_by="workers",
-    reports=("parameters",),
-    privacy=("none", "dp_sgd"),
-    models=("mlp3", "cnn3", "logistic"),
-    epochs=True,
-    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
     exact="it sends nothing",
 )
 EXPOSES = ()

@@ -34,6 +34,14 @@ from vflbench.types import ConfigError, Count, Problem, Range, RunConfig
 if TYPE_CHECKING:
     from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 
+FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+    "layouts": ("sharded",),
+    "reports": ("parameters",),
+    "privacy": ("none", "dp_sgd"),
+    "models": ("mlp3", "cnn3", "logistic"),
+    "epochs": True,
+    "search": (("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
+}
 AHEAD = 256  # rows that are gathered at once: of small batches several
 Moved = tuple[Tensor, Tensor, Tensor]  # w, the running mean of losses, their sum
 RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses

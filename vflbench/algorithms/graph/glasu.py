@@ -59,12 +59,8 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531",
     label="GLASU",
     place=0,
-    layouts=("graph",),
-    divided_by="parties",
-    reports=("predictions",),
+    **shared.FAMILY,
     privacy=("none", "gaussian_embedding"),
-    models=("gcnii", "gcn", "gat", "residual_gcn"),
-    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
     # any codec: rounded aggregates are stale ones with noise; sampled nodes differ every time, so nothing is remembered
 )
 EXPOSES = shared.EXPOSES

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from vflbench.data.graph.sampling import Block
     from vflbench.data.tasks import GraphPart
 
+FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+    "layouts": ("graph",),
+    "divided_by": "parties",
+    "reports": ("predictions",),
+    "models": ("gcnii", "gcn", "gat", "residual_gcn"),
+    "search": (("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+}
 EXPOSES = (
     Sent("batch", "server", "client", "ids", "all"),
     Sent("nodes", "client", "server", "ids", "client"),

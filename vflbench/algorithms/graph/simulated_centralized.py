@@ -25,11 +25,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
     label="Simulated centralized",
     place=3,
-    layouts=("graph",),
-    divided_by="parties",
-    reports=("predictions",),
-    models=("gcnii", "gcn", "gat", "residual_gcn"),
-    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+    **shared.FAMILY,
     exact="it stands for exact gradients, which are those of the very numbers that were sent",
 )
 EXPOSES = shared.EXACT

@@ -25,12 +25,10 @@ ALGORITHM = AlgorithmInfo(
     paper="Kumar, Naughton, Patel, SIGMOD 2015; Schleich, Olteanu, Ciucanu, SIGMOD 2016",
     label="GD on the join",
     place=6,
+    **shared.FAMILY,
     layouts=("relational",),
     divided_by=None,
     reports=("partial",),
-    models=("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
-    accounting=("strict", "tablepuppet"),
-    epochs=True,
     search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.7", "1.0", "1.2", "1.5")),),
     # any codec: rounded predictions make a noisy gradient
     remembered=("prediction", "residual"),

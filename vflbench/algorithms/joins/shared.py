@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     Public = RelationalPublic | AlignedPublic
 
 
+FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+    "models": ("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
+    "accounting": ("strict", "tablepuppet"),
+    "epochs": True,
+}
+
+
 def tensor(values: np.ndarray, dtype: torch.dtype, device: str) -> Tensor:
     """`values` as a tensor; where neither type nor device changes it shares their memory, so that a memory map is not read."""
     with warnings.catch_warnings():

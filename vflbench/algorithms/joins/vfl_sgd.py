@@ -30,14 +30,12 @@ ALGORITHM = AlgorithmInfo(
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
     label="VFL-SGD",
     place=3,
+    **shared.FAMILY,
     layouts=("aligned",),
     divided_by="parties",
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery"),
-    models=("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
-    accounting=("strict", "tablepuppet"),
-    epochs=True,
     search=(("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")), ("algorithm.batch_size", ("1024", "10240"))),
     # any codec: rounded predictions make noisy gradients; batches are of other rows, so nothing is remembered
 )

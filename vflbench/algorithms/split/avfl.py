@@ -26,15 +26,9 @@ ALGORITHM = AlgorithmInfo(
     paper="Chen et al. 2020, arXiv 2007.06081; a baseline of PubSub-VFL",
     label="AVFL",
     place=3,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions",),
+    **shared.FAMILY,
     attacks=("none", "embedding_inversion", "label_inference"),
-    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
-    epochs=True,
-    modelled=True,
     time_dependent=True,
-    search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
     # any codec: rounded embeddings and gradients are stale ones with noise
 )
 EXPOSES = shared.EXPOSES

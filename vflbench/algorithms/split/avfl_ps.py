@@ -26,14 +26,8 @@ ALGORITHM = AlgorithmInfo(
     paper="the architecture of Falcon; a baseline of PubSub-VFL",
     label="AVFL-PS",
     place=4,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions",),
-    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
-    epochs=True,
-    modelled=True,
+    **shared.FAMILY,
     time_dependent=True,
-    search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
 )
 EXPOSES = (*shared.PAIRED, *shared.REPLICAS)

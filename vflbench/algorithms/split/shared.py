@@ -26,6 +26,15 @@ from vflbench.models.split_learning import Active, Passive
 from vflbench.models.vertical import DEEP, IMAGES
 from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, Sent
 
+FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+    "layouts": ("aligned",),
+    "divided_by": "parties",
+    "reports": ("predictions",),
+    "models": ("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
+    "epochs": True,
+    "modelled": True,
+    "search": (("algorithm.lr", ("0.0003", "0.001", "0.003")),),
+}
 ACTIVE = "active"  # the organisation with the labels, and its own party
 EXPOSES = (
     Sent("embedding", "passive", "active", "embeddings", "passive", keys=("val", "test")),
