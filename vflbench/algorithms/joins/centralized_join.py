@@ -34,15 +34,13 @@ ALGORITHM = AlgorithmInfo(
     exact="it sends nothing",
 )
 EXPOSES = ()
+check = shared.check
 
 
 @dataclass
 class Config(Keys, PartyKeys):
     name: str = "centralized_join"
     batch_size: int = 10240  # B: rows of a batch
-
-
-check = shared.check
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -2,9 +2,9 @@
 
 Kumar, Naughton, Patel, Learning Generalized Linear Models Over Normalized Data, SIGMOD 2015, and Schleich, Olteanu, Ciucanu, SIGMOD 2016,
 between organisations, as the "GD-based" baseline of Xu et al.: TablePuppet, arXiv 2403.15839 (section 7 of its newer version). The
-gradient over all N joined rows from one prediction per table row: rfl_sgd_v.py, whose symbols are used, with B = N.
+gradient over all N joined rows from one prediction per table row: sgd.py, whose symbols are used, with B = N.
 
-Departures from the papers: those of rfl_admm_v.py that concern labels and rows that do not join (numbers 1 and 5).
+Departures from the papers: those of consensus.py that concern labels and rows that do not join (numbers 1 and 5).
 """
 
 from __future__ import annotations
@@ -34,14 +34,12 @@ ALGORITHM = AlgorithmInfo(
     remembered=("prediction", "residual"),
 )
 EXPOSES = mapping.EXPOSES
+check = shared.check
 
 
 @dataclass
 class Config(JoinKeys):
     name: str = "gd_join"
-
-
-check = shared.check
 
 
 def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -1,6 +1,6 @@
 """VFL-SGD: vertical federated learning on joined, aligned rows by mini-batch SGD; what RFL-SGD-V is compared with.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 7 (baselines). The parameters of rfl_sgd_v.py on a joined table that
+Xu et al.: TablePuppet, arXiv 2403.15839, section 7 (baselines). The parameters of sgd.py on a joined table that
 somebody did materialise: per batch every party predicts B rows and gets B gradients back.
 
 Departures from the paper: an epoch is one pass in the order of the rows, not shuffled; a regression's labels are centred (center_labels).
@@ -45,15 +45,13 @@ EXPOSES = (
     Sent("prediction", "client", "server", "embeddings", "client"),
     Sent("residual", "server", "client", "gradients", "all"),
 )
+check = shared.check
 
 
 @dataclass
 class Config(Keys, PartyKeys):
     name: str = "vfl_sgd"
     batch_size: int = 10240  # B: rows of a batch
-
-
-check = shared.check
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
