@@ -39,9 +39,6 @@ class Config(WorkerKeys):
     name: str = "allreduce_sgd"
 
 
-check = shared.check
-
-
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard."""
     return shared.workers(worker, task, config)

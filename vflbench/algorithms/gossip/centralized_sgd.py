@@ -28,9 +28,6 @@ class Config(Keys):
     name: str = "centralized_sgd"
 
 
-check = shared.check
-
-
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The one party."""
     shared.check_data(config, task.public)

@@ -51,9 +51,6 @@ class Config(WorkerKeys):
     mixing: Literal["parallel", "after"] = "parallel"  # models are averaged beside (the paper) | after the gradient step
 
 
-check = shared.check
-
-
 @dataclass(frozen=True)
 class WeightedShard(Shard):
     """A worker's rows, and its row of W."""

@@ -48,12 +48,10 @@ class Config(WorkerKeys):
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
-    beta, m, problems = config.algorithm.beta, config.algorithm.workers, shared.check(config)
+    beta, m = config.algorithm.beta, config.algorithm.workers
     # Without gradients an exchange makes 1 - beta - beta / m of the distance between the workers' mean and the centre.
-    if not 0 <= beta < 2 * m / (m + 1):
-        allowed = f"must be at least 0 and below 2 m / (m + 1) = {2 * m / (m + 1):.4g} for {m} workers, where the centre diverges"
-        problems.append(Problem("algorithm.beta", beta, allowed))
-    return problems
+    allowed = f"must be at least 0 and below 2 m / (m + 1) = {2 * m / (m + 1):.4g} for {m} workers, where the centre diverges"
+    return [] if 0 <= beta < 2 * m / (m + 1) else [Problem("algorithm.beta", beta, allowed)]
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:

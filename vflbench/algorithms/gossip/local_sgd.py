@@ -31,9 +31,6 @@ class Config(WorkerKeys):
     name: str = "local_sgd"
 
 
-check = shared.check
-
-
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard."""
     return shared.workers(shared.alone, task, config)

@@ -72,16 +72,11 @@ def workers(program: Program, task: ShardedTask, config: RunConfig, **checked: A
     return {name: PartySpec(program, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """What of the model's keys does not go together."""
-    return classifiers.check(config.model)
-
-
 def check_pools(config: RunConfig) -> list[Problem]:
-    """`check`, and whether there are workers enough to lead and to follow."""
+    """Whether there are workers enough to lead and to follow."""
     few = config.algorithm.workers < 3
     allowed = "must be at least 3: leaders must outnumber followers"
-    return check(config) + ([Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else [])
+    return [Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else []
 
 
 def check_data(

@@ -27,15 +27,13 @@ ALGORITHM = AlgorithmInfo(
     exact="it sends nothing",
 )
 EXPOSES = ()
+check = shared.check
 
 
 @dataclass
 class Config(Keys):
     name: str = "centralized_gnn"
     parties: int = 3  # between which the data set is split before it is joined again: the same data as the other methods'
-
-
-check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

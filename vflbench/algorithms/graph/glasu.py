@@ -49,7 +49,7 @@ from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, joi
 from vflbench.algorithms.graph.shared import AggregationKeys, GraphLearner, answer_all, ask, asking
 from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
-from vflbench.federation.party import SERVER, Party, PartySpec, party_names
+from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import training
 from vflbench.types import AlgorithmInfo, Count, RunConfig
 
@@ -64,6 +64,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded aggregates are stale ones with noise; sampled nodes differ every time, so nothing is remembered
 )
 EXPOSES = shared.EXPOSES
+check = shared.check
 
 
 @dataclass
@@ -75,9 +76,6 @@ class Config(AggregationKeys):
         "own"  # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
     )
     default_rounds: Count = 150  # T, where rounds is null
-
-
-check = shared.check
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
@@ -95,13 +93,10 @@ class LeakyPart(GraphPart):
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
-    specs = {SERVER: PartySpec(server, role="server")}
-    for m, name in enumerate(party_names("client", task.parties)):
-        part = task.part(m)
-        if config.algorithm.sampling == "undropped":
-            part = LeakyPart(**{f.name: getattr(part, f.name) for f in fields(part)}, all_edges=task.all_edges)
-        specs[name] = PartySpec(client, part)
-    return specs
+    parts = [task.part(m) for m in range(task.parties)]
+    if config.algorithm.sampling == "undropped":
+        parts = [LeakyPart(**{f.name: getattr(part, f.name) for f in fields(part)}, all_edges=task.all_edges) for part in parts]
+    return shared.parties(server, client, parts)
 
 
 def common_levels(cfg: Config, ends: tuple[int, ...]) -> set[int]:

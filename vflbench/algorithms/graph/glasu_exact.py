@@ -27,14 +27,12 @@ ALGORITHM = AlgorithmInfo(
     exact="it stands for exact gradients, which are those of the very numbers that were sent",
 )
 EXPOSES = shared.EXACT
+check = shared.check
 
 
 @dataclass
 class Config(AggregationKeys):
     name: str = "glasu_exact"
-
-
-check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

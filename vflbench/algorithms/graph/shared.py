@@ -68,7 +68,7 @@ def check(config: RunConfig) -> list[Problem]:
     cfg = config.algorithm
     problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
     shares = (cfg.parties, cfg.aggregate) if hasattr(cfg, "aggregate") else ()
-    return problems + gnn.check(config.model, *shares)
+    return problems + gnn.check_width(config.model, *shares)
 
 
 class GraphLearner:

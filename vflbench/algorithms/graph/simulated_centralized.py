@@ -29,15 +29,13 @@ ALGORITHM = AlgorithmInfo(
     exact="it stands for exact gradients, which are those of the very numbers that were sent",
 )
 EXPOSES = shared.EXACT
+check = shared.check
 
 
 @dataclass
 class Config(Keys):
     name: str = "simulated_centralized"
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
-
-
-check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

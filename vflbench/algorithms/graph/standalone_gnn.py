@@ -29,15 +29,13 @@ ALGORITHM = AlgorithmInfo(
     exact="it sends nothing",
 )
 EXPOSES = ()
+check = shared.check
 
 
 @dataclass
 class Config(Keys):
     name: str = "standalone_gnn"
     default_rounds: Count = 500  # T, where rounds is null
-
-
-check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

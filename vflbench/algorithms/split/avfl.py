@@ -32,15 +32,13 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded embeddings and gradients are stale ones with noise
 )
 EXPOSES = shared.EXPOSES
+check = shared.check_asynchronous
 
 
 @dataclass
 class Config(Keys):
     name: str = "avfl"
     outstanding: Count = 5  # batches of the passive worker that wait for their gradient, at most
-
-
-check = shared.check_asynchronous
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

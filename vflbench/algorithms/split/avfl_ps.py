@@ -31,15 +31,13 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
 )
 EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
+check = shared.check_asynchronous
 
 
 @dataclass
 class Config(PairKeys):
     name: str = "avfl_ps"
     outstanding: Count = 5  # batches of a passive worker that wait for their gradient, at most
-
-
-check = shared.check_asynchronous
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

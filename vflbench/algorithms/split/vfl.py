@@ -33,9 +33,6 @@ class Config(Keys):
     name: str = "vfl"
 
 
-check = shared.check
-
-
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One party per organisation: `active`, `passive_1` ..."""
     return shared.parties(task, config, (active, passive))

@@ -40,9 +40,6 @@ class Config(PairKeys):
     name: str = "vfl_ps"
 
 
-check = shared.check
-
-
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """A parameter server and workers per organisation."""
     count = config.algorithm.workers

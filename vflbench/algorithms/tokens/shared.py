@@ -17,7 +17,7 @@ import torch
 
 from vflbench.data.tasks import JoinedPart
 from vflbench.federation.party import SERVER, PartySpec, Program, party_names
-from vflbench.models import glm, vertical
+from vflbench.models import glm
 from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer
 from vflbench.models.vertical import COMPOSED, SHARES
@@ -239,11 +239,9 @@ def check(config: RunConfig) -> list[Problem]:
     if config.codec.feedback and isinstance(cfg, NetworkKeys) and cfg.batch_size is not None:
         allowed = "every batch has other rows, so there is nothing to remember: use false, or algorithm.batch_size=null"
         problems.append(Problem("codec.feedback", "true", allowed))
-    if config.model is not None:
-        problems += vertical.check(config.model)
-        if config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
-            why = f"the scores of {config.model.name} are a sum: use sum" if config.model.name in SHARES else "model.aggregate says it"
-            problems.append(Problem("algorithm.aggregation", cfg.aggregation, why))
+    if config.model is not None and config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
+        why = f"the scores of {config.model.name} are a sum: use sum" if config.model.name in SHARES else "model.aggregate says it"
+        problems.append(Problem("algorithm.aggregation", cfg.aggregation, why))
     return problems
 
 
