@@ -22,7 +22,7 @@ batches (SGD) it knows who took part, and sampling does not hide a row from it: 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,15 +36,9 @@ if TYPE_CHECKING:
     import torch
 
     from vflbench.federation.party import Party
+    from vflbench.models.partial import Partial
 
 Numbers = np.random.Generator | SecretStream
-
-
-class Model(Protocol):
-    """A model whose gradient of one row has a norm in closed form."""
-
-    def row_norms(self, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor: ...
-    def gradient(self, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor: ...
 
 
 # --- labels -------------------------------------------------------------------------------------------------------------------
@@ -125,7 +119,7 @@ class NoisyGradients:
         """A Poisson batch: each of `rows` rows with probability `rate`, ascending. Drawn as its size and a subset of that size."""
         return poisson(rows, rate, self.rng)
 
-    def gradient(self, model: Model, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    def gradient(self, model: Partial, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
         """The noisy sum of the rows' clipped gradients, like theta; one step. Errors: FederationError beyond the steps planned."""
         if self.planned is None or self.noise_multiplier is None or self.taken >= self.planned:
             raise FederationError(f"the noise was calibrated for {self.planned or 0} steps, and a further one is to be taken")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import Keys
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -24,7 +23,7 @@ EXPOSES = ()
 
 
 @dataclass
-class Config(Keys):
+class Config(shared.Keys):
     name: str = "centralized_sgd"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import WorkerKeys
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -27,7 +26,7 @@ EXPOSES = ()
 
 
 @dataclass
-class Config(WorkerKeys):
+class Config(shared.WorkerKeys):
     name: str = "local_sgd"
 
 

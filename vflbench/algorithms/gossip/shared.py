@@ -233,8 +233,7 @@ class LocalSgd:
 
     async def loss(self, me: Any, x: Tensor, y: Tensor) -> Tensor:
         """Mean loss of w on rows x, ()."""
-        found: Tensor = await me.compute(_loss(self.network), self.w, x, y, cost=len(y))
-        return found
+        return (await self.row_losses(me, x, y)).mean()
 
     async def row_losses(self, me: Any, x: Tensor, y: Tensor) -> Tensor:
         """The loss of w on every row of x, (n,)."""
@@ -317,15 +316,6 @@ def _private_step(network: Network, clip: float, expected: float, unit: str) -> 
         return new, torch.where(rows > 0, mean, running), torch.where(rows > 0, total_with, total)
 
     return private_step
-
-
-@functools.lru_cache(maxsize=32)
-def _loss(network: Network) -> Any:
-    @batchable
-    def loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        return network.losses(network.predict(w, x), y).mean()
-
-    return loss
 
 
 @functools.lru_cache(maxsize=32)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.alone import client
-from vflbench.algorithms.graph.shared import Keys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec, party_names
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -31,7 +30,7 @@ check = shared.check
 
 
 @dataclass
-class Config(Keys):
+class Config(shared.Keys):
     name: str = "centralized_gnn"
     parties: int = 3  # between which the data set is split before it is joined again: the same data as the other methods'
 

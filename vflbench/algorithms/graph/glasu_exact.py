@@ -12,7 +12,6 @@ from functools import partial
 from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.exact import client, server
 from vflbench.algorithms.graph.joint import aggregation_layers
-from vflbench.algorithms.graph.shared import AggregationKeys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -31,7 +30,7 @@ check = shared.check
 
 
 @dataclass
-class Config(AggregationKeys):
+class Config(shared.AggregationKeys):
     name: str = "glasu_exact"
 
 

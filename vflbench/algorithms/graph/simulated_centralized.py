@@ -14,7 +14,6 @@ from typing import Literal
 
 from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.exact import client, server
-from vflbench.algorithms.graph.shared import Keys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -33,7 +32,7 @@ check = shared.check
 
 
 @dataclass
-class Config(Keys):
+class Config(shared.Keys):
     name: str = "simulated_centralized"
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
 

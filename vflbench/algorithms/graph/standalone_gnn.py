@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.alone import client
-from vflbench.algorithms.graph.shared import Keys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec, party_names
 from vflbench.types import AlgorithmInfo, Count, RunConfig
@@ -33,7 +32,7 @@ check = shared.check
 
 
 @dataclass
-class Config(Keys):
+class Config(shared.Keys):
     name: str = "standalone_gnn"
     default_rounds: Count = 500  # T, where rounds is null
 

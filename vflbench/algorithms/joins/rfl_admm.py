@@ -10,7 +10,6 @@ from typing import Literal
 
 from vflbench.algorithms.joins import mapping, shared
 from vflbench.algorithms.joins.consensus import client, server
-from vflbench.algorithms.joins.shared import AdmmKeys, PartKeys
 from vflbench.data.tasks import RelationalTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, Count, RunConfig, Sent
@@ -40,7 +39,7 @@ check, decide = shared.check, shared.decide
 
 
 @dataclass
-class Config(AdmmKeys, PartKeys):
+class Config(shared.AdmmKeys, shared.PartKeys):
     name: str = "rfl_admm"
     inner_rounds: Count = 10  # T': rounds of consensus per round
     predict: Literal["own", "consensus"] = "own"  # with what a client predicts: its own theta | the consensus w

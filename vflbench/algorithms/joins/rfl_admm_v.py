@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from vflbench.algorithms.joins import mapping, shared
 from vflbench.algorithms.joins.consensus import client, server
-from vflbench.algorithms.joins.shared import AdmmKeys, JoinKeys
 from vflbench.data.tasks import RelationalTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -35,7 +34,7 @@ check, decide = shared.check, shared.decide
 
 
 @dataclass
-class Config(AdmmKeys, JoinKeys):
+class Config(shared.AdmmKeys, shared.JoinKeys):
     name: str = "rfl_admm_v"
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from vflbench.algorithms.joins import mapping, shared
 from vflbench.algorithms.joins.sgd import client, server
-from vflbench.algorithms.joins.shared import PartKeys
 from vflbench.data.tasks import RelationalTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig, Sent
@@ -40,7 +39,7 @@ check = shared.check
 
 
 @dataclass
-class Config(PartKeys):
+class Config(shared.PartKeys):
     name: str = "rfl_sgd"
     batch_size: int = 10240  # B: joined rows of a batch
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from vflbench.algorithms.joins import mapping, shared
 from vflbench.algorithms.joins.sgd import client, server
-from vflbench.algorithms.joins.shared import JoinKeys
 from vflbench.data.tasks import RelationalTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -34,7 +33,7 @@ check = shared.check
 
 
 @dataclass
-class Config(JoinKeys):
+class Config(shared.JoinKeys):
     name: str = "rfl_sgd_v"
     batch_size: int = 10240  # B: joined rows of a batch
 

@@ -25,7 +25,6 @@ from functools import partial
 import numpy as np
 
 from vflbench.algorithms.tokens import shared
-from vflbench.algorithms.tokens.shared import Keys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
@@ -50,7 +49,7 @@ EXPOSES = (Sent("dual", "client", "client", "embeddings", "client"),)
 
 
 @dataclass
-class Config(Keys):
+class Config(shared.Keys):
     name: str = "dcpa"
     iterations: Count = 10  # iterations per round
     dual_lr: Positive = 0.02  # mu_y in units of K times the loss's curvature
