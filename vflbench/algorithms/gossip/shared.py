@@ -18,21 +18,19 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vflbench import seeding
+from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import PartySpec, Program, batchable, party_names
 from vflbench.models import DTYPES, classifiers
 from vflbench.models.classifiers import Network
 from vflbench.privacy import examples
 from vflbench.types import ConfigError, Count, Problem, Range, RunConfig
-
-if TYPE_CHECKING:
-    from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 
 FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
     "layouts": ("sharded",),

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vflbench.algorithms.graph import joint
+from vflbench.data.graph.sampling import Block
+from vflbench.data.tasks import GraphPart
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models import gnn, training
 from vflbench.types import Count, Problem, Range, RunConfig, Sent
-
-if TYPE_CHECKING:
-    from vflbench.data.graph.sampling import Block
-    from vflbench.data.tasks import GraphPart
 
 FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
     "layouts": ("graph",),

@@ -39,15 +39,21 @@ from __future__ import annotations
 
 import torch
 
-from vflbench.algorithms.joins import mapping
+from vflbench.algorithms.joins import mapping, shared
 from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, sum_of, theta_update
 from vflbench.algorithms.joins.mapping import Join, union
 from vflbench.algorithms.joins.shared import Labels, LocalTable
-from vflbench.data.tasks import RelationalPart, RelationalPublic
-from vflbench.federation.party import SERVER, Party
+from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
+from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import DTYPES, losses
 from vflbench.privacy import tables
 from vflbench.types import RunConfig
+
+
+def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per horizontal part of each table."""
+    shared.check_holders(task, config)
+    return shared.parties(server, client, task.clients)
 
 
 async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:

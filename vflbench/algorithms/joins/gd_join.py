@@ -44,7 +44,7 @@ class Config(JoinKeys):
 
 def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per table."""
-    shared.check_one_holder(task, config)
+    shared.check_holders(task, config)
     return shared.parties(server, client, task.clients)
 
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from vflbench.algorithms.joins import mapping, shared
-from vflbench.algorithms.joins.consensus import client, server
-from vflbench.data.tasks import RelationalTask
-from vflbench.federation.party import PartySpec
-from vflbench.types import AlgorithmInfo, Count, RunConfig, Sent
+from vflbench.algorithms.joins import consensus, mapping, shared
+from vflbench.types import AlgorithmInfo, Count, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="rfl_admm",
@@ -35,7 +32,7 @@ EXPOSES = (
     Sent("parameters", "client", "server", "parameters", "client"),
     Sent("consensus", "server", "client", "parameters", "client"),
 )
-check, decide = shared.check, shared.decide
+check, decide, parties = shared.check, shared.decide, consensus.parties
 
 
 @dataclass
@@ -43,8 +40,3 @@ class Config(shared.AdmmKeys, shared.PartKeys):
     name: str = "rfl_admm"
     inner_rounds: Count = 10  # T': rounds of consensus per round
     predict: Literal["own", "consensus"] = "own"  # with what a client predicts: its own theta | the consensus w
-
-
-def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one client per horizontal part of each table."""
-    return shared.parties(server, client, task.clients)

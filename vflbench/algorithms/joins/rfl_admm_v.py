@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.joins import mapping, shared
-from vflbench.algorithms.joins.consensus import client, server
-from vflbench.data.tasks import RelationalTask
-from vflbench.federation.party import PartySpec
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.algorithms.joins import consensus, mapping, shared
+from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
     name="rfl_admm_v",
@@ -30,15 +27,9 @@ ALGORITHM = AlgorithmInfo(
     remembered=("prediction", "residual"),
 )
 EXPOSES = mapping.EXPOSES
-check, decide = shared.check, shared.decide
+check, decide, parties = shared.check, shared.decide, consensus.parties
 
 
 @dataclass
 class Config(shared.AdmmKeys, shared.JoinKeys):
     name: str = "rfl_admm_v"
-
-
-def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one client per table."""
-    shared.check_one_holder(task, config)
-    return shared.parties(server, client, task.clients)

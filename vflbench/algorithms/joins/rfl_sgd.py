@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.joins import mapping, shared
-from vflbench.algorithms.joins.sgd import client, server
-from vflbench.data.tasks import RelationalTask
-from vflbench.federation.party import PartySpec
-from vflbench.types import AlgorithmInfo, RunConfig, Sent
+from vflbench.algorithms.joins import mapping, sgd, shared
+from vflbench.types import AlgorithmInfo, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="rfl_sgd",
@@ -35,15 +32,10 @@ EXPOSES = (
     Sent("gradient", "client", "server", "gradients", "client"),
     Sent("step", "server", "client", "gradients", "client"),
 )
-check = shared.check
+check, parties = shared.check, sgd.parties
 
 
 @dataclass
 class Config(shared.PartKeys):
     name: str = "rfl_sgd"
     batch_size: int = 10240  # B: joined rows of a batch
-
-
-def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one client per horizontal part of each table."""
-    return shared.parties(server, client, task.clients)

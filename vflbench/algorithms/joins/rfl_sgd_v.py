@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.joins import mapping, shared
-from vflbench.algorithms.joins.sgd import client, server
-from vflbench.data.tasks import RelationalTask
-from vflbench.federation.party import PartySpec
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.algorithms.joins import mapping, sgd, shared
+from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
     name="rfl_sgd_v",
@@ -29,16 +26,10 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded predictions make noisy gradients; batches are of other rows, so nothing is remembered
 )
 EXPOSES = (*mapping.EXPOSES, *mapping.BATCHES)
-check = shared.check
+check, parties = shared.check, sgd.parties
 
 
 @dataclass
 class Config(shared.JoinKeys):
     name: str = "rfl_sgd_v"
     batch_size: int = 10240  # B: joined rows of a batch
-
-
-def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one client per table."""
-    shared.check_one_holder(task, config)
-    return shared.parties(server, client, task.clients)

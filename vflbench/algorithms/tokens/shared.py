@@ -10,24 +10,20 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from vflbench.data.tasks import JoinedPart
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation.party import SERVER, PartySpec, Program, party_names
+from vflbench.federation.topology import Topology
 from vflbench.models import glm
 from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer
 from vflbench.models.vertical import COMPOSED, SHARES
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, Count, Positive, Problem
-
-if TYPE_CHECKING:
-    from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
-    from vflbench.federation.topology import Topology
-    from vflbench.types import RunConfig
+from vflbench.types import ConfigError, Count, Positive, Problem, RunConfig
 
 NETWORK_LR = 0.01  # of networks, where lr is null
 LANCZOS_STEPS = 8
