@@ -18,8 +18,8 @@ Departures from the paper
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from vflbench.algorithms.gossip import shared
@@ -51,13 +51,6 @@ class Config(WorkerKeys):
     mixing: Literal["parallel", "after"] = "parallel"  # models are averaged beside (the paper) | after the gradient step
 
 
-@dataclass(frozen=True)
-class WeightedShard(Shard):
-    """A worker's rows, and its row of W."""
-
-    weights: Mapping[str, float]  # its own and its neighbours', by name
-
-
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard, each with its row of W. Raises ConfigError where models of two pieces of the topology would never meet."""
     shared.check_data(config, task.public)
@@ -70,14 +63,14 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     specs = {}
     for m, (name, shard) in enumerate(zip(names, task.shards, strict=True)):
         row = {other: float(matrix[m, j]) for j, other in enumerate(names) if j == m or graph.connected(name, other)}
-        specs[name] = PartySpec(worker, WeightedShard(shard.features, shard.labels, row), role="worker")
+        specs[name] = PartySpec(partial(worker, weights=row), shard, role="worker")
     return specs
 
 
-async def worker(me: Party, data: WeightedShard, public: ShardedPublic, config: RunConfig) -> None:
-    """Trains on its own rows, and averages with its neighbours."""
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig, weights: dict[str, float]) -> None:
+    """Trains on its own rows, and averages with its neighbours; `weights`: its own and theirs, by name."""
     cfg: Config = config.algorithm
-    sgd, weights = LocalSgd(me, data, public, config), data.weights
+    sgd = LocalSgd(me, data, public, config)
     me.state.model = sgd.model
 
     async for t in me.rounds():

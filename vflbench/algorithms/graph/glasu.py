@@ -50,7 +50,6 @@ from vflbench.algorithms.graph.shared import AggregationKeys, GraphLearner, answ
 from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.models import training
 from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
@@ -170,10 +169,10 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
 
         # Alg. 4, LocalUpdate
         loss = F.cross_entropy(model.classify(h, masks), y)
-        await me.compute(training.update, optimizer, loss, cost=2 * work)
+        await me.compute(shared.update, optimizer, loss, cost=2 * work)
         for _ in range(1, cfg.local_steps):
             loss_q = await me.compute(local_loss, model, x, blocks, y, masks, with_own, cost=work)
-            await me.compute(training.update, optimizer, loss_q, cost=2 * work)
+            await me.compute(shared.update, optimizer, loss_q, cost=2 * work)
         me.report(train_loss=loss.item(), iterations=t * cfg.local_steps)  # the loss before this round's updates
 
         if me.evaluates(t):
