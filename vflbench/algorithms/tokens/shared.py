@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
-from vflbench.federation.party import SERVER, PartySpec, Program, party_names
+from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.federation.topology import Topology
 from vflbench.models import glm
 from vflbench.models.glm import Glm
@@ -73,12 +73,12 @@ def parties(task: AlignedTask, server: Program, client: Program, **known: Any) -
     return specs
 
 
-def make_client(k: int, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> Any:
-    """Client k's block; `model` is what `split_network.resolve` says."""
+def make_client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any = None) -> Any:
+    """A client's block; `model` is what `split_network.resolve` says."""
     if public.objective is not None:
         assert data.labels is not None
         return Glm(data.features, data.labels, public.objective)
-    return SplitClient(k, data, public, config, model, device)
+    return SplitClient(me.clients.index(me.name), data, public, config, model, me.device)
 
 
 def make_server(data: JoinedPart | None, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> Any:
@@ -211,7 +211,7 @@ def synchronised(theta: Any, copies: Mapping[int, Any], tokens: int, weights: st
 # --- scores -----------------------------------------------------------------------------------------------------------------
 
 
-async def score(me: Any, part: Any, t: int) -> None:
+async def score(me: Party, part: Any, t: int) -> None:
     """At the end of round t: a convex block's own part; of networks, clients' held-out representations meet the fusion model."""
     if not me.evaluates(t):
         return
