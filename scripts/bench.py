@@ -138,8 +138,9 @@ def bare_glasu(federation: Federation, rounds: int) -> float:
     import torch.nn.functional as F
 
     from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, forward
+    from vflbench.algorithms.graph.shared import make_optimizer, update
     from vflbench.data.graph.sampling import Graph, sample_blocks, union
-    from vflbench.models import gnn, training
+    from vflbench.models import gnn
 
     cfg, model_config, task = federation.config.algorithm, federation.config.model, federation.task
     count, dtype = task.parties, gnn.DTYPES[model_config.dtype]
@@ -154,7 +155,7 @@ def bare_glasu(federation: Federation, rounds: int) -> float:
         gnn.build(model_config, features[m].width, task.classes, cfg.layers, ends, generators[m], "cpu", hidden_columns[m])
         for m in range(count)
     ]
-    optimizers = [training.make_optimizer(cfg.optimizer, model.parameters(), cfg.lr, cfg.weight_decay) for model in models]
+    optimizers = [make_optimizer(cfg, model) for model in models]
     graphs = [Graph.from_edges(part.edges, len(task.labels), models[0].self_weight) for part in parts]
     rng = np.random.default_rng(0)
 
@@ -200,14 +201,14 @@ def bare_glasu(federation: Federation, rounds: int) -> float:
                 others[m].append(aggregation.extract(total, h.detach(), m))
                 hidden[m] = aggregation.insert(others[m][segment], h, m)
         for m, model in enumerate(models):
-            training.update(optimizers[m], F.cross_entropy(model.classify(hidden[m], generators[m]), y))
+            update(optimizers[m], F.cross_entropy(model.classify(hidden[m], generators[m]), y))
             for _ in range(1, cfg.local_steps):
 
                 def merge(segment: int, h: torch.Tensor, m: int = m, stale: list = others[m]) -> torch.Tensor:
                     return aggregation.insert(stale[segment], h, m)
 
                 x, blocks = inputs[m]
-                training.update(optimizers[m], F.cross_entropy(forward(model, x, blocks, generators[m], merge), y))
+                update(optimizers[m], F.cross_entropy(forward(model, x, blocks, generators[m], merge), y))
     return time.process_time() - began
 
 

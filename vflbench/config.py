@@ -851,7 +851,7 @@ def check(config: RunConfig) -> list[Problem]:
         length = "an epoch" if per_epoch == 1 else f"1/{per_epoch} of an epoch"
         given = f"a round of {info.name} is {length}, and rounds={config.rounds} is given: use one"
         problems.append(Problem("epochs", config.epochs, given))
-    for group in KEYED:
+    for group in (*KEYED, "model"):
         check_keys = hook(module_of(getattr(config, group)), "check")
         if check_keys and not any(problem.key == group for problem in problems):
             problems += check_keys(getattr(config, group))

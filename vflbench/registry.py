@@ -168,7 +168,8 @@ def _plugins(group: str, variable: str) -> Iterator[tuple[str, Any]]:
 def literal(path: Path, variable: str) -> Any:
     """The value that the module at `path` assigns to `variable`, without importing it; None if it assigns none.
 
-    Raises VflbenchError: the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo).
+    Raises VflbenchError: the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo, where
+    `**shared.FAMILY` is what the shared.py beside it says of all of a family).
     """
     text = path.read_text(encoding="utf-8")
     if variable not in text:
@@ -177,19 +178,26 @@ def literal(path: Path, variable: str) -> Any:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name) and target.id == variable and node.value:
             try:
-                return _evaluate(node.value)
+                return _evaluate(node.value, path)
             except (ValueError, TypeError) as error:
                 raise VflbenchError(f"{path} line {node.lineno}: {variable} must be a literal: {error}") from error
     return None
 
 
-def _evaluate(node: ast.expr) -> Any:
+def _evaluate(node: ast.expr, path: Path) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LITERALS:
-        named = {keyword.arg: _evaluate(keyword.value) for keyword in node.keywords if keyword.arg}
-        return _LITERALS[node.func.id](*map(_evaluate, node.args), **named)
+        named = {keyword.arg: _evaluate(keyword.value, path) for keyword in node.keywords if keyword.arg}
+        if len(named) < len(node.keywords):  # **shared.FAMILY
+            named |= _family(path.with_name("shared.py"))
+        return _LITERALS[node.func.id](*(_evaluate(argument, path) for argument in node.args), **named)
     if isinstance(node, ast.Tuple | ast.List):
-        return tuple(map(_evaluate, node.elts))
+        return tuple(_evaluate(element, path) for element in node.elts)
     return ast.literal_eval(node)
+
+
+@functools.cache
+def _family(path: Path) -> Any:
+    return literal(path, "FAMILY")
 
 
 Value = TypeVar("Value")

@@ -12,7 +12,7 @@ import yaml
 from tests.algorithms.small_columns import classes
 from tests.options import privacy_config, topology_config
 from vflbench.algorithms.split import pubsub_vfl
-from vflbench.algorithms.split.planner import HEADER, Memory, Plan, Setting, epoch_seconds, plan, played_epoch_seconds
+from vflbench.algorithms.split.planner import HEADER, Plan, Setting, epoch_seconds, largest_batch, plan, played_epoch_seconds
 from vflbench.config import config_dir
 from vflbench.federation import topology
 from vflbench.federation.clock import ComputeClock
@@ -184,12 +184,12 @@ def test_the_literal_objective_takes_the_fewest_workers_and_the_batch_that_the_l
 
 
 def test_memory_bounds_the_batch() -> None:
-    assert Memory(maximum=1000.0, base=100.0, per_sample=0.9, exponent=1.5).largest_batch() == pytest.approx(100.0)
-    setting = Setting(700_000, 32, LinkConfig(), memory=[None, Memory(1000.0, 100.0, 0.9, 1.5)])
+    assert largest_batch(maximum=1000.0, base=100.0, per_sample=0.9, exponent=1.5) == pytest.approx(100.0)
+    setting = Setting(700_000, 32, LinkConfig(), memory=[(1000.0, 100.0, 0.9, 1.5)])
     for planner in ("epoch", "paper"):
         assert plan(Delays(PAPER), setting, planner).batch_size == 64  # type: ignore[arg-type]
     with pytest.raises(VflbenchError, match="memory allows 0 samples, the smallest is 16"):
-        plan(Delays(PAPER), dataclasses.replace(setting, memory=[Memory(50.0, 100.0, 0.9, 1.5)]))
+        plan(Delays(PAPER), dataclasses.replace(setting, memory=[(50.0, 100.0, 0.9, 1.5)]))
     with pytest.raises(VflbenchError, match="the fewest, 2, are more than the 1 batches"):
         plan(Delays(PAPER), dataclasses.replace(setting, samples=10))
 

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from vflbench.algorithms.graph.shared import GraphLearner, Keys, make_optimizer, update
 from vflbench.config import convert
 from vflbench.data.graph.sampling import Graph, full_block
-from vflbench.models import gnn, training
-from vflbench.models.gnn import Config, Features, adjacency, build, check, dropout
+from vflbench.models import gnn
+from vflbench.models.gnn import Config, Features, adjacency, build, check, check_width, dropout
 
 NODES, WIDTH, CLASSES = 30, 12, 4
 
@@ -236,22 +238,22 @@ def test_every_network_learns_the_labels_of_a_small_graph() -> None:
     labels = torch.arange(NODES) % CLASSES
     for name in gnn.MODEL_NAMES:
         model, x = make(name, hidden=32), rows(NODES, WIDTH)
-        optimizer = training.make_optimizer("adam", model.parameters(), 0.02, 0.0)
+        optimizer = make_optimizer(Keys(lr=0.02, weight_decay=0.0), model)
         for _ in range(150):
             h = model.start(x)
             h, _ = model.segment(0, [block(model.self_weight)] * 2, h, h)
             loss = torch.nn.functional.cross_entropy(model.classify(h), labels)
-            training.update(optimizer, loss)
+            update(optimizer, loss)
         assert float(loss.detach()) < 0.1, name
 
 
 def test_check_names_the_nearest_widths() -> None:
-    assert check(Config()) == [] and check(Config(name="gat", hidden=48), 3, "cat") == []
-    (problem,) = check(Config(hidden=64), 3, "cat")
+    assert check(Config()) == check_width(Config()) == [] and check_width(Config(name="gat", hidden=48), 3, "cat") == []
+    (problem,) = check_width(Config(hidden=64), 3, "cat")
     assert problem.key == "model.hidden" and "63 or 66" in problem.allowed
-    (problem,) = check(Config(name="gat", hidden=60))
+    (problem,) = check_width(Config(name="gat", hidden=60))
     assert "56 or 64" in problem.allowed
-    (problem,) = check(Config(hidden=2), 3, "cat")
+    (problem,) = check_width(Config(hidden=2), 3, "cat")
     assert "nearest: 3" in problem.allowed
     assert [p.key for p in check(Config(dropout=1.0))] == ["model.dropout"]
     bad = {"hidden": 0, "alpha": 2.0, "mu": -0.1, "lambda_": -1.0, "heads": 0}
@@ -259,11 +261,13 @@ def test_check_names_the_nearest_widths() -> None:
 
 
 def test_the_cosine_starts_at_lr_and_ends_near_zero() -> None:
-    optimizer = training.make_optimizer("sgd", [torch.nn.Parameter(torch.zeros(1))], 0.4, 0.0)
+    keys = Keys(optimizer="sgd", lr=0.4)
+    learner: Any = SimpleNamespace(algorithm=keys, rounds=100, optimizer=make_optimizer(keys, torch.nn.Linear(1, 1)))
     seen = []
     for round in (1, 51, 100):
-        training.set_lr(optimizer, "cosine", 0.4, round, 100)
-        seen.append(optimizer.param_groups[0]["lr"])
+        GraphLearner.set_lr(learner, round)
+        seen.append(learner.optimizer.param_groups[0]["lr"])
     assert seen[0] == 0.4 and seen[1] == pytest.approx(0.2) and 0 < seen[2] < 1e-3
-    training.set_lr(optimizer, "none", 0.4, 100, 100)
-    assert optimizer.param_groups[0]["lr"] == 0.4
+    keys.schedule = "none"
+    GraphLearner.set_lr(learner, 100)
+    assert learner.optimizer.param_groups[0]["lr"] == 0.4

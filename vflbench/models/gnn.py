@@ -49,19 +49,21 @@ class Config:
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64
 
 
-def check(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
-    """What is wrong with a model's configuration where `parties` aggregate by `aggregate`, avg or cat (cat: they share the width)."""
-    problems = []
-    if not 0 <= config.dropout < 1:
-        problems.append(Problem("model.dropout", config.dropout, "must be at least 0 and below 1"))
+def check(config: Config) -> list[Problem]:
+    """What is wrong with a model's configuration, whoever trains it."""
+    return [] if 0 <= config.dropout < 1 else [Problem("model.dropout", config.dropout, "must be at least 0 and below 1")]
+
+
+def check_width(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
+    """Whether the width divides by the heads, and where `parties` aggregate by `aggregate`, avg or cat, with cat by them."""
     heads = config.heads if config.name == "gat" else 1
     shares = parties if aggregate == "cat" else 1
     if config.hidden % (shares * heads):
         below = config.hidden // (shares * heads) * (shares * heads)
         nearest = " or ".join(str(width) for width in (below, below + shares * heads) if width)
         by = [f"{shares} parties (algorithm.aggregate=cat)"] * (shares > 1) + [f"{heads} heads"] * (heads > 1)
-        problems.append(Problem("model.hidden", config.hidden, f"must divide by {' times '.join(by)}; nearest: {nearest}"))
-    return problems
+        return [Problem("model.hidden", config.hidden, f"must divide by {' times '.join(by)}; nearest: {nearest}")]
+    return []
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from torch import Tensor, nn
 
 from vflbench import seeding
 from vflbench.models import DTYPES
-from vflbench.types import Problem, module_of
 
 SHARES = ("linear", "mlp")  # whose sum over the parties is the scores: there is no top
 DEEP = ("mlp10", "residual_mlp")
@@ -305,12 +304,6 @@ def top(config: Any, aggregation: Aggregation, outputs: int) -> Network:
     if config.name in DEEP:
         return Top(config, aggregation.width(config.embedding), outputs)
     return Modular(functools.partial(fusion, config, aggregation, outputs))
-
-
-def check(config: Any) -> list[Problem]:
-    """What of a model's keys does not go together: its rules stand beside its keys."""
-    rules = getattr(module_of(config), "check", None)
-    return rules(config) if rules else []
 
 
 def criterion(scores: Tensor, y: Tensor, classes: int) -> Tensor:

@@ -33,4 +33,4 @@ def make(config: Config, facts: Facts) -> tables.TablePrivacy | ExamplePrivacy:
     chosen = (("accountant", config.accountant, "rdp"), ("clip_unit", config.clip_unit, "example"))
     allowed = f"only workers with rows of their own can choose; on {facts.layout} data it is "
     refuse([Problem(f"privacy.{key}", value, allowed + only) for key, value, only in chosen if value != only])
-    return tables.TablePrivacy(config.name, facts.layout, gradients=config)
+    return tables.TablePrivacy(config, facts)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 OPTIONS = (OptionInfo("gaussian_embedding", "clip and Gaussian noise on every representation that is sent"),)
+check = keys.check_target
 # L2 sensitivity of one clipped row, in units of the clipping norm.
 SENSITIVITY = {"replace_one": 2.0, "add_remove": 1.0}
 
@@ -35,10 +36,6 @@ SENSITIVITY = {"replace_one": 2.0, "add_remove": 1.0}
 class Config(keys.Noisy):
     name: str = "gaussian_embedding"
     neighbouring: Literal["replace_one", "add_remove"] = "replace_one"
-
-
-def check(config: Config) -> list[Problem]:
-    return keys.check_target(config)
 
 
 def make(config: Config, facts: Facts) -> GaussianEmbedding:

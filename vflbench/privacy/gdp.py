@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import torch
 
 OPTIONS = (OptionInfo("gdp_embedding", "clip and Gaussian noise on every embedding that is published, by a target mu"),)
+check = keys.check_delta
 
 
 @dataclass
@@ -44,10 +45,6 @@ class Config(keys.Clipped):
     mu: Annotated[float, Range(above=0, infinite=True)] = 1.0  # of all publications of a row together; inf: no noise
     max_retries: Annotated[int, Range(at_least=0)] = 1  # how often more than once per epoch a row may be published, on average over the run
     calibration: Literal["guaranteed", "paper"] = "guaranteed"  # how mu becomes noise
-
-
-def check(config: Config) -> list[Problem]:
-    return keys.check_delta(config)
 
 
 def make(config: Config, facts: Facts) -> GdpEmbedding:

@@ -22,13 +22,14 @@ batches (SGD) it knows who took part, and sampling does not hide a row from it: 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vflbench.privacy import accountant
 from vflbench.privacy.gaussian import GaussianEmbedding, gaussian_like
 from vflbench.privacy.keys import Gradients, Labels
+from vflbench.privacy.mechanisms import Facts
 from vflbench.seeding import SecretStream
 from vflbench.types import FederationError, PrivacyConfig, Problem, RunConfig, refuse
 
@@ -36,15 +37,9 @@ if TYPE_CHECKING:
     import torch
 
     from vflbench.federation.party import Party
+    from vflbench.models.partial import Partial
 
 Numbers = np.random.Generator | SecretStream
-
-
-class Model(Protocol):
-    """A model whose gradient of one row has a norm in closed form."""
-
-    def row_norms(self, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor: ...
-    def gradient(self, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor: ...
 
 
 # --- labels -------------------------------------------------------------------------------------------------------------------
@@ -70,7 +65,7 @@ class NoisyLabels:
 
         Errors: ConfigError for a regression whose labels are no ratings; FederationError for a second call.
         """
-        refuse(check_labels(labels, classes, self.rating_classes))
+        refuse(check_labels(self, labels, classes))
         if self.count:
             raise FederationError("labels are noised once: a second noisy copy would double their epsilon")
         self.count = len(labels)
@@ -80,17 +75,17 @@ class NoisyLabels:
         return (scores.argmax(axis=1) + first).astype(labels.dtype)
 
 
-def check_labels(labels: np.ndarray, classes: int, rating_classes: int) -> list[Problem]:
+def check_labels(config: Labels | NoisyLabels, labels: np.ndarray, classes: int) -> list[Problem]:
     """Whether labels can be noised: they are classes, or `classes` is 0 and all are ratings."""
-    first = 6 - rating_classes
+    first = 6 - config.rating_classes
     if classes or not len(labels):
         return []
     wrong = labels[(labels != np.floor(labels)) | (labels < first) | (labels > 5)]
     if not len(wrong):
         return []
     allowed = (
-        f"noises classes, or whole ratings from {first} to 5 (privacy.rating_classes={rating_classes}), and a label is {wrong[0]:.6g}: "
-        "use privacy=dp_sgd, or classes where the data set has them"
+        f"noises classes, or whole ratings from {first} to 5 (privacy.rating_classes={config.rating_classes}), and a label is "
+        f"{wrong[0]:.6g}: use privacy=dp_sgd, or classes where the data set has them"
     )
     return [Problem("privacy", "label_dp, tablepuppet", allowed)]
 
@@ -125,7 +120,7 @@ class NoisyGradients:
         """A Poisson batch: each of `rows` rows with probability `rate`, ascending. Drawn as its size and a subset of that size."""
         return poisson(rows, rate, self.rng)
 
-    def gradient(self, model: Model, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    def gradient(self, model: Partial, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
         """The noisy sum of the rows' clipped gradients, like theta; one step. Errors: FederationError beyond the steps planned."""
         if self.planned is None or self.noise_multiplier is None or self.taken >= self.planned:
             raise FederationError(f"the noise was calibrated for {self.planned or 0} steps, and a further one is to be taken")
@@ -160,17 +155,18 @@ def poisson(rows: int, rate: float, rng: Numbers) -> np.ndarray:
 class TablePrivacy:
     """All that one client does for privacy; one object per client. `labels`, `steps`, `predictions`: its parts, each None if left out."""
 
-    def __init__(self, name: str, layout: str, labels: Labels | None = None, gradients: Gradients | None = None) -> None:
-        self.name, self.delta = name, gradients.delta if gradients is not None else 0.0
-        self.row = "the joined table" if layout == "aligned" else "a table T_i"
-        self.labels = NoisyLabels(labels.label_noise, labels.rating_classes) if labels is not None else None
+    def __init__(self, config: Labels | Gradients, facts: Facts) -> None:
+        self.name, self.delta = config.name, 0.0
+        self.row = "the joined table" if facts.layout == "aligned" else "a table T_i"
+        self.labels = NoisyLabels(config.label_noise, config.rating_classes) if isinstance(config, Labels) else None
         self.steps: NoisyGradients | None = None
         self.predictions: GaussianEmbedding | None = None
         self.drawn_by_server = False
-        if gradients is not None:
-            self.steps = NoisyGradients(gradients.clip, gradients.noise_multiplier, gradients.epsilon, gradients.delta)
-            if gradients.prediction_noise is not None:
-                self.predictions = GaussianEmbedding(gradients.prediction_clip, gradients.prediction_noise, gradients.delta, "add_remove")
+        if isinstance(config, Gradients):
+            self.delta = config.delta
+            self.steps = NoisyGradients(config.clip, config.noise_multiplier, config.epsilon, config.delta)
+            if config.prediction_noise is not None:
+                self.predictions = GaussianEmbedding(config.prediction_clip, config.prediction_noise, config.delta, "add_remove")
 
     def prepare(self, me: Party, sample_rate: float, steps: int, drawn_by_server: bool) -> NoisyGradients | None:
         """Make the gradient noise ready (see `NoisyGradients.prepare`) and return it; None where gradients are not noised."""

@@ -23,14 +23,9 @@ ALGORITHM = AlgorithmInfo(
     paper="Thakur, Rabenseifner, Gropp 2005 (reduce-scatter, all-gather)",
     label="AllReduce SGD",
     place=4,
-    layouts=("sharded",),
+    **shared.FAMILY,
     divided_by="workers",
-    reports=("parameters",),
-    privacy=("none", "dp_sgd"),
-    models=("mlp3", "cnn3", "logistic"),
     topologies=("complete",),
-    epochs=True,
-    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
     exact="its workers stay equal only where all of them add up the very same pieces, and a sender keeps its own unrounded",
 )
 EXPOSES = (
@@ -42,9 +37,6 @@ EXPOSES = (
 @dataclass
 class Config(WorkerKeys):
     name: str = "allreduce_sgd"
-
-
-check = shared.check
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:

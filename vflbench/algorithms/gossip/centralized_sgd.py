@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import Keys
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -16,24 +15,16 @@ ALGORITHM = AlgorithmInfo(
     paper="baseline",
     label="Centralized SGD",
     place=5,
-    layouts=("sharded",),
+    **shared.FAMILY,
     divided_by=None,
-    reports=("parameters",),
-    privacy=("none", "dp_sgd"),
-    models=("mlp3", "cnn3", "logistic"),
-    epochs=True,
-    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
     exact="it sends nothing",
 )
 EXPOSES = ()
 
 
 @dataclass
-class Config(Keys):
+class Config(shared.Keys):
     name: str = "centralized_sgd"
-
-
-check = shared.check
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -18,8 +18,8 @@ Departures from the paper
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from vflbench.algorithms.gossip import shared
@@ -35,14 +35,9 @@ ALGORITHM = AlgorithmInfo(
     paper="Lian et al. 2017, arXiv 1705.09056",
     label="D-PSGD",
     place=1,
-    layouts=("sharded",),
+    **shared.FAMILY,
     divided_by="workers",
-    reports=("parameters",),
-    privacy=("none", "dp_sgd"),
-    models=("mlp3", "cnn3", "logistic"),
     topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
-    epochs=True,
-    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
     # any codec: an average of rounded models is one with noise
     remembered=("model",),
 )
@@ -54,16 +49,6 @@ class Config(WorkerKeys):
     name: str = "d_psgd"
     weights: Literal["metropolis", "uniform"] = "metropolis"  # W: 1 / (1 + the larger degree of the two) | of all degrees
     mixing: Literal["parallel", "after"] = "parallel"  # models are averaged beside (the paper) | after the gradient step
-
-
-check = shared.check
-
-
-@dataclass(frozen=True)
-class WeightedShard(Shard):
-    """A worker's rows, and its row of W."""
-
-    weights: Mapping[str, float]  # its own and its neighbours', by name
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -78,14 +63,14 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     specs = {}
     for m, (name, shard) in enumerate(zip(names, task.shards, strict=True)):
         row = {other: float(matrix[m, j]) for j, other in enumerate(names) if j == m or graph.connected(name, other)}
-        specs[name] = PartySpec(worker, WeightedShard(shard.features, shard.labels, row), role="worker")
+        specs[name] = PartySpec(partial(worker, weights=row), shard, role="worker")
     return specs
 
 
-async def worker(me: Party, data: WeightedShard, public: ShardedPublic, config: RunConfig) -> None:
-    """Trains on its own rows, and averages with its neighbours."""
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig, weights: dict[str, float]) -> None:
+    """Trains on its own rows, and averages with its neighbours; `weights`: its own and theirs, by name."""
     cfg: Config = config.algorithm
-    sgd, weights = LocalSgd(me, data, public, config), data.weights
+    sgd = LocalSgd(me, data, public, config)
     me.state.model = sgd.model
 
     async for t in me.rounds():

@@ -28,13 +28,8 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Choromanska, LeCun 2015, arXiv 1412.6651",
     label="EASGD",
     place=2,
-    layouts=("sharded",),
+    **shared.FAMILY,
     divided_by="workers",
-    reports=("parameters",),
-    privacy=("none", "dp_sgd"),
-    models=("mlp3", "cnn3", "logistic"),
-    epochs=True,
-    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
     # any codec: a pull towards a rounded model is one with noise
     remembered=("model", "centre"),
 )
@@ -53,12 +48,10 @@ class Config(WorkerKeys):
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
-    beta, m, problems = config.algorithm.beta, config.algorithm.workers, shared.check(config)
+    beta, m = config.algorithm.beta, config.algorithm.workers
     # Without gradients an exchange makes 1 - beta - beta / m of the distance between the workers' mean and the centre.
-    if not 0 <= beta < 2 * m / (m + 1):
-        allowed = f"must be at least 0 and below 2 m / (m + 1) = {2 * m / (m + 1):.4g} for {m} workers, where the centre diverges"
-        problems.append(Problem("algorithm.beta", beta, allowed))
-    return problems
+    allowed = f"must be at least 0 and below 2 m / (m + 1) = {2 * m / (m + 1):.4g} for {m} workers, where the centre diverges"
+    return [] if 0 <= beta < 2 * m / (m + 1) else [Problem("algorithm.beta", beta, allowed)]
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -53,14 +53,9 @@ ALGORITHM = AlgorithmInfo(
     paper="Cheng et al. 2018, arXiv 1811.11124",
     label="LEASGD",
     place=0,
-    layouts=("sharded",),
+    **shared.FAMILY,
     divided_by="workers",
-    reports=("parameters",),
-    privacy=("none", "dp_sgd"),
-    models=("mlp3", "cnn3", "logistic"),
     topologies=("complete",),
-    epochs=True,
-    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
     # any codec: a pull towards a rounded model is one with noise
     remembered=("model",),
 )

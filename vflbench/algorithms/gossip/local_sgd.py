@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import WorkerKeys
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -19,24 +18,16 @@ ALGORITHM = AlgorithmInfo(
     paper="baseline of Cheng et al. 2018, arXiv 1811.11124",
     label="Local SGD",
     place=3,
-    layouts=("sharded",),
+    **shared.FAMILY,
     divided_by="workers",
-    reports=("parameters",),
-    privacy=("none", "dp_sgd"),
-    models=("mlp3", "cnn3", "logistic"),
-    epochs=True,
-    search=(("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
     exact="it sends nothing",
 )
 EXPOSES = ()
 
 
 @dataclass
-class Config(WorkerKeys):
+class Config(shared.WorkerKeys):
     name: str = "local_sgd"
-
-
-check = shared.check
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:

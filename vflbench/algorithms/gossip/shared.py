@@ -18,22 +18,28 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vflbench import seeding
+from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import PartySpec, Program, batchable, party_names
 from vflbench.models import DTYPES, classifiers
 from vflbench.models.classifiers import Network
 from vflbench.privacy import examples
 from vflbench.types import ConfigError, Count, Problem, Range, RunConfig
 
-if TYPE_CHECKING:
-    from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
-
+FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+    "layouts": ("sharded",),
+    "reports": ("parameters",),
+    "privacy": ("none", "dp_sgd"),
+    "models": ("mlp3", "cnn3", "logistic"),
+    "epochs": True,
+    "search": (("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
+}
 AHEAD = 256  # rows that are gathered at once: of small batches several
 Moved = tuple[Tensor, Tensor, Tensor]  # w, the running mean of losses, their sum
 RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
@@ -64,16 +70,11 @@ def workers(program: Program, task: ShardedTask, config: RunConfig, **checked: A
     return {name: PartySpec(program, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """What of the model's keys does not go together."""
-    return classifiers.check(config.model)
-
-
 def check_pools(config: RunConfig) -> list[Problem]:
-    """`check`, and whether there are workers enough to lead and to follow."""
+    """Whether there are workers enough to lead and to follow."""
     few = config.algorithm.workers < 3
     allowed = "must be at least 3: leaders must outnumber followers"
-    return check(config) + ([Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else [])
+    return [Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else []
 
 
 def check_data(
@@ -230,8 +231,7 @@ class LocalSgd:
 
     async def loss(self, me: Any, x: Tensor, y: Tensor) -> Tensor:
         """Mean loss of w on rows x, ()."""
-        found: Tensor = await me.compute(_loss(self.network), self.w, x, y, cost=len(y))
-        return found
+        return (await self.row_losses(me, x, y)).mean()
 
     async def row_losses(self, me: Any, x: Tensor, y: Tensor) -> Tensor:
         """The loss of w on every row of x, (n,)."""
@@ -314,15 +314,6 @@ def _private_step(network: Network, clip: float, expected: float, unit: str) -> 
         return new, torch.where(rows > 0, mean, running), torch.where(rows > 0, total_with, total)
 
     return private_step
-
-
-@functools.lru_cache(maxsize=32)
-def _loss(network: Network) -> Any:
-    @batchable
-    def loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        return network.losses(network.predict(w, x), y).mean()
-
-    return loss
 
 
 @functools.lru_cache(maxsize=32)

@@ -6,11 +6,10 @@ Zhang, Hong, Chen, arXiv 2303.09531, section 5. The program of `centralized_gnn`
 from __future__ import annotations
 
 from vflbench.algorithms.graph.joint import joint_inference, local_loss, predictions
-from vflbench.algorithms.graph.shared import GraphLearner, Keys
+from vflbench.algorithms.graph.shared import GraphLearner, Keys, update
 from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks
 from vflbench.data.tasks import GraphPart, GraphPublic
 from vflbench.federation.party import Party
-from vflbench.models import training
 from vflbench.types import RunConfig
 
 
@@ -28,7 +27,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
         levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"))
         x, blocks, y = learner.inputs(levels, sampled)
         loss = local_loss(model, x, blocks, y, me.torch_rng("dropout"))
-        await me.compute(training.update, optimizer, loss, cost=3 * sum(map(len, levels)))
+        await me.compute(update, optimizer, loss, cost=3 * sum(map(len, levels)))
         me.report(train_loss=loss.item(), iterations=t)
         if me.evaluates(t):
             async with me.evaluating():

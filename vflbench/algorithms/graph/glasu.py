@@ -49,8 +49,7 @@ from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, joi
 from vflbench.algorithms.graph.shared import AggregationKeys, GraphLearner, answer_all, ask, asking
 from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
-from vflbench.federation.party import SERVER, Party, PartySpec, party_names
-from vflbench.models import training
+from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
@@ -59,15 +58,12 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531",
     label="GLASU",
     place=0,
-    layouts=("graph",),
-    divided_by="parties",
-    reports=("predictions",),
+    **shared.FAMILY,
     privacy=("none", "gaussian_embedding"),
-    models=("gcnii", "gcn", "gat", "residual_gcn"),
-    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
     # any codec: rounded aggregates are stale ones with noise; sampled nodes differ every time, so nothing is remembered
 )
 EXPOSES = shared.EXPOSES
+check = shared.check
 
 
 @dataclass
@@ -79,9 +75,6 @@ class Config(AggregationKeys):
         "own"  # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
     )
     default_rounds: Count = 150  # T, where rounds is null
-
-
-check = shared.check
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
@@ -99,13 +92,10 @@ class LeakyPart(GraphPart):
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
-    specs = {SERVER: PartySpec(server, role="server")}
-    for m, name in enumerate(party_names("client", task.parties)):
-        part = task.part(m)
-        if config.algorithm.sampling == "undropped":
-            part = LeakyPart(**{f.name: getattr(part, f.name) for f in fields(part)}, all_edges=task.all_edges)
-        specs[name] = PartySpec(client, part)
-    return specs
+    parts = [task.part(m) for m in range(task.parties)]
+    if config.algorithm.sampling == "undropped":
+        parts = [LeakyPart(**{f.name: getattr(part, f.name) for f in fields(part)}, all_edges=task.all_edges) for part in parts]
+    return shared.parties(server, client, parts)
 
 
 def common_levels(cfg: Config, ends: tuple[int, ...]) -> set[int]:
@@ -179,10 +169,10 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
 
         # Alg. 4, LocalUpdate
         loss = F.cross_entropy(model.classify(h, masks), y)
-        await me.compute(training.update, optimizer, loss, cost=2 * work)
+        await me.compute(shared.update, optimizer, loss, cost=2 * work)
         for _ in range(1, cfg.local_steps):
             loss_q = await me.compute(local_loss, model, x, blocks, y, masks, with_own, cost=work)
-            await me.compute(training.update, optimizer, loss_q, cost=2 * work)
+            await me.compute(shared.update, optimizer, loss_q, cost=2 * work)
         me.report(train_loss=loss.item(), iterations=t * cfg.local_steps)  # the loss before this round's updates
 
         if me.evaluates(t):

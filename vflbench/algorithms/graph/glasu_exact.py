@@ -12,7 +12,6 @@ from functools import partial
 from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.exact import client, server
 from vflbench.algorithms.graph.joint import aggregation_layers
-from vflbench.algorithms.graph.shared import AggregationKeys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -23,22 +22,16 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 2.1",
     label="GLASU (exact)",
     place=4,
-    layouts=("graph",),
-    divided_by="parties",
-    reports=("predictions",),
-    models=("gcnii", "gcn", "gat", "residual_gcn"),
-    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+    **shared.FAMILY,
     exact="it stands for exact gradients, which are those of the very numbers that were sent",
 )
 EXPOSES = shared.EXACT
+check = shared.check
 
 
 @dataclass
-class Config(AggregationKeys):
+class Config(shared.AggregationKeys):
     name: str = "glasu_exact"
-
-
-check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

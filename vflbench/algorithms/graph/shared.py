@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vflbench.algorithms.graph import joint
+from vflbench.data.graph.sampling import Block
+from vflbench.data.tasks import GraphPart
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
-from vflbench.models import gnn, training
+from vflbench.models import gnn
 from vflbench.types import Count, Problem, Range, RunConfig, Sent
 
-if TYPE_CHECKING:
-    from vflbench.data.graph.sampling import Block
-    from vflbench.data.tasks import GraphPart
-
+FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+    "layouts": ("graph",),
+    "divided_by": "parties",
+    "reports": ("predictions",),
+    "models": ("gcnii", "gcn", "gat", "residual_gcn"),
+    "search": (("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+}
 EXPOSES = (
     Sent("batch", "server", "client", "ids", "all"),
     Sent("nodes", "client", "server", "ids", "client"),
@@ -61,7 +67,7 @@ def check(config: RunConfig) -> list[Problem]:
     cfg = config.algorithm
     problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
     shares = (cfg.parties, cfg.aggregate) if hasattr(cfg, "aggregate") else ()
-    return problems + gnn.check(config.model, *shares)
+    return problems + gnn.check_width(config.model, *shares)
 
 
 class GraphLearner:
@@ -85,13 +91,13 @@ class GraphLearner:
         self.labels = torch.tensor(data.labels, device=me.device)
         generator = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
         self.model = gnn.build(config.model, self.features.width, classes, self.algorithm.layers, ends, generator, me.device, columns)
-        self.optimizer = training.make_optimizer(
-            self.algorithm.optimizer, self.model.parameters(), self.algorithm.lr, self.algorithm.weight_decay
-        )
+        self.optimizer = make_optimizer(self.algorithm, self.model)
 
     def set_lr(self, round: int) -> None:
-        """The schedule's learning rate in `round`, counted from 1."""
-        training.set_lr(self.optimizer, self.algorithm.schedule, self.algorithm.lr, round, self.rounds)
+        """The learning rate of `round`, counted from 1: constant, or from `lr` along half a cosine towards 0."""
+        factor = (1 + math.cos(math.pi * (round - 1) / self.rounds)) / 2 if self.algorithm.schedule == "cosine" else 1.0
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.algorithm.lr * factor
 
     def inputs(self, levels: Sequence[np.ndarray], sampled: Sequence[Block]) -> tuple[gnn.Inputs, list[gnn.Adjacency], Tensor]:
         """Of level sets and the blocks between them (`sample_blocks`): x of the lowest, the adjacencies, y of the batch."""
@@ -102,6 +108,20 @@ class GraphLearner:
         """For inference: x of all nodes, and the whole graph's adjacency (`full_block`) at every layer."""
         x = self.features.rows(np.arange(len(self.labels)))
         return x, [gnn.adjacency(block, self.device, self.dtype)] * self.algorithm.layers
+
+
+def make_optimizer(cfg: Keys, model: torch.nn.Module) -> torch.optim.Optimizer:
+    """Adam (L2 weight decay, fused: one kernel for all parameters) or plain SGD."""
+    if cfg.optimizer == "adam":
+        return torch.optim.Adam(model.parameters(), lr=cfg.lr, weight_decay=cfg.weight_decay, fused=True)
+    return torch.optim.SGD(model.parameters(), lr=cfg.lr, weight_decay=cfg.weight_decay)
+
+
+def update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    """One step down the gradient of `loss`."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
 
 
 def parties(server: Program, client: Program, parts: Sequence[GraphPart]) -> dict[str, PartySpec]:

@@ -14,7 +14,6 @@ from typing import Literal
 
 from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.exact import client, server
-from vflbench.algorithms.graph.shared import Keys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -25,23 +24,17 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
     label="Simulated centralized",
     place=3,
-    layouts=("graph",),
-    divided_by="parties",
-    reports=("predictions",),
-    models=("gcnii", "gcn", "gat", "residual_gcn"),
-    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+    **shared.FAMILY,
     exact="it stands for exact gradients, which are those of the very numbers that were sent",
 )
 EXPOSES = shared.EXACT
+check = shared.check
 
 
 @dataclass
-class Config(Keys):
+class Config(shared.Keys):
     name: str = "simulated_centralized"
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
-
-
-check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

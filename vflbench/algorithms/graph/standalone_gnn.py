@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.alone import client
-from vflbench.algorithms.graph.shared import Keys
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec, party_names
 from vflbench.types import AlgorithmInfo, Count, RunConfig
@@ -25,23 +24,17 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
     label="Standalone GNN",
     place=2,
-    layouts=("graph",),
-    divided_by="parties",
-    reports=("predictions",),
-    models=("gcnii", "gcn", "gat", "residual_gcn"),
-    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+    **shared.FAMILY,
     exact="it sends nothing",
 )
 EXPOSES = ()
+check = shared.check
 
 
 @dataclass
-class Config(Keys):
+class Config(shared.Keys):
     name: str = "standalone_gnn"
     default_rounds: Count = 500  # T, where rounds is null
-
-
-check = shared.check
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

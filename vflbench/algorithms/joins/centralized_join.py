@@ -26,25 +26,21 @@ ALGORITHM = AlgorithmInfo(
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
     label="Centralized join",
     place=7,
+    **shared.FAMILY,
     layouts=("aligned",),
     divided_by="parties",
     reports=("predictions",),
-    models=("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
-    accounting=("strict", "tablepuppet"),
-    epochs=True,
     search=(("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")), ("algorithm.batch_size", ("1024", "10240"))),
     exact="it sends nothing",
 )
 EXPOSES = ()
+check = shared.check
 
 
 @dataclass
 class Config(Keys, PartyKeys):
     name: str = "centralized_join"
     batch_size: int = 10240  # B: rows of a batch
-
-
-check = shared.check
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -2,9 +2,9 @@
 
 Kumar, Naughton, Patel, Learning Generalized Linear Models Over Normalized Data, SIGMOD 2015, and Schleich, Olteanu, Ciucanu, SIGMOD 2016,
 between organisations, as the "GD-based" baseline of Xu et al.: TablePuppet, arXiv 2403.15839 (section 7 of its newer version). The
-gradient over all N joined rows from one prediction per table row: rfl_sgd_v.py, whose symbols are used, with B = N.
+gradient over all N joined rows from one prediction per table row: sgd.py, whose symbols are used, with B = N.
 
-Departures from the papers: those of rfl_admm_v.py that concern labels and rows that do not join (numbers 1 and 5).
+Departures from the papers: those of consensus.py that concern labels and rows that do not join (numbers 1 and 5).
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ ALGORITHM = AlgorithmInfo(
     paper="Kumar, Naughton, Patel, SIGMOD 2015; Schleich, Olteanu, Ciucanu, SIGMOD 2016",
     label="GD on the join",
     place=6,
+    **shared.FAMILY,
     layouts=("relational",),
     divided_by=None,
     reports=("partial",),
-    models=("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
-    accounting=("strict", "tablepuppet"),
-    epochs=True,
     search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.7", "1.0", "1.2", "1.5")),),
     # any codec: rounded predictions make a noisy gradient
     remembered=("prediction", "residual"),
 )
 EXPOSES = mapping.EXPOSES
+check = shared.check
 
 
 @dataclass
@@ -43,12 +42,9 @@ class Config(JoinKeys):
     name: str = "gd_join"
 
 
-check = shared.check
-
-
 def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per table."""
-    shared.check_one_holder(task, config)
+    shared.check_holders(task, config)
     return shared.parties(server, client, task.clients)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -14,16 +14,19 @@ from torch import Tensor
 from vflbench import seeding
 from vflbench.algorithms.joins import stability
 from vflbench.data.relational.sample import joined_rows
-from vflbench.federation.party import SERVER, PartySpec, Program, party_names
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, RelationalPart, RelationalPublic, RelationalTask
+from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models import DTYPES, partial
 from vflbench.privacy import tables
 from vflbench.types import ConfigError, Count, Positive, Problem, Range, RunConfig
 
-if TYPE_CHECKING:
-    from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, RelationalPart, RelationalPublic, RelationalTask
-    from vflbench.federation.party import Party
+Public = RelationalPublic | AlignedPublic
 
-    Public = RelationalPublic | AlignedPublic
+FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+    "models": ("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
+    "accounting": ("strict", "tablepuppet"),
+    "epochs": True,
+}
 
 
 def tensor(values: np.ndarray, dtype: torch.dtype, device: str) -> Tensor:
@@ -169,10 +172,10 @@ def check_learning(task: AlignedTask, config: RunConfig) -> None:
         raise ConfigError([Problem("dataset.problem", task.objective.kind, allowed)])
 
 
-def check_one_holder(task: RelationalTask, config: RunConfig) -> None:
-    """Raise ConfigError where a table comes in several horizontal parts, which `config.algorithm` does not take."""
+def check_holders(task: RelationalTask, config: RunConfig) -> None:
+    """Raise ConfigError where a table comes in several horizontal parts, and `config.algorithm` has no key for them."""
     several = [table for table, clients in zip(task.tables, task.public.parts, strict=True) if len(clients) > 1]
-    if several:
+    if several and not isinstance(config.algorithm, PartKeys):
         name = config.algorithm.name
         other = "rfl_sgd" if name == "gd_join" else name.removesuffix("_v")
         allowed = f"takes tables with one holder each, and {', '.join(several)} comes in parts: use {other}"

@@ -1,10 +1,10 @@
 """VFL-ADMM: vertical federated learning on joined, aligned rows by the sharing ADMM; what RFL-ADMM-V is compared with.
 
 Xie et al., Improving Privacy-Preserving Vertical Federated Learning by Efficient Communication with ADMM, arXiv 2207.10226, with identity
-heads; Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The iterates of rfl_admm_v.py, whose symbols are used, on a joined
+heads; Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The iterates of consensus.py, whose symbols are used, on a joined
 table that somebody did materialise: every party predicts all N rows (G = 1).
 
-Departures from the paper: those of rfl_admm_v.py, numbers 1 to 4.
+Departures from the paper: those of consensus.py, numbers 1 to 4.
 
 With privacy=dp_sgd the local batches are drawn at random by the client (privacy/tables.py); messages and bytes are the same. The unit
 of protection is a row of the joined table, because that is what a party holds here: a table's row stands in it G times.
@@ -33,14 +33,12 @@ ALGORITHM = AlgorithmInfo(
     paper="Xie et al. 2022, arXiv 2207.10226",
     label="VFL-ADMM",
     place=2,
+    **shared.FAMILY,
     layouts=("aligned",),
     divided_by="parties",
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery"),
-    models=("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
-    accounting=("strict", "tablepuppet"),
-    epochs=True,
     search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1")), ("algorithm.rho", ("0.5", "1.0", "2.0"))),
     # any codec: the multipliers stay at the server; rounded residuals make inexact updates
     remembered=("prediction", "residual"),
@@ -50,14 +48,12 @@ EXPOSES = (
     Sent("prediction", "client", "server", "embeddings", "client"),
     Sent("residual", "server", "client", "gradients", "all"),
 )
+check = shared.check
 
 
 @dataclass
 class Config(AdmmKeys, PartyKeys):
     name: str = "vfl_admm"
-
-
-check = shared.check
 
 
 def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:

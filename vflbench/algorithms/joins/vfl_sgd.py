@@ -1,6 +1,6 @@
 """VFL-SGD: vertical federated learning on joined, aligned rows by mini-batch SGD; what RFL-SGD-V is compared with.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 7 (baselines). The parameters of rfl_sgd_v.py on a joined table that
+Xu et al.: TablePuppet, arXiv 2403.15839, section 7 (baselines). The parameters of sgd.py on a joined table that
 somebody did materialise: per batch every party predicts B rows and gets B gradients back.
 
 Departures from the paper: an epoch is one pass in the order of the rows, not shuffled; a regression's labels are centred (center_labels).
@@ -30,14 +30,12 @@ ALGORITHM = AlgorithmInfo(
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
     label="VFL-SGD",
     place=3,
+    **shared.FAMILY,
     layouts=("aligned",),
     divided_by="parties",
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery"),
-    models=("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
-    accounting=("strict", "tablepuppet"),
-    epochs=True,
     search=(("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")), ("algorithm.batch_size", ("1024", "10240"))),
     # any codec: rounded predictions make noisy gradients; batches are of other rows, so nothing is remembered
 )
@@ -47,15 +45,13 @@ EXPOSES = (
     Sent("prediction", "client", "server", "embeddings", "client"),
     Sent("residual", "server", "client", "gradients", "all"),
 )
+check = shared.check
 
 
 @dataclass
 class Config(Keys, PartyKeys):
     name: str = "vfl_sgd"
     batch_size: int = 10240  # B: rows of a batch
-
-
-check = shared.check
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

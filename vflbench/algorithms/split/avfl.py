@@ -26,27 +26,19 @@ ALGORITHM = AlgorithmInfo(
     paper="Chen et al. 2020, arXiv 2007.06081; a baseline of PubSub-VFL",
     label="AVFL",
     place=3,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions",),
+    **shared.FAMILY,
     attacks=("none", "embedding_inversion", "label_inference"),
-    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
-    epochs=True,
-    modelled=True,
     time_dependent=True,
-    search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
     # any codec: rounded embeddings and gradients are stale ones with noise
 )
 EXPOSES = shared.EXPOSES
+check = shared.check_asynchronous
 
 
 @dataclass
 class Config(Keys):
     name: str = "avfl"
     outstanding: Count = 5  # batches of the passive worker that wait for their gradient, at most
-
-
-check = shared.check_asynchronous
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

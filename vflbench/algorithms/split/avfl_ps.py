@@ -26,26 +26,18 @@ ALGORITHM = AlgorithmInfo(
     paper="the architecture of Falcon; a baseline of PubSub-VFL",
     label="AVFL-PS",
     place=4,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions",),
-    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
-    epochs=True,
-    modelled=True,
+    **shared.FAMILY,
     time_dependent=True,
-    search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
 )
 EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
+check = shared.check_asynchronous
 
 
 @dataclass
 class Config(PairKeys):
     name: str = "avfl_ps"
     outstanding: Count = 5  # batches of a passive worker that wait for their gradient, at most
-
-
-check = shared.check_asynchronous
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

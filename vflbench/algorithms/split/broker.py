@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 ROUNDING = 1e-9  # seconds: a clock that has waited until a deadline may be a rounding short of it
@@ -45,11 +44,9 @@ class Broker:
         """How many messages a channel holds."""
         return len(self.channels.get(channel, ()))
 
-    def discard(self, channel: int, stale: Callable[[Any], bool] = lambda message: True) -> None:
-        """Remove a channel's messages that are `stale`, by default all, and the deadline of whoever waited."""
-        kept = [message for message in self.channels.pop(channel, ()) if not stale(message)]
-        if kept:
-            self.channels[channel] = deque(kept)
+    def discard(self, channel: int) -> None:
+        """Remove a channel's messages, and the deadline of whoever waited."""
+        self.channels.pop(channel, None)
         self.deadlines.pop(channel, None)
 
     def wait(self, channel: int, until: float) -> None:

@@ -20,7 +20,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -41,20 +41,6 @@ TIE = 0.005  # times to the target that differ by less, relatively, are equal
 
 
 @dataclass(frozen=True)
-class Memory:
-    """A party's memory, in one unit: a worker with batches of B samples needs base + per_sample * B**exponent."""
-
-    maximum: float  # Mem_max
-    base: float  # Mem_0
-    per_sample: float  # rho
-    exponent: float  # chi
-
-    def largest_batch(self) -> float:
-        """B_max, equation 13; 0 where not even the base fits."""
-        return float((max(self.maximum - self.base, 0.0) / self.per_sample) ** (1 / self.exponent))
-
-
-@dataclass(frozen=True)
 class Setting:
     """What the planner may choose from, and what it plans for."""
 
@@ -67,7 +53,7 @@ class Setting:
     batch_sizes: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024)
     outstanding: int = 5  # batches of one passive worker under way
     synchronisations: float = 1.0  # per epoch
-    memory: Sequence[Memory | None] = field(default=())  # the active party's, then each passive one's; None, or none given: unbounded
+    memory: Sequence[Sequence[float]] = ()  # of each party Mem_max, Mem_0, rho, chi (`largest_batch`); none given: unbounded
 
 
 @dataclass(frozen=True)
@@ -152,7 +138,7 @@ def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tup
         batch_sizes=sizes,
         outstanding=cfg.outstanding,
         synchronisations=synchronisations,
-        memory=[Memory(*numbers) for numbers in cfg.memory],
+        memory=cfg.memory,
     )
     chosen = plan(Delays(config.compute), setting, cfg.planner)
     keys = {"workers": chosen.active_workers, "passive_workers": chosen.passive_workers, "batch_size": chosen.batch_size}
@@ -172,7 +158,7 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
     growth = np.ones_like(sizes) if penalty is None else 1 + sizes / penalty  # of the epochs to the target
     targets = epochs * growth
     objective = np.where(np.isfinite(targets), literal_cost(delays, setting), np.inf) if planner == "paper" else targets
-    bound = min((memory.largest_batch() for memory in setting.memory if memory is not None), default=np.inf)
+    bound = min((largest_batch(*numbers) for numbers in setting.memory), default=np.inf)
     objective = np.where(sizes <= bound, objective, np.inf)
     if not np.isfinite(objective).any():
         if not (sizes <= bound).any():
@@ -210,6 +196,11 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
     tied += sorted((point for point in played if play(point) <= limit), key=small)
     point = next(point for point in tied if play(point) <= limit)
     return Plan(*choice(point), played[point], float(played[point] * growth[point[2]]))
+
+
+def largest_batch(maximum: float, base: float, per_sample: float, exponent: float) -> float:
+    """B_max, equation 13: a worker with batches of B samples needs base + per_sample * B**exponent; 0 where not even the base fits."""
+    return float((max(maximum - base, 0.0) / per_sample) ** (1 / exponent))
 
 
 def epoch_seconds(delays: Delays, setting: Setting) -> Array:

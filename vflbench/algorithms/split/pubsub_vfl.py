@@ -63,17 +63,11 @@ ALGORITHM = AlgorithmInfo(
     paper="Liu et al. 2025, arXiv 2510.12494 (Algorithm 1)",
     label="PubSub-VFL",
     place=0,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions",),
+    **shared.FAMILY,
     privacy=("none", "gdp_embedding"),
     attacks=("none", "embedding_inversion", "label_inference"),
-    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
-    epochs=True,
     published=(("embedding", "embedding_capacity"), ("gradient", "gradient_capacity")),
-    modelled=True,
     time_dependent=True,
-    search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
 )
 EXPOSES = (*shared.EXPOSES, *shared.REPLICAS, *epoch.EXPOSES)

@@ -26,6 +26,15 @@ from vflbench.models.split_learning import Active, Passive
 from vflbench.models.vertical import DEEP, IMAGES
 from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, Sent
 
+FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+    "layouts": ("aligned",),
+    "divided_by": "parties",
+    "reports": ("predictions",),
+    "models": ("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
+    "epochs": True,
+    "modelled": True,
+    "search": (("algorithm.lr", ("0.0003", "0.001", "0.003")),),
+}
 ACTIVE = "active"  # the organisation with the labels, and its own party
 EXPOSES = (
     Sent("embedding", "passive", "active", "embeddings", "passive", keys=("val", "test")),
@@ -85,11 +94,6 @@ class PairKeys(Keys):
     workers: int = 8  # nu: pairs of workers
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """What of the model's keys does not go together."""
-    return vertical.check(config.model)
-
-
 def check_task(config: RunConfig, task: AlignedTask) -> None:
     """Raise ConfigError for a batch larger than the training rows, a convex problem (nothing is held out), and columns for a CNN."""
     public, problems = task.public, []
@@ -108,10 +112,10 @@ def check_task(config: RunConfig, task: AlignedTask) -> None:
 
 
 def check_asynchronous(config: RunConfig) -> list[Problem]:
-    """`check`, and for methods whose passive workers run ahead whether the network tells when each message comes."""
+    """For methods whose passive workers run ahead: whether the network tells when each message comes."""
     timing = config.network.timing
     allowed = f"{config.algorithm.name} depends on when each message comes: causal"
-    return check(config) + ([Problem("network.timing", timing, allowed)] if timing != "causal" else [])
+    return [Problem("network.timing", timing, allowed)] if timing != "causal" else []
 
 
 def check_batches(config: RunConfig, samples: int, **workers: int) -> None:

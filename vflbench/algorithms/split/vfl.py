@@ -21,14 +21,8 @@ ALGORITHM = AlgorithmInfo(
     paper="Vepakomma et al. 2018, arXiv 1812.00564; a baseline of PubSub-VFL",
     label="VFL",
     place=1,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions",),
+    **shared.FAMILY,
     attacks=("none", "embedding_inversion", "label_inference"),
-    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
-    epochs=True,
-    modelled=True,
-    search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
     # any codec: a rounded embedding or gradient is one with noise
 )
 EXPOSES = shared.EXPOSES
@@ -37,9 +31,6 @@ EXPOSES = shared.EXPOSES
 @dataclass
 class Config(Keys):
     name: str = "vfl"
-
-
-check = shared.check
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

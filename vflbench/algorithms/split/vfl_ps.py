@@ -29,13 +29,7 @@ ALGORITHM = AlgorithmInfo(
     paper="the architecture of FATE and PaddleFL; a baseline of PubSub-VFL",
     label="VFL-PS",
     place=2,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions",),
-    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
-    epochs=True,
-    modelled=True,
-    search=(("algorithm.lr", ("0.0003", "0.001", "0.003")),),
+    **shared.FAMILY,
     # any codec: a rounded embedding or gradient is one with noise; replicas stay inside an organisation
 )
 EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
@@ -44,9 +38,6 @@ EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
 @dataclass
 class Config(PairKeys):
     name: str = "vfl_ps"
-
-
-check = shared.check
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -39,6 +39,7 @@ ALGORITHM = AlgorithmInfo(
     exact="it sends nothing",
 )
 EXPOSES = ()
+check = shared.check
 
 
 @dataclass
@@ -48,9 +49,6 @@ class Config(NetworkKeys):
     local_steps: int = 1  # steps per round
     lr: float | None = None  # step size; null: 1 / L (batches: B / N of that); networks 0.01
     default_rounds: Count = 500  # where rounds is null
-
-
-check = shared.check
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

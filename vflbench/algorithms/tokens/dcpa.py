@@ -25,12 +25,10 @@ from functools import partial
 import numpy as np
 
 from vflbench.algorithms.tokens import shared
-from vflbench.algorithms.tokens.shared import Keys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import glm
-from vflbench.models.glm import Glm
 from vflbench.types import AlgorithmInfo, Count, Positive, Problem, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -50,7 +48,7 @@ EXPOSES = (Sent("dual", "client", "client", "embeddings", "client"),)
 
 
 @dataclass
-class Config(Keys):
+class Config(shared.Keys):
     name: str = "dcpa"
     iterations: Count = 10  # iterations per round
     dual_lr: Positive = 0.02  # mu_y in units of K times the loss's curvature
@@ -80,8 +78,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, weights: dict[str, float]) -> None:
     """Iterates, and averages its dual copy with its neighbours'."""
     cfg: Config = config.algorithm
-    assert public.objective is not None and data.labels is not None
-    me.state.model = block = Glm(data.features, data.labels, public.objective)
+    me.state.model = block = shared.make_client(me, data, public, config)
     loss, x = block.loss, block.x
     dual = cfg.dual_lr * public.parties * loss.curvature  # mu_y
     scaled = dual / public.parties

@@ -153,7 +153,7 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     """Sends its representation where it is new, and works on the tokens that come by."""
     cfg: Config = config.algorithm
     k = me.clients.index(me.name)
-    me.state.model = block = make_client(k, data, public, config, model, me.device)
+    me.state.model = block = make_client(me, data, public, config, model)
     lr = client_lr(cfg, block, public.samples)
 
     async for t in me.rounds():

@@ -10,24 +10,20 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from vflbench.data.tasks import JoinedPart
-from vflbench.federation.party import SERVER, PartySpec, Program, party_names
-from vflbench.models import glm, vertical
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
+from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
+from vflbench.federation.topology import Topology
+from vflbench.models import glm
 from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer
 from vflbench.models.vertical import COMPOSED, SHARES
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, Count, Positive, Problem
-
-if TYPE_CHECKING:
-    from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
-    from vflbench.federation.topology import Topology
-    from vflbench.types import RunConfig
+from vflbench.types import ConfigError, Count, Positive, Problem, RunConfig
 
 NETWORK_LR = 0.01  # of networks, where lr is null
 LANCZOS_STEPS = 8
@@ -77,12 +73,12 @@ def parties(task: AlignedTask, server: Program, client: Program, **known: Any) -
     return specs
 
 
-def make_client(k: int, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> Any:
-    """Client k's block; `model` is what `split_network.resolve` says."""
+def make_client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any = None) -> Any:
+    """A client's block; `model` is what `split_network.resolve` says."""
     if public.objective is not None:
         assert data.labels is not None
         return Glm(data.features, data.labels, public.objective)
-    return SplitClient(k, data, public, config, model, device)
+    return SplitClient(me.clients.index(me.name), data, public, config, model, me.device)
 
 
 def make_server(data: JoinedPart | None, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> Any:
@@ -215,7 +211,7 @@ def synchronised(theta: Any, copies: Mapping[int, Any], tokens: int, weights: st
 # --- scores -----------------------------------------------------------------------------------------------------------------
 
 
-async def score(me: Any, part: Any, t: int) -> None:
+async def score(me: Party, part: Any, t: int) -> None:
     """At the end of round t: a convex block's own part; of networks, clients' held-out representations meet the fusion model."""
     if not me.evaluates(t):
         return
@@ -239,11 +235,9 @@ def check(config: RunConfig) -> list[Problem]:
     if config.codec.feedback and isinstance(cfg, NetworkKeys) and cfg.batch_size is not None:
         allowed = "every batch has other rows, so there is nothing to remember: use false, or algorithm.batch_size=null"
         problems.append(Problem("codec.feedback", "true", allowed))
-    if config.model is not None:
-        problems += vertical.check(config.model)
-        if config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
-            why = f"the scores of {config.model.name} are a sum: use sum" if config.model.name in SHARES else "model.aggregate says it"
-            problems.append(Problem("algorithm.aggregation", cfg.aggregation, why))
+    if config.model is not None and config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
+        why = f"the scores of {config.model.name} are a sum: use sum" if config.model.name in SHARES else "model.aggregate says it"
+        problems.append(Problem("algorithm.aggregation", cfg.aggregation, why))
     return problems
 
 

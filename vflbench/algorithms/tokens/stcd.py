@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from vflbench.algorithms.tokens import shared, walks
-from vflbench.algorithms.tokens.shared import Keys, client_lr
+from vflbench.algorithms.tokens.shared import Keys, client_lr, make_client
 from vflbench.algorithms.tokens.walks import Walks
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.models.glm import Glm
 from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig, Sent, refuse
 
 ALGORITHM = AlgorithmInfo(
@@ -77,8 +76,7 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     """Works on the token whenever it comes by."""
     cfg: Config = config.algorithm
     k = me.clients.index(me.name)
-    assert public.objective is not None and data.labels is not None
-    me.state.model = block = Glm(data.features, data.labels, public.objective)
+    me.state.model = block = make_client(me, data, public, config)
     me.state.token = None  # where this client holds it between rounds
     me.state.position = None  # which client does
     me.state.sent = 0

@@ -101,8 +101,8 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
 async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any) -> None:
     """Sends its representation, gets the token, and takes Q steps."""
     cfg: Config = config.algorithm
-    k, q = me.clients.index(me.name), cfg.local_steps
-    me.state.model = block = make_client(k, data, public, config, model, me.device)
+    q = cfg.local_steps
+    me.state.model = block = make_client(me, data, public, config, model)
     me.state.lr = cfg.lr if cfg.lr is not None else shared.NETWORK_LR
     if me.fresh and cfg.lr is None and public.objective is not None:
         for _ in range(min(LANCZOS_STEPS, public.samples)):
