@@ -258,7 +258,7 @@ def dtype(model: Any) -> str:
 
 
 SCORED = ("predictions", "partial", "parameters")  # what a party may report to be scored by (runner/evaluate.py)
-# What a message carries of its subject's data (papers: privacy.md 1.1, rivals.md 2.4).
+# What a message carries of its subject's data.
 KINDS = (
     *("features", "embeddings", "gradients", "labels", "predictions", "parameters", "sizes", "ids", "timing"),
     *("raw", "binned", "projection", "sums", "split_bitmaps", "ciphertext"),

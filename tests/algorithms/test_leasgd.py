@@ -1,4 +1,4 @@
-"""LEASGD and the decentralized family: hand-worked steps, reductions, who meets whom, what is sent (papers/leasgd.md, section 9)."""
+"""LEASGD and the decentralized family: hand-worked steps, reductions, who meets whom, what is sent."""
 
 from __future__ import annotations
 

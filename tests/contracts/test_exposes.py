@@ -1,4 +1,4 @@
-"""What EXPOSES declares of each algorithm is what the specification's table of who learns what says (papers: privacy.md 1.3)."""
+"""What EXPOSES declares of each algorithm is what the table of who learns what says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may import whom (design section 3), by walking the source: left may import right, imports inside functions included."""
+"""Who may import whom (ARCHITECTURE.md, section 3), by walking the source: left may import right, imports inside functions included."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_without_delays_a_batch_costs_what_the_clock_says() -> None:
 
 
 def test_table_8_per_batch_core_seconds() -> None:
-    """Section 10 item 1 of the specification: active .38 / .92 / 1.46, passive .042 / .038 / .036 at B = 16 / 256 / 1024."""
+    """Active .38 / .92 / 1.46, passive .042 / .038 / .036 at B = 16 / 256 / 1024."""
     delays = Delays(compute("compute=paper_table8"))
     active = [sum(delays.seconds(part, b, 0, 32) for part in PARTS if not part.startswith("passive")) for b in (16, 256, 1024)]
     passive = [sum(delays.seconds(part, b, 1, 32) for part in PARTS if part.startswith("passive")) for b in (16, 256, 1024)]

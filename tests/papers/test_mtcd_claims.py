@@ -45,7 +45,7 @@ def cost(module: ModuleType, parties: int = 20, graph: str = "path", rounds: int
 
 
 def test_a_path_slows_one_token_down_the_more_the_longer_it_is_and_syncs_help() -> None:
-    """Specification, checks 5 and 6: STCD's hops, path against complete graph; MTCD on the path; DCPA's bytes on either."""
+    """STCD's hops, path against complete graph; MTCD on the path; DCPA's bytes on either."""
     ratios = []
     for parties in (5, 10, 20):
         path = cost(stcd, parties, hops=10, local_steps=20)

@@ -14,7 +14,7 @@ from vflbench.data.tasks import AlignedTask
 
 pytestmark = pytest.mark.slow
 
-# Seconds per epoch between the United States and the United Kingdom (specification, section 3; its figures agree to 1 %).
+# Seconds per epoch between the United States and the United Kingdom (its figures agree to 1 %).
 TIMES = {
     "mimic3": {"vfl_admm": 8.39, "rfl_admm_v": 1.86, "vfl_sgd": 47.0, "rfl_sgd_v": 40.5, "rfl_admm": 3.2, "rfl_sgd": 79.3},
     "yelp": {"vfl_admm": 13.79, "rfl_admm_v": 6.38, "vfl_sgd": 56.4, "rfl_sgd_v": 48.95, "rfl_admm": 7.7, "rfl_sgd": 91.7},

@@ -34,7 +34,7 @@ NAMES = [
     "vfl_ps",
     "avfl",
     "avfl_ps",
-]  # design section 6
+]  # ARCHITECTURE.md, section 6
 
 
 def test_all_algorithms_have_a_look_of_their_own():

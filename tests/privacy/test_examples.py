@@ -25,7 +25,7 @@ from vflbench.types import ConfigError, FederationError
     [(0.01, 4.0, 10_000, 1.26, 1.04), (256 / 60_000, 1.3, 4_688, 1.35, 1.11)],  # 20 epochs
 )
 def test_published_values(rate: float, noise: float, steps: int, classical: float, tight: float) -> None:
-    """The first is quoted by Abadi et al.; both are in papers/leasgd.md, section 5."""
+    """The first is quoted by Abadi et al.."""
     history = [(noise, rate, steps)]
     assert round(accountant.classical_epsilon(history, 1e-5), 2) == classical
     assert round(accountant.spent_epsilon(history, 1e-5), 2) == tight

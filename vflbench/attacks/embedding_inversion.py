@@ -1,7 +1,6 @@
 """The active party inverts a passive party's embeddings: from what it received back to the features.
 
-After Song and Raghunathan 2020 (embedding inversion); specification: papers/pubsub_vfl.md, section 5, which also defines success, since the
-PubSub-VFL paper does not.
+After Song and Raghunathan 2020 (embedding inversion). What counts as success is ours: the PubSub-VFL paper does not say.
 
 Threat model: an honest but curious active party. It has the embeddings that its hub received; which rows are in a batch, which is public;
 a shadow set of the same distribution (validation rows, which nobody trains on); and black-box access: whenever an epoch is over, the

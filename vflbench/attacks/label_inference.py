@@ -1,6 +1,6 @@
 """A passive party guesses the training rows' labels from the gradients that it received, without its own features or model.
 
-Specification: papers/pubsub_vfl.md, section 5: gradients are not protected, labels can leak. After Li et al., arXiv 2102.08504 (norms and
+PubSub-VFL (arXiv 2510.12494) protects embeddings, not gradients, so labels can leak. After Li et al., arXiv 2102.08504 (norms and
 directions of gradients in two-party split learning). Classification only.
 
 Threat model: an honest but curious passive party, the first. It has d loss / d z of every row and epoch that its hub received, which rows

@@ -1,6 +1,6 @@
 """The server solves for the rows of a table behind a linear model's predictions of them.
 
-Specification: papers/tablepuppet.md, section 8, item 15. A prediction of row x is h_t = W_t^T x + b_t. Whoever has h_t and (W_t, b_t) of
+An attack on TablePuppet (arXiv 2403.15839). A prediction of row x is h_t = W_t^T x + b_t. Whoever has h_t and (W_t, b_t) of
 enough rounds solves for x: linear equations, as many per round as the model has outputs. Noise on theta (DP-SGD) does not help, since
 what matters is that theta is *known*; it even makes the equations better conditioned. Noise on the predictions does.
 

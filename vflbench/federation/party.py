@@ -1,7 +1,7 @@
 """What a party program sees: `me`, its state, its guarded data and the rules for what may cross.
 
 An algorithm is a set of party programs, plain ``async def`` coroutines that own their data and meet the others only through
-messages (design section 2). `Party` is the interface that they are written against; what they are given is `runtime.me.Me`.
+messages (ARCHITECTURE.md, section 1). `Party` is the interface that they are written against; what they are given is `runtime.me.Me`.
 """
 
 from __future__ import annotations

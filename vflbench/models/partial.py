@@ -6,7 +6,7 @@ the arithmetic of networks this small (a table of a million rows has ten thousan
 - `linear`: x W + b. With cross-entropy on the sum: logistic (two classes) or softmax regression.
 - `mlp`: relu(x W1 + b1) W2 + b2, `hidden` units per table.
 
-Intercepts decide whether the ADMM is stable: with one per table the tables' column spaces share the constant (papers: TablePuppet, 10.2).
+Intercepts decide whether the ADMM is stable: with one per table the tables' column spaces share the constant.
 """
 
 from __future__ import annotations

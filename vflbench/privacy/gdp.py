@@ -1,6 +1,6 @@
 """`privacy=gdp_embedding`: clip and Gaussian noise on every embedding row that is published, mu-GDP over all publications of a row.
 
-Liu et al.: PubSub-VFL, arXiv 2510.12494; specification: papers/pubsub_vfl.md, section 5. Two rows of L2 norm at most C_z are at most
+Liu et al.: PubSub-VFL, arXiv 2510.12494. Two rows of L2 norm at most C_z are at most
 2 C_z apart, so one publication with noise of standard deviation sigma is 2 C_z / sigma-GDP, and R of them are sqrt(R) 2 C_z / sigma-GDP.
 
     calibration   sigma                            what it is worth

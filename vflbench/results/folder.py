@@ -1,4 +1,4 @@
-"""Writes a run folder: every file atomically, so that a full disk or a kill never leaves half a file (design section 6)."""
+"""Writes a run folder: every file atomically, so that a full disk or a kill never leaves half a file."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def summarise(
     extra: Mapping[str, Any] | None = None,  # what else applies: utilisation, waiting_seconds, attack
     **given: Any,
 ) -> dict[str, Any]:
-    """The content of `summary.json` (design section 6).
+    """The content of `summary.json`.
 
     `given` are all other keys of the contract (`_SUMMARY`) by their names. `reason`, why the run failed, was skipped, diverged or stopped
     at a budget, and `epochs` may be left out.

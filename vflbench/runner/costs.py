@@ -1,4 +1,4 @@
-"""What a run costs in bytes and time: the columns of curve and summary that are sums over ledger and trace (design section 4).
+"""What a run costs in bytes and time: the columns of curve and summary that are sums over ledger and trace.
 
 The same for a run that has just been trained and for one that is re-priced; so it imports no torch.
 """

@@ -58,7 +58,7 @@ def run(
     clear: Callable[[], None] | None = None,  # removes the run to replace: called when nothing can be refused any more
     draw: Callable[[Path, dict[str, Any]], None] | None = None,  # draws the curve, of the folder and the summary
 ) -> dict[str, Any]:
-    """Train, and write the run folder of design section 6; `summary.json`, its last file, is what is returned.
+    """Train, and write the run folder (docs/concepts/files.md); `summary.json`, its last file, is what is returned.
 
     Ctrl-C (SIGTERM too, where it is heeded) ends the run with status `interrupted`, everything up to the last finished round written; an
     error in a round ends it as `failed`, the same written, and is raised again.

@@ -1,7 +1,7 @@
-"""Made-up ridge regression: X ~ N(0, 1) / sqrt(N), a planted theta, noisy labels (papers/mtcd.md, sections 7 and 10).
+"""Made-up ridge regression: X ~ N(0, 1) / sqrt(N), a planted theta, noisy labels (MTCD, arXiv 2309.09977, section V).
 
-The paper's sizes, alpha and distribution are unknown. The defaults are a prototype's: of those in section 10 the ones at which STCD on a
-path needs the fewest hops.
+The paper's sizes, alpha and distribution are unknown. The defaults are ours: of those tried, the ones at which STCD on a path
+needs the fewest hops.
 """
 
 from __future__ import annotations
