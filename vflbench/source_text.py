@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib
 import importlib.util
 import re
 import sys
@@ -79,6 +78,10 @@ class Excerpt:
             elif isinstance(node, ast.Assign | ast.AnnAssign):
                 self.statements |= dict.fromkeys(_assigned(node), node)
 
+    def __getattr__(self, name: str) -> Any:
+        """Where one excerpt names another: `partition.Division`."""
+        return self.make(name)
+
     def make(self, name: str) -> Any:
         """What `name` is in the module. Raises whatever a statement does, KeyError where there is none."""
         names, node = vars(self.made), self.statements[name]
@@ -88,7 +91,7 @@ class Excerpt:
             original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
             place = excerpt(str(node.module))
             inside = original in place.statements
-            names[name] = place.make(original) if inside else importlib.import_module(f"{node.module}.{original}")
+            names[name] = place.make(original) if inside else excerpt(f"{node.module}.{original}")
             return names[name]
         if not isinstance(node, ast.ImportFrom | ast.Import):
             for inner in ast.walk(node):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from vflbench.hydra_internals import Override, line
 from vflbench.types import ConfigError, Problem, VflbenchError, closest
-
-if TYPE_CHECKING:
-    from hydra.core.override_parser.types import Override
-    from omegaconf import DictConfig
 
 DIRS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
 LOGS = ("hydra.job_logging.root.level", "hydra.hydra_logging.root.level")
@@ -41,7 +41,6 @@ KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     **dict.fromkeys(LOGS, (f"must be one of {', '.join(LEVELS)}", LEVELS.__contains__)),
 }
-OWN_LAUNCHER = "vflbench.hydra_launcher.OwnLauncher"  # `_target_` of launchers of other packages
 LAUNCHER = "hydra.launcher."  # its keys are the launcher's own
 JOBLIB = LAUNCHER + "n_jobs"  # of joblib's alone: threads and other backends share what Hydra keeps once in a process
 # Group -> options of Hydra's that do not work here; None: the group is not for command lines. A user's own option is another one.
@@ -63,7 +62,7 @@ def problems(typed: Iterable[Override]) -> Iterator[tuple[Override, Problem]]:
 
 
 def _problem(override: Override, joblib: bool) -> Problem | None:
-    key, shown, value = override.key_or_group, (override.input_line or "").partition("=")[2], override.value()
+    key, shown, value = override.key_or_group, line(override).partition("=")[2], override.value()
     if "/" in key and override.package is None and key in GROUPS:
         unsupported = "writes files of its own into run folders: use stderr, stdout, none or disabled"
         return Problem(key, shown, unsupported) if value in GROUPS[key] else None
@@ -81,9 +80,6 @@ def folder(cfg: DictConfig, key: str) -> Path:
 
     Raises ConfigError: it refers to something that is not there, or is empty: that would be the folder where the user stands.
     """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
     try:
         found = str(OmegaConf.select(cfg, key, throw_on_missing=True))
     except OmegaConfBaseException as error:

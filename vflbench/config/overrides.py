@@ -1,0 +1,126 @@
+"""What was typed, word by word: whether it can be read, names an option, and may be a sweep."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+from omegaconf import DictConfig
+
+from vflbench import registry
+from vflbench.config.composition import compose
+from vflbench.config.keys import OPEN
+from vflbench.config.typed import LARGEST, shown
+from vflbench.hydra_internals import Glob, HydraException, Override, RangeSweep, Session, line, values_of
+from vflbench.types import Problem, closest
+
+SECRET = re.compile(r"://[^/\s@]*:[^/\s@]+@")
+MOST_JOBS = 10_000  # of one sweep
+
+
+def parse(hydra: Session, overrides: Sequence[str], problems: list[Problem]) -> list[Override]:
+    """The overrides that can be read; what is wrong with the others is added to `problems`."""
+    parsed = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if SECRET.search(text):  # before anything is written: Hydra keeps overrides in files
+            key, value = (SECRET.sub("://***@", part) for part in (key, value))
+            refused = "a password does not belong into a URL, which is written to files: name its variable with password_env"
+        elif text.startswith("~"):
+            refused = "cannot be removed: every key and group has a value; set another one with key=value"
+        elif not equals:
+            refused = "needs a value, as in key=value"
+        else:
+            try:
+                override = hydra.parse(text)
+                if not (refused := _unlisted(override)):
+                    parsed.append(override)
+            except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
+                refused = f"cannot be read ({str(error).splitlines()[0]}); quote the value if it has special characters"
+        if refused:
+            problems.append(Problem(key, value, refused))
+    return parsed
+
+
+def _unlisted(override: Override) -> str:
+    """Why the values of a sweep cannot be listed, without listing them; of no sweep nothing."""
+    value = override.value()
+    if isinstance(value, RangeSweep):
+        start, stop, step = (end for end in (value.start, value.stop, value.step) if end is not None)
+        if not all(abs(end) < LARGEST for end in (start, stop, step)) or not step:
+            return "a range has two finite ends and a step that is not 0: range(0,10) or range(0,1,0.1)"
+        if not 0 < (stop - start) / step <= MOST_JOBS:
+            return f"a range has at least one value and at most {MOST_JOBS}"
+    if isinstance(value, Glob) and not values_of(override):
+        return "matches no option"
+    return ""
+
+
+def merge(first: list[Override], later: list[Override]) -> list[Override]:
+    """As Hydra's sweeper does: an override that comes later replaces one with the same key."""
+    return list({override.get_key_element(): override for override in [*first, *later]}.values())
+
+
+def first_values(hydra: Session, typed: list[Override], algorithms: int) -> list[Override]:
+    """Overrides whose sweeps have `algorithms` algorithms and one value of every other key."""
+    narrow = []
+    for override in typed:
+        if override.is_discrete_sweep():
+            count = algorithms if override.key_or_group == "algorithm" else 1
+            values = itertools.islice(override.sweep_string_iterator(), count)
+            override = hydra.parse(f"{override.get_key_element()}={','.join(values)}")
+        narrow.append(override)
+    return narrow
+
+
+def options(hydra: Session, group: str) -> list[str]:
+    """The options of a config group, those of other packages too."""
+    own = group.removeprefix("hydra/")
+    plugins = {name for name, entry in (registry.entries(own) if own in OPEN else {}).items() if entry.plugin}
+    return sorted({*hydra.options(group), *plugins})
+
+
+def option_problems(hydra: Session, override: Override) -> list[Problem]:
+    """Options that are not there, of an override that chooses some."""
+    group = override.key_or_group
+    if group not in hydra.groups() or override.package is not None or override.is_delete():
+        return []
+    known = options(hydra, group)
+    found = [value for value in values_of(override) if value not in known and not (value is None and group == "experiment")]
+    return [Problem(group, shown(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known)) for v in found]
+
+
+def sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
+    """Why an override of several values cannot be swept."""
+    key, value = override.key_or_group, line(override).partition("=")[2]
+    if not override.is_sweep_override():
+        return []
+    if not sweeping:
+        return [Problem(key, value, "several values are a sweep: add -m (for a list write [a,b], for text with a comma quote it)")]
+    if override.is_hydra_override():
+        return [Problem(key, value, "cannot be swept")]
+    if key in ("dry_run", "resume", "overwrite"):
+        return [Problem(key, value, "holds for the whole sweep: give one value")]
+    if key == "experiment":  # each preset has its own sweep, which Hydra would drop without a word
+        return [Problem(key, value, "presets are started one at a time")]
+    return [] if override.is_discrete_sweep() else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
+
+
+def combinations(hydra: Session, typed: list[Override]) -> Iterator[DictConfig]:
+    """The configurations of every combination of options, without the values; an unknown option stands as its closest match."""
+    fixed = [line(o) for o in typed if o.is_hydra_override() and not o.is_sweep_override()]
+    choices = []
+    for override in typed:
+        if override.key_or_group not in hydra.groups():
+            continue
+        if override.package is not None or override.is_delete():
+            fixed.append(line(override))
+            continue
+        known = options(hydra, override.key_or_group)
+        values = values_of(override) if override.is_discrete_sweep() or not override.is_sweep_override() else []
+        found = dict.fromkeys(v if v is None or v in known else closest(str(v), known) for v in values)
+        if of_one := [f"{override.get_key_element()}={v}" for v in found if v is not None]:
+            choices.append(of_one)
+    for chosen in itertools.product(*choices):
+        yield compose(hydra, [*fixed, *chosen], sweep=True)
