@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -24,39 +25,25 @@ def dry_run(config: RunConfig) -> str:
 class _Compiler(ModuleType):
     """What torch's optimisers ask of its compiler where nothing is compiled; whatever else is asked for brings the compiler itself."""
 
-    @staticmethod
-    def disable(function: Any, *_: Any, **__: Any) -> Any:
-        return function
-
-    @staticmethod
-    def graph_break() -> None:
-        return None
+    graph_break = staticmethod(lambda: None)
+    disable = staticmethod(lambda function, *_, **__: function)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        _forget(self)
-        import torch._dynamo
-
-        return getattr(torch._dynamo, name)
+        _forget()
+        return getattr(importlib.import_module(self.__name__), name)
 
 
 @contextlib.contextmanager
 def _without_compiler() -> Iterator[None]:
     """The first optimiser would import torch's compiler, more than a second of work that a round does not use."""
-    stands_in = None
-    if "torch._dynamo" not in sys.modules:
-        stands_in = sys.modules["torch._dynamo"] = _Compiler("torch._dynamo")
+    sys.modules.setdefault("torch._dynamo", _Compiler("torch._dynamo"))
     try:
         yield
     finally:
-        if stands_in is not None:
-            _forget(stands_in)
+        _forget()
 
 
-def _forget(stands_in: ModuleType) -> None:
-    if sys.modules.get("torch._dynamo") is stands_in:
+def _forget() -> None:
+    if isinstance(sys.modules.get("torch._dynamo"), _Compiler):
         del sys.modules["torch._dynamo"]
-    torch = sys.modules.get("torch")
-    if torch is not None and vars(torch).get("_dynamo") is stands_in:
-        del torch._dynamo
+        vars(sys.modules.get("torch", sys)).pop("_dynamo", None)

@@ -39,9 +39,9 @@ def command(args: list[str]) -> int:
             assert plan.config is not None
             say(dry_run(plan.config))
             return 0
-        from vflbench.cli import single
+        from vflbench.cli import job
 
-        return single.start(hydra, plan.cfg, overrides, typed).code
+        return job.start(hydra, plan.cfg, overrides, typed).code
 
 
 def _show(flags: Namespace, parser: ArgumentParser) -> int:
@@ -62,14 +62,14 @@ def _show(flags: Namespace, parser: ArgumentParser) -> int:
 
 def run(overrides: list[str], config_dir: str | None = None) -> Run:
     """`vflbench.run`; documented there."""
-    from vflbench.cli import single
+    from vflbench.cli import job
     from vflbench.results import reader
 
     with config.session(overrides, config_dir) as hydra:
         plan = config.plan(hydra, overrides)
         if plan.jobs is not None or plan.cfg.dry_run:
             raise VflbenchError("vflbench.run runs one experiment: sweeps and dry_run belong to the command line")
-        outcome = single.start(hydra, plan.cfg, overrides, f"vflbench.run({overrides!r})", quiet=True)
+        outcome = job.start(hydra, plan.cfg, overrides, f"vflbench.run({overrides!r})", quiet=True)
     if outcome.error is not None:
         raise outcome.error
     return reader.load(outcome.folder)

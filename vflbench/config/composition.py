@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers import oc
 
 from vflbench import hydra_internals, registry
-from vflbench.config.keys import HYDRAS, OPEN
+from vflbench.config.typed import HYDRAS, OPEN
 from vflbench.federation import delays
 from vflbench.hydra_internals import OWN_LAUNCHER, Override, Session
 from vflbench.types import VflbenchError, closest

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from vflbench import registry
-from vflbench.config.keys import KEYED
-from vflbench.config.typed import shown
+from vflbench.config.typed import KEYED, shown
 from vflbench.federation import delays
 from vflbench.types import AlgorithmInfo, Problem, RunConfig, division, hook, module_of, rounds_per_epoch
 

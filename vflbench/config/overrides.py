@@ -10,8 +10,7 @@ from omegaconf import DictConfig
 
 from vflbench import registry
 from vflbench.config.composition import compose
-from vflbench.config.keys import OPEN
-from vflbench.config.typed import LARGEST, shown
+from vflbench.config.typed import LARGEST, OPEN, shown
 from vflbench.hydra_internals import Glob, HydraException, Override, RangeSweep, Session, line, values_of
 from vflbench.types import Problem, closest
 
