@@ -142,7 +142,7 @@ def vfl(toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         atomic_write(folder / "ran", "")
         return job.Outcome(0, folder, line="ran", status="completed")
 
-    monkeypatch.setattr(job, "_job_alone", ended)
+    monkeypatch.setattr(job, "_outcome_of", ended)
     monkeypatch.chdir(tmp_path)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level

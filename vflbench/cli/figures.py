@@ -75,11 +75,11 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
         def tell(done: int, of: int, job: Any) -> None:
             bar.update(task, description=escape(printable(job.label)), completed=done, total=of)
             seconds = (time.monotonic() - began) / done * (of - done)
-            left = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+            remaining = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
             if job.note:
                 complain(f"{job.label}: {job.note}")
             if not terminal:
-                complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; {left}")
+                complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; {remaining}")
 
         yield tell
 

@@ -35,7 +35,9 @@ def admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
     inside = next((p for p in places if p.name in ("checkpoint", "model", "transcript", ".hydra") and state(p.parent)[0]), None)
     if inside is not None:
         raise VflbenchError(f"{folder} is where the run in {shown(inside.parent)} has its files: choose another hydra.run.dir")
-    if status is None and (others := _others(folder)):
+    others = inventory.own(folder) if status is None and inventory.kept(folder) else []
+    # What a start of a run that never began has left there is nobody's.
+    if others := [name for name in others if Path(name).parts[0] != ".hydra" and not name.endswith(".tmp")]:
         a_runs = next((name for name in others if Path(name).parts[0] in files.FILES - files.SWEEP_FILES), None)
         if a_runs is None:
             raise VflbenchError(f"{folder} holds {others[0]} of a sweep or figure: choose another folder with hydra.run.dir=...")
@@ -57,12 +59,6 @@ def admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
     raise VflbenchError(
         f"{folder} holds a run that has not ended ({status}): continue it with resume=true, or replace it with overwrite=true"
     )
-
-
-def _others(folder: Path) -> list[str]:
-    """Files of vflbench's in a folder without a run that no start of a run has left there."""
-    names = inventory.own(folder) if inventory.kept(folder) else []
-    return [name for name in names if Path(name).parts[0] != ".hydra" and not name.endswith(".tmp")]
 
 
 def _admit_foreign(folder: Path, goes_on: bool = False) -> None:

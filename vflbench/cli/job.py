@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 from vflbench import config, registry
 from vflbench.cli import folders
 from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, result_line, say, shown
-from vflbench.config import hydra_keys
 from vflbench.hydra_internals import Session
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
@@ -42,7 +41,7 @@ class Outcome:
 
 def start(hydra: Session, cfg: DictConfig, overrides: list[str], command: str, quiet: bool = False) -> Outcome:
     """Run one checked configuration in its folder."""
-    folder, found = hydra_keys.folder(cfg, "hydra.run.dir"), None
+    folder, found = config.folder_of(cfg, "hydra.run.dir"), None
     dated = folders.dated(cfg, "run", overrides)
     try:
         if not dated:
@@ -66,7 +65,7 @@ def start(hydra: Session, cfg: DictConfig, overrides: list[str], command: str, q
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before Hydra does, who lets others read it
     task = partial(job, command=command, quiet=quiet)
     try:
-        with hydra_keys.refusing():
+        with config.refusing():
             outcome: Outcome = hydra.start(task, overrides, log=not quiet)
     finally:
         for place in made:  # a run that could not start leaves nothing behind
@@ -101,7 +100,7 @@ def job(
             files.prepare(folder)
             with lock.alone(folder):
                 try:
-                    outcome = _job_alone(cfg, folder, label, command, quiet)
+                    outcome = _outcome_of(cfg, folder, label, command, quiet)
                 finally:
                     inventory.leave(folder)
     except (VflbenchError, OSError) as error:  # nothing is written where another process writes; OSError: of the lock
@@ -115,16 +114,15 @@ def _failed(folder: Path, error: VflbenchError | None, label: str) -> Outcome:
     return Outcome(1, folder, error, f"{label}: failed: {error}" if label else f"error: {error}")
 
 
-def _job_alone(cfg: DictConfig, folder: Path, label: str, command: str, quiet: bool) -> Outcome:
-    """The job of `_job`, while no other process writes to its folder; a sweep's has a label."""
-    choices = {str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None}
+def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: bool) -> Outcome:
+    """How the job ends, while no other process writes to its folder; a sweep's has a label."""
     values = config.plain(cfg)
     try:
         if (done := _done(cfg, folder, label)) is not None:  # again: another process may have been here since
             return done
         if label and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
             values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
-        summary = _run(config.checked(values), folder, command, choices, quiet or bool(label), cfg)
+        summary = _run(config.checked(values), folder, command, quiet or bool(label), cfg)
     except Exception as failure:
         if label and isinstance(failure, ConfigError):
             reason = one_line(failure)
@@ -152,12 +150,13 @@ def _job_alone(cfg: DictConfig, folder: Path, label: str, command: str, quiet: b
     return _failed(folder, error, label)
 
 
-def _run(run_config: RunConfig, folder: Path, command: str, choices: dict[str, str], quiet: bool, cfg: DictConfig) -> dict[str, Any]:
+def _run(run_config: RunConfig, folder: Path, command: str, quiet: bool, cfg: DictConfig) -> dict[str, Any]:
     """Train; the runner knows no plots, so it is handed the one that draws a run. The summary."""
     from vflbench.plots.curves import draw_run
     from vflbench.runner.run import run
 
     info = registry.algorithms()[run_config.algorithm.name]
+    choices = {str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None}
     how: dict[str, Any] = {"command": command, "choices": choices, "info": info, "quiet": quiet, "draw": draw_run}
     how |= {"plain": config.without_secrets(cfg), "identity": config_hash(config.plain(cfg)), "hidden": config.from_environment(cfg)}
     summary: dict[str, Any] = run(run_config, folder, clear=partial(folders.clear, folder, run_config.overwrite, cfg), **how)

@@ -13,7 +13,6 @@ from vflbench.cli import folders
 from vflbench.cli.dry_run import dry_run
 from vflbench.cli.job import Outcome, job
 from vflbench.cli.words import complain, made_up, one_line, say, shown
-from vflbench.config import hydra_keys
 from vflbench.hydra_internals import Session
 from vflbench.results import folder as files
 from vflbench.results import inventory, reader, sweep
@@ -26,7 +25,7 @@ def start(hydra: Session, cfg: DictConfig, jobs: list[list[str]], swept: frozens
     own = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
     if cfg.dry_run:
         return _dry_runs(hydra, jobs, own)
-    folder = hydra_keys.folder(cfg, "hydra.sweep.dir")
+    folder = config.folder_of(cfg, "hydra.sweep.dir")
     if cfg.resume and not folder.is_dir() and not any(text.startswith("hydra.sweep.dir=") for text in overrides):
         raise VflbenchError("resume=true: a sweep is continued in its own folder; name it with hydra.sweep.dir=outputs/multirun/...")
     numbered = OmegaConf.to_container(cfg.hydra.sweep)["subdir"] == "${hydra.job.num}"  # type: ignore[call-overload,index]
@@ -43,7 +42,7 @@ def start(hydra: Session, cfg: DictConfig, jobs: list[list[str]], swept: frozens
     files.prepare(folder)
     try:
         inventory.writing(folder, "multirun.yaml")  # by Hydra
-        with launcher, interrupts.passed_on(folder), hydra_keys.refusing():
+        with launcher, interrupts.passed_on(folder), config.refusing():
             try:
                 outcomes = hydra.sweep(partial(job, command=command, total=len(jobs), swept=swept), overrides)
             except launchers.DIED as error:
@@ -80,7 +79,7 @@ def _admit_jobs(hydra: Session, folder: Path, jobs: list[list[str]], own: list[s
         cfg = config.compose(hydra, [*own, *words])
         with read_write(cfg), read_write(cfg.hydra), open_dict(cfg.hydra.job):
             cfg.hydra.job.num = cfg.hydra.job.id = number
-        run_folder = folder / hydra_keys.folder(cfg, "hydra.sweep.subdir")
+        run_folder = folder / config.folder_of(cfg, "hydra.sweep.subdir")
         if folder.resolve() not in run_folder.resolve().parents:
             raise ConfigError([Problem("hydra.sweep.subdir", str(cfg.hydra.sweep.subdir), "must name a folder below hydra.sweep.dir")])
         other = taken.setdefault(run_folder.resolve(), words)

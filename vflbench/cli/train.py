@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from vflbench import config
 from vflbench.cli.dry_run import dry_run
 from vflbench.cli.words import say
-from vflbench.config import hydra_keys
 from vflbench.hydra_internals import flags_parser
 from vflbench.types import VflbenchError
 
@@ -48,12 +47,12 @@ def _show(flags: Namespace, parser: ArgumentParser) -> int:
     """`--cfg`, `--info`, `--hydra-help` and shell completion are Hydra's, with the options that a run would use, in their order."""
     if flags.multirun:
         raise VflbenchError("-m does not go with --cfg, --info, --hydra-help and --shell-completion: give the values of one job")
-    with config.session(flags.overrides, flags.config_dir) as hydra, hydra_keys.refusing():
+    with config.session(flags.overrides, flags.config_dir) as hydra, config.refusing():
         if not flags.shell_completion:
             config.check_hydra_keys(hydra, flags.overrides)
         if not (flags.hydra_help or flags.shell_completion):
             cfg = config.compose(hydra, flags.overrides)  # refuses in our way what Hydra would refuse with a traceback
-            hydra_keys.folder(cfg, "hydra.run.dir")
+            config.folder_of(cfg, "hydra.run.dir")
             if flags.resolve and flags.info is None:
                 config.plain(cfg)
         hydra.show(flags, parser)

@@ -18,18 +18,18 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from vflbench import registry
-from vflbench.config import hydra_keys
+from vflbench.config import overrides as words
 from vflbench.config.composition import UNCOMPOSED, compose, configurations, from_environment, plain, session, without_secrets
 from vflbench.config.fit import check
-from vflbench.config.overrides import MOST_JOBS, combinations, first_values, merge, option_problems, options, parse, sweep_problems
+from vflbench.config.overrides import folder_of, refusing
 from vflbench.config.typed import HYDRAS, convert, convert_dataclass, convert_run, kinds_of, lists, to_config, value_problems
 from vflbench.hydra_internals import Override, Session, expand, line, quoted, values_of
 from vflbench.registry import config_dir
 from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, closest, hook, refuse
 
 __all__ = [
-    "Plan", "check", "check_hydra_keys", "checked", "compose", "config_dir", "configurations", "convert", "from_environment", "plain",
-    "plan", "profiles", "quoted", "session", "to_config", "without_secrets",
+    "Plan", "check", "check_hydra_keys", "checked", "compose", "config_dir", "configurations", "convert", "folder_of",
+    "from_environment", "plain", "plan", "profiles", "quoted", "refusing", "session", "to_config", "without_secrets",
 ]  # fmt: skip
 LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}  # of sweeps, and the extra that has each
 
@@ -67,29 +67,29 @@ def plan(hydra: Session, overrides: Sequence[str], multirun: bool = False, algor
     Raises ConfigError: all problems; VflbenchError: Hydra's, where it refuses what our checks let pass.
     """
     found, groups = Findings(), hydra.groups()
-    typed = parse(hydra, overrides, found.problems)
-    for override, problem in hydra_keys.problems(typed):
+    typed = words.parse(hydra, overrides, found.problems)
+    for override, problem in words.hydra_problems(typed):
         found.note([problem], override)
     base = _first_combination(hydra, typed, found)
     sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
     if sweeping:
         preset = base.hydra.sweeper.get("params") or {}
-        typed = merge(parse(hydra, [f"{key}={value}" for key, value in preset.items()], found.problems), typed)
-        if (jobs := math.prod(len(values_of(o)) for o in typed if o.is_discrete_sweep())) > MOST_JOBS:
-            allowed = f"is {jobs} jobs, at most {MOST_JOBS} are started together: give fewer values"
+        typed = words.merge(words.parse(hydra, [f"{key}={value}" for key, value in preset.items()], found.problems), typed)
+        if (jobs := math.prod(len(values_of(o)) for o in typed if o.is_discrete_sweep())) > words.MOST_JOBS:
+            allowed = f"is {jobs} jobs, at most {words.MOST_JOBS} are started together: give fewer values"
             raise ConfigError([*found.problems, Problem("the sweep", " ".join(map(line, typed)), allowed)])
     for override in typed:
-        found.note(sweep_problems(override, sweeping), override)
+        found.note(words.sweep_problems(override, sweeping), override)
     unknown = []
     for override in typed:
-        if of_options := option_problems(hydra, override):
+        if of_options := words.option_problems(hydra, override):
             unknown.append(override)
             found.note(of_options, override)
-    wanted = typed if algorithms is None else first_values(hydra, typed, algorithms)
+    wanted = typed if algorithms is None else words.first_values(hydra, typed, algorithms)
     known = [o for o, original in zip(wanted, typed, strict=True) if original not in found.faulty or original in unknown]
     of_run = [o for o in typed if not o.is_hydra_override() and o.key_or_group not in groups]
     misnamed = False
-    for composed in combinations(hydra, known) if sweeping else [base]:
+    for composed in words.combinations(hydra, known) if sweeping else [base]:
         values = plain(composed)
         misnamed = not loading or bool(found.problems) or not all(lists(values, o.key_or_group) for o in of_run)
         kinds = kinds_of(values, whole=not misnamed)
@@ -121,11 +121,11 @@ def _first_combination(hydra: Session, typed: list[Override], found: Findings) -
     groups = hydra.groups()
     single = [o for o in typed if o not in found.faulty and (not o.is_sweep_override() or o.key_or_group in groups)]
     try:
-        return next(combinations(hydra, single))
+        return next(words.combinations(hydra, single))
     except VflbenchError:
-        for override, problem in _hydra_problems(hydra, single):
+        for override, problem in _uncomposed(hydra, single):
             found.note([problem], override)
-        return next(combinations(hydra, [o for o in single if o not in found.faulty]))
+        return next(words.combinations(hydra, [o for o in single if o not in found.faulty]))
 
 
 def _launcher_problems(cfg: DictConfig) -> list[Problem]:
@@ -137,7 +137,7 @@ def _launcher_problems(cfg: DictConfig) -> list[Problem]:
         given: Any = OmegaConf.to_container(cfg.hydra.launcher, resolve=True)
     except OmegaConfBaseException as error:
         key = str(error.full_key or HYDRAS["launcher"])
-        return [Problem(key, OmegaConf.to_container(cfg.hydra.launcher)[key.split(".")[-1]], hydra_keys.first_line(error))]  # type: ignore[call-overload,index]
+        return [Problem(key, OmegaConf.to_container(cfg.hydra.launcher)[key.split(".")[-1]], words.first_line(error))]  # type: ignore[call-overload,index]
     keys = {key: value for key, value in given.items() if key != "_target_"}
     problems: list[Problem] = []
     config = convert_dataclass(registry.option_config("launcher", name), keys, "hydra.launcher.", problems)
@@ -154,22 +154,22 @@ def checked(values: Mapping[str, Any]) -> RunConfig:
 
 def check_hydra_keys(hydra: Session, overrides: Sequence[str]) -> None:
     """Refuse what a command line may not set of Hydra's own configuration. Raises ConfigError: all problems."""
-    refuse([problem for _, problem in hydra_keys.problems(parse(hydra, overrides, []))])
+    refuse([problem for _, problem in words.hydra_problems(words.parse(hydra, overrides, []))])
 
 
-def _hydra_problems(hydra: Session, typed: list[Override]) -> list[tuple[Override, Problem]]:
+def _uncomposed(hydra: Session, typed: list[Override]) -> list[tuple[Override, Problem]]:
     """Of overrides that do not compose, which of Hydra's own configuration are wrong; asked of Hydra, which knows it, one by one."""
     others = [o for o in typed if not o.is_hydra_override()]
-    next(combinations(hydra, others))  # raises where Hydra's own configuration is not at fault
+    next(words.combinations(hydra, others))  # raises where Hydra's own configuration is not at fault
     problems = []
     for override in typed:
         if override.is_hydra_override():
             try:
-                next(combinations(hydra, [*others, override]))
+                next(words.combinations(hydra, [*others, override]))
             except VflbenchError as error:
                 key, value = override.key_or_group, line(override).partition("=")[2]
                 reason, hint = str(error).removeprefix(UNCOMPOSED).rstrip("."), None
-                known = options(hydra, key) if key == HYDRAS["launcher"] else []
+                known = words.options(hydra, key) if key == HYDRAS["launcher"] else []
                 if key == HYDRAS["launcher"] and value in LAUNCHERS:
                     reason = f"needs a package that is not installed: pip install 'vflbench[{LAUNCHERS[value]}]'"
                 elif known and value not in known:
@@ -187,7 +187,7 @@ def profiles(hydra: Session, overrides: Sequence[str]) -> list[tuple[dict[str, A
     """
     problems: list[Problem] = []
     allowed = "re-pricing changes network, its keys, and accounting; with another value of this it would be another run: train it"
-    foreign = [o for o in parse(hydra, overrides, []) if o.key_or_group.split(".")[0] not in ("network", "accounting")]
+    foreign = [o for o in words.parse(hydra, overrides, []) if o.key_or_group.split(".")[0] not in ("network", "accounting")]
     for key, value in ((o.key_or_group, line(o).partition("=")[2]) for o in foreign):
         problems.append(Problem(key, value, allowed, closest(key, ("network", "accounting"))))
     if not overrides:
