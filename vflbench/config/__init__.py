@@ -104,9 +104,10 @@ def plan(hydra: Session, overrides: Sequence[str], multirun: bool = False, algor
         refuse(_launcher_problems(cfg))
         jobs_of = expand(o for o in wanted if not o.is_hydra_override())
         return Plan(cfg, None, jobs_of, frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
-    cfg = compose(hydra, [line(o) for o in typed if o not in found.faulty])
-    values = plain(cfg)
+    sound = [line(o) for o in typed if o not in found.faulty]
     whole = not (misnamed and found.problems)
+    cfg = compose(hydra, sound) if whole else base
+    values = plain(cfg) if whole else next(configurations(hydra, [sound]))[1]  # of what will not run, from what is composed already
     config, mistyped = convert_run(values, kinds_of(values, whole))
     found.note(mistyped)
     if config is not None:
