@@ -22,6 +22,8 @@ import pytest
 
 import vflbench
 from vflbench import cli, config
+from vflbench.cli.help import help_text
+from vflbench.cli.words import made_up
 from vflbench.plots import curves
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock
@@ -589,8 +591,8 @@ def test_cfg_refuses_without_a_traceback(
 
 
 def test_what_is_always_made_up_is_no_twin() -> None:
-    assert cli._made_up({"data_source": "synthetic", "dataset": "star_schema"}) == "SYNTHETIC DATA: star_schema is always made up"
-    assert "a made-up twin of movielens" in cli._made_up({"data_source": "synthetic", "dataset": "movielens"})
+    assert made_up({"data_source": "synthetic", "dataset": "star_schema"}) == "SYNTHETIC DATA: star_schema is always made up"
+    assert "a made-up twin of movielens" in made_up({"data_source": "synthetic", "dataset": "movielens"})
 
 
 def run_command(*args: str, **how: Any) -> subprocess.CompletedProcess[str]:
@@ -631,7 +633,7 @@ def test_an_installed_wheel_carries_the_options(tmp_path: Path) -> None:
 
 
 def test_every_verb_of_the_help_exists() -> None:
-    shown = cli.help_text()
+    shown = help_text()
     assert all(f"vflbench {verb}" in shown for verb in cli.VERBS)
     assert all(f"\n  {key}=" in shown for key in ("seed", "rounds", "resume", "data_root"))
     assert importlib.import_module("vflbench.cli").main

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from vflbench import config
+from vflbench.config.typed import convert_value
 from vflbench.federation import delays
 from vflbench.types import ConfigError, Problem, Range, VflbenchError
 
@@ -185,7 +186,7 @@ class Outer:
 def convert() -> Iterator[Any]:
     def convert(values: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
         found: list[Problem] = []
-        return config._convert(Outer, values, "o", found), {problem.key: problem.allowed for problem in found}
+        return convert_value(Outer, values, "o", found), {problem.key: problem.allowed for problem in found}
 
     yield convert
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from vflbench import cli, config
+from vflbench.cli import job
 from vflbench.results.folder import atomic_write
 
 TOY = ("algorithm=toy", "dataset=toy_graph")
@@ -137,11 +138,11 @@ TAKEN_SWEEPS = (
 def vfl(toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     """`vflbench` in an empty folder, whose jobs end where they would load data; the exit code."""
 
-    def ended(cfg: Any, folder: Path, label: str, command: str, quiet: bool) -> cli.Outcome:
+    def ended(cfg: Any, folder: Path, label: str, command: str, quiet: bool) -> job.Outcome:
         atomic_write(folder / "ran", "")
-        return cli.Outcome(0, folder, line="ran", status="completed")
+        return job.Outcome(0, folder, line="ran", status="completed")
 
-    monkeypatch.setattr(cli, "_job_alone", ended)
+    monkeypatch.setattr(job, "_outcome_of", ended)
     monkeypatch.chdir(tmp_path)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level

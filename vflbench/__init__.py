@@ -27,6 +27,6 @@ def run(overrides: list[str], config_dir: str | None = None):  # type: ignore[no
     vflbench.types.ConfigError : listing every problem of the overrides at once.
     vflbench.types.VflbenchError : for data that is missing or malformed, or a run that failed.
     """
-    from vflbench.cli import run as _run
+    from vflbench.cli.train import run as _run
 
     return _run(overrides, config_dir)

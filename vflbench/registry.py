@@ -6,12 +6,12 @@ A name's facts are literals that are read from the source by `ast`: a module is 
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import functools
 import importlib
 import importlib.metadata
-import importlib.util
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,16 +19,19 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from vflbench import contracts
+from vflbench.source_text import excerpt, literal, path_of
 from vflbench.types import AlgorithmInfo, DatasetInfo, OptionInfo, VflbenchError, closest
 
-ROOT = Path(__file__).parent
-_LITERALS = {kind.__name__: kind for kind in (AlgorithmInfo, DatasetInfo, OptionInfo)}
+ROOT = Path(__file__).resolve().parent
 # Open groups: their rooms, whose last names are those of entry points. Networks of ours are YAML alone, launchers are Hydra's.
 GROUPS = {
     **{"attack": "attacks", "privacy": "privacy", "codec": "federation/codecs", "accounting": "federation/accountings"},
     **{"topology": "federation/topologies", "network": "federation/networks", "launcher": "runner/launchers"},
 }
-CHECKS = {group: functools.partial(contracts.check_option, group) for group in GROUPS}
+CHECKS: dict[str, Callable[[ModuleType], None]] = {
+    **{group: functools.partial(contracts.check_option, group) for group in GROUPS},
+    **{"algorithm": contracts.check_algorithm, "dataset": contracts.check_dataset, "model": lambda module: None},
+}
 log = logging.getLogger(__name__)
 Info = TypeVar("Info")
 
@@ -57,17 +60,17 @@ def load_algorithm(name: str) -> ModuleType:
 
     Raises VflbenchError: there is no such algorithm, its module cannot be imported, or it breaks the contract.
     """
-    return _checked(_lookup(algorithm_entries(), name, "algorithm").module, contracts.check_algorithm)
+    return _load("algorithm", name)
 
 
 def load_dataset(name: str) -> ModuleType:
     """The module of data set `name`, which keeps the contract `contracts.Dataset`. Errors as `load_algorithm`."""
-    return _checked(_lookup(dataset_entries(), name, "dataset").module, contracts.check_dataset)
+    return _load("dataset", name)
 
 
 def load_option(group: str, name: str) -> ModuleType:
     """The module of option `name` of an open group (GROUPS), which keeps that group's contract. Errors as `load_algorithm`."""
-    return _checked(_lookup(option_entries(group), name, group).module, CHECKS[group])
+    return _load(group, name)
 
 
 def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,16 +80,22 @@ def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple
     return (*own, *(name for name, entry in option_entries(group).items() if entry.plugin and algorithm.name in entry.info.algorithms))
 
 
-def option_config(group: str, name: str) -> Any:
-    """The dataclass of option `name`'s keys, of any group; of one without a module, the group's. Errors as `load_algorithm`."""
-    if group == "model":
-        return _import(_lookup(model_modules(), name, "model")).Config
-    if group in ("algorithm", "dataset"):
-        return (load_algorithm if group == "algorithm" else load_dataset)(name).Config
-    kind = contracts.OPTIONS[group]
-    if kind.bare == name or (kind.bare == "*" and name not in option_entries(group)):
+def option_config(group: str, name: str, whole: bool = True) -> Any:
+    """The dataclass of option `name`'s keys, of any group; of one without a module, the group's. Errors as `load_algorithm`.
+
+    Without the `whole` module it is made of the source alone, where that can be: its fields are the same, and torch is not imported.
+    """
+    if (kind := contracts.OPTIONS.get(group)) and (kind.bare == name or (kind.bare == "*" and name not in option_entries(group))):
         return kind.keys
-    return load_option(group, name).Config
+    if not whole and (module := _module(group, name)) not in sys.modules:
+        with contextlib.suppress(Exception):  # what is wrong with it is told by the module itself
+            return excerpt(module).make("Config")
+    return _load(group, name).Config
+
+
+def config_dir() -> Path:
+    """The folder of the options that come with vflbench: inside the installed package, else the repository's."""
+    return ROOT / "conf" if (ROOT / "conf").is_dir() else ROOT.parent / "conf"
 
 
 def fit(algorithm: AlgorithmInfo, dataset: DatasetInfo) -> str | None:
@@ -155,70 +164,30 @@ def _plugins(group: str, variable: str) -> Iterator[tuple[str, Any]]:
     """
     for module in sorted({point.module for point in importlib.metadata.entry_points(group=group)}):
         try:
-            spec = importlib.util.find_spec(module)
-            if spec is None or spec.origin is None:
-                raise VflbenchError("there is no such module")
-            value = literal(Path(spec.origin), variable)
+            value = literal(path_of(module), variable)
         except Exception as error:  # another package's code: whatever it raises must not stop ours
             log.warning("the plugin %s is left out: %s", module, error)
         else:
             yield module, value
 
 
-def literal(path: Path, variable: str) -> Any:
-    """The value that the module at `path` assigns to `variable`, without importing it; None if it assigns none.
-
-    Raises VflbenchError: the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo, where
-    `**shared.FAMILY` is what the shared.py beside it says of all of a family).
-    """
-    text = path.read_text(encoding="utf-8")
-    if variable not in text:
-        return None
-    for node in ast.parse(text, str(path)).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
-        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name) and target.id == variable and node.value:
-            try:
-                return _evaluate(node.value, path)
-            except (ValueError, TypeError) as error:
-                raise VflbenchError(f"{path} line {node.lineno}: {variable} must be a literal: {error}") from error
-    return None
-
-
-def _evaluate(node: ast.expr, path: Path) -> Any:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LITERALS:
-        named = {keyword.arg: _evaluate(keyword.value, path) for keyword in node.keywords if keyword.arg}
-        if len(named) < len(node.keywords):  # **shared.FAMILY
-            named |= _family(path.with_name("shared.py"))
-        return _LITERALS[node.func.id](*(_evaluate(argument, path) for argument in node.args), **named)
-    if isinstance(node, ast.Tuple | ast.List):
-        return tuple(_evaluate(element, path) for element in node.elts)
-    return ast.literal_eval(node)
-
-
-@functools.cache
-def _family(path: Path) -> Any:
-    return literal(path, "FAMILY")
-
-
-Value = TypeVar("Value")
-
-
-def _lookup(known: dict[str, Value], name: str, what: str) -> Value:
+def _module(group: str, name: str) -> str:
+    known = model_modules() if group == "model" else {other: entry.module for other, entry in entries(group).items()}
     if name not in known:
         hint = closest(name, known)
-        raise VflbenchError(f"there is no {what} {name!r}" + (f"; did you mean {hint!r}?" if hint else f"; there are: {', '.join(known)}"))
+        raise VflbenchError(f"there is no {group} {name!r}" + (f"; did you mean {hint!r}?" if hint else f"; there are: {', '.join(known)}"))
     return known[name]
+
+
+def _load(group: str, name: str) -> ModuleType:
+    return _checked(_module(group, name), CHECKS[group])
 
 
 @functools.cache
 def _checked(module: str, check: Callable[[ModuleType], None]) -> ModuleType:
-    found = _import(module)
+    try:
+        found = importlib.import_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise VflbenchError(f"{module} cannot be imported: {error}") from error
     check(found)
     return found
-
-
-def _import(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise VflbenchError(f"{module} cannot be imported: {error}") from error

@@ -33,6 +33,7 @@ from typing import Any
 from tests.fuzz import cases
 from vflbench import cli, config
 from vflbench.runner import progress
+from vflbench.types import ENDED_WELL
 
 HANG = 30  # s
 MEMORY = 12 * 2**30  # bytes of address space: an absurd size is refused, not swapped
@@ -161,7 +162,7 @@ def carry_out(seed: int, number: int) -> tuple[cases.Case, str, str]:
         if before.get(path) != path.stat().st_mtime_ns:
             summary = json.loads(path.read_text(encoding="utf-8"))
             final = summary["metric"]["final"]
-            if summary["status"] in cli.ENDED_WELL and not (isinstance(final, int | float) and math.isfinite(final)):
+            if summary["status"] in ENDED_WELL and not (isinstance(final, int | float) and math.isfinite(final)):
                 return case, "wrong completion", f"{path}: {summary['status']}, metric {summary['metric']}\n{out[-500:]}"
     return case, "", ""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from vflbench import cli, config
+from vflbench.cli import train
 from vflbench.papers import claims, definition, figures, jobs, measured, page
 from vflbench.papers.claims import Claim, judge
 from vflbench.papers.definition import Definition, Numbers, Runs
@@ -364,7 +365,7 @@ def test_a_bug_in_one_run_is_told_and_the_figure_drawn_without_it(tmp_path, monk
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "run", broken)
+    monkeypatch.setattr(train, "run", broken)
     assert cli.command(["figures", "glasu/table3", "scale=smoke", "dataset=digits_graph"]) == 1
     told = capsys.readouterr().err
     assert "not in it: glasu digits_graph us_uk seed=5: ZeroDivisionError: division by zero" in told

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tests.plots.poison import COMMANDS, MARKUP, Poisoner, in_header
 from vflbench import cli
+from vflbench.cli.words import result_line, say
 from vflbench.plots import curves, report
 from vflbench.plots.report_terminal import show
 from vflbench.results import reader, sweep, texts
@@ -162,12 +163,12 @@ def test_no_text_commands_a_terminal(
         for text in (told.out, told.err):
             assert not CONTROL.search(text)
         assert re.search(r"m\d{4}m", told.out) and "[red]x[/red][link=http://a.b]y[/link]" in told.out.replace("\n", "")
-    cli.say(sweep.table(commanding.root))
+    say(sweep.table(commanding.root))
     told = capsys.readouterr()
     assert not CONTROL.search(told.out) and "m" in told.out
     assert len(told.out.splitlines()) == 1 + len(list(commanding.root.iterdir()))
     summary = json.loads((whole / "summary.json").read_text())
-    cli.say(cli.result_line({**summary, "status": "budget"}))
+    say(result_line({**summary, "status": "budget"}))
     assert not CONTROL.search(capsys.readouterr().out)
     assert not CONTROL.search(Path("a.md").read_text())
 

@@ -16,6 +16,7 @@ import yaml
 
 from tests.data.relational.conftest import PASSWORD
 from vflbench import config as configuration
+from vflbench.config.typed import convert_value
 from vflbench.data.relational import sql, sql_sources
 from vflbench.data.relational.cells import Column, as_type, concatenate, infer, of_arrow, of_objects
 from vflbench.data.relational.sql import load
@@ -463,7 +464,7 @@ def test_unlike_columns_of_parts(here):
 def composed(values):
     """The problems of converting a dataset node, and the Config."""
     problems = []
-    return problems, configuration._convert(Config, values, "dataset", problems)
+    return problems, convert_value(Config, values, "dataset", problems)
 
 
 def test_an_unknown_key_in_a_table_is_an_error_with_what_was_meant():

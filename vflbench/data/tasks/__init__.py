@@ -1,4 +1,4 @@
-"""The four layouts of vertically or horizontally split data, as frozen dataclasses of numpy arrays (ARCHITECTURE.md, section 4): a file each.
+"""The four layouts of vertically or horizontally split data, as frozen dataclasses of numpy arrays (ARCHITECTURE.md): a file each.
 
 A task is what an algorithm runs on. Parties never see the task: they get their own part of it, guarded (`federation.party.Guarded`),
 and the public facts. Scoring, outside the federation, reads labels and splits from the task itself.

@@ -1,0 +1,99 @@
+"""What is mistyped is told before torch is imported: by names, and by keys that are read from the sources of modules."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vflbench import registry
+from vflbench.source_text import excerpt
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+# What is typed -> what is said of it, each of its words.
+MISTYPED = {
+    "algoritm=glasu": ["Did you mean 'algorithm'?"],
+    "algorithm=glasu datset=cora seed=1": ["Did you mean 'dataset'?"],
+    "algorithm=glassu": ["unknown algorithm", "Did you mean 'glasu'?"],
+    "dataset=corra privacy=none": ["Did you mean 'cora'?"],
+    "model=gcnn algorithm.lr=fast": ["Did you mean 'gcn'?", "algorithm.lr=fast: must be a number"],
+    "algorithm.lrr=1 rounds=0": ["Did you mean 'algorithm.lr'?", "rounds=0: must be at least 1"],
+    "model.dropuot=0.1 dataset=bank": ["Did you mean 'model.dropout'?", "dataset=bank: glasu runs on graph data"],
+    "algorithm=leasgd dataset=digits model=cnn3 privacy=dp_sgd model.kernl=3": ["Did you mean 'model.kernel'?"],
+    "algorithm=rfl_sgd_v dataset=mimic3 dataset.varant=full": ["Did you mean 'dataset.variant'?"],
+    "-m algorithm=glasu,standalone_gnn sed=0,1": ["Did you mean 'seed'?"],
+    "hydra.run.dri=x": ["Did you mean 'hydra.run.dir'?"],
+    "lst": ["Did you mean 'list'?"],
+}
+OPTIONS = [
+    *(("algorithm", name) for name in registry.algorithms()),
+    *(("dataset", name) for name in registry.datasets()),
+    *(("model", name) for name in registry.model_modules()),
+    *((group, name) for group in registry.GROUPS if group != "accounting" for name in registry.option_entries(group)),
+]
+
+
+def python(code: str, *args: str, cwd: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, env=environment, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_typo_is_told_without_torch(tmp_path: Path) -> None:
+    code = """if True:
+        import sys
+        sys.stderr = sys.stdout
+        from vflbench import cli
+        for line in sys.argv[1:]:
+            assert cli.command(line.split()) == 1
+            print("torch" in sys.modules, "\\f")
+    """
+    answers = python(code, *MISTYPED, cwd=tmp_path).split("\f")
+    for (typed, words), answer in zip(MISTYPED.items(), answers, strict=False):
+        assert all(word in answer for word in words) and answer.split()[-1] == "False", f"{typed}: {answer}"
+
+
+def test_a_dry_run_does_without_torchs_compiler(tmp_path: Path) -> None:
+    """And what asks for the compiler meanwhile gets it."""
+    code = """if True:
+        import sys
+        from vflbench import cli
+        from vflbench.cli.dry_run import _without_compiler
+        assert cli.command(["algorithm=glasu", "dataset=digits_graph", "dry_run=true"]) == 0
+        import torch
+        assert "torch._dynamo" not in sys.modules and "_dynamo" not in vars(torch)
+        with _without_compiler():
+            import torch._dynamo
+            assert not torch._dynamo.is_compiling()
+        import torch._dynamo
+        assert torch._dynamo.__file__
+    """
+    assert "150 rounds" in python(code, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(("group", "name"), OPTIONS)
+def test_keys_are_those_of_the_module(group: str, name: str) -> None:
+    own = registry.option_config(group, name)
+    if own.__module__.startswith("vflbench.types"):
+        return
+    assert described(excerpt(own.__module__).make("Config")) == described(own)
+
+
+def described(kind: Any) -> Any:
+    """A type by its fields, where it is a dataclass: two that are made of one source are not the same."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind, include_extras=True)
+        made = [
+            field.default if field.default_factory is dataclasses.MISSING else field.default_factory() for field in dataclasses.fields(kind)
+        ]
+        return [
+            (field.name, described(hints[field.name]), repr(value)) for field, value in zip(dataclasses.fields(kind), made, strict=True)
+        ]
+    return (typing.get_origin(kind), [described(inner) for inner in typing.get_args(kind)]) if typing.get_args(kind) else kind

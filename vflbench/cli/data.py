@@ -1,0 +1,51 @@
+"""`vflbench data`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from vflbench import registry
+from vflbench.cli.words import RUNS, say, shown
+from vflbench.data import sources
+from vflbench.results.sweep import align
+from vflbench.types import VflbenchError
+
+
+def command(args: list[str]) -> int:
+    """`vflbench data status` and `vflbench data get NAME ...`, both with an optional data_root=DIR; `vflbench data profile`."""
+    named = [text.removeprefix("data_root=") for text in args if text.startswith("data_root=")]
+    words = [text for text in args if not text.startswith("data_root=")]
+    root = sources.data_root(named[-1] if named else None)
+    if words == ["status"]:
+        default = f"{sources.cache_folder()} (the default; data_root=... or VFLBENCH_DATA name another)"
+        say(f"data root: {default if root is None else root}")
+        rows = [["dataset", "found", "folder", ""]]
+        for row in sources.status(root):
+            lacking = [Path(name).name for name in row.missing]
+            missing = f"missing: {', '.join(lacking[:3])}{f' and {len(lacking) - 3} more' if lacking[3:] else ''}" if lacking else ""
+            variants = f"variant{'s' if row.variants[1:] else ''} {', '.join(row.variants)}" if row.variants else ""
+            made_up = f"made up: {', '.join(row.made_up)}" if row.made_up else ""
+            rows.append([row.option, row.found, row.folder, "; ".join(filter(None, (variants, made_up, missing)))])
+        rows += [[name, "real", "-", info.comes_with] for name, info in registry.datasets().items() if info.comes_with]
+        say(align(rows))
+        return 0
+    if words[:1] == ["get"] and len(words) > 1:
+        for name in words[1:]:
+            row = sources.get(name, root)
+            say(f"{row.option}: {row.found}, {len(row.present)} files in {(root or sources.cache_folder()) / row.folder}")
+        return 0
+    if words[:1] == ["profile"]:
+        from vflbench.plots.delays import draw_profile
+        from vflbench.runner import profile
+
+        made = profile.profile(profile.parse(words[1:]), RUNS / "profile")
+        draw_profile(made)
+        say(profile.told(json.loads(made.read_text(encoding="utf-8"))))
+        say(f"fits: {shown(made.with_suffix('.png'))}")
+        say(f"use them with compute=measured compute.file={shown(made)}")
+        return 0
+    raise VflbenchError(
+        "usage: vflbench data status | vflbench data get NAME [NAME ...], both with an optional data_root=DIR"
+        " | vflbench data profile [key=value ...]"
+    )

@@ -1,0 +1,49 @@
+"""`dry_run=true`: what a run would send, without its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from vflbench import registry
+from vflbench.types import RunConfig
+
+
+def dry_run(config: RunConfig) -> str:
+    """Parties, shapes and messages of a checked configuration."""
+    with _without_compiler():
+        from vflbench.runner import run
+
+        text: str = run.dry_run(config, info=registry.algorithms()[config.algorithm.name])
+    return text
+
+
+class _Compiler(ModuleType):
+    """What torch's optimisers ask of its compiler where nothing is compiled; whatever else is asked for brings the compiler itself."""
+
+    graph_break = staticmethod(lambda: None)
+    disable = staticmethod(lambda function, *_, **__: function)
+
+    def __getattr__(self, name: str) -> Any:
+        _forget()
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+@contextlib.contextmanager
+def _without_compiler() -> Iterator[None]:
+    """The first optimiser would import torch's compiler, more than a second of work that a round does not use."""
+    sys.modules.setdefault("torch._dynamo", _Compiler("torch._dynamo"))
+    try:
+        yield
+    finally:
+        _forget()
+
+
+def _forget() -> None:
+    if isinstance(sys.modules.get("torch._dynamo"), _Compiler):
+        del sys.modules["torch._dynamo"]
+        vars(sys.modules.get("torch", sys)).pop("_dynamo", None)

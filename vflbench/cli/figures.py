@@ -1,0 +1,137 @@
+"""`vflbench figures`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vflbench import config
+from vflbench.cli import train
+from vflbench.cli.words import RUNS, complain, one_line, say, shown
+from vflbench.papers import definition, figures, jobs, page
+from vflbench.results import inventory, reader
+from vflbench.results.reader import Run
+from vflbench.results.texts import printable
+from vflbench.runner import interrupts
+from vflbench.types import ConfigError, Problem, VflbenchError, refuse
+
+if TYPE_CHECKING:
+    from vflbench.runner.reprice import Finished
+
+
+def _train_job(words: list[str], folder: str) -> str:
+    """Train one of a figure's runs, in whatever process this is; why it failed, or nothing."""
+    try:
+        train.run([*words, "hydra.mode=RUN", config.quoted("hydra.run.dir", folder), "resume=true"])
+    except ConfigError as impossible:
+        return one_line(impossible)
+    except VflbenchError as error:
+        return str(error)
+    except Exception as bug:
+        complain(traceback.format_exc())  # a bug is shown whole, and the other runs go on
+        return f"{type(bug).__name__}: {bug}"
+    return ""
+
+
+def _reprice_job(run: Run, values: dict[str, Any], folder: Path) -> Run:
+    """A figure's run from one that differs in its network and accounting alone; raises VflbenchError where that is not exact."""
+    from vflbench.plots.curves import draw_run
+    from vflbench.runner import reprice
+
+    profile = reprice.Profile({"network": values["network"]["name"], "accounting": values["accounting"]}, values["network"])
+    _finished(run.folder.resolve()).write(profile, folder, "vflbench figures", overwrite=False, draw=draw_run)
+    return reader.load(folder)
+
+
+@lru_cache(maxsize=1)
+def _finished(folder: Path) -> Finished:
+    """A run's ledger and trace, for several prices of it in a row."""
+    from vflbench.runner import reprice
+
+    finished = reprice.Finished(folder)
+    finished.check()
+    return finished
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
+    """Says which of a figure's runs are done and how long the rest will take: a bar on a terminal, else a line each."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress
+
+    began = time.monotonic()
+    terminal = sys.stderr.isatty() and not os.environ.get("CI")
+    with Progress(console=Console(stderr=True), disable=not terminal) as bar:
+        task = bar.add_task("runs", total=total)
+
+        def tell(done: int, of: int, job: Any) -> None:
+            bar.update(task, description=escape(printable(job.label)), completed=done, total=of)
+            seconds = (time.monotonic() - began) / done * (of - done)
+            remaining = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+            if job.note:
+                complain(f"{job.label}: {job.note}")
+            if not terminal:
+                complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; {remaining}")
+
+        yield tell
+
+
+def command(args: list[str]) -> int:
+    """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures, from runs found or trained."""
+    usage = (
+        "usage: vflbench figures NAME ... [scale=smoke|small|full] [jobs=N] [out=DIR] [key=value ...]; "
+        f"NAME is all, a paper or one of: {', '.join(definition.names())}"
+    )
+    if {"-h", "--help"} & set(args):
+        say(usage)
+        return 0
+    own = {"scale": "small", "jobs": "1", "out": ""}
+    typed = [text.partition("=") for text in args]
+    names = [key for key, equals, _ in typed if not equals]
+    overrides = ["".join(word) for word in typed if word[1] and word[0] not in own]
+    own |= {key: value for key, equals, value in typed if equals and key in own}
+    problems = definition.among("scale", [own["scale"]], definition.SCALES)
+    if not own["jobs"].isdecimal() or not int(own["jobs"]):
+        problems.append(Problem("jobs", own["jobs"], "must be a number of processes, at least 1"))
+    refuse(problems)
+    if not names:
+        raise VflbenchError(usage)
+    chosen = [definition.load(name) for name in definition.choose(names)]
+    # Pages of two rounds have a place of their own: they must not take that of pages which took a night.
+    folder = Path(own["out"]) if own["out"] else RUNS / "figures" / ("smoke" if own["scale"] == "smoke" else "")
+    needed = [jobs.wanted(figure, own["scale"], overrides) for figure in chosen]
+    places = [folder, *(folder / figure.name for figure in chosen)]
+    new = [place for place in places if not place.exists()]
+    try:
+        for place in places:
+            figures.claim_folder(place, ("index.html",) if place == folder else None)
+    except VflbenchError:
+        for place in reversed(places):  # what was begun
+            if place.is_dir():
+                inventory.leave(place)
+            if place in new:
+                with contextlib.suppress(OSError):
+                    place.rmdir()
+        raise
+    shared: dict[str, jobs.Job] = {}  # one run may serve several figures
+    needed = [[shared.setdefault(job.identity, job) for job in own_jobs] for own_jobs in needed]
+    with _progress(len(shared)) as tell, interrupts.passed_on(folder / "runs"):
+        jobs.carry_out(list(shared.values()), folder / "runs", [RUNS], _train_job, _reprice_job, int(own["jobs"]), tell)
+    failed = 0
+    for figure, own_jobs in zip(chosen, needed, strict=True):
+        made = figures.make(figure, own_jobs, own["scale"], folder / figure.name, args)
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in made.verdicts.items()) or "no claims"
+        say(f"{figure.name}: {verdicts}: {shown(made.folder / 'page.html')}")
+        for failure in made.failures:
+            complain(f"{figure.name}: not in it: {failure}")
+        failed += bool(made.failures)
+    say(f"index: {shown(page.write_index(folder))}")
+    return 1 if failed else 0

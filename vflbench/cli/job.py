@@ -1,0 +1,177 @@
+"""A run, single or a job of a sweep, in its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from vflbench import config, registry
+from vflbench.cli import folders
+from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, result_line, say, shown
+from vflbench.hydra_internals import Session
+from vflbench.results import folder as files
+from vflbench.results import inventory, lock, reader
+from vflbench.results.identity import config_hash
+from vflbench.runner import interrupts
+from vflbench.types import ConfigError, RunConfig, VflbenchError
+
+
+@dataclass
+class Outcome:
+    """How one job ended."""
+
+    code: int
+    folder: Path
+    error: VflbenchError | None = None
+    line: str = ""  # what is said of it
+    status: str = "failed"
+    bug: Exception | None = None  # of a single run, to be shown whole
+
+    def tell(self) -> None:
+        """Say the line: on stderr where it is an error."""
+        (complain if self.error else say)(self.line)
+
+
+def start(hydra: Session, cfg: DictConfig, overrides: list[str], command: str, quiet: bool = False) -> Outcome:
+    """Run one checked configuration in its folder."""
+    folder, found = config.folder_of(cfg, "hydra.run.dir"), None
+    dated = folders.dated(cfg, "run", overrides)
+    try:
+        if not dated:
+            folders.admit(folder, cfg)
+    except VflbenchError:
+        if inventory.kept(folder):
+            with lock.alone(folder):  # that it is running comes before what could be done with it
+                raise
+        raise
+    if cfg.resume and not any(text.startswith("hydra.run.dir=") for text in overrides):
+        found = folders.to_continue(RUNS, config.plain(cfg))
+        if found is not None:
+            overrides = [*overrides, config.quoted("hydra.run.dir", str(found))]
+        if not quiet and (found is None or folders.ended(found) is None):
+            complain(f"continuing {found}" if found else f"no run of this configuration below {RUNS}/: starting a new one")
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    if dated and found is None:
+        made[:1] = [folders.make_new(folder)]
+        overrides = [*overrides, config.quoted("hydra.run.dir", str(made[0]))]
+    elif found is None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before Hydra does, who lets others read it
+    task = partial(job, command=command, quiet=quiet)
+    try:
+        with config.refusing():
+            outcome: Outcome = hydra.start(task, overrides, log=not quiet)
+    finally:
+        for place in made:  # a run that could not start leaves nothing behind
+            with contextlib.suppress(OSError):
+                place.rmdir()
+    if outcome.bug is not None:
+        raise outcome.bug
+    return outcome
+
+
+@interrupts.job()
+def job(
+    cfg: DictConfig, *, command: str = "vflbench", quiet: bool = False, total: int | None = None, swept: frozenset[str] = frozenset()
+) -> Outcome:
+    """One run, in the folder that Hydra made; module level and without state, since a launcher may run it in another process.
+
+    `total` is the number of a sweep's jobs, None for a single run; of those, `swept` keys differ.
+    """
+    hydra = HydraConfig.get()
+    folder = Path(hydra.runtime.output_dir)
+    label = ""
+    if total is not None:
+        words = [w for w in hydra.overrides.task if w.split("=", 1)[0] in swept - {"algorithm", "dataset"}]
+        choices = hydra.runtime.choices
+        label = " ".join((f"[{hydra.job.num + 1}/{total}]", choices["algorithm"], choices["dataset"], *words))
+    try:
+        if label and not any(folder.iterdir()):
+            folder.chmod(folder.stat().st_mode & 0o700)  # Hydra has made it, and lets others read it
+        if (done := _done(cfg, folder, label)) is not None:
+            outcome = done
+        else:
+            files.prepare(folder)
+            with lock.alone(folder):
+                try:
+                    outcome = _outcome_of(cfg, folder, label, command, quiet)
+                finally:
+                    inventory.leave(folder)
+    except (VflbenchError, OSError) as error:  # nothing is written where another process writes; OSError: of the lock
+        outcome = _failed(folder, for_user(error), label)
+    if not quiet and outcome.bug is None:
+        outcome.tell()
+    return outcome
+
+
+def _failed(folder: Path, error: VflbenchError | None, label: str) -> Outcome:
+    return Outcome(1, folder, error, f"{label}: failed: {error}" if label else f"error: {error}")
+
+
+def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: bool) -> Outcome:
+    """How the job ends, while no other process writes to its folder; a sweep's has a label."""
+    values = config.plain(cfg)
+    try:
+        if (done := _done(cfg, folder, label)) is not None:  # again: another process may have been here since
+            return done
+        if label and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
+            values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
+        summary = _run(config.checked(values), folder, command, quiet or bool(label), cfg)
+    except Exception as failure:
+        if label and isinstance(failure, ConfigError):
+            reason = one_line(failure)
+            folders.write_unrun(folder, "skipped", reason, values, cfg)
+            return Outcome(0, folder, line=f"{label}: skipped ({reason})", status="skipped")
+        if (error := for_user(failure)) is None:
+            error = VflbenchError(f"{type(failure).__name__}: {failure}")
+            folders.write_unrun(folder, "failed", str(error), values, cfg)
+            if not label:
+                return Outcome(1, folder, bug=failure)
+            complain(traceback.format_exc())  # a bug is shown whole, and the sweep goes on
+    else:
+        status = summary["status"]
+        code = 1 if status == "failed" or (status == "diverged" and not label) else 0
+        done = Outcome(code, folder, line=f"{label}: {result_line(summary)}" if label else last_lines(summary, folder), status=status)
+        if status == "diverged" and not label:
+            complain(f"the run diverged: {summary.get('reason') or 'its numbers are not finite'}")
+        if status == "interrupted":
+            if not quiet:
+                done.tell()
+            raise KeyboardInterrupt
+        return done
+    if label:  # the table of a sweep has every job
+        folders.write_unrun(folder, "failed", str(error), values, cfg)
+    return _failed(folder, error, label)
+
+
+def _run(run_config: RunConfig, folder: Path, command: str, quiet: bool, cfg: DictConfig) -> dict[str, Any]:
+    """Train; the runner knows no plots, so it is handed the one that draws a run. The summary."""
+    from vflbench.plots.curves import draw_run
+    from vflbench.runner.run import run
+
+    info = registry.algorithms()[run_config.algorithm.name]
+    choices = {str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None}
+    how: dict[str, Any] = {"command": command, "choices": choices, "info": info, "quiet": quiet, "draw": draw_run}
+    how |= {"plain": config.without_secrets(cfg), "identity": config_hash(config.plain(cfg)), "hidden": config.from_environment(cfg)}
+    summary: dict[str, Any] = run(run_config, folder, clear=partial(folders.clear, folder, run_config.overwrite, cfg), **how)
+    return summary
+
+
+def _done(cfg: DictConfig, folder: Path, label: str) -> Outcome | None:
+    """The outcome of a job whose run has ended before: one that is queued twice is no failure. None where there is something to do.
+
+    Raises VflbenchError: the folder cannot be written to without a loss, or what is there is damaged.
+    """
+    folders.admit(folder, cfg, sweep=bool(label))
+    if cfg.overwrite or not (label or cfg.resume) or (status := folders.ended(folder)) is None:
+        return None
+    run = reader.load(folder)
+    run.check_curve()
+    line = f"{shown(folder)} holds a run that has ended ({status}): nothing is left to do\n{last_lines(run.summary, folder)}"
+    return Outcome(0, folder, line=f"{label}: {status}, kept" if label else line, status=status)

@@ -1,0 +1,70 @@
+"""`vflbench report`."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from pathlib import Path
+
+import yaml
+
+from vflbench import registry
+from vflbench.cli.words import complain, say, shown
+from vflbench.plots import report as page
+from vflbench.plots.report import Report
+from vflbench.results import inventory
+from vflbench.results.folder import atomic_write
+from vflbench.types import VflbenchError
+
+
+def command(args: list[str]) -> int:
+    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--overwrite]`: runs side by side, on one page."""
+    parser = ArgumentParser(prog="vflbench report", description="Runs side by side, as one HTML file that needs nothing else.")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
+    parser.add_argument("--out", default="report.html", metavar="FILE", help="the page (default: report.html)")
+    parser.add_argument("--csv", metavar="FILE", help="its table, with all digits; a text that would be a formula gets an apostrophe")
+    parser.add_argument("--markdown", metavar="FILE", help="its tables, to paste")
+    parser.add_argument("--overwrite", action="store_true", help="replace these files where they are there")
+    flags = parser.parse_args(args)
+    files = [Path(name) for name in (flags.out, flags.csv, flags.markdown) if name]
+    for path in files:
+        if inventory.listed_by(path) is not None or (path.parent / "manifest.json").exists():
+            raise VflbenchError(f"{path}: lies in the folder of a run, whose files it could replace; name another place")
+    if len(set(files)) < len(files):
+        raise VflbenchError(f"{', '.join(map(str, files))}: each needs a file of its own")
+    if not flags.overwrite and (there := [str(path) for path in files if os.path.lexists(path)]):
+        raise VflbenchError(f"{', '.join(there)}: already there; name another file, or replace it with --overwrite")
+    found = read_runs(flags.runs)
+    atomic_write(Path(flags.out), page.to_html(found, _networks()), replace=True)
+    if flags.csv:
+        atomic_write(Path(flags.csv), page.to_csv(found), replace=True)
+    if flags.markdown:
+        atomic_write(Path(flags.markdown), page.to_markdown(found), replace=True)
+    for panel in found.panels:
+        for choice in panel.choices:
+            text = page.choice_cells(choice)
+            again = f"; again: {text['command']}" if text["command"] else ""
+            say(f"{panel.title}: {text['group']}: selected {text['setting']}, {text['why']}{again}")
+    for label in dict.fromkeys(panel.alarm for panel in found.panels if panel.alarm):
+        say(label)
+    say(f"report: {shown(Path(flags.out))}")
+    return 0
+
+
+def read_runs(paths: list[str]) -> Report:
+    """The runs at or below `paths`; what is left out of them is said."""
+    found = page.read(paths, {name: info.time_dependent for name, info in registry.algorithms().items()})
+    for note in found.notes:
+        complain(note)
+    return found
+
+
+def _networks() -> dict[str, tuple[float, float | None]]:
+    """The network profiles whose links are alike: latency in ms and bandwidth in Gbit/s; ideal ones have no times to look at."""
+    found = {}
+    for path in sorted((registry.config_dir() / "network").glob("*.yaml")):
+        profile = yaml.safe_load(path.read_text(encoding="utf-8"))
+        link = profile["client_server"]
+        if link == profile["client_client"] and link["latency_ms"] > 0:
+            found[profile["name"]] = link["latency_ms"], link["bandwidth_gbps"]
+    return found

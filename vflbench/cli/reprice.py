@@ -1,0 +1,56 @@
+"""`vflbench reprice`."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from vflbench import config
+from vflbench.cli.words import RUNS, complain, result_line, say, shown
+from vflbench.results import reader, sweep
+from vflbench.types import VflbenchError
+
+
+def command(args: list[str]) -> int:
+    """`vflbench reprice RUN [RUN ...] network=... [network.key=...] [accounting=...] [overwrite=true] [--out DIR]`."""
+    usage = "vflbench reprice RUN [RUN ...] network=NAME[,NAME] [network.key=value] [accounting=...] [overwrite=true] [--out DIR]"
+    parser = ArgumentParser(prog="vflbench reprice", usage=usage, description="Finished runs under another network, without training.")
+    parser.add_argument("words", nargs="*", help="folders of runs or of sweeps, and what to price them by")
+    parser.add_argument("--out", type=Path, default=RUNS / "reprice", help="where the results go (outputs/reprice)")
+    parser.add_argument("--config-dir", help="a folder with networks of your own")
+    flags = parser.parse_intermixed_args(args)
+    runs = [word for word in flags.words if "=" not in word or Path(word).is_dir()]
+    overrides = [word for word in flags.words if word not in runs]
+    overwrite = [word for word in overrides if word.startswith("overwrite=")]
+    if wrong := [word for word in overwrite if word not in ("overwrite=true", "overwrite=false")]:
+        raise VflbenchError(f"{wrong[0]}: overwrite is true or false")
+    overrides = [word for word in overrides if word not in overwrite]
+    if not runs:
+        raise VflbenchError(f"no run is named. usage: {usage}")
+
+    with config.session(overrides, flags.config_dir) as hydra:
+        found = config.profiles(hydra, overrides)
+
+    from vflbench.plots.curves import draw_run
+    from vflbench.runner import reprice
+
+    refused: list[str] = []
+
+    def leave_out(reason: str) -> None:
+        refused.append(reason)
+        complain(f"not re-priced: {reason}")
+
+    profiles = [reprice.Profile(typed, network) for typed, network in found]
+    how: dict[str, Any] = {"command": shlex.join(["vflbench", "reprice", *args]), "overwrite": overwrite[-1:] == ["overwrite=true"]}
+    done = reprice.reprice(runs, profiles, flags.out, draw=draw_run, refused=leave_out, **how)
+    if len(done) == 1:
+        summary = reader.load(done[0].folder).summary
+        kept = "it was there already, kept" if done[0].kept else f"{done[0].source} under {done[0].profile}"
+        say("\n".join([result_line(summary), kept, f"run folder: {shown(done[0].folder)}"]))
+    elif done:
+        rows = [["run", "priced by", "status", "metric", "selected", "final", "sent", "communication", "folder"]]
+        rows += [[str(r.source), r.profile, *sweep.results(reader.load(r.folder)), f"{r.folder}{' (kept)' * r.kept}"] for r in done]
+        say(sweep.align(rows))
+    return 1 if refused else 0

@@ -1,0 +1,16 @@
+"""`vflbench show`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+
+from vflbench.cli.report import read_runs
+from vflbench.plots.report_terminal import show
+
+
+def command(args: list[str]) -> int:
+    """`vflbench show RUN...`: the same in the terminal."""
+    parser = ArgumentParser(prog="vflbench show", description="Runs in the terminal; `vflbench report` makes a page of them.")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
+    show(read_runs(parser.parse_args(args).runs))
+    return 0

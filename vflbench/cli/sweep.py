@@ -1,0 +1,112 @@
+"""A sweep: its jobs, one after the other or side by side, and the table of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+from vflbench import config
+from vflbench.cli import folders
+from vflbench.cli.dry_run import dry_run
+from vflbench.cli.job import Outcome, job
+from vflbench.cli.words import complain, made_up, one_line, say, shown
+from vflbench.hydra_internals import Session
+from vflbench.results import folder as files
+from vflbench.results import inventory, reader, sweep
+from vflbench.runner import interrupts, launchers
+from vflbench.types import ENDED_WELL, ConfigError, Problem, VflbenchError
+
+
+def start(hydra: Session, cfg: DictConfig, jobs: list[list[str]], swept: frozenset[str], overrides: list[str], command: str) -> int:
+    """Do a checked sweep (`config.Plan`); the exit code."""
+    own = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
+    if cfg.dry_run:
+        return _dry_runs(hydra, jobs, own)
+    folder = config.folder_of(cfg, "hydra.sweep.dir")
+    if cfg.resume and not folder.is_dir() and not any(text.startswith("hydra.sweep.dir=") for text in overrides):
+        raise VflbenchError("resume=true: a sweep is continued in its own folder; name it with hydra.sweep.dir=outputs/multirun/...")
+    numbered = OmegaConf.to_container(cfg.hydra.sweep)["subdir"] == "${hydra.job.num}"  # type: ignore[call-overload,index]
+    dated = folders.dated(cfg, "sweep", overrides)
+    if (folder.is_dir() and not dated) or not numbered:
+        _admit_jobs(hydra, folder, jobs, own)
+    folders.admit_sweep(folder)
+    launcher = launchers.of(cfg, len(jobs), overrides)
+    launcher.folder = folder = folders.make_new(folder) if dated else folder
+    # The folder by name: its default has the time in it, which would be another one by now.
+    overrides = [*overrides, "hydra.mode=MULTIRUN", config.quoted("hydra.sweep.dir", str(folder)), *launcher.overrides]
+    outcomes: list[Outcome] = []
+    died = ""
+    files.prepare(folder)
+    try:
+        inventory.writing(folder, "multirun.yaml")  # by Hydra
+        with launcher, interrupts.passed_on(folder), config.refusing():
+            try:
+                outcomes = hydra.sweep(partial(job, command=command, total=len(jobs), swept=swept), overrides)
+            except launchers.DIED as error:
+                if launcher.name == "basic":
+                    raise
+                died = launcher.told(error)
+        if (folder / "multirun.yaml").exists():
+            (folder / "multirun.yaml").chmod(inventory.mode(folder))
+            inventory.written(folder, "multirun.yaml")
+    finally:
+        inventory.leave(folder)
+    if not launcher.hears:
+        for outcome in outcomes:
+            outcome.tell()
+    return _conclude(folder, outcomes, died)
+
+
+def _dry_runs(hydra: Session, jobs: list[list[str]], own: list[str]) -> int:
+    possible = 0
+    for number, words in enumerate(jobs, start=1):
+        say(f"[{number}/{len(jobs)}] {' '.join(words)}")
+        try:
+            say(dry_run(config.checked(config.plain(config.compose(hydra, [*own, *words])))))
+            possible += 1
+        except ConfigError as impossible:
+            say(f"skipped: {one_line(impossible)}")
+    return 0 if possible else 1
+
+
+def _admit_jobs(hydra: Session, folder: Path, jobs: list[list[str]], own: list[str]) -> None:
+    """Refuse a sweep of which two jobs would write to one folder, or one to a folder that is not its."""
+    taken: dict[Path, list[str]] = {}
+    for number, words in enumerate(jobs):
+        cfg = config.compose(hydra, [*own, *words])
+        with read_write(cfg), read_write(cfg.hydra), open_dict(cfg.hydra.job):
+            cfg.hydra.job.num = cfg.hydra.job.id = number
+        run_folder = folder / config.folder_of(cfg, "hydra.sweep.subdir")
+        if folder.resolve() not in run_folder.resolve().parents:
+            raise ConfigError([Problem("hydra.sweep.subdir", str(cfg.hydra.sweep.subdir), "must name a folder below hydra.sweep.dir")])
+        other = taken.setdefault(run_folder.resolve(), words)
+        if other is not words:
+            both = f"{' '.join(other)} and {' '.join(words)}"
+            raise VflbenchError(f"two jobs would write to {run_folder}: {both}. Let hydra.sweep.subdir name what differs")
+        folders.admit(run_folder, cfg, sweep=True)
+
+
+def _conclude(folder: Path, outcomes: list[Outcome], died: str) -> int:
+    """The table, the picture and the last words; `died`: what is said of a job's process that ended without a result."""
+    from vflbench.plots.curves import draw_runs
+
+    say("\n" + sweep.table(folder))
+    runs = [run.folder for run in sweep.jobs(folder)] if died else [outcome.folder for outcome in outcomes]
+    ended = [reader.load(run_folder).summary for run_folder in runs if folders.ended(run_folder)]
+    if ended:
+        draw_runs(sweep.jobs(folder), folder)
+        say(f"curves: {shown(folder / 'curve.png')}")
+    say(f"sweep folder: {shown(folder)}")
+    for label in dict.fromkeys(filter(None, map(made_up, ended))):
+        say(label)
+    count = Counter(outcome.status for outcome in outcomes)
+    well = sum(count[status] for status in ENDED_WELL)
+    if died:
+        complain(f"{died}. The same command, with hydra.sweep.dir={shown(folder)}, does what is left")
+    for status in ("failed", "diverged", *(["skipped"] if not well else [])):
+        if count[status]:
+            complain(f"{count[status]} of {len(outcomes)} jobs {'were ' if status == 'skipped' else ''}{status}")
+    return 0 if well and not count["failed"] and not died else 1

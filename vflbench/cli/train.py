@@ -1,0 +1,74 @@
+"""`vflbench [flags] [group=option ...] [key=value ...]`, and `vflbench.run`: check, compose, train, and say what came out."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from vflbench import config
+from vflbench.cli.dry_run import dry_run
+from vflbench.cli.words import say
+from vflbench.hydra_internals import flags_parser
+from vflbench.types import VflbenchError
+
+if TYPE_CHECKING:
+    from vflbench.results.reader import Run
+
+USAGE = "vflbench [-m] [--config-dir DIR] [group=option ...] [key=value ...]; see vflbench --help"
+
+
+def command(args: list[str]) -> int:
+    """`vflbench [flags] [group=option ...] [key=value ...]`."""
+    parser = flags_parser(USAGE)
+    flags = parser.parse_intermixed_args(args)
+    if flags.config_path or flags.config_name or flags.experimental_rerun:
+        raise VflbenchError("--config-path, --config-name and --experimental-rerun are not supported; give your options with --config-dir")
+    if flags.cfg or flags.info is not None or flags.hydra_help or flags.shell_completion:
+        return _show(flags, parser)
+    overrides = flags.overrides + (["hydra.mode=RUN"] if flags.run else [])
+    with config.session(overrides, flags.config_dir) as hydra:
+        plan = config.plan(hydra, overrides, flags.multirun)
+        typed = shlex.join(["vflbench", *args])
+        if plan.jobs is not None:
+            from vflbench.cli import sweep
+
+            return sweep.start(hydra, plan.cfg, plan.jobs, plan.swept, overrides, typed)
+        if plan.cfg.dry_run:
+            assert plan.config is not None
+            say(dry_run(plan.config))
+            return 0
+        from vflbench.cli import job
+
+        return job.start(hydra, plan.cfg, overrides, typed).code
+
+
+def _show(flags: Namespace, parser: ArgumentParser) -> int:
+    """`--cfg`, `--info`, `--hydra-help` and shell completion are Hydra's, with the options that a run would use, in their order."""
+    if flags.multirun:
+        raise VflbenchError("-m does not go with --cfg, --info, --hydra-help and --shell-completion: give the values of one job")
+    with config.session(flags.overrides, flags.config_dir) as hydra, config.refusing():
+        if not flags.shell_completion:
+            config.check_hydra_keys(hydra, flags.overrides)
+        if not (flags.hydra_help or flags.shell_completion):
+            cfg = config.compose(hydra, flags.overrides)  # refuses in our way what Hydra would refuse with a traceback
+            config.folder_of(cfg, "hydra.run.dir")
+            if flags.resolve and flags.info is None:
+                config.plain(cfg)
+        hydra.show(flags, parser)
+    return 0
+
+
+def run(overrides: list[str], config_dir: str | None = None) -> Run:
+    """`vflbench.run`; documented there."""
+    from vflbench.cli import job
+    from vflbench.results import reader
+
+    with config.session(overrides, config_dir) as hydra:
+        plan = config.plan(hydra, overrides)
+        if plan.jobs is not None or plan.cfg.dry_run:
+            raise VflbenchError("vflbench.run runs one experiment: sweeps and dry_run belong to the command line")
+        outcome = job.start(hydra, plan.cfg, overrides, f"vflbench.run({overrides!r})", quiet=True)
+    if outcome.error is not None:
+        raise outcome.error
+    return reader.load(outcome.folder)

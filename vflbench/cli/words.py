@@ -1,0 +1,93 @@
+"""What the command says, and how."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from vflbench import registry
+from vflbench.results.texts import printable
+from vflbench.results.units import human_bytes
+from vflbench.types import ConfigError, VflbenchError
+
+RUNS = Path("outputs")
+
+
+def say(text: str) -> None:
+    """One line or more on stdout, where results go. Texts of data and run folders may be in it: none commands the terminal."""
+    print(printable(text), flush=True)
+
+
+def complain(text: str) -> None:
+    """One line or more on stderr, likewise."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def for_user(error: Exception) -> VflbenchError | None:
+    """`error` as one for the user: the operating system's, and memory, of the machine or a GPU, that is not there, too. None: a bug."""
+    reason = str(error) or type(error).__name__
+    if isinstance(error, VflbenchError):
+        return error
+    if isinstance(error, OSError):
+        return VflbenchError(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else reason)
+    if isinstance(error, MemoryError) or "can't allocate memory" in reason or "out of memory" in reason:
+        return VflbenchError(f"out of memory: choose smaller sizes ({reason})")
+    return None
+
+
+def one_line(error: ConfigError) -> str:
+    """All problems in one line."""
+    return "; ".join(str(problem).rstrip(".") for problem in error.problems)
+
+
+def result_line(summary: dict[str, Any]) -> str:
+    """The run in one line: metric, bytes, time, where the data came from."""
+    from vflbench.results.folder import splits
+
+    metric, status = summary["metric"], summary["status"]
+    if metric["selected"] is not None:
+        score = f"test_{metric['name']} {metric['selected']:.4g} (selected on validation at round {metric['selected_round']})"
+    elif metric["final"] is not None:
+        score = f"{splits(metric['name'])[-1]}_{metric['name']} {metric['final']:.4g} (at the end)"
+    else:
+        score = "not evaluated"
+    source = {"real": "real data", "partial": "PARTLY MADE-UP DATA", "synthetic": "SYNTHETIC DATA"}[summary["data_source"]]
+    epsilon = (summary.get("privacy") or {}).get("epsilon")
+    parts = [
+        *([] if status == "completed" else [f"{status}{': ' + summary['reason'] if summary.get('reason') else ''}"]),
+        score,
+        human_bytes(summary["bytes"]["total"]),
+        f"{summary['communication_seconds']:.4g} s communication",
+        *([] if epsilon is None else [f"epsilon {epsilon:.4g}"]),
+        source,
+    ]
+    return " · ".join(parts)
+
+
+def last_lines(summary: dict[str, Any], folder: Path) -> str:
+    """The last lines of a run; of made-up data the very last one says so."""
+    lines = [result_line(summary)]
+    if (folder / "curve.png").exists():
+        lines.append(f"curve: {shown(folder / 'curve.png')}")
+    lines.append(f"run folder: {shown(folder)}")
+    if summary["status"] == "interrupted":
+        lines.append("interrupted: the same command with resume=true continues it")
+    return "\n".join([*lines, *filter(None, [made_up(summary)])])
+
+
+def made_up(summary: dict[str, Any]) -> str:
+    """The loud word on data that is not real; empty where it is."""
+    if summary["data_source"] == "synthetic":
+        if "real" not in registry.datasets()[summary["dataset"]].sources:
+            return f"SYNTHETIC DATA: {summary['dataset']} is always made up"
+        return f"SYNTHETIC DATA: a made-up twin of {summary['dataset']}; these numbers say nothing about the real data set"
+    if summary["data_source"] == "partial":
+        return f"PARTLY MADE-UP DATA: parts of {summary['dataset']} are synthetic; these numbers are not the real data set's"
+    return ""
+
+
+def shown(path: Path) -> str:
+    """Relative to where the user stands, if below."""
+    path = path.absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,208 @@
+"""From what the user typed to a `RunConfig`: every problem is found before any work, and all of them are told together.
+
+Hydra composes; the checks are ours, because Hydra stops at the first problem. `plan` walks the overrides (of a whole sweep), then
+turns a composed configuration into dataclasses, and asks whether algorithm, data set, model, topology and privacy fit together.
+Names come first: where one is wrong, the types of keys are read from the sources of modules, which are not imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from vflbench import registry
+from vflbench.config import overrides as words
+from vflbench.config.composition import UNCOMPOSED, compose, configurations, from_environment, plain, session, without_secrets
+from vflbench.config.fit import check
+from vflbench.config.overrides import folder_of, refusing
+from vflbench.config.typed import HYDRAS, convert, convert_dataclass, convert_run, kinds_of, lists, to_config, value_problems
+from vflbench.hydra_internals import Override, Session, expand, line, quoted, values_of
+from vflbench.registry import config_dir
+from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, closest, hook, refuse
+
+__all__ = [
+    "Plan", "check", "check_hydra_keys", "checked", "compose", "config_dir", "configurations", "convert", "folder_of",
+    "from_environment", "plain", "plan", "profiles", "quoted", "refusing", "session", "to_config", "without_secrets",
+]  # fmt: skip
+LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}  # of sweeps, and the extra that has each
+
+
+@dataclass
+class Plan:
+    """What a command line asks for, checked."""
+
+    cfg: DictConfig  # one run: its configuration; a sweep: what its jobs share; `hydra` included
+    config: RunConfig | None  # one run's, None for a sweep
+    jobs: list[list[str]] | None  # a sweep's jobs as overrides, in Hydra's order; None for one run
+    swept: frozenset[str]  # keys that differ between jobs
+
+
+class Findings:
+    """The problems of a command line, each once, and the overrides that have any."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.faulty: list[Override] = []
+
+    def note(self, problems: Iterable[Problem], override: Override | None = None) -> None:
+        for problem in problems:
+            if problem not in self.problems:
+                self.problems.append(problem)
+            if override is not None and override not in self.faulty:
+                self.faulty.append(override)
+
+
+def plan(hydra: Session, overrides: Sequence[str], multirun: bool = False, algorithms: int | None = None, loading: bool = True) -> Plan:
+    """Check every override, in a sweep every value of it.
+
+    `algorithms`: of a sweep only so many algorithms are wanted, and one value of every other key, the first ones.
+    Without `loading` no module is imported: their keys are read from their sources.
+    Raises ConfigError: all problems; VflbenchError: Hydra's, where it refuses what our checks let pass.
+    """
+    found, groups = Findings(), hydra.groups()
+    typed = words.parse(hydra, overrides, found.problems)
+    for override, problem in words.hydra_problems(typed):
+        found.note([problem], override)
+    base = _first_combination(hydra, typed, found)
+    sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
+    if sweeping:
+        preset = base.hydra.sweeper.get("params") or {}
+        typed = words.merge(words.parse(hydra, [f"{key}={value}" for key, value in preset.items()], found.problems), typed)
+        if (jobs := math.prod(len(values_of(o)) for o in typed if o.is_discrete_sweep())) > words.MOST_JOBS:
+            allowed = f"is {jobs} jobs, at most {words.MOST_JOBS} are started together: give fewer values"
+            raise ConfigError([*found.problems, Problem("the sweep", " ".join(map(line, typed)), allowed)])
+    for override in typed:
+        found.note(words.sweep_problems(override, sweeping), override)
+    unknown = []
+    for override in typed:
+        if of_options := words.option_problems(hydra, override):
+            unknown.append(override)
+            found.note(of_options, override)
+    wanted = typed if algorithms is None else words.first_values(hydra, typed, algorithms)
+    known = [o for o, original in zip(wanted, typed, strict=True) if original not in found.faulty or original in unknown]
+    of_run = [o for o in typed if not o.is_hydra_override() and o.key_or_group not in groups]
+    misnamed = False
+    for composed in words.combinations(hydra, known) if sweeping else [base]:
+        values = plain(composed)
+        misnamed = not loading or bool(found.problems) or not all(lists(values, o.key_or_group) for o in of_run)
+        kinds = kinds_of(values, whole=not misnamed)
+        for override in of_run:
+            found.note(value_problems(override, values, kinds, groups), override)
+        if sweeping and not unknown:  # the option files themselves; a single run's are converted as a whole below
+            overridden = {o.key_or_group for o in typed}
+            found.note(p for p in convert_run(values, kinds)[1] if p.key not in overridden)
+    if sweeping or unknown:
+        refuse(found.problems)
+        cfg = compose(hydra, [line(o) for o in typed if not o.is_sweep_override()], sweep=True)
+        refuse(_launcher_problems(cfg))
+        jobs_of = expand(o for o in wanted if not o.is_hydra_override())
+        return Plan(cfg, None, jobs_of, frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
+    sound = [line(o) for o in typed if o not in found.faulty]
+    whole = not (misnamed and found.problems)
+    cfg = compose(hydra, sound) if whole else base
+    values = plain(cfg) if whole else next(configurations(hydra, [sound]))[1]  # of what will not run, from what is composed already
+    config, mistyped = convert_run(values, kinds_of(values, whole))
+    found.note(mistyped)
+    if config is not None:
+        found.note(check(config, whole))
+    if found.problems or config is None:
+        raise ConfigError(found.problems)
+    return Plan(cfg, config, None, frozenset())
+
+
+def _first_combination(hydra: Session, typed: list[Override], found: Findings) -> DictConfig:
+    """The configuration of what has no fault, of several options the first, without the values."""
+    groups = hydra.groups()
+    single = [o for o in typed if o not in found.faulty and (not o.is_sweep_override() or o.key_or_group in groups)]
+    try:
+        return next(words.combinations(hydra, single))
+    except VflbenchError:
+        for override, problem in _uncomposed(hydra, single):
+            found.note([problem], override)
+        return next(words.combinations(hydra, [o for o in single if o not in found.faulty]))
+
+
+def _launcher_problems(cfg: DictConfig) -> list[Problem]:
+    """What is wrong with the keys of a launcher of another package; Hydra checks those of its own."""
+    name = cfg.hydra.runtime.choices["hydra/launcher"]
+    if name not in registry.option_entries("launcher"):
+        return []
+    try:
+        given: Any = OmegaConf.to_container(cfg.hydra.launcher, resolve=True)
+    except OmegaConfBaseException as error:
+        key = str(error.full_key or HYDRAS["launcher"])
+        return [Problem(key, OmegaConf.to_container(cfg.hydra.launcher)[key.split(".")[-1]], words.first_line(error))]  # type: ignore[call-overload,index]
+    keys = {key: value for key, value in given.items() if key != "_target_"}
+    problems: list[Problem] = []
+    config = convert_dataclass(registry.option_config("launcher", name), keys, "hydra.launcher.", problems)
+    rules = hook(registry.load_option("launcher", name), "check")
+    return problems or (rules(config) if rules else [])
+
+
+def checked(values: Mapping[str, Any]) -> RunConfig:
+    """As `to_config`, and everything in it fits together. Raises ConfigError."""
+    config = to_config(values)
+    refuse(check(config))
+    return config
+
+
+def check_hydra_keys(hydra: Session, overrides: Sequence[str]) -> None:
+    """Refuse what a command line may not set of Hydra's own configuration. Raises ConfigError: all problems."""
+    refuse([problem for _, problem in words.hydra_problems(words.parse(hydra, overrides, []))])
+
+
+def _uncomposed(hydra: Session, typed: list[Override]) -> list[tuple[Override, Problem]]:
+    """Of overrides that do not compose, which of Hydra's own configuration are wrong; asked of Hydra, which knows it, one by one."""
+    others = [o for o in typed if not o.is_hydra_override()]
+    next(words.combinations(hydra, others))  # raises where Hydra's own configuration is not at fault
+    problems = []
+    for override in typed:
+        if override.is_hydra_override():
+            try:
+                next(words.combinations(hydra, [*others, override]))
+            except VflbenchError as error:
+                key, value = override.key_or_group, line(override).partition("=")[2]
+                reason, hint = str(error).removeprefix(UNCOMPOSED).rstrip("."), None
+                known = words.options(hydra, key) if key == HYDRAS["launcher"] else []
+                if key == HYDRAS["launcher"] and value in LAUNCHERS:
+                    reason = f"needs a package that is not installed: pip install 'vflbench[{LAUNCHERS[value]}]'"
+                elif known and value not in known:
+                    reason, hint = f"unknown launcher; there are: {', '.join(known)}", closest(value, known)
+                problems.append((override, Problem(key, value, reason, hint)))
+    return problems
+
+
+def profiles(hydra: Session, overrides: Sequence[str]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """What finished runs are to be priced by: for every combination of the values typed, those (key -> value), and the `network` composed.
+
+    `overrides` are of `network`, `network.<key>` and `accounting` alone; the network is None where no option of it is typed.
+
+    Raises ConfigError: all problems.
+    """
+    problems: list[Problem] = []
+    allowed = "re-pricing changes network, its keys, and accounting; with another value of this it would be another run: train it"
+    foreign = [o for o in words.parse(hydra, overrides, []) if o.key_or_group.split(".")[0] not in ("network", "accounting")]
+    for key, value in ((o.key_or_group, line(o).partition("=")[2]) for o in foreign):
+        problems.append(Problem(key, value, allowed, closest(key, ("network", "accounting"))))
+    if not overrides:
+        problems.append(Problem("network", "(missing)", "name what to price by: network=us_us, network.timing=round, accounting=..."))
+    try:
+        jobs = plan(hydra, [text for text in overrides if text not in map(line, foreign)], True, loading=False).jobs or []
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    refuse(problems)
+    return [_profile(plain(compose(hydra, job, sweep=True)), job) for job in jobs]
+
+
+def _profile(values: dict[str, Any], job: list[str]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    keys = [text.partition("=")[0].lstrip("+") for text in job]
+    found = {key: functools.reduce(operator.getitem, key.split("."), values) for key in keys if key != "network"}
+    named = dict(text.split("=", 1) for text in job).get("network")
+    return ({} if named is None else {"network": named}) | found, None if named is None else values["network"]

@@ -1,0 +1,81 @@
+"""What fits together: algorithm, data set, model, topology, privacy and codec, by what the registry knows; then the rules of modules."""
+
+from __future__ import annotations
+
+from vflbench import registry
+from vflbench.config.typed import KEYED, shown
+from vflbench.federation import delays
+from vflbench.types import AlgorithmInfo, Problem, RunConfig, division, hook, module_of, rounds_per_epoch
+
+
+def check(config: RunConfig, whole: bool = True) -> list[Problem]:
+    """What does not fit together; the rules of modules are asked where `config` is of the `whole` modules' dataclasses."""
+    info = registry.algorithms()[config.algorithm.name]
+    data = registry.datasets()[config.dataset.name]
+    problems = []
+    layout = registry.fit(info, data)
+    if layout is None:
+        fitting = [name for name, other in registry.datasets().items() if registry.fit(info, other)]
+        allowed = f"{info.name} runs on {' or '.join(info.layouts)} data: {', '.join(fitting)}"
+        problems.append(Problem("dataset", data.name, allowed))
+    chosen = {
+        "privacy": (config.privacy.name, registry.options("privacy", info, info.privacy)),
+        "attack": (config.attack.name, registry.options("attack", info, info.attacks)),
+        "accounting": (config.accounting, registry.options("accounting", info, info.accounting)),
+        "topology": (config.topology.name, registry.options("topology", info, info.topologies)),
+        "model": (config.model.name if config.model is not None else None, info.models),
+    }
+    for group, (name, allowed_names) in chosen.items():
+        if name not in allowed_names and not (name is None and not allowed_names):
+            has = f"{info.name} can have: {', '.join(allowed_names)}" if allowed_names else f"{info.name} takes no {group}"
+            if name is None:  # an option file of the user's that does not say
+                has += f"; say model={allowed_names[0]}, or `- override /model@_global_.model: {allowed_names[0]}` in its defaults"
+            problems.append(Problem(group, shown(name), has))
+    if config.epochs is not None and not info.epochs:
+        problems.append(Problem("epochs", config.epochs, f"{info.name} counts rounds, not epochs: use rounds"))
+    elif config.epochs is not None and config.rounds is not None:
+        per_epoch = rounds_per_epoch(config.algorithm)
+        length = "an epoch" if per_epoch == 1 else f"1/{per_epoch} of an epoch"
+        given = f"a round of {info.name} is {length}, and rounds={config.rounds} is given: use one"
+        problems.append(Problem("epochs", config.epochs, given))
+    for group in (*KEYED, "model") if whole else ():
+        check_keys = hook(module_of(getattr(config, group)), "check")
+        if check_keys and not any(problem.key == group for problem in problems):
+            problems += check_keys(getattr(config, group))
+    problems += delays.check(config.compute) + _codec_problems(config, info)
+    if not whole:
+        return problems
+    if config.engine.name == "ray":
+        from vflbench.federation import ray
+
+        problems += ray.check(config)
+    if config.broker.name == "nats":
+        from vflbench.federation.ray import nats_broker
+
+        publishers = [name for name, other in registry.algorithms().items() if other.published]
+        problems += nats_broker.check(config, info, publishers)
+    if check_data := hook(registry.load_dataset(data.name), "check"):
+        problems += check_data(config.dataset, layout or data.layouts[0], division(config.algorithm))
+    # An algorithm's own rules read the model's keys.
+    check_own = hook(registry.load_algorithm(info.name), "check")
+    if check_own and not any(problem.key == "model" for problem in problems):
+        problems += check_own(config)
+    return problems
+
+
+def _codec_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
+    """Whether the algorithm works with compressed messages, and whether those are charged for what they are."""
+    codec = config.codec
+    if codec.name == "none":
+        return []
+    if info.exact:
+        return [Problem("codec", codec.name, f"{info.name} takes none: {info.exact}")]
+    problems = []
+    if config.accounting != "strict":
+        allowed = f"accounting={config.accounting} charges every number by a rule of its own, which knows no codec: use accounting=strict"
+        problems.append(Problem("codec", codec.name, allowed))
+    if codec.feedback and not info.remembered:
+        having = ", ".join(name for name, other in registry.algorithms().items() if other.remembered)
+        allowed = f"messages of {info.name} are about other rows every time, so there is nothing to remember; these have: {having}"
+        problems.append(Problem("codec.feedback", "true", allowed))
+    return problems

@@ -1,0 +1,230 @@
+"""What was typed, word by word: whether it can be read, names an option, may be a sweep, and may be set of Hydra's own.
+
+Of its keys `hydra.*` and groups `hydra/*` Hydra would take any. Some run code (`_target_`, the classes of log handlers), some write to
+files of their own, others end in a traceback when a job starts. Option files in a user's --config-dir are the user's own program: there
+anything may stand, and what Hydra cannot do with it is told in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from vflbench import registry
+from vflbench.config.composition import compose
+from vflbench.config.typed import LARGEST, OPEN, shown
+from vflbench.hydra_internals import Glob, HydraException, Override, RangeSweep, Session, line, values_of
+from vflbench.types import ConfigError, Problem, VflbenchError, closest
+
+SECRET = re.compile(r"://[^/\s@]*:[^/\s@]+@")
+MOST_JOBS = 10_000  # of one sweep
+DIRS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
+LOGS = ("hydra.job_logging.root.level", "hydra.hydra_logging.root.level")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+# Key -> (what it may be, whether a value is that).
+HYDRA_KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(DIRS, ("must name a folder", lambda value: _is_text(value) or type(value) in (int, float))),
+    "hydra.mode": ("must be RUN or MULTIRUN", ("RUN", "MULTIRUN").__contains__),
+    "hydra.verbose": (
+        "must be true, false, a logger's name or a list of them",
+        lambda value: isinstance(value, bool) or all(map(_is_text, value if isinstance(value, list) else [value])),
+    ),
+    "hydra.sweeper.max_batch_size": (
+        "must be a number of jobs, at least 1, or null",
+        lambda value: value is None or (type(value) is int and value > 0),
+    ),
+    **dict.fromkeys(LOGS, (f"must be one of {', '.join(LEVELS)}", LEVELS.__contains__)),
+}
+LAUNCHER = "hydra.launcher."  # its keys are the launcher's own
+JOBLIB = LAUNCHER + "n_jobs"  # of joblib's alone: threads and other backends share what Hydra keeps once in a process
+# Group -> options of Hydra's that do not work here; None: the group is not for command lines. A user's own option is another one.
+HYDRA_GROUPS: dict[str, tuple[str, ...]] = {
+    "hydra/launcher": (),
+    "hydra/callbacks": (),
+    "hydra/job_logging": ("default",),  # writes a log file of its own into the run's folder
+    "hydra/hydra_logging": (),
+}
+
+
+def parse(hydra: Session, overrides: Sequence[str], problems: list[Problem]) -> list[Override]:
+    """The overrides that can be read; what is wrong with the others is added to `problems`."""
+    parsed = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if SECRET.search(text):  # before anything is written: Hydra keeps overrides in files
+            key, value = (SECRET.sub("://***@", part) for part in (key, value))
+            refused = "a password does not belong into a URL, which is written to files: name its variable with password_env"
+        elif text.startswith("~"):
+            refused = "cannot be removed: every key and group has a value; set another one with key=value"
+        elif not equals:
+            refused = "needs a value, as in key=value"
+        else:
+            try:
+                override = hydra.parse(text)
+                if not (refused := _unlisted(override)):
+                    parsed.append(override)
+            except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
+                refused = f"cannot be read ({str(error).splitlines()[0]}); quote the value if it has special characters"
+        if refused:
+            problems.append(Problem(key, value, refused))
+    return parsed
+
+
+def _unlisted(override: Override) -> str:
+    """Why the values of a sweep cannot be listed, without listing them; of no sweep nothing."""
+    value = override.value()
+    if isinstance(value, RangeSweep):
+        start, stop, step = (end for end in (value.start, value.stop, value.step) if end is not None)
+        if not all(abs(end) < LARGEST for end in (start, stop, step)) or not step:
+            return "a range has two finite ends and a step that is not 0: range(0,10) or range(0,1,0.1)"
+        if not 0 < (stop - start) / step <= MOST_JOBS:
+            return f"a range has at least one value and at most {MOST_JOBS}"
+    if isinstance(value, Glob) and not values_of(override):
+        return "matches no option"
+    return ""
+
+
+def merge(first: list[Override], later: list[Override]) -> list[Override]:
+    """As Hydra's sweeper does: an override that comes later replaces one with the same key."""
+    return list({override.get_key_element(): override for override in [*first, *later]}.values())
+
+
+def first_values(hydra: Session, typed: list[Override], algorithms: int) -> list[Override]:
+    """Overrides whose sweeps have `algorithms` algorithms and one value of every other key."""
+    narrow = []
+    for override in typed:
+        if override.is_discrete_sweep():
+            count = algorithms if override.key_or_group == "algorithm" else 1
+            values = itertools.islice(override.sweep_string_iterator(), count)
+            override = hydra.parse(f"{override.get_key_element()}={','.join(values)}")
+        narrow.append(override)
+    return narrow
+
+
+def options(hydra: Session, group: str) -> list[str]:
+    """The options of a config group, those of other packages too."""
+    own = group.removeprefix("hydra/")
+    plugins = {name for name, entry in (registry.entries(own) if own in OPEN else {}).items() if entry.plugin}
+    return sorted({*hydra.options(group), *plugins})
+
+
+def option_problems(hydra: Session, override: Override) -> list[Problem]:
+    """Options that are not there, of an override that chooses some."""
+    group = override.key_or_group
+    if group not in hydra.groups() or override.package is not None or override.is_delete():
+        return []
+    known = options(hydra, group)
+    found = [value for value in values_of(override) if value not in known and not (value is None and group == "experiment")]
+    return [Problem(group, shown(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known)) for v in found]
+
+
+def sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
+    """Why an override of several values cannot be swept."""
+    key, value = override.key_or_group, line(override).partition("=")[2]
+    if not override.is_sweep_override():
+        return []
+    if not sweeping:
+        return [Problem(key, value, "several values are a sweep: add -m (for a list write [a,b], for text with a comma quote it)")]
+    if override.is_hydra_override():
+        return [Problem(key, value, "cannot be swept")]
+    if key in ("dry_run", "resume", "overwrite"):
+        return [Problem(key, value, "holds for the whole sweep: give one value")]
+    if key == "experiment":  # each preset has its own sweep, which Hydra would drop without a word
+        return [Problem(key, value, "presets are started one at a time")]
+    return [] if override.is_discrete_sweep() else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
+
+
+def combinations(hydra: Session, typed: list[Override]) -> Iterator[DictConfig]:
+    """The configurations of every combination of options, without the values; an unknown option stands as its closest match."""
+    fixed = [line(o) for o in typed if o.is_hydra_override() and not o.is_sweep_override()]
+    choices = []
+    for override in typed:
+        if override.key_or_group not in hydra.groups():
+            continue
+        if override.package is not None or override.is_delete():
+            fixed.append(line(override))
+            continue
+        known = options(hydra, override.key_or_group)
+        values = values_of(override) if override.is_discrete_sweep() or not override.is_sweep_override() else []
+        found = dict.fromkeys(v if v is None or v in known else closest(str(v), known) for v in values)
+        if of_one := [f"{override.get_key_element()}={v}" for v in found if v is not None]:
+            choices.append(of_one)
+    for chosen in itertools.product(*choices):
+        yield compose(hydra, [*fixed, *chosen], sweep=True)
+
+
+# --- Hydra's own keys -------------------------------------------------------------------------------------------------------
+
+
+def hydra_problems(typed: Iterable[Override]) -> Iterator[tuple[Override, Problem]]:
+    """What is wrong with overrides of `hydra.*` and `hydra/*` that have one value; Hydra itself checks names of options and types."""
+    own = [override for override in typed if override.is_hydra_override() and not override.is_sweep_override()]
+    joblib = any(override.key_or_group == "hydra/launcher" and override.value() == "joblib" for override in own)
+    for override in own:
+        if (found := _hydra_problem(override, joblib)) is not None:
+            yield override, found
+
+
+def _hydra_problem(override: Override, joblib: bool) -> Problem | None:
+    key, shown, value = override.key_or_group, line(override).partition("=")[2], override.value()
+    if "/" in key and override.package is None and key in HYDRA_GROUPS:
+        unsupported = "writes files of its own into run folders: use stderr, stdout, none or disabled"
+        return Problem(key, shown, unsupported) if value in HYDRA_GROUPS[key] else None
+    rule, holds = HYDRA_KEYS.get(key, ("", None))
+    if holds is not None:
+        return None if holds(value) else Problem(key, shown, rule)
+    if key.startswith(LAUNCHER) and not any(part.startswith("_") for part in key.split(".")) and not (joblib and key != JOBLIB):
+        return None
+    allowed = [*HYDRA_KEYS, JOBLIB if joblib else LAUNCHER + "KEY", *HYDRA_GROUPS]
+    return Problem(key, shown, f"is not supported on the command line; there are: {', '.join(allowed)}", closest(key, allowed))
+
+
+def folder_of(cfg: DictConfig, key: str) -> Path:
+    """The folder that `hydra.run.dir`, `hydra.sweep.dir` or `hydra.sweep.subdir` names in a composed configuration.
+
+    Raises ConfigError: it refers to something that is not there, or is empty: that would be the folder where the user stands.
+    """
+    try:
+        found = str(OmegaConf.select(cfg, key, throw_on_missing=True))
+    except OmegaConfBaseException as error:
+        branch, _, leaf = key.rpartition(".")
+        written = OmegaConf.to_container(OmegaConf.select(cfg, branch), resolve=False)[leaf]  # type: ignore[call-overload,index]
+        raise ConfigError([Problem(key, written, f"cannot be resolved ({first_line(error)})")]) from error
+    if not found.strip():
+        raise ConfigError([Problem(key, repr(found), "must name a folder")])
+    return Path(found)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line without a full stop."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Around what Hydra does alone; jobs raise nothing here: what fails is logging, a callback or a launcher, by a file of the user's.
+
+    Raises VflbenchError: names Hydra's key, where it says which, and the reason.
+    """
+    try:
+        yield
+    except (VflbenchError, OSError):
+        raise
+    except Exception as error:
+        key = getattr(error, "full_key", None)
+        reasons = [first_line(e) for e in (error, error.__cause__) if e is not None]
+        where = f"{key}: " if key else ""
+        raise VflbenchError(f"Hydra cannot do that: {where}{': '.join(reasons)}") from error

@@ -1,0 +1,303 @@
+"""What vflbench uses of Hydra beside its documented interface: all of it is in this file, each part with its reason.
+
+Read with the releases VERIFIED. tests/test_hydra_internals.py fails with another one, and says what is to be looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import os
+import pickle
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path, get_args_parser
+from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString, RangeSweep
+from hydra.core.plugins import Plugins
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn, configure_log, run_job, setup_globals
+from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, RunMode, TaskFunction
+from omegaconf import DictConfig, open_dict
+
+from vflbench import registry
+
+__all__ = ["Glob", "HydraException", "Override", "RangeSweep"]  # types that others look at
+VERIFIED = ("1.3.2", "1.3.8")
+
+
+# --- what is composed is remembered -----------------------------------------------------------------------------------------
+# Hydra parses some 25 files for every configuration that it composes, and we compose the one of a run again and again. It has no
+# place for a cache: its repository and loader are replaced. Copies are made with pickle, which takes a tenth of `copy.deepcopy`.
+
+_parsed: dict[tuple[str, str, str], bytes] = {}  # (source, path, text) -> what Hydra makes of it; for this process
+
+
+class Repository(ConfigRepository):
+    """As Hydra's own; what is found, listed and loaded is remembered: for a session, in which no file comes or goes."""
+
+    def __deepcopy__(self, memo: Any) -> Repository:
+        return copy.copy(self)  # Hydra makes one for every configuration, to which it may give other sources
+
+    def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
+        super().initialize_sources(config_search_path)
+        self._found: dict[Any, Any] = {}
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
+        key, remembered = ("load", config_path, ""), self._found
+        if source is not None and source.scheme() == "file":
+            text = Path(source.path, ConfigSource._normalize_file_name(config_path)).read_text(encoding="utf-8")
+            key, remembered = (repr(source), config_path, text), _parsed
+        if key not in remembered:
+            remembered[key] = pickle.dumps(super().load_config(config_path=config_path))
+        return pickle.loads(remembered[key])
+
+    def get_group_options(self, group_name: str, results_filter: ObjectType | None = ObjectType.CONFIG) -> list[str]:
+        base = super().get_group_options
+        return list(self._once(("options", group_name, results_filter), lambda: base(group_name, results_filter)))
+
+    def _find_object_source(self, config_path: str, object_type: ObjectType | None) -> ConfigSource | None:
+        base = super()._find_object_source
+        return self._once(("source", config_path, object_type), lambda: base(config_path, object_type))
+
+    def _once(self, key: Any, make: Any) -> Any:
+        if key not in self._found:
+            self._found[key] = make()
+        return self._found[key]
+
+
+class Loader(ConfigLoaderImpl):
+    """Hydra's own, over `Repository`; `prepare` is called where it arrives in a process of a launcher's."""
+
+    def __init__(self, config_search_path: ConfigSearchPath, prepare: Callable[[], None]) -> None:
+        super().__init__(config_search_path)
+        self.repository = Repository(config_search_path)
+        self.prepare = prepare
+        self.__setstate__({})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_composed"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._composed = functools.lru_cache(maxsize=256)(self._compose)
+        self.prepare()
+
+    def load_configuration(
+        self,
+        config_name: str | None,
+        overrides: list[str],
+        run_mode: RunMode,
+        from_shell: bool = True,
+        validate_sweep_overrides: bool = True,
+    ) -> DictConfig:
+        how = (config_name, tuple(overrides), run_mode, from_shell, validate_sweep_overrides)
+        composed: DictConfig = pickle.loads(self._composed(how, os.getcwd()))  # the folder is in it
+        return composed
+
+    def _compose(self, how: tuple[Any, ...], folder: str) -> bytes:
+        name, overrides, *rest = how
+        return pickle.dumps(super().load_configuration(name, list(overrides), *rest))
+
+
+# --- a session --------------------------------------------------------------------------------------------------------------
+
+
+class Session(Hydra):
+    """Hydra's own class: `hydra.main` reads sys.argv and ends the process, `hydra.compose` neither runs nor sweeps."""
+
+    config_loader: Loader
+
+    def composed(self, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
+        """The configuration, `hydra` included, which is what `${hydra:...}` means from now on."""
+        mode = RunMode.MULTIRUN if sweep else RunMode.RUN
+        how = {"with_log_configuration": False, "validate_sweep_overrides": not sweep}
+        cfg = self.compose_config("config", list(overrides), run_mode=mode, **how)
+        HydraConfig.instance().set_config(cfg)
+        return cfg
+
+    def groups(self) -> frozenset[str]:
+        """The config groups that can be chosen from."""
+        return frozenset(self.config_loader.get_group_options("", results_filter=ObjectType.GROUP)) - {"hydra", "tuned", "figure"}
+
+    def options(self, group: str) -> list[str]:
+        """The options of a config group, those in folders below it as `folder/option`."""
+        inner = self.config_loader.get_group_options(group, results_filter=ObjectType.GROUP)
+        found = [f"{folder}/{name}" for folder in inner for name in self.options(f"{group}/{folder}")]
+        return [*self.config_loader.get_group_options(group, results_filter=ObjectType.CONFIG), *found]
+
+    @functools.cached_property
+    def _parser(self) -> OverridesParser:
+        return OverridesParser.create(config_loader=self.config_loader)
+
+    def parse(self, text: str) -> Override:
+        """One override. Raises HydraException, and ValueError for a number of thousands of digits."""
+        override = self._parser.parse_override(text)
+        override.config_loader = self.config_loader  # to list what `glob(*)` means
+        return override
+
+    def start(self, task: TaskFunction, overrides: list[str], log: bool) -> Any:
+        """What `task` returns of the configuration, in the folder that is made for it; `log`: Hydra sets up logging."""
+        return self.run("config", task, overrides, with_log_configuration=log).return_value
+
+    def sweep(self, task: TaskFunction, overrides: list[str]) -> list[Any]:
+        """What `task` returns of each job of a sweep."""
+        with _own_launchers():
+            return [item.return_value for batch in self.multirun("config", task, overrides) for item in batch]
+
+    def show(self, flags: Namespace, parser: ArgumentParser) -> None:
+        """What Hydra itself says to `--hydra-help`, `--shell-completion`, `--info` and `--cfg`."""
+        if flags.hydra_help:
+            self.hydra_help("config", args_parser=parser, args=flags)
+        elif flags.shell_completion:
+            self.shell_completion("config", flags.overrides)
+        elif flags.info is not None:
+            self.show_info(flags.info, "config", flags.overrides)
+        else:
+            self.show_cfg("config", flags.overrides, flags.cfg, flags.package, flags.resolve)
+
+
+@contextlib.contextmanager
+def session(folder: Path, user_dir: Path | None, prepare: Callable[[], None]) -> Iterator[Session]:
+    """A Hydra that knows the options in `folder`, and in `user_dir` before those.
+
+    Leaves another Hydra application's state in this process (a user's own program) as it was: Hydra has one for all.
+    """
+    path = create_config_search_path(str(folder))
+    if user_dir is not None:
+        path.prepend("command-line", f"file://{user_dir}", SearchPathQuery(provider="main"))  # an option of the user's wins
+    version.setbase("1.3")
+    before, before_config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
+    GlobalHydra.instance().clear()
+    try:
+        hydra = Session("vflbench", Loader(path, prepare))
+        GlobalHydra.instance().initialize(hydra)
+        yield hydra
+    finally:
+        GlobalHydra.instance().hydra = before
+        HydraConfig.instance().cfg = before_config
+
+
+def flags_parser(usage: str) -> ArgumentParser:
+    """The parser of Hydra's flags: with another one they would have to be listed twice."""
+    parser: ArgumentParser = get_args_parser()
+    parser.prog, parser.usage = "vflbench", usage
+    return parser
+
+
+# --- overrides --------------------------------------------------------------------------------------------------------------
+
+
+def line(override: Override) -> str:
+    """As it was typed."""
+    return override.input_line or ""
+
+
+def values_of(override: Override) -> list[Any]:
+    """Every value that the override gives its key. Hydra's own iterator has texts in quotes still."""
+    if override.is_discrete_sweep():
+        return [override._convert_value(value) for value in override.sweep_iterator()]
+    return [override.value()]
+
+
+def expand(overrides: Iterable[Override]) -> list[list[str]]:
+    """A sweep's jobs, as Hydra's sweeper makes them: they are checked and counted before any starts."""
+    batches: list[list[list[str]]] = BasicSweeper.split_arguments(list(overrides), None)
+    return batches[0]
+
+
+def quoted(key: str, text: str) -> str:
+    """The override that gives `key` exactly this text: what needs quotes is known to Hydra's grammar alone."""
+    return f"{key}={QuotedString(text, Quote.single).with_quotes()}"
+
+
+# --- launchers of other packages (contracts.Launcher) -----------------------------------------------------------------------
+# Hydra starts launchers of its namespace `hydra_plugins` alone: a package with an entry point of ours would need a second one, and a
+# class for Hydra.
+
+OWN_LAUNCHER = "vflbench.hydra_internals.OwnLauncher"  # `_target_` of theirs
+
+
+class Job:
+    """One of a sweep's jobs: calling it, in whatever process, does it. What Hydra keeps once in a process goes along."""
+
+    def __init__(self, context: HydraContext, task: TaskFunction, config: DictConfig, state: dict[Any, Any]) -> None:
+        self.context, self.task, self.config, self.state = context, task, config, state
+
+    def __call__(self) -> JobReturn:
+        setup_globals()
+        Singleton.set_state(self.state)
+        done = run_job(
+            hydra_context=self.context, task_function=self.task, config=self.config,
+            job_dir_key="hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir",
+        )  # fmt: skip
+        done.cfg = done.hydra_cfg = None  # nobody asks, and they do not go from process to process
+        return done
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """With cloudpickle: what Hydra keeps has local functions."""
+        import cloudpickle
+
+        return _job, (cloudpickle.dumps(self.__dict__),)
+
+
+def _job(pickled: bytes) -> Job:
+    return Job(**pickle.loads(pickled))
+
+
+class OwnLauncher(Launcher):
+    """Makes jobs of what Hydra's sweeper asks for, and has the option `name` do them."""
+
+    def __init__(self, name: str, **keys: Any) -> None:
+        self.module = registry.load_option("launcher", name)
+        self.keys = self.module.Config(name=name, **keys)
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.context, self.task, self.config = hydra_context, task_function, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        setup_globals()
+        jobs = []
+        for number, overrides in enumerate(job_overrides, start=initial_job_idx):
+            cfg = self.context.config_loader.load_sweep_config(self.config, list(overrides))
+            with open_dict(cfg):
+                cfg.hydra.job.id = f"{cfg.hydra.job.name}_{number}"
+                cfg.hydra.job.num = number
+            jobs.append(Job(self.context, self.task, cfg, Singleton.get_state()))
+        done: list[JobReturn] = self.module.launch(jobs, self.keys)
+        configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
+        return done
+
+
+@contextlib.contextmanager
+def _own_launchers() -> Iterator[None]:
+    """While Hydra starts `OwnLauncher` as well."""
+    plugins = Plugins.instance()
+    start = plugins._instantiate
+
+    def start_or_own(config: DictConfig) -> Any:
+        keys = {str(key): value for key, value in config.items()}
+        return OwnLauncher(**keys) if keys.pop("_target_", None) == OWN_LAUNCHER else start(config)
+
+    plugins._instantiate = start_or_own  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        plugins._instantiate = start  # type: ignore[method-assign]

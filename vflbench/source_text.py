@@ -1,0 +1,112 @@
+"""What a module defines, read from its source: facts and keys are known without importing it, and torch with it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from vflbench.types import AlgorithmInfo, DatasetInfo, OptionInfo, VflbenchError
+
+_LITERALS = {kind.__name__: kind for kind in (AlgorithmInfo, DatasetInfo, OptionInfo)}
+
+
+def literal(path: Path, variable: str) -> Any:
+    """The value that the module at `path` assigns to `variable`; None if it assigns none.
+
+    Raises VflbenchError: the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo, where
+    `**shared.FAMILY` is what the shared.py beside it says of all of a family).
+    """
+    text = path.read_text(encoding="utf-8")
+    # The lines of the assignment alone: parsing every file whole takes a tenth of a second.
+    found = re.search(rf"^{variable}\b[^=\n]*=.*\n?(?:[ \t)\]}}#].*\n?|\n)*", text, re.MULTILINE)
+    if found is None:
+        return None
+    try:
+        body, above = ast.parse(found[0]).body, text.count("\n", 0, found.start())
+    except SyntaxError:
+        body, above = ast.parse(text, str(path)).body, 0
+    for node in body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and variable in _assigned(node):
+            try:
+                return _evaluate(node.value, path)
+            except (ValueError, TypeError) as error:
+                raise VflbenchError(f"{path} line {above + node.lineno}: {variable} must be a literal: {error}") from error
+    return None
+
+
+def _assigned(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [inner.id for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name)]
+
+
+def _evaluate(node: ast.expr, path: Path) -> Any:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LITERALS:
+        named = {keyword.arg: _evaluate(keyword.value, path) for keyword in node.keywords if keyword.arg}
+        if len(named) < len(node.keywords):  # **shared.FAMILY
+            named |= _family(path.with_name("shared.py"))
+        return _LITERALS[node.func.id](*(_evaluate(argument, path) for argument in node.args), **named)
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(_evaluate(element, path) for element in node.elts)
+    return ast.literal_eval(node)
+
+
+@functools.cache
+def _family(path: Path) -> Any:
+    return literal(path, "FAMILY")
+
+
+def path_of(module: str) -> Path:
+    """The file of a module; of ours without importing its package, which may import torch. Raises ImportError: there is none."""
+    if module.startswith("vflbench."):
+        place = Path(__file__).parent.joinpath(*module.split(".")[1:])
+        return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ImportError("there is no such module")
+    return Path(spec.origin)
+
+
+class Excerpt:
+    """Names of a module, each made of its own statement, and of those that this one needs, when it is asked for."""
+
+    def __init__(self, module: str) -> None:
+        self.made = ModuleType(module)
+        self.statements: dict[str, ast.stmt] = {}
+        for node in ast.parse(path_of(module).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom | ast.Import):
+                self.statements |= {alias.asname or alias.name.partition(".")[0]: node for alias in node.names}
+            elif isinstance(node, ast.ClassDef | ast.FunctionDef):
+                self.statements[node.name] = node
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                self.statements |= dict.fromkeys(_assigned(node), node)
+
+    def __getattr__(self, name: str) -> Any:
+        """Where one excerpt names another: `partition.Division`."""
+        return self.make(name)
+
+    def make(self, name: str) -> Any:
+        """What `name` is in the module. Raises whatever a statement does, KeyError where there is none."""
+        names, node = vars(self.made), self.statements[name]
+        if name in names:
+            return names[name]
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("vflbench.") and node.module not in sys.modules:
+            original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
+            place = excerpt(str(node.module))
+            inside = original in place.statements
+            names[name] = place.make(original) if inside else excerpt(f"{node.module}.{original}")
+            return names[name]
+        if not isinstance(node, ast.ImportFrom | ast.Import):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id in self.statements and inner.id != name:
+                    self.make(inner.id)
+        exec(compile(ast.Module([node], []), str(self.made), "exec", dont_inherit=True), names)
+        return names[name]
+
+
+excerpt = functools.cache(Excerpt)
