@@ -15,21 +15,21 @@ def test_literal_is_read_without_running_the_module(tmp_path: Path) -> None:
     module = tmp_path / "m.py"
     facts = 'name="a", summary="x " "y", paper="p", layouts=("graph",), divided_by=None, reports=()'
     module.write_text(f"import nowhere\nALGORITHM = AlgorithmInfo({facts})\n")
-    assert source_text.literal(module, "ALGORITHM") == AlgorithmInfo("a", "x y", "p", ("graph",), None, ())
-    assert source_text.literal(module, "DATASETS") is None
+    assert registry.literal(module, "ALGORITHM") == AlgorithmInfo("a", "x y", "p", ("graph",), None, ())
+    assert registry.literal(module, "DATASETS") is None
 
 
 def test_what_a_family_is_alike_in_is_read_from_the_file_beside_it(tmp_path: Path) -> None:
     (tmp_path / "shared.py").write_text('FAMILY: dict[str, Any] = {"layouts": ("graph",), "divided_by": None, "reports": ()}\n')
     (tmp_path / "m.py").write_text('ALGORITHM = AlgorithmInfo(name="a", summary="", paper="", **shared.FAMILY)\n')
-    assert source_text.literal(tmp_path / "m.py", "ALGORITHM") == AlgorithmInfo("a", "", "", ("graph",), None, ())
+    assert registry.literal(tmp_path / "m.py", "ALGORITHM") == AlgorithmInfo("a", "", "", ("graph",), None, ())
 
 
 def test_a_computed_fact_is_refused_with_file_and_line(tmp_path: Path) -> None:
     module = tmp_path / "m.py"
     module.write_text('\nALGORITHM = AlgorithmInfo(name="a" + str(1), summary="", paper="", layouts=())\n')
     with pytest.raises(VflbenchError, match=r"m\.py line 2: ALGORITHM must be a literal"):
-        source_text.literal(module, "ALGORITHM")
+        registry.literal(module, "ALGORITHM")
 
 
 def test_the_first_common_layout_is_the_algorithms() -> None:

@@ -4,8 +4,6 @@ A name's facts are literals that are read from the source by `ast`: a module is 
 `vflbench list` stays fast and one broken module does not keep the others from running.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

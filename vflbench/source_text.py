@@ -1,7 +1,5 @@
 """What a module defines, read from its source: facts and keys are known without importing it, and torch with it."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """Names that every room shares: configuration dataclasses, what a registry knows, statuses and errors. Imports nothing heavy."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import sys

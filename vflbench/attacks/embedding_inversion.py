@@ -17,8 +17,6 @@ the nearer value is the right one. `floor` is the best constant guess for every 
 minus squared error over variance, all features that vary counted alike, before any rounding; the mean has 0.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -18,8 +18,6 @@ sizes cannot tell them apart, and names may be swapped: a success rate below a h
 `floor`: all rows guessed to be of the most frequent class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

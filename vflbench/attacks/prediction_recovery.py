@@ -12,8 +12,6 @@ Threat model: an honest but curious server. It has what it received and sent, th
   attack takes that at its word. No other protocol shows them to the server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """What one party saw of a run: the messages that it received, and those that it sent, in their order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The command `vflbench`: a file for each verb, and `train` for what has none."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import os

@@ -1,7 +1,5 @@
 """`vflbench data`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`dry_run=true`: what a run would send, without its folder."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import sys

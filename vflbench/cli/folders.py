@@ -1,7 +1,5 @@
 """Folders of runs and sweeps: which may be written to, which go on, and what is left in one whose run never began."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time

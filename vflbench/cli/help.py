@@ -1,7 +1,5 @@
 """`vflbench --help`."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import textwrap

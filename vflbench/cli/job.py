@@ -1,7 +1,5 @@
 """A run, single or a job of a sweep, in its folder."""
 
-from __future__ import annotations
-
 import contextlib
 import traceback
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`vflbench list`."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
 

@@ -1,7 +1,5 @@
 """`vflbench report`."""
 
-from __future__ import annotations
-
 import os
 from argparse import ArgumentParser
 from pathlib import Path

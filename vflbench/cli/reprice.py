@@ -1,7 +1,5 @@
 """`vflbench reprice`."""
 
-from __future__ import annotations
-
 import shlex
 from argparse import ArgumentParser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`vflbench show`."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 
 from vflbench.cli.report import read_runs

@@ -1,7 +1,5 @@
 """A sweep: its jobs, one after the other or side by side, and the table of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the command says, and how."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

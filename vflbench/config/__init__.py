@@ -5,8 +5,6 @@ turns a composed configuration into dataclasses, and asks whether algorithm, dat
 Names come first: where one is wrong, the types of keys are read from the sources of modules, which are not imported.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

@@ -1,7 +1,5 @@
 """Configurations, as Hydra composes them of option files and of what was typed."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

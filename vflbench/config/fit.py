@@ -1,7 +1,5 @@
 """What fits together: algorithm, data set, model, topology, privacy and codec, by what the registry knows; then the rules of modules."""
 
-from __future__ import annotations
-
 from vflbench import registry
 from vflbench.config.typed import KEYED, shown
 from vflbench.federation import delays

@@ -5,8 +5,6 @@ files of their own, others end in a traceback when a job starts. Option files in
 anything may stand, and what Hydra cannot do with it is told in one line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re

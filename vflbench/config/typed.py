@@ -1,7 +1,5 @@
 """Which keys a run has and of what types, and plain values as those: whatever is missing, unknown, mistyped or out of range is told."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

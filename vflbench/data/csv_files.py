@@ -1,7 +1,5 @@
 """Text files of columns, as pyarrow reads them; what is wrong is told by line and column."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,8 +1,6 @@
 """How a graph is divided between parties (GLASU: disjoint random feature blocks, each party loses some edges) and its nodes into splits,
 and how rows are dealt to workers."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass

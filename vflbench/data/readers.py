@@ -1,7 +1,5 @@
 """Reading other people's files without trusting them: pickles through a short list of allowed names, numpy archives without pickles."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import pickletools

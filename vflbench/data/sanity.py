@@ -1,7 +1,5 @@
 """What every task must have, whatever its data set: something to learn, and rows to be scored on."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Sequence
 

@@ -5,8 +5,6 @@ names of the project's data room (`planetoid/Cora/raw/ind.cora.x`). `locate` fin
 did; the loader then reads through `Found`. Nothing here knows a data set.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import gzip

@@ -3,8 +3,6 @@
 A twin never depends on the run's seed: every run of a study sees the same data, as with a real data set.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ A rule of `accountings/` says what a message costs. `strict` charges what was se
 rule of a paper's figures, so that its numbers can be compared; summaries and curves say by which rule they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The compute clock: how long a computation takes in virtual time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.types import ClockMode, ComputeConfig

@@ -6,8 +6,6 @@ round (keys, labels, the table mapping: data, not training). Encoding takes no v
 before `send`: a codec is post-processing of it, and epsilon stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ One worker of a party with C cores and w workers uses min(C / w, core_cap) cores
 scale * B^(1 + exponent) / cores seconds. The fixed latency per batch and the parameter server's cost are beside this.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is to go with a process that starts servers, even where it is killed and can do nothing any more."""
 
-from __future__ import annotations
-
 import subprocess
 
 # A guardian's end of the pipe closes when the process that started it dies.

@@ -5,8 +5,6 @@ by `struct`, which is twice as fast as `array.extend`.
 All values are exact in a double: counts and codes stay below 2^53.
 """
 
-from __future__ import annotations
-
 import struct
 from array import array
 

@@ -4,8 +4,6 @@ All times are virtual seconds. What happens on a link depends on its sender's pr
 server depends on global time, so the engine resolves that one in the order of arrival (`Ingress`).
 """
 
-from __future__ import annotations
-
 import bisect
 from collections import defaultdict
 from dataclasses import dataclass, field

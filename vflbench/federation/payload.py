@@ -9,8 +9,6 @@ does not declare. What cannot be charged is refused: subclasses, names and metad
 message is sent, are not charged; nor is which of these types a number or text by itself has, nor what crosses within `evaluating()`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ floating-point expressions as the engine's (tests/contracts/test_reprice.py). A 
 message costs it a tenth.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections import deque

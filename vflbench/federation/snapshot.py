@@ -4,8 +4,6 @@ Values are copied when they are captured, into plain containers, numbers, text a
 back without executing anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 The options (topologies/) give the edges. A server reaches every client whatever their graph, but in an `edge_list`, which says itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

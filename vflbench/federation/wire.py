@@ -7,8 +7,6 @@ In the head null, booleans, numbers and text are themselves, and all else is a l
 ["T", dtype, shape, order of the dimensions in memory, whether it was on the sender's device] torch tensor.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """`vertical`: the one vertical model put together by hand, for networks that no other option names (models/vertical.py)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

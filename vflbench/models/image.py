@@ -7,8 +7,6 @@
 - are drawn from the generator that is given; no global generator is used.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -7,8 +7,6 @@ References
 Xu et al.: TablePuppet, arXiv 2403.15839, equation 7 (z-update).
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -10,8 +10,6 @@ Departures from MVCNN
 3. No batch normalisation: group normalisation or none (image.py says why).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

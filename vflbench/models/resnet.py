@@ -8,8 +8,6 @@ Departures
 1. Group normalisation (8 channels a group) or none in place of batch normalisation (image.py says why).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -14,8 +14,6 @@ drawn from the stream init/<number of the party>, whoever trains it, so that met
 init/<name of the party>).
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -25,8 +25,6 @@ stands their difference seed by seed, "within the spread" where it is less than 
 Made-up data say nothing, unless the claim has `made_up: true`: the paper's are made up too, or it is about what depends on sizes alone.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

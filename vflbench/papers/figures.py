@@ -1,7 +1,5 @@
 """`vflbench figures`: the runs that a figure needs, found or trained; its pictures, table, verdicts and page."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence

@@ -1,7 +1,5 @@
 """Which runs figures need, which of them are there, and training the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

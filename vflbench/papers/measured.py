@@ -1,7 +1,5 @@
 """What a figure's runs came to: a row per setting, averaged over seeds."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

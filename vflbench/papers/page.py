@@ -1,7 +1,5 @@
 """A figure's page, in Markdown and HTML: the picture, the paper's numbers beside ours, every claim with its verdict; and the index."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Curves of a metric against communication time, bytes or rounds: one run (`draw_run`) or many (`draw_runs`)."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

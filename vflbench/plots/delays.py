@@ -1,7 +1,5 @@
 """The picture of a profile: seconds per sample of each part over the batch size, the fitted power laws, and what they miss."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

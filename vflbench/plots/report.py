@@ -1,7 +1,5 @@
 """`vflbench report`: runs side by side in one HTML file that needs nothing else, and their table as CSV and Markdown."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`vflbench show`: what a report says, in the terminal."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """One fixed look: an algorithm has the same colour and marker in every picture, whatever else is drawn."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A column of a figure's table against one of its keys, the paper's own numbers beside it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import textwrap

@@ -8,8 +8,6 @@ Source: Dong, Roth, Su, "Gaussian Differential Privacy" (2022): adding N(0, sigm
 (epsilon, delta(epsilon))-DP for every epsilon (Corollary 1).
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`privacy=dp_sgd`: clipped gradients with Gaussian noise, over joins (tables.py) or of workers with rows of their own (examples.py)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

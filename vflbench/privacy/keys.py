@@ -1,7 +1,5 @@
 """Keys that several mechanisms have, and what is wrong with them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

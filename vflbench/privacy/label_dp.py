@@ -1,7 +1,5 @@
 """`privacy=label_dp`: Laplace noise on one-hot labels, over joins (tables.py)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.privacy import keys, tables

@@ -3,8 +3,6 @@
 The party that owns the data applies its mechanism, before `send`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

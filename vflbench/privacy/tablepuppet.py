@@ -1,7 +1,5 @@
 """`privacy=tablepuppet`: label_dp and dp_sgd together, over joins (tables.py)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.privacy import keys, tables

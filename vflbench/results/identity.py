@@ -1,7 +1,5 @@
 """A run is known by the hash of its configuration: equal hash, equal experiment."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ takes its place. A file is vflbench's if its contents are one of those listed fo
 there under the same name is not. A folder without a list, or with a file of that name that is none, is not vflbench's.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -8,8 +8,6 @@ numbers; `seconds` prices them. Exact for every run whose control flow does not 
 the same formula.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Runs side by side: which can be compared, what sets them apart, and which setting the validation split chooses."""
 
-from __future__ import annotations
-
 import json
 import math
 import shlex

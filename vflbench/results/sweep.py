@@ -1,7 +1,5 @@
 """The table that ends a sweep: one line per job."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from vflbench.results.reader import Run, natural

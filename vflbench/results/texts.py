@@ -1,7 +1,5 @@
 """Texts that others wrote, as a terminal, Markdown, a spreadsheet and a page show them: they are read, and none of them is obeyed."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import logging

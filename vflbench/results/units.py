@@ -1,7 +1,5 @@
 """SI prefixes for bytes: 1 MB is 1,000,000 bytes."""
 
-from __future__ import annotations
-
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 

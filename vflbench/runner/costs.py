@@ -3,8 +3,6 @@
 The same for a run that has just been trained and for one that is re-priced; so it imports no torch.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

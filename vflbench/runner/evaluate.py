@@ -1,7 +1,5 @@
 """The observer: outside the federation, it scores what parties report, builds the curve and says when to stop."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The federation of a run: its task, its parties and what they are driven with."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

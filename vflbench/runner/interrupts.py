@@ -1,7 +1,5 @@
 """Ctrl-C, and SIGTERM as Ctrl-C: what has been reached is written, here and by the processes of a sweep, and the command ends."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -1,7 +1,5 @@
 """Scores the whole models that workers report, each and their average, outside the federation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

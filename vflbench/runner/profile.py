@@ -9,8 +9,6 @@ Measured with one torch thread, batches of 2, 4, ..., 1024 random rows:
 - the largest number of cores of a worker: the speed-up of its computing by a second thread.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Where a run was made: versions, git, hardware, command. Says nothing about who made it: no user names, no home folders."""
 
-from __future__ import annotations
-
 import datetime
 import functools
 import os

@@ -4,8 +4,6 @@ What comes out is a run folder like any other, equal to the last bit to that of 
 as what a run does is independent of time; what is not is refused by name. Imports no torch: re-pricing takes seconds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import dataclasses

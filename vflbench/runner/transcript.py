@@ -1,7 +1,5 @@
 """Writes `transcript/`: what the adversary saw of a run, one file per finished round."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ gradients (reduce-scatter) and sends the mean to all (all-gather). A worker send
 latencies instead of 2 (m - 1), and pieces are summed in the order of the workers' names. The ledger's `vectors` counts pieces.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Centralized SGD: one party with all rows, the upper reference of decentralized methods. Its program is shared.alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.algorithms.gossip import shared

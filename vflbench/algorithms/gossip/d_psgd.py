@@ -16,8 +16,6 @@ Departures from the paper
    that, neither clipped nor noised (leasgd.py, 6).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal

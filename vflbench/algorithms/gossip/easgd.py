@@ -10,8 +10,6 @@ Departures from the paper: the score is the mean over the workers' models (as fo
 centre's; no momentum.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench import seeding

@@ -30,8 +30,6 @@ Departures from the paper, and what it leaves open (values of eta, tau, k and al
 8. The asynchronous version is in leasgd_async.py.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -15,8 +15,6 @@ With privacy=dp_sgd, losses are not covered (leasgd.py, 5). Noise is calibrated 
 gives on average; one that has taken them goes on exchanging, and steps no more.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 Cheng et al., arXiv 1811.11124, compare with methods that communicate; this is their rho = 0, or W = I.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.algorithms.gossip import shared

@@ -12,8 +12,6 @@
 A round is an epoch, or 1 / rounds_per_epoch of one: every worker takes as many steps as the mean worker has batches.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 Zhang, Hong, Chen, arXiv 2303.09531, section 5. The program of `centralized_gnn`, where it has everything, and of `standalone_gnn`.
 """
 
-from __future__ import annotations
-
 from vflbench.algorithms.graph.joint import joint_inference, local_loss, predictions
 from vflbench.algorithms.graph.shared import GraphLearner, Keys, update
 from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks

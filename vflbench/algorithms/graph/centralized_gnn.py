@@ -6,8 +6,6 @@ nothing is aggregated and no message is sent. The program is in alone.py.
 Departures from the paper: those of GLASU that concern optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and 6).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.algorithms.graph import shared

@@ -10,8 +10,6 @@ Departures from the paper
 2. Those of GLASU that concern sampling levels, optimiser, adjacency, widths and prediction (glasu.py, numbers 1 and 3 to 6).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -34,8 +34,6 @@ Departures from the paper
    without its noise, so that representations above an aggregation differ between clients.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Literal

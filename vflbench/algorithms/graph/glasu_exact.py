@@ -4,8 +4,6 @@ Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 2.1. Communication is about 
 The programs, and the departures from the paper, stand in exact.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -8,8 +8,6 @@ References
 Zhang, Hong, Chen: GLASU, arXiv 2303.09531: Agg and Extract (section 2, Algorithms 3 and 4); server back-propagation (section 2.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

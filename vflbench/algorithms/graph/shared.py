@@ -1,7 +1,5 @@
 """What GLASU and its baselines share: one party's data, network and optimiser, and the two halves of an exchange with the server."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Convolutional Network, arXiv 2106.11593: K = L with the exact gradient of the su
 The programs, and the departures from the paper, stand in exact.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal

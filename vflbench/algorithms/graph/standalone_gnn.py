@@ -8,8 +8,6 @@ Departures from the paper
 2. Those of GLASU that concern optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and 6).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.algorithms.graph import shared

@@ -6,8 +6,6 @@ with the same batches its parameters are those of RFL-SGD-V and VFL-SGD.
 Departures from the paper: those of vfl_sgd.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -35,8 +35,6 @@ Departures from the paper
 With privacy=dp_sgd the local batches are drawn at random by the client (privacy/tables.py); messages and bytes are the same.
 """
 
-from __future__ import annotations
-
 import torch
 
 from vflbench.algorithms.joins import mapping, shared

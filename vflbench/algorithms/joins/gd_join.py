@@ -7,8 +7,6 @@ gradient over all N joined rows from one prediction per table row: sgd.py, whose
 Departures from the papers: those of consensus.py that concern labels and rows that do not join (numbers 1 and 5).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.algorithms.joins import mapping, shared

@@ -3,8 +3,6 @@
 Xu et al.: TablePuppet, arXiv 2403.15839, sections 5 and 6. The programs, and the departures from the paper, stand in consensus.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Xu et al.: TablePuppet, arXiv 2403.15839, section 4. The programs, and the departures from the paper, stand in sgd.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.algorithms.joins import mapping, sgd, shared

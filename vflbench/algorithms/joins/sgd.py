@@ -27,8 +27,6 @@ MovieLens' sample, B = 10,240). A row of T_i is part of a batch with probability
 client's rows, and sums are divided by the B that is expected.
 """
 
-from __future__ import annotations
-
 from vflbench.algorithms.joins import mapping, shared
 from vflbench.algorithms.joins.admm import sum_of
 from vflbench.algorithms.joins.mapping import ClientBatches, Join, ServerBatches, union

@@ -1,7 +1,5 @@
 """What the methods over joins share beside messages: a client's table with its model, labels at the server, and checks."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ rho > (3 mu - 4) / 2, where mu is the largest eigenvalue of the sum of the table
 share a direction, M where all do (an intercept in every table). Our derivation, confirmed by runs.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

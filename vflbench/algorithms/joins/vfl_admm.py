@@ -10,8 +10,6 @@ With privacy=dp_sgd the local batches are drawn at random by the client (privacy
 of protection is a row of the joined table, because that is what a party holds here: a table's row stands in it G times.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

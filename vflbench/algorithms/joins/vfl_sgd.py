@@ -9,8 +9,6 @@ With privacy=dp_sgd the server draws every batch at random, each row with probab
 protection is a row of the joined table, because that is what a party holds here: a table's row stands in it G times.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

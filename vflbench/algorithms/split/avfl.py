@@ -9,8 +9,6 @@ Departures
    when all its embeddings are there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.algorithms.split import shared

@@ -9,8 +9,6 @@ Departures
 3. The training loss that is reported is the mean of the pairs' means, whatever their numbers of batches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.algorithms.split import shared

@@ -3,8 +3,6 @@
 Embedded: an organisation's hub owns one for each sender, in virtual time (PubSub-VFL, arXiv 2510.12494, section 4.1).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import deque
 from typing import Any

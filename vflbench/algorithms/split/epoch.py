@@ -4,8 +4,6 @@ A hub tells its epoch what came and when. Before it waits it calls `serve`, and 
 or reads a clock.
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 from collections import deque

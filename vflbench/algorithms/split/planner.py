@@ -14,8 +14,6 @@ Of equal objectives it is the fewest workers of both parties together, then the 
 differ by less than TIE are equal: where one party waits for the other anyway its number of workers hardly matters, and fewer suffice.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections import deque

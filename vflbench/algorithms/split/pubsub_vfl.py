@@ -37,8 +37,6 @@ Departures, where the paper is silent or cannot be taken literally
 Gradients d loss / d z are not protected: labels can be read from them (attack=label_inference).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Which messages it sends when is the algorithm's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

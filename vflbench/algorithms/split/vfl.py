@@ -4,8 +4,6 @@ Vepakomma et al., "Split learning for health", arXiv 1812.00564; a baseline of P
 Equal to gradient descent on the joint network (tests/algorithms/test_pubsub.py).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vflbench.algorithms.split import shared

@@ -10,8 +10,6 @@ Departures
 3. The training loss that is reported is the mean of the workers' means over their parts, whatever the parts' sizes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ which with the same batches is SVFL with Q = 1.
 Departures: none to speak of; a round is `local_steps` steps on the round's batch. Step size null: 1 / L (batches of B: times B / N).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

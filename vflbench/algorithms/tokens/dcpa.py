@@ -17,8 +17,6 @@ of g* takes N scalar Newton searches at every client and iteration. mu_y is one 
 client's own where it is null: 0.9 / (alpha + mu_y ||X_k||^2), which nobody else needs to know.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -31,8 +31,6 @@ iterations (curve): S a round, 1 where S = 0. hops (summary): all steps of the w
 of the tokens.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 

@@ -3,8 +3,6 @@
 `Glm` and `SplitClient` have one interface: theta, represent, visit. So have `GlmServer` and `SplitServer`: token, update.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Mapping, Sequence

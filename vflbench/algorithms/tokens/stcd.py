@@ -15,8 +15,6 @@ Departures from the paper
 4. lr=null gives each client a step of its own, 1 / L_k; the paper has one eta.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -14,8 +14,6 @@ Departures
 3. The server knows the labels, for the fusion model.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ neighbours and the holder itself; with clusters, over those in the token's own. 
 topology), as they do the batches, so that each knows from whom its visits of a round come, and nobody waits for anybody unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """scikit-learn's handwritten digits with a k-nearest-neighbour graph: a small real graph task on any machine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal

@@ -13,8 +13,6 @@ spatial, and image block c (faces skipped); the label is the strongest of the 9 
 no split.
 """
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ Eight files a data set: `x`, `y` (features and one-hot labels of the public trai
 pickles.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal

@@ -4,8 +4,6 @@
 `reddit_graph.npz` is a scipy sparse adjacency matrix.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal

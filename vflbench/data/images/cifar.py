@@ -4,8 +4,6 @@
 - python: pickles of a dict with `data` (n, 3072) uint8 and `labels`, read through the restricted unpickler
 """
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Callable

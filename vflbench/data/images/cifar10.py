@@ -9,8 +9,6 @@ Random crops and flips, with which others
 train, are part of training and not of the data; they would move pixels from one party to another. They are not done here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal

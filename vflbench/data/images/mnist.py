@@ -4,8 +4,6 @@ An idx file is a big-endian header (two zero bytes, the type of a value, the num
 then the values, row by row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """The cells of a column, brought to one of few forms: what a CSV file, an Arrow table or a database gives, as join.py takes it."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import decimal

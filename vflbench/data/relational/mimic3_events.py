@@ -15,8 +15,6 @@ As there, urine's glucose and pH count as glucose and pH, entries marked as erro
 time the largest stays.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """Statistics of measurements over windows of a stay."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

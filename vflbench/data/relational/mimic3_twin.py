@@ -1,7 +1,5 @@
 """A synthetic twin of MIMIC-III's tables."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from vflbench.data.relational import mimic3_events as measured

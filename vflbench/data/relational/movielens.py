@@ -5,8 +5,6 @@ rows as its movie has genres. Features: of ratings the timestamp; of movies 18 o
 of users gender, age and 21 one-hot occupations.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """Some joined rows of a task, for diagnostics outside the federation."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from vflbench.data.tasks import AlignedTask, RelationalTask

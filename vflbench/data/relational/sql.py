@@ -4,8 +4,6 @@ Every table is read twice, as a federation would: all keys first, for the mappin
 differ between the two was changed meanwhile, which is an error. Each part is read over a connection of its own from its own source.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import logging

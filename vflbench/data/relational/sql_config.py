@@ -1,7 +1,5 @@
 """What a user says of their own tables: the configuration of dataset=sql, and what is wrong with it before anything is read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal

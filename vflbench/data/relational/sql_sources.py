@@ -4,8 +4,6 @@ A password comes from an environment variable, and no message repeats one: what 
 database says is cleaned of the password before it is passed on.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import importlib.util

@@ -4,8 +4,6 @@ Every fact row finds one row in each dimension, but in the first it finds `dupli
 exactly rows x duplication rows while no organisation's table grows: what a method's cost depends on, n_i or N, shows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Tables as loaders hand them over, and how they become a task: splits, standardisation, horizontal parts, or the joined blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

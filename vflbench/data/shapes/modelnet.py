@@ -8,8 +8,6 @@ Features are uint8, 0 to 255, a quarter of what float32 takes: whoever computes 
 With fewer than twelve parties each has the same number of neighbouring views, as channels.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util

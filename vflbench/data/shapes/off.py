@@ -3,8 +3,6 @@
 Some of ModelNet's files have the counts on the line of the word OFF, mostly without a space: `OFF3514 3546 0`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Made-up objects as voxel grids: every class is a few boxes, ellipsoids, cylinders and cones, and its objects vary them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from vflbench.seeding import stream

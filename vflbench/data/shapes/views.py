@@ -12,8 +12,6 @@ The object stands on the x-y plane, z up, within the ball of radius 1 around the
 One ray goes through the middle of each pixel; edges are not smoothed.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -3,8 +3,6 @@
 `duration`, the length of the call, is known only after it: the paper that compares with these AUCs kept it, so do we.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Literal

@@ -4,8 +4,6 @@ The published training file and the 60 test files together are the 60,021 rows o
 other data sets.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

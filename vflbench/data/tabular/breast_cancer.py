@@ -1,7 +1,5 @@
 """scikit-learn's breast cancer data (Street, Wolberg, Mangasarian 1993): 569 tumours, 30 measurements: real data on any machine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

@@ -5,8 +5,6 @@ which stops early, then by Newton steps on the non-zero coordinates until the du
 the user's cache folder under the hash of what it depends on: it is the same however the columns are divided.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -3,8 +3,6 @@
 Read as UCI publishes it (an Excel .xls, which needs the package python-calamine) and as Kaggle does (a CSV).
 """
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """scikit-learn's handwritten digits: 1,797 images of 64 pixels: real data on any machine. Ten classes, or is the digit odd?"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

@@ -3,8 +3,6 @@
 The date is left out, as in PubSub-VFL (19,735 x 27).
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

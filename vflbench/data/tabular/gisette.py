@@ -4,8 +4,6 @@ Read in its original format (gisette_train.data, gisette_train.labels) and in li
 column is scaled to [0, 1], so that zeros stay zeros.
 """
 
-from __future__ import annotations
-
 import bz2
 import io
 from dataclasses import dataclass

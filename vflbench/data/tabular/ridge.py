@@ -4,8 +4,6 @@ The paper's sizes, alpha and distribution are unknown. The defaults are ours: of
 needs the fewest hops.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal

@@ -3,8 +3,6 @@
 How one is checked, found, announced and divided is the same for all of them, and stands here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 That paper's other parameters are unknown: 50 informative and 50 redundant columns, 1 % of the labels turned over, are ours.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal

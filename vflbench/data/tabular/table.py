@@ -10,8 +10,6 @@ Everything that is fitted (categories, means, scales) is fitted on training rows
 few numbers count as public, no epsilon covers them.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

@@ -11,8 +11,6 @@ psi    The rows whose ID is in every file, found by private set intersection (EC
 Either way the rows stand in the order of the first file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import logging

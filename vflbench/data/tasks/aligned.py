@@ -1,7 +1,5 @@
 """Aligned: the same samples, a block of features per party."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self

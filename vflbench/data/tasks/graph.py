@@ -1,7 +1,5 @@
 """Graphs: the same nodes at every party, which has a block of their features and an edge set of its own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """Relational: tables, and a join that nobody materialises."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Every message costs its payload; framing is not charged. Times are the engine's."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from vflbench.federation.accounting import Payload

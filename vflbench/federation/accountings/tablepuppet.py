@@ -9,8 +9,6 @@ table of messages has predictions and residuals alone, its figures have no other
 exchange of their own either: a batch's rows go out with the residual before it. `accounting=strict` charges them as any message.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from vflbench.federation.accounting import Payload

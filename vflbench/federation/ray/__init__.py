@@ -13,8 +13,6 @@ What is exact: parameters, reports, messages, bytes, random streams of every met
 times. `me.clock`, timeouts and recv_any are of the real clock here, so a method that depends on time does what time lets it do.
 """
 
-from __future__ import annotations
-
 import importlib.util
 
 from vflbench.types import Problem, RunConfig

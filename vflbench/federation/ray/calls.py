@@ -1,7 +1,5 @@
 """What processes hand each other: the form of a call that carries messages, one clock for all, and the words for who does not answer."""
 
-from __future__ import annotations
-
 import struct
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The driver: starts the parties' processes, hears of round boundaries, says when the next round begins, notices who has died."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import time

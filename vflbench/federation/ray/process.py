@@ -1,7 +1,5 @@
 """A party's process: an event loop that takes messages in and hands them out, and a thread that runs the party."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging.handlers

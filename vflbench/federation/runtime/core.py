@@ -1,7 +1,5 @@
 """`Runtime`: the parties whose programs run in this process, and what they have in common."""
 
-from __future__ import annotations
-
 import copy
 import types
 from collections import deque

@@ -1,7 +1,5 @@
 """Messages, the mailboxes that they wait in, and what is awaited where nobody has to wait."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Clients in separate groups of equal size (to one client), each group a graph of its own; a server reaches all."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass

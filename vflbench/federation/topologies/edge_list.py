@@ -1,7 +1,5 @@
 """The edges that a file of the user's lists, those of a server too, and no others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every two clients meet with the same probability, drawn again until all hang together."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable

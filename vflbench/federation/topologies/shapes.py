@@ -1,7 +1,5 @@
 """Clients in a known shape: none meet in a star, all in a complete graph, neighbours in a path, a ring or a grid."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
