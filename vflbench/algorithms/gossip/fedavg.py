@@ -1,0 +1,124 @@
+"""FedAvg: in each round a server averages the models that some of the workers have trained on their own rows.
+
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas, arXiv 1602.05629, Algorithm 1:
+
+    paper                                        here
+    K, C, E, B, eta                              workers, fraction, local_epochs, batch_size, lr
+    P_k, n_k                                     a worker's shard, and its rows
+    Server:
+      initialise w_0                             of the stream `init`
+      for each round t = 1, 2, ...
+        m <- max(C K, 1)                         in `sampled`
+        S_t <- random set of m clients           sampled
+        for each k in S_t in parallel
+          w_k <- ClientUpdate(k, w)              tags `model`, there, and `update`, back
+        m_t <- sum_{k in S_t} n_k
+        w <- sum_{k in S_t} n_k / m_t w_k
+    ClientUpdate(k, w):
+      split P_k into batches of size B           sgd.begin, anew for each local epoch
+      for each local epoch, for each batch b
+        w <- w - eta grad l(w; b)                sgd.step
+
+Score: the server's model. Training loss: of the sampled workers, in their last local epoch.
+
+Departures from the paper, and what it leaves open
+1. All parties draw S_t from the common stream `sampled`. So who is not sampled waits for nothing: it sends and receives nothing.
+2. C K is rounded to the nearest whole number.
+3. A local epoch has floor(n_k / B) batches, at least 1: what is left over is left out. Each local epoch has an order of its own.
+4. L2 (weight_decay) is part of the gradient.
+5. privacy=dp_sgd clips every example's gradient and noises their sum; L2 is neither clipped nor noised. Batches are Poisson's. Noise is
+   calibrated as if a worker were sampled in every round. Being sampled earns no credit: S_t is public.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from vflbench import seeding
+from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
+from vflbench.federation.party import SERVER, PartySpec
+from vflbench.types import AlgorithmInfo, Count, Positive, Range, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="fedavg",
+    summary="FedAvg: a server averages the models that some of the workers have trained on their own rows",
+    paper="McMahan et al. 2017, arXiv 1602.05629",
+    label="FedAvg",
+    layouts=("sharded",),
+    divided_by="workers",
+    reports=("parameters",),
+    privacy=("none", "dp_sgd"),
+    models=("mlp3", "cnn3", "logistic"),
+)
+EXPOSES = (
+    Sent("model", "server", "worker", "parameters", "worker"),
+    Sent("update", "worker", "server", "parameters", "worker"),
+)
+
+
+@dataclass
+class Config:
+    name: str = "fedavg"
+    workers: Count = 5  # K
+    fraction: Annotated[float, Range(above=0, at_most=1)] = 0.4  # C: of the workers, sampled in each round; at least one
+    local_epochs: Count = 1  # E: passes of a sampled worker over its own rows
+    batch_size: Count = 32  # B
+    lr: Positive = 0.1  # eta
+    weight_decay: Annotated[float, Range(at_least=0)] = 0.0001  # L2
+    default_rounds: Count = 20
+    rounds_per_epoch: ClassVar[int] = 1  # no key: LocalSgd's `begin` is one local epoch
+
+
+check = shared.check
+
+
+def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+    paces = [config.algorithm.local_epochs] * len(task.shards)
+    return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task, config, paces=paces)
+
+
+def sampled(config: RunConfig, t: int) -> list[int]:
+    """Numbers of the workers that take part in round `t`, in their order: S_t."""
+    workers = config.algorithm.workers
+    count = max(1, round(config.algorithm.fraction * workers))
+    return sorted(seeding.stream(config.seed, f"sampled/{t}").choice(workers, count, replace=False).tolist())
+
+
+async def server(me: Any, data: None, public: ShardedPublic, config: RunConfig) -> None:
+    """Sends its model to the sampled workers, and takes the mean of theirs, weighted by their rows."""
+    no_rows = Shard(np.zeros((0, *public.shape), np.float32), np.zeros(0, np.int64))
+    me.state.model = LocalSgd(me, no_rows, public, config).model
+    me.state.rows = 0  # that were trained on, each time counted
+
+    async for t in me.rounds():
+        chosen = sampled(config, t)
+        names, rows = [me.clients[k] for k in chosen], [public.rows[k] for k in chosen]
+        await me.send_many(names, parameters_to_vector(me.state.model.parameters()), tag="model")
+        updates = await me.recv_all(names, tag="update")
+        w = sum(n * w_k for n, w_k in zip(rows, updates, strict=True)) / sum(rows)
+        vector_to_parameters(w, me.state.model.parameters())
+        me.state.rows += config.algorithm.local_epochs * sum(rows)
+        if me.evaluates(t):
+            me.report(parameters=w, epoch=me.state.rows / public.samples)
+
+
+async def worker(me: Any, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+    """Where it is sampled: trains the server's model for E epochs on its own rows."""
+    epochs = config.algorithm.local_epochs
+    own = replace(public, rows=(len(data.labels),))  # an epoch is one over its own rows, not the mean worker's
+    sgd = LocalSgd(me, data, own, config, pace=epochs)
+
+    async for t in me.rounds():
+        if me.clients.index(me.name) not in sampled(config, t):
+            continue
+        w = await me.recv(SERVER, tag="model")
+        for _ in range(epochs):
+            for _ in sgd.begin(t):
+                sgd.w = w  # not what `begin` starts from
+                w = await sgd.step(me)
+        await me.send(SERVER, w, tag="update")
+        me.report(train_loss=sgd.end(t, False)["train_loss"])
