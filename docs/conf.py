@@ -33,6 +33,13 @@ nitpicky = False
 suppress_warnings = ["ref.python"]  # names that several dataclasses share, such as `name`
 
 
+def plain_comments(app, what, name, obj, options, lines) -> None:
+    """Comments beside the fields of a dataclass are plain text: a star in a shape is a star."""
+    if what == "attribute":
+        lines[:] = [line.replace("*", "\\*") for line in lines]
+
+
 def setup(app) -> None:
     """Write the pages of the options before Sphinx looks for pages."""
+    app.connect("autodoc-process-docstring", plain_comments)
     app.connect("builder-inited", lambda app: options.write(Path(app.srcdir) / "reference"))

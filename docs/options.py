@@ -61,7 +61,9 @@ def algorithm(name: str) -> list[str]:
     entry = registry.algorithm_entries()[name]
     file = ROOT.joinpath(*entry.module.split(".")).with_suffix(".py")
     text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    return [f"Paper: {entry.info.paper}. Source: `{file.relative_to(ROOT)}`.", "", "```text", text, "```", ""]
+    tuned = [path.stem for path in sorted((CONF / "tuned" / name).glob("*.yaml"))]
+    note = [f"Tuned values (`conf/tuned/{name}/`) take the place of these defaults on: {', '.join(tuned)}.", ""] if tuned else []
+    return [*note, f"Paper: {entry.info.paper}. Source: `{file.relative_to(ROOT)}`.", "", "```text", text, "```", ""]
 
 
 def page(group: str) -> str:

@@ -76,8 +76,8 @@ class Range:
     at_least: float = -math.inf
     above: float = -math.inf
     at_most: float = math.inf
-    below: float = math.nan  # nothing is at least that
-    infinite: bool = False  # it may be inf
+    below: float = math.nan  #: nothing is at least that
+    infinite: bool = False  #: it may be inf
 
     def refuses(self, value: float) -> str:
         """What `value` should be; empty where it is that."""
@@ -109,7 +109,7 @@ class OptionConfig:
 @dataclass
 class LinkConfig:
     latency_ms: Milliseconds = 0.0
-    bandwidth_gbps: Gbps | None = None  # null = unbounded
+    bandwidth_gbps: Gbps | None = None  #: null = unbounded
 
 
 @dataclass
@@ -117,29 +117,29 @@ class NetworkConfig(OptionConfig):
     name: str = "us_uk"
     client_server: LinkConfig = field(default_factory=LinkConfig)
     client_client: LinkConfig = field(default_factory=LinkConfig)
-    server_bandwidth_gbps: Gbps | None = None  # shared by all links of a server with clients, each way, first come first served
+    server_bandwidth_gbps: Gbps | None = None  #: shared by all links of a server with clients, each way, first come first served
     timing: Literal["causal", "round"] = "causal"
-    latencies: Annotated[int, Range(at_least=1, at_most=2)] = 2  # timing=round: latencies per exchange, 1 or 2
-    links: dict[str, LinkConfig] = field(default_factory=dict)  # "client_0->server": a link that differs from its kind
-    ratio: Gbps = 1.0  # weighted cost: one byte client-server in units of one byte client-client
+    latencies: Annotated[int, Range(at_least=1, at_most=2)] = 2  #: timing=round: latencies per exchange, 1 or 2
+    links: dict[str, LinkConfig] = field(default_factory=dict)  #: "client_0->server": a link that differs from its kind
+    ratio: Gbps = 1.0  #: weighted cost: one byte client-server in units of one byte client-client
 
 
 @dataclass
 class PrivacyConfig(OptionConfig):
-    secure_rng: bool | None = None  # parties draw noise from secrets of their own; null: with engine=ray
+    secure_rng: bool | None = None  #: parties draw noise from secrets of their own; null: with engine=ray
 
 
 @dataclass
 class CodecConfig(OptionConfig):
-    feedback: bool = False  # what is encoded is the difference to what has arrived before, which both ends remember
+    feedback: bool = False  #: what is encoded is the difference to what has arrived before, which both ends remember
 
 
 @dataclass
 class BrokerConfig:
     name: Literal["embedded", "nats"] = "embedded"
-    address: str | None = None  # nats: of a server that runs, nats://host:port or tls://host:port; null: one of the run's own
-    user: str | None = None  # of that server; null with a password: the password is a token
-    password_env: str | None = None  # the environment variable that holds its password
+    address: str | None = None  #: nats: of a server that runs, nats://host:port or tls://host:port; null: one of the run's own
+    user: str | None = None  #: of that server; null with a password: the password is a token
+    password_env: str | None = None  #: the environment variable that holds its password
 
 
 ClockMode = Literal["auto", "none", "modelled", "measured"]
@@ -149,12 +149,12 @@ ClockMode = Literal["auto", "none", "modelled", "measured"]
 class EngineConfig:
     name: Literal["simulated", "ray"] = "simulated"
     compute_clock: ClockMode = "auto"
-    batch_compute: bool = True  # one vmap call for a cohort's equal computations
-    window: Count = 1  # rounds that a party may run ahead of the slowest
-    threads: Annotated[int, Range(at_least=1, at_most=1024)] | None = None  # torch threads; null: as torch chooses
-    address: Literal["local", "auto"] = "local"  # ray: a cluster of the run's own, on the loopback interface, or the one that runs
-    timeout: Annotated[float, Range(above=0, at_most=1e6)] = 120.0  # ray: s after which a party that does not answer fails the run
-    devices: dict[str, str] = field(default_factory=dict)  # ray: party -> its device; the others have `device`
+    batch_compute: bool = True  #: one vmap call for a cohort's equal computations
+    window: Count = 1  #: rounds that a party may run ahead of the slowest
+    threads: Annotated[int, Range(at_least=1, at_most=1024)] | None = None  #: torch threads; null: as torch chooses
+    address: Literal["local", "auto"] = "local"  #: ray: a cluster of the run's own, on the loopback interface, or the one that runs
+    timeout: Annotated[float, Range(above=0, at_most=1e6)] = 120.0  #: ray: s after which a party that does not answer fails the run
+    devices: dict[str, str] = field(default_factory=dict)  #: ray: party -> its device; the others have `device`
 
 
 @dataclass
@@ -175,13 +175,13 @@ class ComputeConfig:
     name: str = "modelled"
     base_seconds: Seconds = 0.0
     seconds_per_unit: Seconds = 1e-6
-    delays: dict[str, Delay] = field(default_factory=dict)  # the parts of split learning: federation/delays.py PARTS
-    cores: list[int] = field(default_factory=lambda: [32])  # of each party, the active one first; the last entry repeats
-    core_cap: Annotated[float, Range(above=0, at_least=1e-6, at_most=1e6)] = 1.0  # largest number of cores that one worker can use
-    batch_latency: Seconds = 0.0  # seconds per batch that keep a worker but no core busy
-    server_seconds: Seconds = 0.0  # seconds of a parameter server per worker of its own and synchronisation
-    penalty_batch: Positive | None = None  # epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
-    file: str | None = None  # the profile of a machine that the constants are from
+    delays: dict[str, Delay] = field(default_factory=dict)  #: the parts of split learning: federation/delays.py PARTS
+    cores: list[int] = field(default_factory=lambda: [32])  #: of each party, the active one first; the last entry repeats
+    core_cap: Annotated[float, Range(above=0, at_least=1e-6, at_most=1e6)] = 1.0  #: largest number of cores that one worker can use
+    batch_latency: Seconds = 0.0  #: seconds per batch that keep a worker but no core busy
+    server_seconds: Seconds = 0.0  #: seconds of a parameter server per worker of its own and synchronisation
+    penalty_batch: Positive | None = None  #: epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
+    file: str | None = None  #: the profile of a machine that the constants are from
 
 
 @dataclass
@@ -256,7 +256,7 @@ def dtype(model: Any) -> str:
 
 
 SCORED = ("predictions", "partial", "parameters")  # what a party may report to be scored by (runner/evaluate.py)
-# What a message carries of its subject's data.
+#: What a message carries of its subject's data.
 KINDS = (
     *("features", "embeddings", "gradients", "labels", "predictions", "parameters", "sizes", "ids", "timing"),
     *("raw", "binned", "projection", "sums", "split_bitmaps", "ciphertext"),
@@ -274,8 +274,8 @@ class Sent:
     sender: str
     receiver: str
     kind: str
-    about: str  # the role whose data it is of; `all` where it is of everybody's
-    keys: tuple[str, ...] = ()  # of its dicts, all that there can be: these are not charged
+    about: str  #: the role whose data it is of; `all` where it is of everybody's
+    keys: tuple[str, ...] = ()  #: of its dicts, all that there can be: these are not charged
 
 
 @dataclass(frozen=True)
@@ -285,24 +285,24 @@ class AlgorithmInfo:
     name: str
     summary: str
     paper: str
-    layouts: tuple[str, ...]  # graph | relational | aligned | sharded, the preferred one first
-    divided_by: str | None  # its key, of DIVISORS, that says into how many the data are divided; None: they stay whole
-    reports: tuple[str, ...]  # of SCORED: what its parties report to be scored by
-    label: str = ""  # as pictures and reports name it; empty: its name
-    family: str = ""  # methods of one differ in colour; empty: of nobody's. Of ours the room that it is in, which nobody writes
-    place: int = 0  # in its family, from 0: its colour and marker. Two never share one, and none changes
+    layouts: tuple[str, ...]  #: graph | relational | aligned | sharded, the preferred one first
+    divided_by: str | None  #: its key, of DIVISORS, that says into how many the data are divided; None: they stay whole
+    reports: tuple[str, ...]  #: of SCORED: what its parties report to be scored by
+    label: str = ""  #: as pictures and reports name it; empty: its name
+    family: str = ""  #: methods of one differ in colour; empty: of nobody's. Of ours the room that it is in, which nobody writes
+    place: int = 0  #: in its family, from 0: its colour and marker. Two never share one, and none changes
     privacy: tuple[str, ...] = ("none",)
     attacks: tuple[str, ...] = ("none",)
-    models: tuple[str, ...] = ()  # allowed options of the model group; empty: takes none
+    models: tuple[str, ...] = ()  #: allowed options of the model group; empty: takes none
     topologies: tuple[str, ...] = ("star",)
-    accounting: tuple[str, ...] = ("strict",)  # rules by which its ledger may be priced
-    epochs: bool = False  # a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
-    time_dependent: bool = False  # control flow depends on virtual time: no replay, engine equality not claimed
-    exact: str = ""  # why it takes no codec: what it is would break if not the very numbers arrived; empty: it takes any
-    remembered: tuple[str, ...] = ()  # tags whose messages are about the same entries every time: what codec.feedback may remember
-    search: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (key, values) to choose hyper-parameters from
-    published: tuple[tuple[str, str], ...] = ()  # (tag, key of a channel's capacity): a broker may pass these; payload[0] is the channel
-    modelled: bool = False  # running times are what is compared: computing takes time unless engine.compute_clock says otherwise
+    accounting: tuple[str, ...] = ("strict",)  #: rules by which its ledger may be priced
+    epochs: bool = False  #: a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
+    time_dependent: bool = False  #: control flow depends on virtual time: no replay, engine equality not claimed
+    exact: str = ""  #: why it takes no codec: what it is would break if not the very numbers arrived; empty: it takes any
+    remembered: tuple[str, ...] = ()  #: tags whose messages are about the same entries every time: what codec.feedback may remember
+    search: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: (key, values) to choose hyper-parameters from
+    published: tuple[tuple[str, str], ...] = ()  #: (tag, key of a channel's capacity): a broker may pass these; payload[0] is the channel
+    modelled: bool = False  #: running times are what is compared: computing takes time unless engine.compute_clock says otherwise
 
 
 @dataclass(frozen=True)
@@ -313,8 +313,8 @@ class DatasetInfo:
     summary: str
     layouts: tuple[str, ...]
     sources: tuple[str, ...] = ("real", "synthetic")
-    folder: str | None = None  # below data_root
-    comes_with: str | None = None  # the library that has it: no files are looked for
+    folder: str | None = None  #: below data_root
+    comes_with: str | None = None  #: the library that has it: no files are looked for
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ class OptionInfo:
 
     name: str
     summary: str
-    algorithms: tuple[str, ...] = ()  # that it goes with, beside those which name it themselves: for options of other packages
+    algorithms: tuple[str, ...] = ()  #: that it goes with, beside those which name it themselves: for options of other packages
 
 
 TRAINING_METRIC = "suboptimality"  # the one that is of the training samples: there is no validation or test value
@@ -341,5 +341,5 @@ class DataSource:
 
     kind: Literal["real", "partial", "synthetic"]
     variant: str | None = None
-    note: str = ""  # e.g. which parts are made up
-    files: tuple[tuple[str, str], ...] = ()  # (file name, sha256 or, of huge files, size and time), no machine paths
+    note: str = ""  #: e.g. which parts are made up
+    files: tuple[tuple[str, str], ...] = ()  #: (file name, sha256 or, of huge files, size and time), no machine paths

@@ -18,10 +18,10 @@ TUTORIAL = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
 pytestmark = pytest.mark.slow
 
 
-def typed(place: Path, *words: str) -> str:
+def typed(place: Path, *words: str, code: Path = ROOT) -> str:
     """What the command prints; it must end with 0."""
     environment = {name: value for name, value in os.environ.items() if name != "VFLBENCH_DATA"}
-    environment |= {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(place / "cache")}
+    environment |= {"PYTHONPATH": str(code), "XDG_CACHE_HOME": str(place / "cache")}
     done = subprocess.run([sys.executable, *words], cwd=place, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -62,3 +62,19 @@ def test_the_readme_from_python(place: Path) -> None:
     assert block
     lines = re.sub(r"^    ", "", block[1], flags=re.MULTILINE).replace('"seed=1"', '"seed=1", "rounds=2"')
     assert "accuracy" in typed(place, "-c", lines + "print(run.summary['metric'], len(run.curve))")
+
+
+def test_the_figure_of_the_how_to(place: Path) -> None:
+    """Its two files, in a copy of the repository's conf/."""
+    for room in ("vflbench", "conf"):
+        shutil.copytree(ROOT / room, place / "clone" / room, ignore=shutil.ignore_patterns("__pycache__"))
+    page = (ROOT / "docs/how-to/add-a-figure.md").read_text(encoding="utf-8")
+    for name, text in re.findall(r"```yaml\n# DIR/(\S+)\n(.*?)```", page, re.DOTALL):
+        (place / "clone/conf" / name).parent.mkdir(exist_ok=True)
+        (place / "clone/conf" / name).write_text(text)
+    commands = re.findall(r"^    vflbench (.*)$", page, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        typed(place, "-m", "vflbench", *shlex.split(command), code=place / "clone")
+    (made,) = (place / "outputs/figures").rglob("page.md")
+    assert "four numbers send fewer bytes than sixteen" in made.read_text(encoding="utf-8")

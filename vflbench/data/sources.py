@@ -46,7 +46,7 @@ class RawFile:
 
     path: str
     url: str | None = None
-    sha256: str | None = None  # of the uncompressed file; None: no checksum is known, the reader checks the format
+    sha256: str | None = None  #: of the uncompressed file; None: no checksum is known, the reader checks the format
     member: str | None = None
 
     @property
@@ -82,9 +82,9 @@ class Found:
     """The files of a data set on this machine."""
 
     root: Path
-    paths: dict[str, Path]  # RawFile.path -> where it lies, possibly with .gz
-    files: tuple[tuple[str, str], ...]  # (path below the root, what `_stamp` says of it), for the record
-    made_up: tuple[str, ...] = ()  # parts that are missing and have a twin
+    paths: dict[str, Path]  #: RawFile.path -> where it lies, possibly with .gz
+    files: tuple[tuple[str, str], ...]  #: (path below the root, what `_stamp` says of it), for the record
+    made_up: tuple[str, ...] = ()  #: parts that are missing and have a twin
 
     def __contains__(self, file: RawFile) -> bool:
         return file.path in self.paths
@@ -110,11 +110,11 @@ class StatusRow:
 
     option: str
     found: Literal["real", "partial", "missing"]
-    variants: tuple[str, ...]  # those whose files are all there
-    made_up: tuple[str, ...]  # what is missing and has a twin, where the rest is there
+    variants: tuple[str, ...]  #: those whose files are all there
+    made_up: tuple[str, ...]  #: what is missing and has a twin, where the rest is there
     present: tuple[str, ...]
     missing: tuple[str, ...]
-    folder: str  # below the root
+    folder: str  #: below the root
 
 
 # --- where to look ------------------------------------------------------------------------------------------------------

@@ -43,10 +43,10 @@ class PartySpec:
 
     program: Program
     data: Any = None
-    role: str = "client"  # server | client | worker
-    organisation: str | None = None  # parties of one organisation talk over `local` links; None: an organisation of its own
-    cores: float | None = None  # cores that its computations keep busy, where the run reports their utilisation
-    expendable: bool = False  # engine=ray: where its process dies, the run goes on; who waits for it gets PartyLost
+    role: str = "client"  #: server | client | worker
+    organisation: str | None = None  #: parties of one organisation talk over `local` links; None: an organisation of its own
+    cores: float | None = None  #: cores that its computations keep busy, where the run reports their utilisation
+    expendable: bool = False  #: engine=ray: where its process dies, the run goes on; who waits for it gets PartyLost
 
 
 class PartyLost(FederationError):
@@ -114,15 +114,15 @@ def batchable(function: F) -> F:
 class Report(TypedDict, total=False):
     """What a party may tell the observer. Scores, (rows, outputs), stand by split: `val`, `test`; parts of them also `train`, `rows`."""
 
-    train_loss: float  # mean over the parties, and over the rounds since the last evaluation
-    predictions: Mapping[str, Any]  # of a party that predicts alone
-    partial: Mapping[str, Any]  # this party's part of the sum that is the prediction
-    offset: Any  # what is added to that sum
-    penalty: float  # of this party's block of a convex problem
-    parameters: Any  # a whole model as one vector
-    iterations: int  # updates so far
-    epoch: float  # passes over the data so far
-    facts: Mapping[str, Any]  # what else the summary shows, by name
+    train_loss: float  #: mean over the parties, and over the rounds since the last evaluation
+    predictions: Mapping[str, Any]  #: of a party that predicts alone
+    partial: Mapping[str, Any]  #: this party's part of the sum that is the prediction
+    offset: Any  #: what is added to that sum
+    penalty: float  #: of this party's block of a convex problem
+    parameters: Any  #: a whole model as one vector
+    iterations: int  #: updates so far
+    epoch: float  #: passes over the data so far
+    facts: Mapping[str, Any]  #: what else the summary shows, by name
 
 
 SPLITS = {"predictions": {"val", "test"}, "partial": {"train", "val", "test", "rows"}}

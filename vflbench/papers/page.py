@@ -47,7 +47,7 @@ def write(
 
 def heading(definition: Definition) -> str:
     """`GLASU, Table 3`."""
-    return f"{PAPERS[definition.name.partition('/')[0]]}, {definition.source}"
+    return f"{PAPERS.get(folder := definition.name.partition('/')[0], folder)}, {definition.source}"
 
 
 def markdown(

@@ -12,7 +12,6 @@ centre's; no momentum.
 
 from dataclasses import dataclass
 
-from vflbench import seeding
 from vflbench.algorithms.gossip import shared
 from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
@@ -61,8 +60,7 @@ async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig
     """Holds the centre variable, which starts where the workers start."""
     cfg: Config = config.algorithm
     alpha, steps = cfg.beta / len(me.clients), shared.steps_per_round(cfg, public)
-    init = seeding.torch_stream(config.seed, "init")
-    me.state.centre = classifiers.flat(classifiers.build(config.model, public.shape, public.outputs, init)).to(me.device)
+    me.state.centre = classifiers.flat(shared.initial_model(public, config)).to(me.device)
 
     async for t in me.rounds():
         for i in range((t - 1) * steps, t * steps):

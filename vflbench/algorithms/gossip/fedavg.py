@@ -31,16 +31,15 @@ Departures from the paper, and what it leaves open
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-import numpy as np
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from vflbench import seeding
 from vflbench.algorithms.gossip import shared
 from vflbench.algorithms.gossip.shared import LocalSgd
 from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
-from vflbench.federation.party import SERVER, PartySpec
+from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.types import AlgorithmInfo, Count, Positive, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -48,6 +47,7 @@ ALGORITHM = AlgorithmInfo(
     summary="FedAvg: a server averages the models that some of the workers have trained on their own rows",
     paper="McMahan et al. 2017, arXiv 1602.05629",
     label="FedAvg",
+    place=7,
     layouts=("sharded",),
     divided_by="workers",
     reports=("parameters",),
@@ -73,9 +73,6 @@ class Config:
     rounds_per_epoch: ClassVar[int] = 1  # no key: LocalSgd's `begin` is one local epoch
 
 
-check = shared.check
-
-
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     paces = [config.algorithm.local_epochs] * len(task.shards)
     return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task, config, paces=paces)
@@ -88,10 +85,9 @@ def sampled(config: RunConfig, t: int) -> list[int]:
     return sorted(seeding.stream(config.seed, f"sampled/{t}").choice(workers, count, replace=False).tolist())
 
 
-async def server(me: Any, data: None, public: ShardedPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
     """Sends its model to the sampled workers, and takes the mean of theirs, weighted by their rows."""
-    no_rows = Shard(np.zeros((0, *public.shape), np.float32), np.zeros(0, np.int64))
-    me.state.model = LocalSgd(me, no_rows, public, config).model
+    me.state.model = shared.initial_model(public, config).to(me.device)
     me.state.rows = 0  # that were trained on, each time counted
 
     async for t in me.rounds():
@@ -106,7 +102,7 @@ async def server(me: Any, data: None, public: ShardedPublic, config: RunConfig) 
             me.report(parameters=w, epoch=me.state.rows / public.samples)
 
 
-async def worker(me: Any, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
     """Where it is sampled: trains the server's model for E epochs on its own rows."""
     epochs = config.algorithm.local_epochs
     own = replace(public, rows=(len(data.labels),))  # an epoch is one over its own rows, not the mean worker's
@@ -118,7 +114,7 @@ async def worker(me: Any, data: Shard, public: ShardedPublic, config: RunConfig)
         w = await me.recv(SERVER, tag="model")
         for _ in range(epochs):
             for _ in sgd.begin(t):
-                sgd.w = w  # not what `begin` starts from
+                sgd.w = w
                 w = await sgd.step(me)
         await me.send(SERVER, w, tag="update")
         me.report(train_loss=sgd.end(t, False)["train_loss"])

@@ -109,6 +109,11 @@ def planned_steps(config: RunConfig, public: ShardedPublic, pace: float = 1.0) -
     return math.ceil(pace * config.rounds * steps_per_round(config.algorithm, public))
 
 
+def initial_model(public: ShardedPublic, config: RunConfig) -> torch.nn.Module:
+    """The model that everybody starts from: drawn from a stream that all share."""
+    return classifiers.build(config.model, public.shape, public.outputs, seeding.torch_stream(config.seed, "init"))
+
+
 class LocalSgd:
     """One worker's model, batches and steps.
 
@@ -127,9 +132,7 @@ class LocalSgd:
         self.drawn = me.secret_rng("batches")
         dtype = DTYPES[config.model.dtype]
         self.network: Network = classifiers.network(config.model, public)
-        # The same stream for all: workers start from equal models.
-        init = seeding.torch_stream(config.seed, "init")
-        self.model = classifiers.build(config.model, public.shape, public.outputs, init).to(device)
+        self.model = initial_model(public, config).to(device)
         x = torch.from_numpy(np.ascontiguousarray(data.features)).to(device=device, dtype=dtype)
         y = torch.from_numpy(np.ascontiguousarray(data.labels)).to(device)
         y = y if public.classes else y.to(dtype)
@@ -140,6 +143,7 @@ class LocalSgd:
         self.w = torch.empty(0, dtype=dtype, device=device)
         self.running = torch.full((), torch.nan, dtype=dtype, device=device)  # mean loss of late mini-batches
         self.total = torch.zeros((), dtype=dtype, device=device)  # sum of mini-batch losses in this round
+        self.seen = 0  # batches of it that had rows: a random one may have none
         if self.secret is not None:
             self.secret.prepare(self.rows, cfg.batch_size, planned_steps(config, public, pace), me.secret_torch_rng("noise"))
 
@@ -147,11 +151,10 @@ class LocalSgd:
 
     def start(self) -> None:
         """Set w to the model's parameters."""
-        self.w, self.seen = classifiers.flat(self.model), 0  # batches that had rows: a random one may have none
-        self.total = torch.zeros_like(self.total)
+        self.w, self.seen, self.total = classifiers.flat(self.model), 0, torch.zeros_like(self.total)
 
     def begin(self, round: int) -> Iterator[int]:
-        """`start`, and the iterations of `round` in 1, 2, ..., for each of which there is a batch."""
+        """`start`, and the iterations of `round` in 1, 2, ..., each with a batch. To start from another w, set it there."""
         self.start()
         if self.secret is None:
             order, ahead = torch.from_numpy(self._order()).to(self.device), max(1, AHEAD // self.batch)

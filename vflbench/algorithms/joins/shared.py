@@ -11,7 +11,6 @@ from torch import Tensor
 
 from vflbench import seeding
 from vflbench.algorithms.joins import stability
-from vflbench.data.relational.sample import joined_rows
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models import DTYPES, partial
@@ -153,7 +152,7 @@ def parties(server: Program, client: Program, parts: Sequence[Any]) -> dict[str,
 def decide(task: RelationalTask | AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
     """Nothing; warns where rho is too small for these data (stability.py)."""
     if may_diverge(task.public, config):
-        blocks = joined_rows(task, DIAGNOSED, config.seed)
+        blocks = task.sample(DIAGNOSED, seeding.stream(config.seed, "diagnosis"))
         stability.warn(config.algorithm.rho, blocks, partial.intercepts(config.model, task.public.blocks, task.public.owner))
     return config, {}
 

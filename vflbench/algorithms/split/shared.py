@@ -119,7 +119,7 @@ def check_asynchronous(config: RunConfig) -> list[Problem]:
 def check_batches(config: RunConfig, samples: int, **workers: int) -> None:
     """Raise ConfigError where one of `workers`, key -> number, is larger than the number of batches."""
     count = math.ceil(samples / config.algorithm.batch_size)
-    allowed = f"an epoch has {count} batches: at most that many workers"
+    allowed = f"an epoch has {count} batches: at most that many workers, or a smaller batch_size"
     if problems := [Problem(f"algorithm.{key}", number, allowed) for key, number in workers.items() if number > count]:
         raise ConfigError(problems)
 

@@ -36,11 +36,11 @@ class Keys(partition.Sharding):
     name: str = ""
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto"] = "auto"
-    problem: Literal["learning", "ridge", "sparse_logistic"] = "learning"  # some rows held out | convex: all rows, by suboptimality
-    samples: Samples = None  # at most so many rows, the same for every seed; null: all
-    validation: float = 0.1  # learning: fraction of the rows
+    problem: Literal["learning", "ridge", "sparse_logistic"] = "learning"  #: some rows held out | convex: all rows, by suboptimality
+    samples: Samples = None  #: at most so many rows, the same for every seed; null: all
+    validation: float = 0.1  #: learning: fraction of the rows
     test: float = 0.3
-    columns: list[int] | None = None  # how many columns each party has, party 0 (the labels' owner) first; null: evenly (joins: two)
+    columns: list[int] | None = None  #: how many columns each party has, party 0 (the labels' owner) first; null: evenly (joins: two)
 
     @property
     def regression(self) -> bool:
@@ -58,7 +58,7 @@ class RegressionKeys(Keys):
     """A regression, which can be a ridge regression."""
 
     problem: Literal["learning", "ridge"] = "learning"
-    alpha: Positive = 0.1  # problem=ridge: weight of ||theta||^2 / 2
+    alpha: Positive = 0.1  #: problem=ridge: weight of ||theta||^2 / 2
 
     @property
     def regression(self) -> bool:
@@ -74,7 +74,7 @@ class ClassKeys(Keys):
     """A classification, which can be a sparse logistic regression."""
 
     problem: Literal["learning", "sparse_logistic"] = "learning"
-    beta: Positive = 0.001  # problem=sparse_logistic: weight of ||theta||_1
+    beta: Positive = 0.001  #: problem=sparse_logistic: weight of ||theta||_1
 
     @property
     def weight(self) -> float:
@@ -85,11 +85,11 @@ class ClassKeys(Keys):
 class Table:
     """Rows and columns as they are."""
 
-    values: np.ndarray  # (n, d): numbers, NaN where one is missing; of a categorical column the index of its level
-    columns: tuple[str, ...]  # d names
-    levels: Mapping[str, tuple[str, ...]]  # categorical column -> its levels
-    labels: np.ndarray  # (n,) float64 targets, or int64 classes
-    classes: int  # 0: regression
+    values: np.ndarray  #: (n, d): numbers, NaN where one is missing; of a categorical column the index of its level
+    columns: tuple[str, ...]  #: d names
+    levels: Mapping[str, tuple[str, ...]]  #: categorical column -> its levels
+    labels: np.ndarray  #: (n,) float64 targets, or int64 classes
+    classes: int  #: 0: regression
 
 
 # --- what a user may ask ------------------------------------------------------------------------------------------------------
@@ -279,8 +279,8 @@ class Layout:
     columns: tuple[str, ...]
     levels: Mapping[str, tuple[str, ...]]
     separator: str = ","
-    header: int = 1  # the line that holds the names of the columns; what is above does not count; 0: none does
-    skipped: tuple[str, ...] = ()  # columns whose content is not read
+    header: int = 1  #: the line that holds the names of the columns; what is above does not count; 0: none does
+    skipped: tuple[str, ...] = ()  #: columns whose content is not read
 
     @property
     def read(self) -> tuple[str, ...]:

@@ -21,18 +21,18 @@ class Objective:
     """
 
     kind: Literal["ridge", "sparse_logistic"]
-    weight: float  # alpha or beta, > 0
+    weight: float  #: alpha or beta, > 0
 
 
 @dataclass(frozen=True)
 class AlignedPublic:
     """What every party of an aligned task may know."""
 
-    samples: int  # training samples N
+    samples: int  #: training samples N
     parties: int
-    classes: int  # 0: regression
-    owner: int  # the party that has the labels
-    objective: Objective | None = None  # convex problems: what is minimised
+    classes: int  #: 0: regression
+    owner: int  #: the party that has the labels
+    objective: Objective | None = None  #: convex problems: what is minimised
 
     @property
     def blocks(self) -> int:
@@ -49,9 +49,9 @@ class AlignedPublic:
 class AlignedPart:
     """One party's own part: its features of the same samples in the same order."""
 
-    features: np.ndarray  # (N, d_m); image views (N, channels, height, width)
-    labels: np.ndarray | None  # the owner's: (N,) float64 targets or int64 classes
-    held_out: Mapping[str, np.ndarray]  # val | test -> (N_s, d_m); image views as `features`
+    features: np.ndarray  #: (N, d_m); image views (N, channels, height, width)
+    labels: np.ndarray | None  #: the owner's: (N,) float64 targets or int64 classes
+    held_out: Mapping[str, np.ndarray]  #: val | test -> (N_s, d_m); image views as `features`
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class JoinedPart:
     """All parties' blocks in one place."""
 
     parts: tuple[AlignedPart, ...]
-    labels: np.ndarray  # (N,)
+    labels: np.ndarray  #: (N,)
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class AlignedTask(Task):
     """The same samples at every party; per party a block of features."""
 
     owner: int
-    features: tuple[np.ndarray, ...]  # per party (N, d_m), or (N, channels, height, width): training samples
-    labels: np.ndarray  # (N,)
-    held_out_features: Mapping[str, tuple[np.ndarray, ...]]  # val | test -> per party (N_s, d_m), or views
+    features: tuple[np.ndarray, ...]  #: per party (N, d_m), or (N, channels, height, width): training samples
+    labels: np.ndarray  #: (N,)
+    held_out_features: Mapping[str, tuple[np.ndarray, ...]]  #: val | test -> per party (N_s, d_m), or views
     held_out_labels: Mapping[str, np.ndarray]
-    objective: Objective | None = None  # convex problems; the metric is then suboptimality
-    optimum: float | None = None  # f*: for scoring only
-    rows: tuple[np.ndarray, ...] | None = None  # where each party has a file of its own: the samples' rows in it, before they are split
+    objective: Objective | None = None  #: convex problems; the metric is then suboptimality
+    optimum: float | None = None  #: f*: for scoring only
+    rows: tuple[np.ndarray, ...] | None = None  #: where each party has a file of its own: the samples' rows in it, before they are split
 
     @property
     def parties(self) -> int:

@@ -23,7 +23,7 @@ class Task(ABC):
     name: str
     source: DataSource
     metric: Metric
-    classes: int  # 0: regression
+    classes: int  #: 0: regression
 
     @property
     @abstractmethod

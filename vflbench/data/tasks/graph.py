@@ -15,28 +15,28 @@ class GraphPublic:
     nodes: int
     classes: int
     parties: int
-    splits: dict[str, np.ndarray]  # train | val | test -> int64 node ids, sorted, disjoint
+    splits: dict[str, np.ndarray]  #: train | val | test -> int64 node ids, sorted, disjoint
 
 
 @dataclass(frozen=True)
 class GraphPart:
     """One party's own part of a graph task."""
 
-    features: np.ndarray  # (nodes, d_m) float32
-    edges: np.ndarray  # (2, E_m) int64: both directions of every edge, no self-loops, no duplicates, sorted by (row, column)
-    labels: np.ndarray  # (nodes,) int64: labels of training nodes; -1 elsewhere
+    features: np.ndarray  #: (nodes, d_m) float32
+    edges: np.ndarray  #: (2, E_m) int64: both directions of every edge, no self-loops, no duplicates, sorted by (row, column)
+    labels: np.ndarray  #: (nodes,) int64: labels of training nodes; -1 elsewhere
 
 
 @dataclass(frozen=True)
 class GraphTask(Task):
     """The same nodes at every party; per party a feature block and an edge set."""
 
-    labels: np.ndarray  # (nodes,) int64, all of them: for scoring only
+    labels: np.ndarray  #: (nodes,) int64, all of them: for scoring only
     splits: dict[str, np.ndarray]
-    features: tuple[np.ndarray, ...]  # per party (nodes, d_m) float32
-    edges: tuple[np.ndarray, ...]  # per party (2, E_m)
-    all_edges: np.ndarray  # (2, E): before any party lost some
-    columns: tuple[np.ndarray, ...] | None = None  # per party: where its columns stand in the undivided feature matrix
+    features: tuple[np.ndarray, ...]  #: per party (nodes, d_m) float32
+    edges: tuple[np.ndarray, ...]  #: per party (2, E_m)
+    all_edges: np.ndarray  #: (2, E): before any party lost some
+    columns: tuple[np.ndarray, ...] | None = None  #: per party: where its columns stand in the undivided feature matrix
 
     @property
     def parties(self) -> int:

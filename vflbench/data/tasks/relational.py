@@ -22,11 +22,11 @@ class Equality:
 class RelationalPublic:
     """What every party of a relational task may know: the schema of the join, no rows and no sizes."""
 
-    tables: tuple[str, ...]  # in the order of the organisations: one table each
-    label_table: str  # the one whose owner has the labels
-    joins: tuple[Equality, ...]  # an inner join
-    classes: int  # 0: regression
-    parts: tuple[tuple[int, ...], ...]  # per table the numbers of the clients that hold its horizontal parts, in the rows' order
+    tables: tuple[str, ...]  #: in the order of the organisations: one table each
+    label_table: str  #: the one whose owner has the labels
+    joins: tuple[Equality, ...]  #: an inner join
+    classes: int  #: 0: regression
+    parts: tuple[tuple[int, ...], ...]  #: per table the numbers of the clients that hold its horizontal parts, in the rows' order
 
     @property
     def outputs(self) -> int:
@@ -57,10 +57,10 @@ class RelationalPart:
     """One client's horizontal part of one organisation's table. Training rows; held-out ones are apart."""
 
     table: str
-    keys: Mapping[str, np.ndarray]  # key column -> (n,) as stored: integers, floats, text (object), dates; None or NaN: NULL
-    features: np.ndarray  # (n, d) float32 or float64, imputed and standardised; may be memory-mapped
-    labels: np.ndarray | None = None  # label table: (n,) float64 targets, or int64 classes 0 .. classes - 1
-    held_out: Mapping[str, np.ndarray] = field(default_factory=dict)  # label table: val | test -> features of those rows
+    keys: Mapping[str, np.ndarray]  #: key column -> (n,) as stored: integers, floats, text (object), dates; None or NaN: NULL
+    features: np.ndarray  #: (n, d) float32 or float64, imputed and standardised; may be memory-mapped
+    labels: np.ndarray | None = None  #: label table: (n,) float64 targets, or int64 classes 0 .. classes - 1
+    held_out: Mapping[str, np.ndarray] = field(default_factory=dict)  #: label table: val | test -> features of those rows
 
     @property
     def rows(self) -> int:
@@ -71,8 +71,8 @@ class RelationalPart:
 class HeldOut:
     """The joined rows of a split, for scoring outside the federation."""
 
-    rows: tuple[np.ndarray, ...]  # per table (N_s,) int64: which row; of the label table: which of the split's rows, all parts together
-    labels: np.ndarray  # (N_s,)
+    rows: tuple[np.ndarray, ...]  #: per table (N_s,) int64: which row; of the label table: which of the split's rows, all parts together
+    labels: np.ndarray  #: (N_s,)
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class RelationalTask(Task):
     tables: tuple[str, ...]
     label_table: str
     joins: tuple[Equality, ...]
-    clients: tuple[RelationalPart, ...]  # table by table, each in the order of its rows
-    held_out: Mapping[str, HeldOut]  # val | test
+    clients: tuple[RelationalPart, ...]  #: table by table, each in the order of its rows
+    held_out: Mapping[str, HeldOut]  #: val | test
 
     @property
     def public(self) -> RelationalPublic:

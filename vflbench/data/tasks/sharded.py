@@ -15,9 +15,9 @@ from vflbench.data.tasks.base import Task, no_rows
 class ShardedPublic:
     """What every worker of a sharded task may know."""
 
-    rows: tuple[int, ...]  # training rows of each worker
-    shape: tuple[int, ...]  # of a row's features: (d,), or (channels, height, width)
-    classes: int  # 0: regression
+    rows: tuple[int, ...]  #: training rows of each worker
+    shape: tuple[int, ...]  #: of a row's features: (d,), or (channels, height, width)
+    classes: int  #: 0: regression
 
     @property
     def samples(self) -> int:
@@ -34,16 +34,16 @@ class ShardedPublic:
 class Shard:
     """One worker's own rows, in random order."""
 
-    features: np.ndarray  # (n, *shape) float32
-    labels: np.ndarray  # (n,) int64 classes, or float32 targets
+    features: np.ndarray  #: (n, *shape) float32
+    labels: np.ndarray  #: (n,) int64 classes, or float32 targets
 
 
 @dataclass(frozen=True)
 class ShardedTask(Task):
     """Rows per worker; held-out rows are for scoring only, no worker has them."""
 
-    shards: tuple[Shard, ...]  # one per worker, none empty
-    held_out: Mapping[str, Shard]  # val | test
+    shards: tuple[Shard, ...]  #: one per worker, none empty
+    held_out: Mapping[str, Shard]  #: val | test
 
     @property
     def public(self) -> ShardedPublic:
