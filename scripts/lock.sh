@@ -15,5 +15,5 @@ lock() {
 }
 
 lock requirements.lock --universal "$@"
-lock requirements-dev.lock --universal --extra dev --constraint requirements.lock "$@"
+lock requirements-dev.lock --universal --fork-strategy fewest --extra dev --constraint requirements.lock "$@"
 lock requirements-oldest.lock --python-platform x86_64-manylinux_2_36 --resolution lowest-direct --extra test "$@"

@@ -19,12 +19,14 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
 
 def pins(name: str) -> dict[str, str]:
-    """The packages of a lock, with their versions, whatever system they are for."""
+    """The packages of a lock, with their versions: whatever system they are for, and this Python."""
     found: dict[str, str] = {}
     for line in (REPOSITORY / name).read_text().splitlines():
         if not line.startswith("#"):
             requirement = Requirement(line)
             (pin,) = requirement.specifier
+            if "python" in str(requirement.marker) and requirement.marker and not requirement.marker.evaluate():
+                continue
             assert pin.operator == "==" and requirement.name == canonicalize_name(requirement.name)
             assert found.setdefault(requirement.name, pin.version) == pin.version
     return found

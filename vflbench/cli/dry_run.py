@@ -14,10 +14,9 @@ from vflbench.types import RunConfig
 def dry_run(config: RunConfig) -> str:
     """Parties, shapes and messages of a checked configuration."""
     with _without_compiler():
-        from vflbench.runner import run
+        from vflbench.runner.run import dry_run as described
 
-        text: str = run.dry_run(config, info=registry.algorithms()[config.algorithm.name])
-    return text
+        return described(config, info=registry.algorithms()[config.algorithm.name])
 
 
 class _Compiler(ModuleType):

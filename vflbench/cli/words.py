@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vflbench import registry
-from vflbench.results.texts import printable
-from vflbench.results.units import human_bytes
+from vflbench.results.texts import human_bytes, printable
 from vflbench.types import ConfigError, VflbenchError
 
 RUNS = Path("outputs")

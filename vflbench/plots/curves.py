@@ -21,8 +21,7 @@ from vflbench.results import selection
 from vflbench.results.folder import atomic, atomic_write, splits
 from vflbench.results.identity import flat
 from vflbench.results.reader import Run
-from vflbench.results.texts import printable, spreadsheet
-from vflbench.results.units import si_scale
+from vflbench.results.texts import printable, si_scale, spreadsheet
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, Metric
 
 # Column of the curve -> what the axis says.

@@ -16,8 +16,7 @@ from vflbench.results import pricing, selection, texts
 from vflbench.results.folder import splits
 from vflbench.results.reader import Run
 from vflbench.results.selection import Setting
-from vflbench.results.texts import markdown
-from vflbench.results.units import human_bytes
+from vflbench.results.texts import human_bytes, markdown
 from vflbench.types import TRAINING_METRIC, VflbenchError
 
 COMMAND = "run it again"  # the column of commands

@@ -11,8 +11,7 @@ from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, cells, choice_cel
 from vflbench.results.folder import splits
 from vflbench.results.pricing import Traffic
 from vflbench.results.reader import Run
-from vflbench.results.texts import printable
-from vflbench.results.units import human_bytes
+from vflbench.results.texts import human_bytes, printable
 
 MOST_ROWS = 12  # of a curve
 PIPED = 200  # columns of what goes into a file or another program

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from vflbench.results.reader import Run, natural
-from vflbench.results.texts import in_line
-from vflbench.results.units import human_bytes
+from vflbench.results.texts import human_bytes, in_line
 from vflbench.types import TRAINING_METRIC, VflbenchError
 
 

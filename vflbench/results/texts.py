@@ -1,4 +1,4 @@
-"""Texts that others wrote, as a terminal, Markdown, a spreadsheet and a page show them: they are read, and none of them is obeyed."""
+"""Texts as a terminal, Markdown, a spreadsheet and a page show them: others' are read and never obeyed; and numbers of bytes."""
 
 import base64
 import hashlib
@@ -60,3 +60,17 @@ def content_policy(style: str, script: str | None = None, images: str = "data:")
 
     scripts = f"script-src {known(script)}; require-trusted-types-for 'script'; " if script is not None else ""
     return f"default-src 'none'; {scripts}style-src {known(style)}; img-src {images}; base-uri 'none'; form-action 'none'"
+
+
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))  # SI: 1 MB is 1,000,000 bytes
+
+
+def si_scale(largest: float) -> tuple[float, str]:
+    """Divisor and prefix that make `largest` a number between 1 and 1000."""
+    return next(((divisor, prefix) for divisor, prefix in _PREFIXES if abs(largest) >= divisor), (1.0, ""))
+
+
+def human_bytes(count: float) -> str:
+    """`12345678` -> `12.3 MB`."""
+    divisor, prefix = si_scale(count)
+    return f"{count / divisor:.3g} {prefix}B" if prefix else f"{count:.0f} B"

@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from vflbench.results.texts import printable
-from vflbench.results.units import human_bytes
+from vflbench.results.texts import human_bytes, printable
 
 if TYPE_CHECKING:
     import rich.progress

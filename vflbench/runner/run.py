@@ -27,7 +27,7 @@ from vflbench.privacy import mechanisms
 from vflbench.results import folder as files
 from vflbench.results.identity import config_hash, hide
 from vflbench.results.reader import Run
-from vflbench.results.units import human_bytes
+from vflbench.results.texts import human_bytes
 from vflbench.runner import interrupts, provenance
 from vflbench.runner.checkpoint import Checkpoints, Recorder
 from vflbench.runner.costs import Costs

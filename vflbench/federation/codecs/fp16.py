@@ -3,19 +3,14 @@
 What is larger than 65504 is sent as 65504, with a warning; infinity and NaN stay what they are.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from vflbench.types import CodecConfig, OptionInfo
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 OPTIONS = (OptionInfo("fp16", "half precision, 2 bytes a number"),)
 LARGEST = 65504.0

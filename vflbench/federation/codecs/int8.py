@@ -5,18 +5,13 @@ largest value as the norm). One scale per array and not per row: predictions and
 would be larger than the rows. An array with infinity, NaN or a float64 beyond 127 float32s in it arrives as NaN.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from vflbench.types import CodecConfig, OptionInfo
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 OPTIONS = (OptionInfo("int8", "1 byte a number and a scale per array, right in the mean"),)
 LEVELS = 127  # on either side of 0
@@ -28,8 +23,6 @@ class Config(CodecConfig):
 
 
 def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:
-    import torch
-
     wide = values.double()
     largest = float(wide.abs().max())
     with np.errstate(over="ignore"):

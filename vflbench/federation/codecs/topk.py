@@ -4,18 +4,14 @@ Every other entry arrives as 0: off by at most sqrt(1 - k/n) of the array's norm
 that way below a fraction of one half, and crosses as it is from there on.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from vflbench.types import CodecConfig, OptionInfo, Range
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 OPTIONS = (OptionInfo("topk", "the entries of largest magnitude, 8 bytes each"),)
 
@@ -27,8 +23,6 @@ class Config(CodecConfig):
 
 
 def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:
-    import torch
-
     kept = max(1, round(config.fraction * len(values)))
     largest = values.abs().sort(descending=True, stable=True).indices[:kept].sort().values
     chosen = values[largest]

@@ -1,0 +1,72 @@
+"""FedAvg: steps worked by hand, reductions, who takes part, what is sent."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.algorithms.small_shards import config, models, run, task
+from vflbench.algorithms.gossip import fedavg, local_sgd
+from vflbench.data.tasks import Shard
+from vflbench.federation.ledger import COLUMN
+from vflbench.models import classifiers
+
+EXACT = {"rtol": 1e-9, "atol": 1e-11}
+
+
+def server_model(result) -> torch.Tensor:
+    return classifiers.flat(result.engine.parties["server"].state.model)
+
+
+def test_a_round_by_hand() -> None:
+    """All rows of a worker in its batch, two local epochs: two steps of gradient descent each, then the mean weighted by rows."""
+    full = task(3)
+    shards = [Shard(s.features[: 6 + 6 * k], s.labels[: 6 + 6 * k]) for k, s in enumerate(full.shards)]
+    data = replace(full, shards=tuple(shards))
+    cfg = config(fedavg, 1, "star", workers=3, fraction=1.0, local_epochs=2, batch_size=100, lr=0.2, weight_decay=0.05)
+    start = run(fedavg, data, replace(cfg, algorithm=replace(cfg.algorithm, lr=1e-300)))
+    net = copy.deepcopy(start.engine.parties["server"].state.model).requires_grad_(True)
+    total = torch.zeros(())
+    for shard in shards:
+        x, y = torch.tensor(shard.features, dtype=torch.float64), torch.tensor(shard.labels)
+        w = server_model(start).clone()
+        for _ in range(2):
+            torch.nn.utils.vector_to_parameters(w.clone(), net.parameters())
+            gradients = torch.autograd.grad(F.cross_entropy(net(x), y), list(net.parameters()))
+            w = w - 0.2 * (torch.cat([g.flatten() for g in gradients]) + 0.05 * w)
+        total = total + len(y) / 36 * w
+    torch.testing.assert_close(server_model(run(fedavg, data, cfg)), total, **EXACT)
+
+
+def test_one_worker_is_local_sgd() -> None:
+    data = task(1)
+    keys = {"batch_size": 8, "lr": 0.2}
+    alone = run(local_sgd, data, config(local_sgd, 6, "star", workers=1, **keys))
+    shared = run(fedavg, data, config(fedavg, 3, "star", workers=1, local_epochs=2, **keys))
+    torch.testing.assert_close(server_model(shared), models(alone)[0], **EXACT)
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(0.4, 2), (0.01, 1), (1.0, 5)])
+def test_who_is_sampled_trains_and_nobody_else_hears_of_it(fraction: float, count: int) -> None:
+    data, rounds = task(5), 4
+    cfg = config(fedavg, rounds, "star", workers=5, fraction=fraction, batch_size=8)
+    result = run(fedavg, data, cfg)
+    ledger = result.engine.ledger.take()
+    size = 8 * len(server_model(result))  # float64
+    assert len(ledger) == 2 * count * rounds and set(ledger[:, COLUMN["bytes"]]) == {size}
+    names = list(result.engine.parties)
+    for t in range(1, rounds + 1):
+        chosen = {f"worker_{k}" for k in fedavg.sampled(cfg, t)}
+        met = ledger[ledger[:, COLUMN["round"]] == t][:, [COLUMN["src"], COLUMN["dst"]]].astype(int)
+        assert len(chosen) == count and {names[i] for i in met.ravel()} == chosen | {"server"}
+
+
+def test_everybody_is_sampled_sooner_or_later() -> None:
+    cfg = config(fedavg, 1, "star", workers=10, fraction=0.2)
+    counts = np.bincount(np.concatenate([fedavg.sampled(cfg, t) for t in range(1, 501)]), minlength=10)
+    assert counts.sum() == 1000 and counts.min() > 70 and counts.max() < 130  # 100 in the mean, sd 9
