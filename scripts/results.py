@@ -34,7 +34,7 @@ from vflbench.papers import definition, measured
 from vflbench.papers.claims import judge, select
 from vflbench.plots.style import PALETTE, QUIET, RC, look
 from vflbench.results import reader
-from vflbench.results.identity import said
+from vflbench.results.identity import as_text
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a claim's numbers are, where measured.COLUMNS has more words.
@@ -94,7 +94,7 @@ class Pages:
         found = self.read(name)
         for key, wanted in where.items():
             column = full(f"{name}.csv", key, found[0])
-            found = [row for row in found if said(row.get(column)) == said(wanted)]
+            found = [row for row in found if as_text(row.get(column)) == as_text(wanted)]
             if not found:
                 raise ResultsError(f"{name}.csv: no row with {column}={wanted} of {where}")
         return found
@@ -144,7 +144,7 @@ def full(where: str, key: str, columns: Iterable[str]) -> str:
 def paper(figure: str, column: str, **where: Any) -> float:
     """The paper's own number, from conf/figure/<figure>.yaml."""
     numbers = [number for part in figure_file(figure).numbers if part.column == column for number in part.rows()]
-    found = [n for n in numbers if all(said(n[full(figure, key, n)]) == said(value) for key, value in where.items())]
+    found = [n for n in numbers if all(as_text(n[full(figure, key, n)]) == as_text(value) for key, value in where.items())]
     if len(found) != 1:
         raise ResultsError(f"conf/figure/{figure}.yaml: {len(found)} numbers of the paper for {column} with {where}, not one")
     return float(found[0]["mean"])

@@ -493,7 +493,7 @@ def test_two_jobs_of_a_sweep_have_two_folders(vfl: Callable[..., int], capsys: p
 def test_nothing_is_written_where_another_process_runs(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     files.prepare(Path("s"))
     files.prepare(Path("s/0"))
-    with lock.alone(Path("s/0")):
+    with lock.held(Path("s/0")):
         assert vfl(*TOY, "hydra.run.dir=s/0") == 1
         assert vfl(*TOY, "hydra.run.dir=s/0", "overwrite=true") == 1
         assert capsys.readouterr().err.count(f"process {os.getpid()} on ") == 2

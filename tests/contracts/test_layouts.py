@@ -83,7 +83,7 @@ class FactorTask(Task):
     def own_files(self, dataset: Any) -> bool:
         return True
 
-    def told(self, index: int | None, labelled: bool) -> Self:
+    def facts_for(self, index: int | None, labelled: bool) -> Self:
         unknown = Factors(np.zeros_like(self.products.train), np.zeros_like(self.products.test))
         return replace(self.without_features(), products=unknown)
 

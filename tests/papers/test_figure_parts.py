@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from vflbench.papers import figures, measured
-from vflbench.papers.claims import Claim, fixed, judge, told
+from vflbench.papers.claims import Claim, fixed, judge, mean_and_spread
 from vflbench.papers.definition import Definition, Numbers, load
 from vflbench.plots.curves import Picture
 from vflbench.types import DataSource
@@ -128,8 +128,8 @@ def test_what_diverged_or_reached_the_target_in_part_is_told():
     diverged = seeds("y", 0.1, 0.2, math.nan, diverged=1)
     why = judge(Claim("c", "order", column="cost", of=[X, Y]), [seeds("x", 0.1, 0.1, 0.1), diverged], []).why
     assert "y: 0.1500 ± 0.0707 (2 of 3 seeds) (1 diverged)" in why
-    assert told(seeds("x", 1.0, math.inf, 2.0), "cost") == "reached by 2 of 3"
-    assert told(seeds("x", math.inf, math.inf), "cost") == "never reached"
+    assert mean_and_spread(seeds("x", 1.0, math.inf, 2.0), "cost") == "reached by 2 of 3"
+    assert mean_and_spread(seeds("x", math.inf, math.inf), "cost") == "never reached"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from vflbench import config, registry
 from vflbench.data.tasks import AlignedTask
 from vflbench.runner.costs import core_seconds
-from vflbench.runner.distributed import Surveyor, Told, party, same
+from vflbench.runner.distributed import Briefing, Surveyor, party, same
 from vflbench.runner.federation import Federation, Known
 from vflbench.types import DataError, RunConfig
 
@@ -42,7 +42,7 @@ def tables(folder: Path, common: str) -> dict[str, Path]:
     return paths
 
 
-def survey(words: list[str], folder: Path | None = None) -> tuple[RunConfig, Federation, Known, dict[str, Told]]:
+def survey(words: list[str], folder: Path | None = None) -> tuple[RunConfig, Federation, Known, dict[str, Briefing]]:
     run_config = composed([*words, "engine=ray"], folder)
     info = registry.algorithms()[run_config.algorithm.name]
     found: Any = Surveyor().survey(run_config, info)
@@ -50,7 +50,7 @@ def survey(words: list[str], folder: Path | None = None) -> tuple[RunConfig, Fed
     return run_config, Federation(run_config, info), *found
 
 
-def alone(run_config: RunConfig, known: Known, message: Told, name: str) -> Any:
+def alone(run_config: RunConfig, known: Known, message: Briefing, name: str) -> Any:
     """The data and program that party `name` builds in its process."""
     info = registry.algorithms()[run_config.algorithm.name]
     made = party(run_config, info, 1, None, name, known=dataclasses.replace(known, task=message.task), index=message.index)
@@ -66,7 +66,7 @@ def only(owned: dict[str, Path], owner: str | None) -> None:
             source.rename(target)
 
 
-def each_needs_its_own(words: list[str], owned: dict[str, Path], owner_of: Any) -> dict[str, Told]:
+def each_needs_its_own(words: list[str], owned: dict[str, Path], owner_of: Any) -> dict[str, Briefing]:
     run_config, whole, known, messages = survey(words)
     assert set(messages) == set(whole.specs)
     for name, spec in whole.specs.items():

@@ -150,7 +150,7 @@ def test_a_folder_in_which_a_run_was_killed_is_not_held(tmp_path: Path) -> None:
     prepare(tmp_path / "a" / "b")
     inventory.held_by(tmp_path / "a" / "b", "process 1 on this machine")
     assert not lock.held_below(tmp_path)
-    with lock.alone(tmp_path / "a" / "b"):
+    with lock.held(tmp_path / "a" / "b"):
         assert lock.held_below(tmp_path)
     assert not lock.held_below(tmp_path)
 

@@ -36,17 +36,17 @@ def test_a_folder_is_one_process_alone(tmp_path: Path) -> None:
     """Another process is told who holds it; a process that is killed holds nothing."""
     code = (
         "import sys, time; from pathlib import Path; from vflbench.results import lock\n"
-        "with lock.alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+        "with lock.held(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
     try:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
-        with pytest.raises(lock.Taken, match=f"process {other.pid} on .* is running there"), lock.alone(tmp_path):
+        with pytest.raises(lock.Taken, match=f"process {other.pid} on .* is running there"), lock.held(tmp_path):
             pass
     finally:
         other.kill()
         other.wait()
-    with lock.alone(tmp_path), pytest.raises(lock.Taken, match=f"process {os.getpid()} "), lock.alone(tmp_path):
+    with lock.held(tmp_path), pytest.raises(lock.Taken, match=f"process {os.getpid()} "), lock.held(tmp_path):
         pass
     assert inventory.foreign(tmp_path) == []
 

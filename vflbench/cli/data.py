@@ -39,7 +39,7 @@ def command(args: list[str]) -> int:
 
         made = profile.profile(profile.parse(words[1:]), RUNS / "profile")
         draw_profile(made)
-        say(profile.told(json.loads(made.read_text(encoding="utf-8"))))
+        say(profile.in_words(json.loads(made.read_text(encoding="utf-8"))))
         say(f"fits: {shown(made.with_suffix('.png'))}")
         say(f"use them with compute=measured compute.file={shown(made)}")
         return 0

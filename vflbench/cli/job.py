@@ -46,7 +46,7 @@ def start(hydra: Session, cfg: DictConfig, overrides: list[str], command: str, q
             folders.admit(folder, cfg)
     except VflbenchError:
         if inventory.kept(folder):
-            with lock.alone(folder):  # that it is running comes before what could be done with it
+            with lock.held(folder):  # that it is running comes before what could be done with it
                 raise
         raise
     if cfg.resume and not any(text.startswith("hydra.run.dir=") for text in overrides):
@@ -96,7 +96,7 @@ def job(
             outcome = done
         else:
             files.prepare(folder)
-            with lock.alone(folder):
+            with lock.held(folder):
                 try:
                     outcome = _outcome_of(cfg, folder, label, command, quiet)
                 finally:

@@ -46,7 +46,7 @@ def start(hydra: Session, cfg: DictConfig, jobs: list[list[str]], swept: frozens
             except launchers.DIED as error:
                 if launcher.name == "basic":
                     raise
-                died = launcher.told(error)
+                died = launcher.last_words(error)
         if (folder / "multirun.yaml").exists():
             (folder / "multirun.yaml").chmod(inventory.mode(folder))
             inventory.written(folder, "multirun.yaml")

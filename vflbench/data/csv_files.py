@@ -18,7 +18,7 @@ BLOCK = 1 << 22  # bytes that are read at once: of larger ones pyarrow makes les
 
 def header(content: Path | bytes, label: str, separator: str = ",", line: int = 1) -> list[str]:
     """The names in line number `line` of a file, plain or gzipped, or its bytes. Raises DataError."""
-    with _told(label), io.TextIOWrapper(_opened(content), encoding="utf-8-sig", errors="replace") as text:
+    with _named_errors(label), io.TextIOWrapper(_opened(content), encoding="utf-8-sig", errors="replace") as text:
         return next(csv.reader(itertools.islice(text, line - 1, line), delimiter=separator), [])
 
 
@@ -66,7 +66,7 @@ def batches(
     # One thread: only then do errors tell the row. Rows are lines, those above the first counted too.
     read_options = arrow.ReadOptions(use_threads=False, block_size=BLOCK, column_names=list(names), skip_rows=skip)
     line = skip + 1
-    with _told(label, names), _opened(content) as source:
+    with _named_errors(label, names), _opened(content) as source:
         for batch in arrow.open_csv(source, read_options, parse, convert):
             yield line, batch
             line += batch.num_rows
@@ -87,7 +87,7 @@ def _opened(content: Path | bytes) -> Any:
 
 
 @contextlib.contextmanager
-def _told(label: str, names: Sequence[str] = ()) -> Iterator[None]:
+def _named_errors(label: str, names: Sequence[str] = ()) -> Iterator[None]:
     """Errors of pyarrow as a DataError, with the line and the column where they tell it."""
     try:
         yield

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vflbench.plots.values import Names, line_label
-from vflbench.results.identity import said
+from vflbench.results.identity import as_text
 from vflbench.types import Problem, closest
 
 Row = dict[str, Any]  # a setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> its spread
@@ -152,8 +152,8 @@ def _lacking(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]
 
 def select(table: Sequence[Row], where: dict[str, Any]) -> list[Row]:
     """The rows whose keys have the values of `where`; a list means any of them."""
-    allowed = {key: [said(value) for value in (wanted if isinstance(wanted, list) else [wanted])] for key, wanted in where.items()}
-    return [row for row in table if all(said(row[key]) in values for key, values in allowed.items())]
+    allowed = {key: [as_text(value) for value in (wanted if isinstance(wanted, list) else [wanted])] for key, wanted in where.items()}
+    return [row for row in table if all(as_text(row[key]) in values for key, values in allowed.items())]
 
 
 def grouped(table: Sequence[Row], keys: Sequence[str]) -> list[tuple[Row, list[Row]]]:
@@ -161,12 +161,12 @@ def grouped(table: Sequence[Row], keys: Sequence[str]) -> list[tuple[Row, list[R
     found: dict[tuple[str, ...], tuple[Row, list[Row]]] = {}
     for row in table:
         names = {key: row[key] for key in keys}
-        found.setdefault(tuple(map(said, names.values())), (names, []))[1].append(row)
+        found.setdefault(tuple(map(as_text, names.values())), (names, []))[1].append(row)
     return list(found.values())
 
 
 def _fits(number: dict[str, Any], names: dict[str, Any]) -> bool:
-    return all(said(number[key]) == said(value) for key, value in names.items() if key in number)
+    return all(as_text(number[key]) == as_text(value) for key, value in names.items() if key in number)
 
 
 def setting_of(number: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _label(keys: Mapping[str, Any], names: Names | None) -> str:
     return line_label(keys, list(keys), names) or ", ".join(str(value) for value in keys.values())
 
 
-def told(row: Mapping[str, Any], column: str) -> str:
+def mean_and_spread(row: Mapping[str, Any], column: str) -> str:
     """`0.0785 ± 0.0220 (4 of 5 seeds)`: mean and sample standard deviation, and of how many seeds where not of all; `-` of none."""
     value, sd = row[column], row.get(f"{column}_sd", math.nan)
     seeds = [one[column] for one in row.get("by_seed", {}).values()]
@@ -202,7 +202,7 @@ def fixed(value: float, sd: float = math.nan) -> str:
 
 def _shown(row: Row, column: str) -> str:
     """A number of a verdict: what diverged is told with it."""
-    return told(row, column) + (f" ({row['diverged']} diverged)" if row.get("diverged") else "")
+    return mean_and_spread(row, column) + (f" ({row['diverged']} diverged)" if row.get("diverged") else "")
 
 
 def _paired(left: Row, right: Row, column: str) -> str:

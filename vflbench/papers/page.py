@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from markdown_it import MarkdownIt
 
-from vflbench.papers.claims import Judged, Row, select, setting_of, told
+from vflbench.papers.claims import Judged, Row, mean_and_spread, select, setting_of
 from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.measured import columns
 from vflbench.plots.report import markdown_table, page_template
@@ -107,10 +107,10 @@ def _beside(numbers: Numbers, table: Sequence[Row], definition: Definition) -> l
         own = select(table, setting)
         ours, seeds = "not run", ""
         if len(own) == 1:
-            ours, seeds = told(own[0], numbers.column), _seeds(own[0])
+            ours, seeds = mean_and_spread(own[0], numbers.column), _seeds(own[0])
         elif len(own) > 1:
             ours = "several settings"
-        theirs = told({"": number["mean"], "_sd": math.nan if number["sd"] is None else number["sd"]}, "")
+        theirs = mean_and_spread({"": number["mean"], "_sd": math.nan if number["sd"] is None else number["sd"]}, "")
         rows.append([line_label(setting, list(setting), definition.names), numbers.column, theirs, ours, seeds])
     return rows
 
@@ -126,7 +126,7 @@ def _measured(definition: Definition, table: Sequence[Row]) -> str:
     rows = []
     for row in table:
         rows.append([definition.names.get(key, {}).get(str(row[key])) or _plain(key, row[key]) for key in definition.keys] + [_seeds(row)])
-        rows[-1] += [told(row, column) for column in shown]
+        rows[-1] += [mean_and_spread(row, column) for column in shown]
     heads = (key.removesuffix(".name").rpartition(".")[2].replace("_", " ") for key in definition.keys)
     return _table([*heads, "seeds", *shown], rows)
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import NullLocator
 
 from vflbench.plots import style
 from vflbench.plots.curves import Picture, entitle, legend_below, new_figure, plain, save, write_points
-from vflbench.results.identity import said
+from vflbench.results.identity import as_text
 from vflbench.results.texts import printable
 
 Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
@@ -47,7 +47,7 @@ def draw_values(picture: Picture, table: Rows, numbers: Rows, levels: Rows, stem
             alarm = {"synthetic": "SYNTHETIC DATA", "partial": "PARTLY SYNTHETIC DATA"}
             warnings = {alarm[row["data_source"]] for row in rows if row["data_source"] in alarm}
             entitle(axes, title, " · ".join(warnings))
-            fitting = [n for n in numbers if all(said(n[key]) == said(value) for key, value in own.items() if key in n)]
+            fitting = [n for n in numbers if all(as_text(n[key]) == as_text(value) for key, value in own.items() if key in n)]
             drawn += [{"panel": title, **point} for point in _panel(axes, picture, rows, fitting, looks, names)]
             for row in levels:
                 if all(row[key] == value for key, value in own.items()) and math.isfinite(row[y]):
@@ -147,7 +147,9 @@ def _panel(
             axes.plot(lost, [1.0] * len(lost), transform=axes.get_xaxis_transform(), **look, label=f"{label}: not all seeds reached it")
         theirs = []
         for at, row in points:
-            same = [n for n in numbers if all(said(n[key]) == said(row[key]) for key in n if key not in ("mean", "sd") and key in row)]
+            same = [
+                n for n in numbers if all(as_text(n[key]) == as_text(row[key]) for key in n if key not in ("mean", "sd") and key in row)
+            ]
             paper = same[0] if same else {"mean": math.nan, "sd": None}
             drawn.append({"line": label, "x": row[x], "mean": row[y], "sd": row[f"{y}_sd"], "n": row["seeds"]})
             drawn[-1] |= {"paper": paper["mean"], "paper_sd": paper["sd"]}

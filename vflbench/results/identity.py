@@ -24,7 +24,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def said(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A configuration's value as text, by which values are compared: 10 and 10.0 are the same."""
     return f"{value:.12g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 

@@ -24,7 +24,7 @@ class Taken(VflbenchError):
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def held(folder: Path) -> Iterator[None]:
     """Nobody else runs in `folder`, which has a list of its files, during the block.
 
     The lock is the operating system's, on that list: it goes with the process that holds it, however that ends, so none is ever stale.

@@ -6,7 +6,7 @@ scores them; else it ends before the parties start.
 
 Each party's process then builds its own part. Of a benchmark set it loads all and keeps that. Where the user has a file for each party
 (modules of data sets with a function `load_own`) it opens its own and no other: the surveyor has brought the files together, as a private
-set intersection or a table mapping would, and `Told` is what comes of that for the party: the numbers of its rows, who is in which split,
+set intersection or a table mapping would, and `Briefing` is what comes of that for the party: its rows' numbers, who is in which split,
 labels if its program has them. A party whose program holds more (a centralized baseline's) opens all.
 """
 
@@ -27,7 +27,7 @@ from vflbench import registry
 from vflbench.data import sources
 from vflbench.data.tasks import ShardedTask, Task
 from vflbench.federation.engine import Engine
-from vflbench.federation.ray.calls import STARTING, deaths, silent
+from vflbench.federation.ray.calls import STARTING, deaths, no_answer
 from vflbench.federation.ray.cluster import Cluster
 from vflbench.federation.ray.driver import RayEngine
 from vflbench.federation.ray.nats_broker import Channels, Service
@@ -55,7 +55,7 @@ def detached(value: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
+class Briefing:
     """What the surveyor tells a party; with its own files it makes the party's data."""
 
     task: Task  # without features, and without what is for other parties
@@ -86,24 +86,24 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def tell(federation: Federation) -> dict[str, Told]:
+def tell(federation: Federation) -> dict[str, Briefing]:
     """What each party is told that can do with its own files: with these its data are what they are in the whole federation."""
     task, dataset, found = federation.task, federation.config.dataset, {}
     if not (hook(registry.load_dataset(dataset.name), "load_own") and task.own_files(dataset)):
         return {}
-    made: dict[tuple[int | None, bool], tuple[Told, dict[str, Any]]] = {}
+    made: dict[tuple[int | None, bool], tuple[Briefing, dict[str, Any]]] = {}
     for name, spec in federation.specs.items():
         hub = spec.organisation or name
         index = federation.attacked.index(hub) if hub in federation.attacked else None
         for labelled in (False, True):
             if (index, labelled) not in made:
-                bare = task.told(index, labelled)
+                bare = task.facts_for(index, labelled)
                 try:
                     own = bare if index is None else bare.with_part(task, index)
                     specs = federation.module.parties(own, federation.decided)
                 except Exception:  # it wants more than there is, in whatever way it notices that
                     specs = {}
-                made[index, labelled] = Told(bare, index), specs
+                made[index, labelled] = Briefing(bare, index), specs
             message, specs = made[index, labelled]
             if name in specs and same(specs[name].data, spec.data) and same(specs[name].program, spec.program):
                 found[name] = message
@@ -117,7 +117,7 @@ def tell(federation: Federation) -> dict[str, Told]:
 class Surveyor:
     """The actor that sees the whole task, and scores whole models."""
 
-    def survey(self, config: RunConfig, info: AlgorithmInfo) -> tuple[Known, dict[str, Told]] | VflbenchError:
+    def survey(self, config: RunConfig, info: AlgorithmInfo) -> tuple[Known, dict[str, Briefing]] | VflbenchError:
         """What the driver may know, and what it passes on to parties; or what is wrong with the configuration or the data."""
         try:
             federation = Federation(config, info)
@@ -159,7 +159,7 @@ def answer(reference: Any, who: str, seconds: float, starting: bool = False) -> 
     try:
         return ray.get(reference, timeout=seconds)
     except ray.exceptions.GetTimeoutError as error:
-        raise FederationError(silent(who, seconds, starting)) from error
+        raise FederationError(no_answer(who, seconds, starting)) from error
     except deaths() as error:
         raise FederationError(f"the process of {who} has died (killed, or out of memory)") from error
     except ray.exceptions.RayTaskError as error:
@@ -174,7 +174,7 @@ def party(
     eval_every: int,
     checkpoint_every: int | None,
     name: str,
-    known: Known | None = None,  # this and `index`: what it is told (`Told`), where it opens its own files only, and what else is public
+    known: Known | None = None,  # this and `index`: its `Briefing`, where it opens its own files only, and what else is public
     index: int | None = None,
     source: str | None = None,  # kind of data that the surveyor found, where the party loads the whole set
     broker: Channels | None = None,  # what the party's messages to other organisations pass, where they are published
@@ -244,7 +244,7 @@ class Host:
             if self.broker is not None:
                 self.broker.__exit__()
 
-    def _survey(self) -> tuple[Federation, ScoredElsewhere | None, Known, dict[str, Told]]:
+    def _survey(self) -> tuple[Federation, ScoredElsewhere | None, Known, dict[str, Briefing]]:
         surveyor, timeout = self.cluster.hire(Surveyor), self.config.engine.timeout
         call = surveyor.survey.remote(self.config, self.info)
         found = answer(call, "the surveyor, which looks at the data before the run,", max(timeout, STARTING), timeout < STARTING)

@@ -51,7 +51,7 @@ class Launcher:
             if value is None:
                 os.environ.pop(name, None)
 
-    def told(self, error: RuntimeError) -> str:
+    def last_words(self, error: RuntimeError) -> str:
         """What to say where a job's process has died, once the others that submitit has started on this machine have ended."""
         if self.name == "submitit_local":
             for place in (self.folder / ".submitit").glob("*"):  # named by the process that looks after the job, a child of ours

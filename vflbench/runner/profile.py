@@ -276,7 +276,7 @@ def server_seconds(size: int, repetitions: int) -> float:
     return float(served @ np.array([least[workers] for workers in SERVED]) / (served @ served))
 
 
-def told(values: Mapping[str, Any]) -> str:
+def in_words(values: Mapping[str, Any]) -> str:
     """A profile in a few lines."""
     lines = []
     for part, delay in values["delays"].items():

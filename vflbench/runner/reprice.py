@@ -378,7 +378,7 @@ def _whole(place: Path) -> Iterator[Path]:
         if before.exists() and not place.exists():
             before.rename(place)
         files.prepare(folder, "--out DIR")
-        with lock.alone(folder):
+        with lock.held(folder):
             inventory.clear(folder)
             try:
                 yield folder

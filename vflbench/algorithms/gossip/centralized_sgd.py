@@ -1,4 +1,4 @@
-"""Centralized SGD: one party with all rows, the upper reference of decentralized methods. Its program is shared.alone."""
+"""Centralized SGD: one party with all rows, the upper reference of decentralized methods. Its program is shared.train_alone."""
 
 from dataclasses import dataclass
 
@@ -28,4 +28,4 @@ class Config(shared.Keys):
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The one party."""
     shared.check_data(config, task.public)
-    return {"central": PartySpec(shared.alone, task.joined(), role="worker")}
+    return {"central": PartySpec(shared.train_alone, task.joined(), role="worker")}

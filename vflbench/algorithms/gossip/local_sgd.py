@@ -30,4 +30,4 @@ class Config(shared.WorkerKeys):
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard."""
-    return shared.workers(shared.alone, task, config)
+    return shared.workers(shared.train_alone, task, config)

@@ -248,7 +248,7 @@ class LocalSgd:
         self.running = state["running"].to(self.running)
 
 
-async def alone(me: Any, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+async def train_alone(me: Any, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
     """The program of a worker that trains on its own rows and sends nothing."""
     sgd = LocalSgd(me, data, public, config)
     me.state.model = sgd.model

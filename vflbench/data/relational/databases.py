@@ -50,8 +50,8 @@ def rows(source: Source, names: Sequence[str] | None) -> Iterator[tuple[list[str
     """
     hint = _ONE_SELECT if source.query else ""
     select = _select(source, names) + (" LIMIT 0" if names is None else "")
-    with told(source), contextlib.closing(_connect(source)) as connection, _limited(source, connection):
-        with told(source, hint):
+    with named_errors(source), contextlib.closing(_connect(source)) as connection, _limited(source, connection):
+        with named_errors(source, hint):
             if source.query:
                 _check_query(source, connection)
             cursor = connection.sql(select) if source.kind == "duckdb" else _cursor(source, connection).execute(select)
@@ -175,7 +175,7 @@ def _limited(source: Source, connection: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def told(source: Source, hint: str = "") -> Iterator[None]:
+def named_errors(source: Source, hint: str = "") -> Iterator[None]:
     """Errors of files and drivers as a DataError that names the source, and no password; `hint`: what is allowed."""
     try:
         yield

@@ -128,7 +128,7 @@ def columns(source: Source) -> list[str]:
     if source.kind == "parquet":
         import pyarrow.parquet as pq
 
-        with databases.told(source):
+        with databases.named_errors(source):
             names = list(pq.read_schema(source.path).names)
     else:
         with databases.rows(source, None) as (names, _):
@@ -157,7 +157,7 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
     elif source.kind == "parquet":
         import pyarrow.parquet as pq
 
-        with databases.told(source):
+        with databases.named_errors(source):
             table = pq.read_table(source.path, columns=list(names), partitioning=None)
             found = {name: of_arrow(table.column(name)) for name in names}
     elif source.kind == "duckdb":
@@ -191,7 +191,7 @@ def stamp(source: Source) -> str | None:
     """sha256 of the file; None for a server."""
     if source.path is None:
         return None
-    with databases.told(source), source.path.open("rb") as file:
+    with databases.named_errors(source), source.path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -233,7 +233,7 @@ def _line_of_byte(source: Source) -> int:
 
 
 def _csv_header(source: Source) -> list[str]:
-    with databases.told(source):
+    with databases.named_errors(source):
         header = next((cells for _, cells in _csv_records(source)), None)
     if header is None:
         raise DataError(f"{source}: empty, without even a line of column names")
@@ -245,7 +245,7 @@ def _read_csv(source: Source, names: Sequence[str]) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    with databases.told(source):
+    with databases.named_errors(source):
         with _opened(source, "rb") as file:
             quotes = sum(chunk.count(b'"') for chunk in iter(lambda: file.read(1 << 20), b""))
         if quotes % 2:  # pyarrow would take the rest of the file as one cell

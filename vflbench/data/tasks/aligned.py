@@ -122,7 +122,7 @@ class AlignedTask(Task):
         """Where each party has a file of its own."""
         return self.rows is not None
 
-    def told(self, index: int | None, labelled: bool) -> Self:
+    def facts_for(self, index: int | None, labelled: bool) -> Self:
         """Where the samples are in the owner's own file, and labels if it has them."""
         assert self.rows is not None
         rows = tuple(rows if party == index else np.empty(0, np.int64) for party, rows in enumerate(self.rows))

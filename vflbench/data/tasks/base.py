@@ -67,7 +67,7 @@ class Task(ABC):
         """What the driver may hold: labels, splits and sizes for scoring; of features, edges and keys the shapes of a row."""
 
     def own_files(self, dataset: Any) -> bool:
-        """Whether a party can read its part and leave the others' files alone. If so there are `told` and `with_part`, too.
+        """Whether a party can read its part and leave the others' files alone. If so there are `facts_for` and `with_part`, too.
 
         Parameters
         ----------
@@ -75,12 +75,12 @@ class Task(ABC):
         """
         return False
 
-    def told(self, index: int | None, labelled: bool) -> Self:
+    def facts_for(self, index: int | None, labelled: bool) -> Self:
         """What the owner of part `index` must be told; None: it has no part. `labelled`: its program has the training labels, too."""
         raise NotImplementedError
 
     def with_part(self, whole: Self, index: int) -> Self:
-        """This, as `told` gives it, with part `index` of the whole task: what `load_own` makes of it, from the files."""
+        """This, as `facts_for` gives it, with part `index` of the whole task: what `load_own` makes of it, from the files."""
         raise NotImplementedError
 
 

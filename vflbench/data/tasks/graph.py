@@ -80,7 +80,7 @@ class GraphTask(Task):
         """Features are in one file that all share, edges in one for each."""
         return bool(dataset.client_edges)
 
-    def told(self, index: int | None, labelled: bool) -> Self:
+    def facts_for(self, index: int | None, labelled: bool) -> Self:
         """Labels of training nodes, which every party knows, and which columns are whose."""
         return replace(self.without_features(), labels=self.part(0).labels, columns=self.columns)
 

@@ -148,7 +148,7 @@ class RelationalTask(Task):
         """Every table has sources of its own."""
         return True
 
-    def told(self, index: int | None, labelled: bool) -> Self:
+    def facts_for(self, index: int | None, labelled: bool) -> Self:
         """No labels: they are in the label table's own source. Nor what joins in held-out rows."""
         return replace(self.without_features(), held_out={})
 

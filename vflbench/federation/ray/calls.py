@@ -42,7 +42,7 @@ def clock_offset() -> float:
     return time.time() - time.monotonic()
 
 
-def silent(who: str, seconds: float, starting: bool = False) -> str:
+def no_answer(who: str, seconds: float, starting: bool = False) -> str:
     """What to say where nobody answers in time."""
     limit = f"engine.timeout, but {STARTING:g} to start in" if starting else "engine.timeout"
     return f"no answer from {who} within {seconds:g} s ({limit})"

@@ -14,7 +14,7 @@ import torch
 from vflbench.federation import wire
 from vflbench.federation.engine import Engine
 from vflbench.federation.ledger import COLUMN, Ledger
-from vflbench.federation.ray.calls import STARTING, clock_offset, deaths, silent
+from vflbench.federation.ray.calls import STARTING, clock_offset, deaths, no_answer
 from vflbench.federation.ray.cluster import Cluster
 from vflbench.federation.ray.process import Build, PartyProcess
 from vflbench.federation.snapshot import Cut
@@ -221,7 +221,7 @@ class RayEngine(Engine):
             seconds = max(0.0, deadline - time.monotonic())
             ready, _ = ray.wait([*waiting, *self._lives], num_returns=1, timeout=seconds)
             if not ready:
-                raise FederationError(silent(", ".join(sorted(waiting.values())), timeout, timeout != self.timeout))
+                raise FederationError(no_answer(", ".join(sorted(waiting.values())), timeout, timeout != self.timeout))
             for reference in ready:
                 name = waiting.pop(reference, None) or self._lives.get(reference)
                 if name is not None:

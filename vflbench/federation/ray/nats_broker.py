@@ -265,10 +265,10 @@ async def connected(channels: Channels, patience: float = STARTING) -> Any:
             await client.close()
     except (OSError, TimeoutError, nats.errors.Error) as error:
         reason = heard[-1] if isinstance(error, nats.errors.NoServersError) and heard else error
-        raise VflbenchError(f"the broker at {channels.url}: {_said(reason)}") from error
+        raise VflbenchError(f"the broker at {channels.url}: {_reason(reason)}") from error
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """An error of the client in words; some have none."""
     return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
 
@@ -312,7 +312,7 @@ class Courier:
                 subject = f"{stream}.*.{self.name}.*"
                 await starting.subscribe(subject, stream=stream, durable=self.name, config=one, manual_ack=True, cb=self._receiver(tag))
         except (OSError, TimeoutError, nats.errors.Error) as error:
-            raise VflbenchError(f"the broker at {self.channels.url}: {_said(error)}") from error
+            raise VflbenchError(f"the broker at {self.channels.url}: {_reason(error)}") from error
 
     async def close(self) -> None:
         self.closing = True
@@ -340,7 +340,7 @@ class Courier:
                     await self.stream.publish(subject, body, timeout=min(left, STORED), stream=stream, headers=head)
                     return
                 except Exception as error:  # the server is not ready, or has just died
-                    problem = _said(error)
+                    problem = _reason(error)
             await asyncio.sleep(0.1)
         limit = f"within {self.channels.timeout:g} s (engine.timeout)"
         raise FederationError(f"the broker at {self.channels.url} did not take the {what} {limit}: {problem}")
@@ -378,6 +378,6 @@ class Courier:
             self.doom = None
 
     def _give_up(self) -> None:
-        said = f": {_said(self.last_error)}" if self.last_error is not None else ""
+        said = f": {_reason(self.last_error)}" if self.last_error is not None else ""
         limit = f"{self.channels.timeout:g} s (engine.timeout)"
         self.fail(FederationError(f"{self.name} has had no connection to the broker at {self.channels.url} for {limit}{said}"))
