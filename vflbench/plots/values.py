@@ -147,9 +147,7 @@ def _panel(
             axes.plot(lost, [1.0] * len(lost), transform=axes.get_xaxis_transform(), **look, label=f"{label}: not all seeds reached it")
         theirs = []
         for at, row in points:
-            same = [
-                n for n in numbers if all(as_text(n[key]) == as_text(row[key]) for key in n if key not in ("mean", "sd") and key in row)
-            ]
+            same = [n for n in numbers if all(as_text(n[key]) == as_text(row[key]) for key in n.keys() & row.keys() - {"mean", "sd"})]
             paper = same[0] if same else {"mean": math.nan, "sd": None}
             drawn.append({"line": label, "x": row[x], "mean": row[y], "sd": row[f"{y}_sd"], "n": row["seeds"]})
             drawn[-1] |= {"paper": paper["mean"], "paper_sd": paper["sd"]}
