@@ -28,6 +28,12 @@ test: setup-dev
 	@if [ -d "$$VFLBENCH_DATA" ]; then echo "== tests on real data"; $(BIN)/python $(PYTEST) "realdata and not slow and not gpu"; \
 	else echo "== no real data: set VFLBENCH_DATA to test on it"; fi
 
+# What breaks most often, in a minute.
+quick: export OMP_NUM_THREADS := 1
+quick: setup-dev
+	@$(BIN)/python $(PYTEST) $(FAST) tests/contracts/test_imports.py tests/contracts/test_contracts.py tests/contracts/test_exposes.py \
+	tests/test_registry.py tests/federation tests/models tests/results tests/docs
+
 test-all: export OMP_NUM_THREADS := 1
 test-all: test
 	@echo "== slow tests"
