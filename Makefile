@@ -41,7 +41,7 @@ test-all: test
 
 # The site, in docs/_build/index.html.
 docs: setup-dev
-	@$(BIN)/python scripts/results.py
+	@$(BIN)/python scripts/results.py --check
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
 
 lint: setup-dev
@@ -64,7 +64,7 @@ endef
 
 $(READY): requirements.lock pyproject.toml
 	$(call venv,$(VENV))
-	@echo "Installing what runs need: 1.6 GB, or 5.4 GB where your package index has torch with CUDA only. README.md, Install, says how to choose"
+	@echo "Installing what runs need: 1.6 GB, or 5.4 GB where your package index has torch with CUDA only. docs/how-to/install.md says how to choose"
 	@$(BIN)/python $(PIP) -r requirements.lock -e .
 	@touch $@
 

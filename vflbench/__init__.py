@@ -24,7 +24,7 @@ def run(overrides: list[str], config_dir: str | None = None):  # type: ignore[no
 
     Raises
     ------
-    vflbench.types.ConfigError : listing every problem of the overrides at once.
+    vflbench.types.ConfigError : listing the problems of the overrides.
     vflbench.types.VflbenchError : for data that is missing or malformed, or a run that failed.
     """
     from vflbench.cli.train import run as _run

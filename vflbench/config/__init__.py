@@ -1,4 +1,4 @@
-"""From what the user typed to a `RunConfig`: every problem is found before any work, and all of them are told together.
+"""From what the user typed to a `RunConfig`: every problem is found before any work, those of names, types and ranges together.
 
 Hydra composes; the checks are ours, because Hydra stops at the first problem. `plan` walks the overrides (of a whole sweep), then
 turns a composed configuration into dataclasses, and asks whether algorithm, data set, model, topology and privacy fit together.

@@ -91,7 +91,7 @@ def _named_errors(label: str, names: Sequence[str] = ()) -> Iterator[None]:
     """Errors of pyarrow as a DataError, with the line and the column where they tell it."""
     try:
         yield
-    except ValueError as error:  # pyarrow's own are ValueErrors
+    except (ValueError, csv.Error) as error:  # pyarrow's own are ValueErrors
         found = re.search(r"(?:In CSV column #(\d+): )?Row #(\d+): (.*)", str(error), re.DOTALL)
         where = f", line {found[2]}" if found else ""
         if found and found[1]:

@@ -41,17 +41,12 @@ SPARSE_BELOW = 0.25  # share of nonzero features under which rows are kept as ba
 class Config:
     name: str = "gcnii"
     hidden: Count = 64  # width of every representation
-    dropout: float = 0.5  # share of entries dropped from the features and every layer's input; residual_gcn: from a layer's output
+    dropout: Annotated[float, Range(at_least=0, below=1)] = 0.5  # share of entries dropped from what a layer takes; residual_gcn: gives
     alpha: Annotated[float, Range(at_least=0, at_most=1)] = 0.1  # gcnii: weight of the initial representation
     lambda_: Annotated[float, Range(at_least=0)] = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
     heads: Count = 8  # gat: attention heads, which divide the width
     mu: Annotated[float, Range(at_least=0, at_most=1)] = 0.5  # residual_gcn: weight of a segment's output against its input
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64
-
-
-def check(config: Config) -> list[Problem]:
-    """What is wrong with a model's configuration, whoever trains it."""
-    return [] if 0 <= config.dropout < 1 else [Problem("model.dropout", config.dropout, "must be at least 0 and below 1")]
 
 
 def check_width(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:

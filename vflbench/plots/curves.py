@@ -122,12 +122,11 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
 def _mark(axes: Axes, shown: pd.DataFrame, selected: int | None, scale: float, color: str) -> None:
     """Ring at the point of the round that validation chose, without validation at the last one; its value goes into the legend."""
     rows = {row["round"]: row for row in shown.to_dict("records")}
-    row, why = (rows[selected], "selected on validation") if selected in rows else (rows[max(rows)], "final")
-    x, y = row["x"] / scale, row["test"]
-    if y != y:
+    row, why = (rows[max(rows)], "final") if selected is None else (rows.get(selected), "selected on validation")
+    if row is None or (y := row["test"]) != y:
         return
     text = f"{y:.4g} at round {int(row['round'])} ({why})"
-    axes.plot([x], [y], marker="o", markersize=12, fillstyle="none", color=color, markeredgewidth=1.8, linestyle="none", label=text)
+    axes.plot([row["x"] / scale], [y], "o", markersize=12, fillstyle="none", color=color, markeredgewidth=1.8, label=text)
 
 
 def _title(summary: Mapping[str, Any], network: str | None) -> str:

@@ -74,7 +74,8 @@ class Config:
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    paces = [config.algorithm.local_epochs] * len(task.shards)
+    cfg, mean = config.algorithm, shared.steps_per_epoch(config.algorithm, task.public)
+    paces = [cfg.local_epochs * max(1, rows // cfg.batch_size) / mean for rows in task.public.rows]
     return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task, config, paces=paces)
 
 

@@ -54,7 +54,10 @@ def rows(source: Source, names: Sequence[str] | None) -> Iterator[tuple[list[str
         with named_errors(source, hint):
             if source.query:
                 _check_query(source, connection)
-            cursor = connection.sql(select) if source.kind == "duckdb" else _cursor(source, connection).execute(select)
+            if source.kind == "duckdb":  # in a subquery it would give columns of one name others
+                cursor = connection.sql(source.query if source.query and names is None else select)
+            else:
+                cursor = _cursor(source, connection).execute(select)
         yield [column[0] for column in cursor.description], cursor
 
 

@@ -75,9 +75,9 @@ def _lines(found: Found, file: RawFile) -> pd.DataFrame:
     if form.header:
         csv_files.check_header(data, label, form.header, form.separator)
     else:
-        data = data.decode("latin-1").encode().replace(b"::", b"\t")
+        data = data.decode("latin-1").encode().replace(form.separator.encode(), b"\t")
     kinds = {name: _KINDS[name] for name in form.columns if name in _KINDS}
-    separator, skip = form.separator.replace("::", "\t"), int(bool(form.header))
+    separator, skip = form.separator if form.header else "\t", int(bool(form.header))
     frame = pd.DataFrame(csv_files.read(data, label, form.columns, kinds, optional=_TEXTS, skip=skip, separator=separator, quotes=False))
     frame.index += skip + 1
     return frame
