@@ -66,6 +66,12 @@ def whole(source):
     return sorted(zip(found["id"].values.tolist(), found["name"].values.tolist(), strict=True))
 
 
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
+def test_two_columns_of_one_name_are_refused(make, kind):
+    with pytest.raises(DataError, match="several columns are called id; give each a name of its own"):
+        sql_sources.columns(make(kind, "SELECT id, name, id FROM t"))
+
+
 @pytest.mark.parametrize("kind", DATABASES)
 @pytest.mark.parametrize(
     "query",

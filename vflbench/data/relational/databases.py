@@ -54,10 +54,9 @@ def rows(source: Source, names: Sequence[str] | None) -> Iterator[tuple[list[str
         with named_errors(source, hint):
             if source.query:
                 _check_query(source, connection)
-            if source.kind == "duckdb":  # in a subquery it would give columns of one name others
-                cursor = connection.sql(source.query if source.query and names is None else select)
-            else:
-                cursor = _cursor(source, connection).execute(select)
+            if source.query and names is None and source.kind == "duckdb":
+                select = source.query  # as a part of another, columns of one name would be given others
+            cursor = connection.sql(select) if source.kind == "duckdb" else _cursor(source, connection).execute(select)
         yield [column[0] for column in cursor.description], cursor
 
 
