@@ -27,6 +27,7 @@ NAMES = [
     "d_psgd",
     "easgd",
     "local_sgd",
+    "fedavg",
     "allreduce_sgd",
     "centralized_sgd",
     "pubsub_vfl",
