@@ -1,6 +1,7 @@
 """Sphinx builds the site from the Markdown files here: `make docs`.
 
-Sphinx with MyST rather than MkDocs: it reads the numpy-style docstrings, checks every cross-reference, and treats warnings as errors.
+Sphinx with MyST rather than MkDocs: it reads the numpy-style docstrings, checks every cross-reference, and treats
+warnings as errors.
 """
 
 import sys

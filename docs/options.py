@@ -1,4 +1,5 @@
-"""Writes the reference of all options: a page per group, from the comments of `conf/` and the docstrings of the algorithms."""
+"""Writes the reference of all options: a page per group, from the comments of `conf/` and the docstrings of the
+algorithms."""
 
 from __future__ import annotations
 
@@ -42,7 +43,11 @@ def described(path: Path) -> tuple[str, list[tuple[str, str, str]]]:
     above: list[str] = []
     for line in lines:
         found = KEY.match(line)
-        if not found or line.lstrip().startswith("- ") or (found["key"] in ("defaults", "name") and not found["indent"]):
+        if (
+            not found
+            or line.lstrip().startswith("- ")
+            or (found["key"] in ("defaults", "name") and not found["indent"])
+        ):
             continue
         depth = len(found["indent"]) // 2
         above = [*above[:depth], found["key"]]
@@ -62,13 +67,22 @@ def algorithm(name: str) -> list[str]:
     file = ROOT.joinpath(*entry.module.split(".")).with_suffix(".py")
     text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     tuned = [path.stem for path in sorted((CONF / "tuned" / name).glob("*.yaml"))]
-    note = [f"Tuned values (`conf/tuned/{name}/`) take the place of these defaults on: {', '.join(tuned)}.", ""] if tuned else []
+    note = (
+        [f"Tuned values (`conf/tuned/{name}/`) take the place of these defaults on: {', '.join(tuned)}.", ""]
+        if tuned
+        else []
+    )
     return [*note, f"Paper: {entry.info.paper}. Source: `{file.relative_to(ROOT)}`.", "", "```text", text, "```", ""]
 
 
 def page(group: str) -> str:
     """The page of a group: its options, each with what it is and its keys."""
-    out = [f"# {group}", "", f"{ABOUT[group]} Choose one with `{group}=NAME`; set its keys with `{group}.KEY=VALUE`.", ""]
+    out = [
+        f"# {group}",
+        "",
+        f"{ABOUT[group]} Choose one with `{group}=NAME`; set its keys with `{group}.KEY=VALUE`.",
+        "",
+    ]
     for path in sorted((CONF / group).glob("*.yaml")):
         about, keys = described(path)
         out += [f"## {path.stem}", "", _cell(about), "", *table(keys, f"{group}.")]

@@ -1,7 +1,7 @@
 """The made-up tables of the examples, the same on every machine: python examples/make_data.py [folder]
 
-A hospital and a laboratory have a CSV file each about the same patients. A grocer's purchases lie in SQLite, a bank's customers in
-Parquet, a town's list of the shops' departments in CSV.
+A hospital and a laboratory have a CSV file each about the same patients. A grocer's purchases lie in SQLite, a bank's
+customers in Parquet, a town's list of the shops' departments in CSV.
 """
 
 from __future__ import annotations
@@ -28,16 +28,26 @@ def patients() -> dict[str, pd.DataFrame]:
     hospital["emergency"] = rng.integers(0, 2, count)
     hospital["pulse"] = (82 + 12 * rng.normal(size=count)).round()
     laboratory = pd.DataFrame(
-        {"patient": patient, "lactate": rng.gamma(3, 0.6, count).round(2), "creatinine": rng.gamma(4, 0.3, count).round(2)}
+        {
+            "patient": patient,
+            "lactate": rng.gamma(3, 0.6, count).round(2),
+            "creatinine": rng.gamma(4, 0.3, count).round(2),
+        }
     )
     laboratory["albumin"] = rng.normal(3.6, 0.6, count).round(1)
     laboratory["crp"] = rng.gamma(1.2, 45, count).round(1)
-    risk = 0.05 * (hospital.age - 66) + 0.9 * hospital.emergency + 1.4 * (hospital.ward == "intensive") + 0.02 * (hospital.pulse - 82)
+    risk = (
+        0.05 * (hospital.age - 66)
+        + 0.9 * hospital.emergency
+        + 1.4 * (hospital.ward == "intensive")
+        + 0.02 * (hospital.pulse - 82)
+    )
     risk += 0.8 * (laboratory.lactate - 1.8) + 0.9 * (laboratory.creatinine - 1.2) - 1.0 * (laboratory.albumin - 3.6)
     hospital["died"] = (rng.random(count) < 1 / (1 + np.exp(1.6 - risk))).astype(int)
     hospital.loc[rng.choice(count, 60, replace=False), "pulse"] = np.nan  # not measured
     laboratory.loc[rng.choice(count, 90, replace=False), "crp"] = np.nan
-    return {"hospital": hospital, "laboratory": laboratory.sample(frac=1, random_state=1)}  # each in an order of its own
+    # each in an order of its own
+    return {"hospital": hospital, "laboratory": laboratory.sample(frac=1, random_state=1)}
 
 
 def tables() -> dict[str, pd.DataFrame]:
@@ -56,11 +66,17 @@ def tables() -> dict[str, pd.DataFrame]:
     departments["staff"] = (1 + departments.shelf_metres / 10 + rng.random(len(rows))).astype(int)
 
     buyer, shop = rng.integers(0, 300, 1500), rng.integers(0, 24, 1500)
-    purchases = pd.DataFrame({"customer": ids[buyer], "shop": np.array(shops)[shop], "weekday": rng.choice(WEEKDAYS, 1500)})
+    purchases = pd.DataFrame(
+        {"customer": ids[buyer], "shop": np.array(shops)[shop], "weekday": rng.choice(WEEKDAYS, 1500)}
+    )
     purchases["hour"] = rng.integers(8, 20, 1500)
     purchases["articles"] = 1 + rng.poisson(6, 1500)
     space = departments.groupby("shop").shelf_metres.mean().loc[shops].to_numpy()
-    amount = 3.1 * purchases.articles + 4 * customers.household.to_numpy()[buyer] + 0.006 * customers.income.fillna(2900).to_numpy()[buyer]
+    amount = (
+        3.1 * purchases.articles
+        + 4 * customers.household.to_numpy()[buyer]
+        + 0.006 * customers.income.fillna(2900).to_numpy()[buyer]
+    )
     amount += 0.35 * space[shop] + 6 * (purchases.weekday == "Sat") + rng.normal(0, 5, 1500)
     purchases["amount"] = (amount - 15).clip(1).round(2)
     purchases.loc[rng.choice(1500, 30, replace=False), "customer"] = None  # paid in cash: NULL, which joins with nobody
@@ -77,7 +93,8 @@ def write(folder: Path) -> None:
     with contextlib.closing(sqlite3.connect(database)) as connection:
         made["purchases"].astype(object).to_sql(
             "purchases", connection, index=False,
-            dtype={"customer": "INTEGER", "shop": "TEXT", "weekday": "TEXT", "hour": "INTEGER", "articles": "INTEGER", "amount": "REAL"},
+            dtype={"customer": "INTEGER", "shop": "TEXT", "weekday": "TEXT", "hour": "INTEGER", "articles": "INTEGER",
+                   "amount": "REAL"},
         )  # fmt: skip
     for name, table in patients().items():
         table.to_csv(folder / f"{name}.csv", index=False)

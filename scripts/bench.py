@@ -1,25 +1,29 @@
-"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [reprice] [report] [start] [ray]
-[broker]`.
+"""Benchmarks: `python scripts/bench.py [engine] [glasu] [tablepuppet] [mtcd] [leasgd] [pubsub] [reprice] [report]
+[start] [ray] [broker]`.
 
 Rates or ratios, one torch thread.
 
 engine  messages of 100 bytes a second through me.send and me.recv, links and ledger on, with 3 and with 1,000 parties
-glasu   a GLASU round on Cora against the bare tensor arithmetic of the same round: the same batches, no parties, no messages
-tablepuppet  an epoch of learning over joins at MovieLens-1M's size and beside a plain loop over rows, the table mapping, and how an epoch's
-        time grows with the joined rows while the tables stay as they are
-mtcd    a hop of a token against the bare matrix-vector products of its local steps, 100,000 hops over 1,000 clients, and the cost of a
-        hop from 10 to 10,000 clients; seconds to render the twelve views of a mesh, and of voxel grids
-leasgd  workers in one call against a loop over them, a D-PSGD iteration against its bare arithmetic, clipped gradients, 1,000 workers; on a
-        GPU where there is one
-pubsub  an epoch of PubSub-VFL on 700,000 rows of 500 columns against the bare arithmetic of its batches, and publish/subscribe operations a
-        second through hubs and workers that compute nothing
-reprice  CPU seconds of `vflbench reprice` for a run of 1,000,000 messages: the whole command, and without start and pictures
+glasu   a GLASU round on Cora against the bare tensor arithmetic of the same round: the same batches, no parties, no
+    messages
+tablepuppet  an epoch of learning over joins at MovieLens-1M's size and beside a plain loop over rows, the table
+        mapping, and how an epoch's time grows with the joined rows while the tables stay as they are
+mtcd    a hop of a token against the bare matrix-vector products of its local steps, 100,000 hops over 1,000 clients,
+        and the cost of a hop from 10 to 10,000 clients; seconds to render the twelve views of a mesh, and of voxel
+        grids
+leasgd  workers in one call against a loop over them, a D-PSGD iteration against its bare arithmetic, clipped gradients,
+        1,000 workers; on a GPU where there is one
+pubsub  an epoch of PubSub-VFL on 700,000 rows of 500 columns against the bare arithmetic of its batches, and
+        publish/subscribe operations a second through hubs and workers that compute nothing
+reprice  CPU seconds of `vflbench reprice` for a run of 1,000,000 messages: the whole command, and without start and
+    pictures
 report  seconds of `vflbench report` over 200 runs, trained ones copied with other seeds; megabytes of a page of 50
 start   CPU seconds of `vflbench --help` and `vflbench list`
-ray     a message between two parties in processes of their own against a bare call between two Ray actors, there and back; GLASU on Cora
-        through Ray, after start-up, against the simulated engine; needs vflbench[ray], and is left out of a run of all without it
-broker  embeddings of 64 KB from a publisher's process to a subscriber's through a NATS server of its own, and by Ray's calls alone; needs
-        vflbench[ray,broker], and is left out of a run of all without them
+ray     a message between two parties in processes of their own against a bare call between two Ray actors, there and
+        back; GLASU on Cora through Ray, after start-up, against the simulated engine; needs vflbench[ray], and is left
+        out of a run of all without it
+broker  embeddings of 64 KB from a publisher's process to a subscriber's through a NATS server of its own, and by Ray's
+        calls alone; needs vflbench[ray,broker], and is left out of a run of all without them
 """
 
 from __future__ import annotations
@@ -58,7 +62,8 @@ def say(name: str, value: str) -> None:
 
 
 def messages_per_second(parties: int, rounds: int, per_round: int) -> float:
-    """A star whose clients send 100 bytes up and get 100 bytes down, `per_round` times a round; CPU seconds of one core."""
+    """A star whose clients send 100 bytes up and get 100 bytes down, `per_round` times a round; CPU seconds of one
+    core."""
     import numpy as np
 
     from vflbench.federation.party import Party, PartySpec
@@ -79,7 +84,9 @@ def messages_per_second(parties: int, rounds: int, per_round: int) -> float:
                 await me.send("server", payload, "up")
                 await me.recv("server", "down")
 
-    specs = {"server": PartySpec(server, role="server")} | {f"client_{i:04d}": PartySpec(client) for i in range(parties - 1)}
+    specs = {"server": PartySpec(server, role="server")} | {
+        f"client_{i:04d}": PartySpec(client) for i in range(parties - 1)
+    }
     network = NetworkConfig("us_uk", LinkConfig(136, 0.42), LinkConfig(136, 0.42))
     engine = SimulatedEngine(specs, network=network, rounds=rounds)
     began = time.process_time()
@@ -98,7 +105,8 @@ def engine() -> None:
 
 
 def glasu(rounds: int = 60) -> None:
-    """GLASU on Cora, K = 2, through the federation and bare; both draw batches and neighbours alike, from streams of their own."""
+    """GLASU on Cora, K = 2, through the federation and bare; both draw batches and neighbours alike, from streams of
+    their own."""
     import torch
 
     from vflbench import config, registry
@@ -114,7 +122,8 @@ def glasu(rounds: int = 60) -> None:
         federation = Federation(run_config, registry.algorithms()["glasu"])
         seconds: dict[str, list[float]] = {"engine": [], "bare": []}
         for _ in range(9):
-            ends: list[float] = []  # of rounds: the first one, with what is set up before it, is left out, as in the bare loop
+            # of rounds: the first one, with what is set up before it, is left out, as in the bare loop
+            ends: list[float] = []
 
             def on_round(t: int, _: object, ends: list[float] = ends) -> bool:
                 ends.append(time.process_time())
@@ -152,7 +161,9 @@ def bare_glasu(federation: Federation, rounds: int) -> float:
     generators = [torch.Generator().manual_seed(m) for m in range(count)]
     hidden_columns = [aggregation.columns(model_config.hidden, m) for m in range(count)]
     models = [
-        gnn.build(model_config, features[m].width, task.classes, cfg.layers, ends, generators[m], "cpu", hidden_columns[m])
+        gnn.build(
+            model_config, features[m].width, task.classes, cfg.layers, ends, generators[m], "cpu", hidden_columns[m]
+        )
         for m in range(count)
     ]
     optimizers = [make_optimizer(cfg, model) for model in models]
@@ -175,7 +186,9 @@ def bare_glasu(federation: Federation, rounds: int) -> float:
             await done.wait()
             return union(len(task.labels), waiting[level])
 
-        sampled = await asyncio.gather(*(sample_blocks(graph, batch, cfg.layers, cfg.fanout, rng, unite, None) for graph in graphs))
+        sampled = await asyncio.gather(
+            *(sample_blocks(graph, batch, cfg.layers, cfg.fanout, rng, unite, None) for graph in graphs)
+        )
         return [(batch, sampled)]
 
     async def sample_rounds() -> list:
@@ -212,7 +225,7 @@ def bare_glasu(federation: Federation, rounds: int) -> float:
     return time.process_time() - began
 
 
-# --- tablepuppet --------------------------------------------------------------------------------------------------------
+# --- tablepuppet ------------------------------------------------------------------------------------------------------
 
 
 def epochs(algorithm: str, task: Any, count: int = 4, dtype: str = "float64", **options: Any) -> list[float]:
@@ -307,7 +320,10 @@ def tablepuppet() -> None:
     total = len(behind["ratings"])
     exact, sgd = epochs("rfl_admm_v", twin, solver="exact"), epochs("rfl_admm_v", twin)
     say("tablepuppet: CPU s, RFL-ADMM-V epoch, exact (under 0.3)", f"{statistics.median(exact):.2f}")
-    say("tablepuppet: CPU s, RFL-ADMM-V epoch, 10 local epochs of batch 1,024 (under 3)", f"{statistics.median(sgd):.2f}")
+    say(
+        "tablepuppet: CPU s, RFL-ADMM-V epoch, 10 local epochs of batch 1,024 (under 3)",
+        f"{statistics.median(sgd):.2f}",
+    )
     say("tablepuppet: CPU s, RFL-SGD-V epoch, batch 10,240", f"{statistics.median(epochs('rfl_sgd_v', twin)):.2f}")
     plain = row_by_row(twin, behind, 100_000) * total
     say(f"tablepuppet: the server's half by a plain loop over {total:,} rows, CPU s", f"{plain:.2f}")
@@ -322,23 +338,35 @@ def tablepuppet() -> None:
         whole, clients = statistics.median(epochs("rfl_admm_v", task, count=9)), clients_half(task)
         halves.append((clients, whole - clients))
         numbers = f"{clients * 1e3:.1f} {(whole - clients) * 1e3:.1f}"
-        say(f"tablepuppet: duplication {duplication}, {sizes[-1]:,} joined rows: CPU ms an epoch, clients server", numbers)
+        say(
+            f"tablepuppet: duplication {duplication}, {sizes[-1]:,} joined rows: CPU ms an epoch, clients server",
+            numbers,
+        )
     slopes = []
-    for half in zip(*halves, strict=True):  # the server's is a difference of two times: where that is lost in noise it says nothing
+    # the server's is a difference of two times: where that is lost in noise it says nothing
+    for half in zip(*halves, strict=True):
         pairs = [(size, seconds) for size, seconds in zip(sizes, half, strict=True) if seconds > 0]
         slopes.append(float(np.polyfit(*np.log(np.transpose(pairs)), 1)[0]))
-    say("tablepuppet: slope of log time over log joined rows (1: linear), clients server", f"{slopes[0]:.2f} {slopes[1]:.2f}")
+    say(
+        "tablepuppet: slope of log time over log joined rows (1: linear), clients server",
+        f"{slopes[0]:.2f} {slopes[1]:.2f}",
+    )
 
-    big = star_schema.load(star_schema.Config(rows=1_115_000, dimension_rows=64_000, duplication=64, width=1), "relational", 1, 0, None)
+    big = star_schema.load(
+        star_schema.Config(rows=1_115_000, dimension_rows=64_000, duplication=64, width=1), "relational", 1, 0, None
+    )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
     _, behind = joined(big, "none")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    say(f"tablepuppet: s, mapping of {len(behind['facts']):,} joined rows (under 60)", f"{time.perf_counter() - began:.1f}")
+    say(
+        f"tablepuppet: s, mapping of {len(behind['facts']):,} joined rows (under 60)",
+        f"{time.perf_counter() - began:.1f}",
+    )
     say("tablepuppet: peak memory of this process, GB (under 8)", f"{max(before, peak) / 2**20:.1f}")
 
 
-# --- mtcd ---------------------------------------------------------------------------------------------------------------
+# --- mtcd -------------------------------------------------------------------------------------------------------------
 
 
 def token_hops(clients: int, width: int, hops: int, rounds: int, samples: int = 1000, local_steps: int = 20) -> float:
@@ -354,7 +382,9 @@ def token_hops(clients: int, width: int, hops: int, rounds: int, samples: int = 
     rng = np.random.default_rng(0)
     blocks = tuple(rng.normal(size=(samples, width)) / np.sqrt(samples) for _ in range(clients))
     metric, objective = Metric("suboptimality", "min"), Objective("ridge", 1.0)
-    task = AlignedTask("ridge", DataSource("synthetic"), metric, 0, 0, blocks, rng.normal(size=samples), {}, {}, objective, 1.0)
+    task = AlignedTask(
+        "ridge", DataSource("synthetic"), metric, 0, 0, blocks, rng.normal(size=samples), {}, {}, objective, 1.0
+    )
     others = NetworkConfig("ideal"), topology_config("ring"), PrivacyConfig(), EngineConfig(), ComputeConfig()
     algorithm = stcd.Config(parties=clients, hops=hops, local_steps=local_steps)
     config = RunConfig(algorithm, None, None, *others, rounds=rounds + 1, device="cpu")
@@ -367,13 +397,16 @@ def token_hops(clients: int, width: int, hops: int, rounds: int, samples: int = 
     specs = stcd.parties(task, config)
     graph = topology.build(config.topology, [], list(specs), 0)
     SimulatedEngine(
-        specs, task.public, config, rounds=rounds + 2, eval_every=10 * rounds, connected=graph.connected, neighbours=graph.neighbours,
+        specs, task.public, config, rounds=rounds + 2, eval_every=10 * rounds, connected=graph.connected,
+        neighbours=graph.neighbours,
         on_round=on_round,
     ).run()  # fmt: skip
     return (marks[-1] - marks[0]) / (rounds * hops)
 
 
-def bare_products(width: int, samples: int = 1000, local_steps: int = 20, clients: int = 40, repeats: int = 1000) -> float:
+def bare_products(
+    width: int, samples: int = 1000, local_steps: int = 20, clients: int = 40, repeats: int = 1000
+) -> float:
     """CPU seconds of the two matrix-vector products of `local_steps` steps, over the blocks of `clients`."""
     import numpy as np
 
@@ -395,7 +428,10 @@ def mtcd() -> None:
         hops.append(token_hops(40, 50, hops=500, rounds=2))
         bare.append(bare_products(50))
     say("mtcd: us a hop, N = 1,000, d_k = 50, Q = 20, 40 clients on a ring", f"{1e6 * min(hops):.0f}")
-    say("  over its bare matrix-vector products (at most 1.5)", f"{min(hops) / min(bare):.2f}   ({1e6 * min(bare):.0f} us)")
+    say(
+        "  over its bare matrix-vector products (at most 1.5)",
+        f"{min(hops) / min(bare):.2f}   ({1e6 * min(bare):.0f} us)",
+    )
     seconds = 100_000 * token_hops(1000, 2, hops=10_000, rounds=10)
     say("mtcd: CPU s, 100,000 hops over 1,000 clients, d_k = 2, Q = 20 (at most 60)", f"{seconds:.1f}")
     sizes, many, few = (10, 100, 1000, 10_000), 50_000, 5_000
@@ -428,7 +464,9 @@ def views() -> None:
             began = time.process_time()
             mesh_views(vertices, faces, size, "torus")
             seconds.append(time.process_time() - began)
-        say(f"mtcd: CPU s, 12 views of {len(faces):,} faces, {size} px{target}", f"{statistics.median(seconds[1:]):.3f}")
+        say(
+            f"mtcd: CPU s, 12 views of {len(faces):,} faces, {size} px{target}", f"{statistics.median(seconds[1:]):.3f}"
+        )
     grids = np.zeros((4_899, 32, 32, 32), bool)
     grids[:, 8:24, 8:24, 8:24] = True
     began = time.process_time()
@@ -438,11 +476,12 @@ def views() -> None:
     say(f"mtcd: CPU s, 12 depth views of {len(grids):,} voxel grids, 64 px", f"{time.process_time() - began:.1f}")
 
 
-# --- leasgd -------------------------------------------------------------------------------------------------------------
+# --- leasgd -----------------------------------------------------------------------------------------------------------
 
 
 def iteration(algorithm: str, task: Any, model: Any, device: str, count: int = 60, **options: Any) -> float:
-    """Seconds of an iteration of `algorithm` through the federation, the least disturbed of 5 runs; the first round is left out."""
+    """Seconds of an iteration of `algorithm` through the federation, the least disturbed of 5 runs; the first round is
+    left out."""
     from vflbench import registry
     from vflbench.federation import topology
     from vflbench.federation.simulated import SimulatedEngine
@@ -502,7 +541,11 @@ def looped(task: Any, model: Any, batch: int, device: str) -> float:
 
     nets, batches = [], []
     for shard in task.shards:
-        net = classifiers.build(model, task.public.shape, task.public.outputs, torch.Generator()).to(device).requires_grad_(True)
+        net = (
+            classifiers.build(model, task.public.shape, task.public.outputs, torch.Generator())
+            .to(device)
+            .requires_grad_(True)
+        )
         nets.append((net, torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=1e-4)))
         batches.append((torch.from_numpy(shard.features).to(device), torch.from_numpy(shard.labels).to(device)))
     order = torch.arange(batch, device=device)
@@ -517,7 +560,8 @@ def looped(task: Any, model: Any, batch: int, device: str) -> float:
 
 
 def bare_d_psgd(task: Any, model: Any, batch: int, device: str) -> float:
-    """Seconds of a D-PSGD iteration's tensor arithmetic alone, on stacked models: batches, W w - eta g by the program's own in-place step.
+    """Seconds of a D-PSGD iteration's tensor arithmetic alone, on stacked models: batches, W w - eta g by the program's
+    own in-place step.
 
     The others' shares of W w are one product, taken before the step changes w.
     """
@@ -563,19 +607,27 @@ def leasgd() -> None:
     rng = np.random.default_rng(0)
 
     def task(workers: int, rows: int, width: int) -> ShardedTask:
-        shards = [Shard(rng.normal(size=(rows, width)).astype(np.float32), rng.integers(0, 10, rows)) for _ in range(workers)]
+        shards = [
+            Shard(rng.normal(size=(rows, width)).astype(np.float32), rng.integers(0, 10, rows)) for _ in range(workers)
+        ]
         return ShardedTask("made", DataSource("synthetic"), Metric("accuracy", "max"), 10, tuple(shards), {})
 
     wide = classifiers.Config("mlp3", [200])
     for batch, limit in ((10, "at least 1.8"), (32, "at least 1"), (128, "at least 1")):
         made = task(15, 10 * batch, 784)
-        one, loop = iteration("local_sgd", made, wide, device, workers=15, batch_size=batch), looped(made, wide, batch, device)
+        one, loop = (
+            iteration("local_sgd", made, wide, device, workers=15, batch_size=batch),
+            looped(made, wide, batch, device),
+        )
         limit = "at least 8" if device == "cuda" else limit
         say(f"leasgd: ms, 15 workers of 784-200-10 at once, batch {batch}, {device}", f"{1e3 * one:.2f}")
         say(f"  a loop over them, over that ({limit})", f"{loop / one:.2f}   ({1e3 * loop:.2f} ms)")
     for batch in (10, 32, 128):
         made = task(15, 10 * batch, 784)
-        whole, bare = iteration("d_psgd", made, wide, device, workers=15, batch_size=batch), bare_d_psgd(made, wide, batch, device)
+        whole, bare = (
+            iteration("d_psgd", made, wide, device, workers=15, batch_size=batch),
+            bare_d_psgd(made, wide, batch, device),
+        )
         say(f"leasgd: ms, a D-PSGD iteration, m = 15, batch {batch}, {device}", f"{1e3 * whole:.2f}")
         say("  over its batched arithmetic alone (at most 1.3)", f"{whole / bare:.2f}   ({1e3 * bare:.2f} ms)")
 
@@ -586,7 +638,9 @@ def leasgd() -> None:
     counts = torch.ones(512, device=device)
     seconds = least(lambda: network.clipped_gradient(theta, x, y, counts, 1.0), device)
     say(f"leasgd: ms, clipped gradients of 512 rows, 784-200-10, {device} (under 116)", f"{1e3 * seconds:.1f}")
-    single = torch.func.vmap(torch.func.grad(lambda w, x, y: network.losses(network.predict(w, x[None]), y[None])[0]), (None, 0, 0))
+    single = torch.func.vmap(
+        torch.func.grad(lambda w, x, y: network.losses(network.predict(w, x[None]), y[None])[0]), (None, 0, 0)
+    )
     say("  per-sample gradients by torch.func alone, ms", f"{1e3 * least(lambda: single(theta, x, y), device, 3):.1f}")
 
     many = task(1000, 100, 20)
@@ -595,11 +649,12 @@ def leasgd() -> None:
         say(f"leasgd: s, an iteration of {name} with 1,000 workers, {device} (under 1)", f"{seconds:.3f}")
 
 
-# --- pubsub ------------------------------------------------------------------------------------------------------------
+# --- pubsub -----------------------------------------------------------------------------------------------------------
 
 
 def pubsub_seconds(task: Any, batch: int, **options: Any) -> float:
-    """CPU seconds of the second of two epochs of PubSub-VFL, 8 and 10 workers; starting up and the first one are left out."""
+    """CPU seconds of the second of two epochs of PubSub-VFL, 8 and 10 workers; starting up and the first one are left
+    out."""
     from vflbench.algorithms.split import pubsub_vfl
     from vflbench.federation import clock, topology
     from vflbench.federation.simulated import SimulatedEngine
@@ -629,7 +684,8 @@ def pubsub_seconds(task: Any, batch: int, **options: Any) -> float:
 
 
 def bare_pubsub(task: Any, batch: int) -> float:
-    """CPU seconds of an epoch's batches, one after the other: both forward passes, the loss, both backward passes, both steps."""
+    """CPU seconds of an epoch's batches, one after the other: both forward passes, the loss, both backward passes, both
+    steps."""
     import numpy as np
     import torch
     import torch.nn.functional as F
@@ -670,7 +726,9 @@ def pubsub() -> None:
 
     def task(rows: int, width: int) -> AlignedTask:
         blocks = tuple(rng.standard_normal((rows, width), dtype=np.float32) for _ in range(2))
-        return AlignedTask("made", DataSource("synthetic"), Metric("auroc", "max"), 2, 0, blocks, rng.integers(0, 2, rows), {}, {})
+        return AlignedTask(
+            "made", DataSource("synthetic"), Metric("auroc", "max"), 2, 0, blocks, rng.integers(0, 2, rows), {}, {}
+        )
 
     large = task(700_000, 250)
     pairs = [(pubsub_seconds(large, 256), bare_pubsub(large, 256)) for _ in range(2)]
@@ -697,7 +755,9 @@ def pubsub() -> None:
 
         return call
 
-    operations = {name: counted(name) for name in ("publish", "next", "depth", "wait", "deadline", "discard", "expired")}
+    operations = {
+        name: counted(name) for name in ("publish", "next", "depth", "wait", "deadline", "discard", "expired")
+    }
     methods_of_broker = {name: getattr(Broker, name) for name in operations}
     for name, call in operations.items():
         setattr(Broker, name, call)
@@ -705,16 +765,20 @@ def pubsub() -> None:
     for name, method in methods_of_broker.items():
         setattr(Broker, name, method)
     Side._embed, Side._backward, Side._learn = methods  # type: ignore[method-assign]
-    say("pubsub: broker operations a CPU s, workers that compute nothing (at least 20,000)", f"{calls.total() / 2 / seconds:,.0f}")
+    say(
+        "pubsub: broker operations a CPU s, workers that compute nothing (at least 20,000)",
+        f"{calls.total() / 2 / seconds:,.0f}",
+    )
     say("  of them messages published and taken", f"{(calls['publish'] + calls['next']) / 2 / seconds:,.0f}")
     say("  batches, from queue to step", f"{batches / seconds:,.0f}")
 
 
-# --- reprice ------------------------------------------------------------------------------------------------------------
+# --- reprice ----------------------------------------------------------------------------------------------------------
 
 
 def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 500) -> None:
-    """The folder of a finished run of so many messages between a server and clients that also compute; nothing is trained."""
+    """The folder of a finished run of so many messages between a server and clients that also compute; nothing is
+    trained."""
     import dataclasses
 
     import numpy as np
@@ -749,7 +813,9 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     with config.session() as hydra:
         values = config.plain(config.plan(hydra, ["dataset=digits_graph"]).cfg)
     rounds = messages // (2 * clients * per_round)
-    specs = {"server": PartySpec(server, role="server")} | {f"client_{i:02d}": PartySpec(client) for i in range(clients)}
+    specs = {"server": PartySpec(server, role="server")} | {
+        f"client_{i:02d}": PartySpec(client) for i in range(clients)
+    }
     network = NetworkConfig("us_uk", LinkConfig(136.0, 0.42), LinkConfig(136.0, 0.42))
     ends: list[float] = []
 
@@ -757,24 +823,37 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
         ends.append(engine.boundary_clock)
         return False
 
-    made = SimulatedEngine(specs, network=network, rounds=rounds, clock=ComputeClock("modelled", ComputeConfig()), on_round=on_round)
+    made = SimulatedEngine(
+        specs, network=network, rounds=rounds, clock=ComputeClock("modelled", ComputeConfig()), on_round=on_round
+    )
     made.run()
     ledger, traces, tags = sort_ledger(made.ledger.take()), made.take_trace(), list(made.tags)
     parties = {name: Standing(spec.role) for name, spec in specs.items()}
     costs = Costs(ledger, traces, parties, network, "strict", Payload(tags, 4, 1))
-    scores = [{"round": r, "virtual_seconds": ends[r - 1], "val_accuracy": 0.5, "test_accuracy": 0.5} for r in range(1, rounds + 1)]
+    scores = [
+        {"round": r, "virtual_seconds": ends[r - 1], "val_accuracy": 0.5, "test_accuracy": 0.5}
+        for r in range(1, rounds + 1)
+    ]
     curve = costs.curve(scores)
     files.prepare(folder)
     files.ledger_parquet(folder / "ledger.parquet", ledger.T, list(specs), tags, LINK_KINDS)
     files.trace_parquet(folder / "trace.parquet", traces)
     files.write_curve(folder / "curve.csv", curve, "accuracy")
-    manifest = {"schema": files.SCHEMA, "config": values, "config_hash": config_hash(values), "rounds": rounds, "cores": 0}
+    manifest = {
+        "schema": files.SCHEMA,
+        "config": values,
+        "config_hash": config_hash(values),
+        "rounds": rounds,
+        "cores": 0,
+    }
     manifest |= {"parties": {name: dataclasses.asdict(party) for name, party in parties.items()}}
     files.write_json(folder / "manifest.json", manifest)
     summary = files.summarise(
-        status="completed", algorithm="glasu", dataset="digits_graph", source=DataSource("synthetic"), metric=Metric("accuracy", "max"),
+        status="completed", algorithm="glasu", dataset="digits_graph", source=DataSource("synthetic"),
+        metric=Metric("accuracy", "max"),
         seed=0,
-        rows=curve, rounds=rounds, wall_seconds=0.0, compute_clock="modelled", timing="causal", accounting="strict", device="cpu",
+        rows=curve, rounds=rounds, wall_seconds=0.0, compute_clock="modelled", timing="causal", accounting="strict",
+        device="cpu",
         **costs.summary(rounds, ends[-1]),
     )  # fmt: skip
     files.write_json(folder / "summary.json", summary)
@@ -790,7 +869,10 @@ def reprice() -> None:
         large_run(Path(name) / "large", 1_000_000)
         command = [str(Path(sys.executable).parent / "vflbench"), "reprice", "large", "network=us_us", "overwrite=true"]
         whole, own = [], []
-        profile = Profile({"network": "us_us"}, {"name": "us_us", **{k: {"latency_ms": 67.0} for k in ("client_server", "client_client")}})
+        profile = Profile(
+            {"network": "us_us"},
+            {"name": "us_us", **{k: {"latency_ms": 67.0} for k in ("client_server", "client_client")}},
+        )
         for _ in range(3):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True, cwd=name)
@@ -798,10 +880,15 @@ def reprice() -> None:
             whole.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
             began = time.process_time()
             refusals: list[str] = []
-            repriced([f"{name}/large"], [profile], Path(name) / "out", command="", overwrite=True, refused=refusals.append)
+            repriced(
+                [f"{name}/large"], [profile], Path(name) / "out", command="", overwrite=True, refused=refusals.append
+            )
             own.append(time.process_time() - began)
             assert not refusals, refusals
-        say("reprice: CPU s, 1,000,000 messages, reading and writing included (under 5)", f"{statistics.median(own):.2f}")
+        say(
+            "reprice: CPU s, 1,000,000 messages, reading and writing included (under 5)",
+            f"{statistics.median(own):.2f}",
+        )
         say("  the whole command, with start and pictures", f"{statistics.median(whole):.2f}")
 
 
@@ -809,7 +896,8 @@ def reprice() -> None:
 
 
 def copies(runs: list[Path], count: int, into: Path) -> None:
-    """`count` run folders, those of `runs` in turn, each with a seed of its own, without the files that a report does not read."""
+    """`count` run folders, those of `runs` in turn, each with a seed of its own, without the files that a report does
+    not read."""
     import json
     import shutil
 
@@ -832,10 +920,24 @@ def report() -> None:
 
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
-        small = ["dataset=ridge", "dataset.samples=200", "dataset.features=100", "topology=path", "rounds=50", "eval_every=1"]
+        small = [
+            "dataset=ridge",
+            "dataset.samples=200",
+            "dataset.features=100",
+            "topology=path",
+            "rounds=50",
+            "eval_every=1",
+        ]
         kinds = {"svfl": 5, "stcd": 5, "mtcd": 5}
         for name, parties in kinds.items():
-            vflbench.run([f"algorithm={name}", *small, f"algorithm.parties={parties}", f"hydra.run.dir={root / 'trained' / name}"])
+            vflbench.run(
+                [
+                    f"algorithm={name}",
+                    *small,
+                    f"algorithm.parties={parties}",
+                    f"hydra.run.dir={root / 'trained' / name}",
+                ]
+            )
         trained = [root / "trained" / name for name in kinds]
         for count in (200, 50):
             copies(trained, count, root / str(count))
@@ -898,7 +1000,10 @@ def two_parties(count: int, size: int, name: str) -> dict[str, Any]:
     from vflbench.federation.party import PartySpec
     from vflbench.federation.ray.party import elsewhere
 
-    specs = {party: PartySpec(program if party == name else elsewhere) for party, program in (("there", there), ("back", back))}
+    specs = {
+        party: PartySpec(program if party == name else elsewhere)
+        for party, program in (("there", there), ("back", back))
+    }
     return {"specs": specs, "public": count, "config": size, "rounds": 5, "threads": 1}
 
 
@@ -945,7 +1050,14 @@ def ray(count: int = 300, rounds: int = 100) -> None:
             say("  over a bare call of an actor (at most 1.3)", f"{message / call:.2f}   ({1e3 * call:.2f} ms)")
         root = Path(os.environ.get("VFLBENCH_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
         source = [f"data_root={root}"] if root.is_dir() else ["dataset.source=synthetic"]
-        overrides = ["algorithm=glasu", "dataset=cora", "engine=ray", "engine.address=auto", f"rounds={rounds}", *source]
+        overrides = [
+            "algorithm=glasu",
+            "dataset=cora",
+            "engine=ray",
+            "engine.address=auto",
+            f"rounds={rounds}",
+            *source,
+        ]
         with config.session(overrides) as hydra:
             run_config = config.to_config(config.plain(config.plan(hydra, overrides).cfg))
         info = registry.algorithms()["glasu"]
@@ -969,7 +1081,8 @@ def ray(count: int = 300, rounds: int = 100) -> None:
 
 
 async def publisher(me: Any, data: Any, count: int, size: int) -> None:
-    """Publishes `count` embeddings of `size` bytes, each in a channel of its own, until the subscriber has all; reports the seconds."""
+    """Publishes `count` embeddings of `size` bytes, each in a channel of its own, until the subscriber has all; reports
+    the seconds."""
     import time
 
     import torch
@@ -1007,7 +1120,9 @@ def broker(count: int = 1000, size: int = 65_536) -> None:
     from vflbench.federation.ray.nats_broker import Service
     from vflbench.types import BrokerConfig, EngineConfig
 
-    configuration: Any = SimpleNamespace(algorithm=SimpleNamespace(p=5), broker=BrokerConfig("nats"), engine=EngineConfig("ray"))
+    configuration: Any = SimpleNamespace(
+        algorithm=SimpleNamespace(p=5), broker=BrokerConfig("nats"), engine=EngineConfig("ray")
+    )
     published: Any = SimpleNamespace(published=(("embedding", "p"),))
     with Cluster(EngineConfig("ray")) as cluster, Service(configuration, published) as service:
         for how, channels in (("NATS JetStream", service.channels), ("Ray's calls", None)):
@@ -1016,7 +1131,10 @@ def broker(count: int = 1000, size: int = 65_536) -> None:
             on_report = lambda name, round, values, told=told: told.append(values["facts"]["seconds"])  # noqa: E731
             RayEngine(cluster, ["publisher", "subscriber"], make, timeout=60.0, rounds=4, on_report=on_report).run()
             rate = count / statistics.median(told[1:])
-            say(f"broker: messages a second of {size:,} bytes, by {how}", f"{rate:,.0f}   ({rate * size / 1e6:,.0f} MB/s)")
+            say(
+                f"broker: messages a second of {size:,} bytes, by {how}",
+                f"{rate:,.0f}   ({rate * size / 1e6:,.0f} MB/s)",
+            )
 
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
@@ -1036,7 +1154,9 @@ def main() -> int:
     names = [name for name in wanted if name not in absent]
     if left := [name for name in wanted if name in absent]:
         print(
-            f"left out, as what they need is not installed: {', '.join(left)} (pip install 'vflbench[ray,broker,shapes]')", file=sys.stderr
+            f"left out, as what they need is not installed: {', '.join(left)} (pip install "
+            "'vflbench[ray,broker,shapes]')",
+            file=sys.stderr,
         )
     if unknown := [name for name in names if name not in BENCHMARKS]:
         print(f"no benchmark {', '.join(unknown)}: there are {', '.join(BENCHMARKS)}", file=sys.stderr)

@@ -1,9 +1,9 @@
 """Which setting is the cheapest at which cost ratio: `python scripts/crossings.py FOLDER ... [--gap 1e-6]`.
 
-Every FOLDER holds runs (a sweep's folder). A run's cost to the gap is r x bytes client-server + bytes client-client up to its first
-evaluation at or below it, so that one run serves every r: from 0.01 to 1,000. Settings (runs alike but for seed and network) are averaged
-over their seeds; one of which a seed does not get there is left out, and named. The bytes that find SVFL's step size (tag smoothness)
-are counted, as all are.
+Every FOLDER holds runs (a sweep's folder). A run's cost to the gap is r x bytes client-server + bytes client-client up
+to its first evaluation at or below it, so that one run serves every r: from 0.01 to 1,000. Settings (runs alike but for
+seed and network) are averaged over their seeds; one of which a seed does not get there is left out, and named. The
+bytes that find SVFL's step size (tag smoothness) are counted, as all are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def bytes_to(run: reader.Run, gap: float) -> tuple[float, float] | None:
 
 
 def settings(runs: list[reader.Run]) -> dict[str, list[reader.Run]]:
-    """Runs that differ in nothing but the seed and the network's prices, one per seed, by a name: what sets them apart from the others."""
+    """Runs that differ in nothing but the seed and the network's prices, one per seed, by a name: what sets them apart
+    from the others."""
     configs = []
     for run in runs:
         keys = identity.flat(identity.identifying(run.manifest["config"]))
@@ -42,7 +43,11 @@ def settings(runs: list[reader.Run]) -> dict[str, list[reader.Run]]:
         peers = [other for other in configs if other["algorithm.name"] == config["algorithm.name"]]
         apart = [key for key in config if any(peer.get(key) != config[key] for peer in peers)]
         name = [config["algorithm.name"], config["dataset.name"], config["topology.name"]]
-        name += [f"{key.removeprefix('algorithm.')}={config[key]}" for key in apart if key not in ("topology.name", "dataset.name")]
+        name += [
+            f"{key.removeprefix('algorithm.')}={config[key]}"
+            for key in apart
+            if key not in ("topology.name", "dataset.name")
+        ]
         found[" ".join(name)].setdefault(run.manifest["config"]["seed"], run)
     return {name: list(own.values()) for name, own in found.items()}
 
@@ -63,7 +68,10 @@ def main() -> int:
             print(f"  {name:60} not reached in {len(found) - len(values)} of {len(found)} runs")
             continue
         reached[name] = values.mean(axis=0)
-        (server, between), spread = values.mean(axis=0), values.std(axis=0, ddof=1) if len(values) > 1 else (np.nan, np.nan)
+        (server, between), spread = (
+            values.mean(axis=0),
+            values.std(axis=0, ddof=1) if len(values) > 1 else (np.nan, np.nan),
+        )
         print(f"  {name:60} {server:9.2f} +- {spread[0]:.2f}  {between:9.2f} +- {spread[1]:.2f}  n={len(values)}")
     if not reached:
         return 1

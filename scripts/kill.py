@@ -1,12 +1,14 @@
-"""Kills the command at random moments and resumes it: `python scripts/kill.py [--kills 100] [--seed 0] [--scenario NAME ...] [--jobs 1]`.
+"""Kills the command at random moments and resumes it: `python scripts/kill.py [--kills 100] [--seed 0] [--scenario NAME
+...] [--jobs 1]`.
 
-Every trial starts a real command, kills it with SIGKILL at a random moment, and resumes it as the documentation says; a third of the
-resumed commands are killed as well. Half of the moments are drawn from the whole length of an undisturbed command, which for short ones
-is mostly that of imports, half from its time after the run's first file. Half of the kills hit the command alone, as a machine that is
-out of memory does, half its whole process group. What comes of it must be what the undisturbed command made: curve, ledger, trace, models
-and pictures byte for byte, and the summary but for the time on the wall. Of real processes (engine=ray) times are measured: there the
-parameters, metrics and messages must be the same, and with a broker, where the order of messages depends on time, all batches be trained.
-Nothing may be left of the command: no process, no temporary file; and files that are not its own stay as they are.
+Every trial starts a real command, kills it with SIGKILL at a random moment, and resumes it as the documentation says; a
+third of the resumed commands are killed as well. Half of the moments are drawn from the whole length of an undisturbed
+command, which for short ones is mostly that of imports, half from its time after the run's first file. Half of the
+kills hit the command alone, as a machine that is out of memory does, half its whole process group. What comes of it
+must be what the undisturbed command made: curve, ledger, trace, models and pictures byte for byte, and the summary but
+for the time on the wall. Of real processes (engine=ray) times are measured: there the parameters, metrics and messages
+must be the same, and with a broker, where the order of messages depends on time, all batches be trained. Nothing may be
+left of the command: no process, no temporary file; and files that are not its own stay as they are.
 
 Prints a table and, last, how many kills were survived; exit code 0 if all were.
 """
@@ -68,14 +70,19 @@ class Trial:
     problems: list[str] = field(default_factory=list)
 
 
-# --- what must be the same --------------------------------------------------------------------------------------------------------
+# --- what must be the same --------------------------------------------------------------------------------------------
 
 
 def results(folder: Path) -> dict[str, Path]:
-    """The files that a result consists of, by their path in `folder`: neither what says when and how it was made, nor checkpoints."""
+    """The files that a result consists of, by their path in `folder`: neither what says when and how it was made, nor
+    checkpoints."""
     own = ("manifest.json", "summary.json", "files.jsonl", "multirun.yaml", "notes.txt")
     found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {name: path for name, path in found.items() if path.name not in own and not {"checkpoint", ".hydra"} & set(Path(name).parts)}
+    return {
+        name: path
+        for name, path in found.items()
+        if path.name not in own and not {"checkpoint", ".hydra"} & set(Path(name).parts)
+    }
 
 
 def summary(run: Path) -> dict[str, object]:
@@ -86,12 +93,21 @@ def summary(run: Path) -> dict[str, object]:
 def all_differs(whole: Path, other: Path) -> list[str]:
     """Every file byte for byte, and the summaries."""
     ours, theirs = results(other), results(whole)
-    found = [f"{name}: {'missing' if name in theirs else 'of no undisturbed run'}" for name in sorted(set(ours) ^ set(theirs))]
-    found += [f"{name}: differs" for name in ours.keys() & theirs.keys() if ours[name].read_bytes() != theirs[name].read_bytes()]
+    found = [
+        f"{name}: {'missing' if name in theirs else 'of no undisturbed run'}"
+        for name in sorted(set(ours) ^ set(theirs))
+    ]
+    found += [
+        f"{name}: differs"
+        for name in ours.keys() & theirs.keys()
+        if ours[name].read_bytes() != theirs[name].read_bytes()
+    ]
     for run in reader.find(whole):
         place = run.folder.relative_to(whole)
         found += [
-            f"{place}/summary.json: {key} differs" for key, value in summary(run.folder).items() if summary(other / place)[key] != value
+            f"{place}/summary.json: {key} differs"
+            for key, value in summary(run.folder).items()
+            if summary(other / place)[key] != value
         ]
     return found
 
@@ -106,7 +122,8 @@ def figure_differs(whole: Path, other: Path) -> list[str]:
 
 
 def live_differs(whole: Path, other: Path, trained: bool = False) -> list[str]:
-    """Curve, parameters and messages where times are measured; `trained`: with time deciding who is first, the batches alone."""
+    """Curve, parameters and messages where times are measured; `trained`: with time deciding who is first, the batches
+    alone."""
     ours, theirs = reader.load(other), reader.load(whole)
     found = []
     try:
@@ -120,16 +137,21 @@ def live_differs(whole: Path, other: Path, trained: bool = False) -> list[str]:
         return found + ([f"batches trained: {counts[1]} of {counts[0]}"] if counts[0] != counts[1] else [])
     if not ours.curve.drop(columns=TIMES).equals(theirs.curve.drop(columns=TIMES)):
         found.append("curve.csv differs")
-    messages = [run.ledger.groupby(["round", "src", "dst", "tag", "bytes"], observed=True).size().to_dict() for run in (ours, theirs)]
+    messages = [
+        run.ledger.groupby(["round", "src", "dst", "tag", "bytes"], observed=True).size().to_dict()
+        for run in (ours, theirs)
+    ]
     if messages[0] != messages[1]:
         found.append("ledger.parquet: other messages")
     found += [
-        f"{n}: differs" for n, p in results(whole).items() if p.suffix == ".safetensors" and p.read_bytes() != (other / n).read_bytes()
+        f"{n}: differs"
+        for n, p in results(whole).items()
+        if p.suffix == ".safetensors" and p.read_bytes() != (other / n).read_bytes()
     ]
     return found
 
 
-# --- the commands -----------------------------------------------------------------------------------------------------------------
+# --- the commands -----------------------------------------------------------------------------------------------------
 
 FIGURE = "mtcd/fig2"
 GRAPH = (
@@ -142,11 +164,31 @@ GRAPH = (
     "checkpoint_every=1",
 )
 TABLES = ("algorithm=rfl_admm_v", "dataset=star_schema", "rounds=8", "checkpoint_every=1")
-TOKENS = ("dataset=ridge", "dataset.samples=40", "dataset.features=24", "algorithm.parties=4", "eval_every=5", "checkpoint_every=2")
+TOKENS = (
+    "dataset=ridge",
+    "dataset.samples=40",
+    "dataset.features=24",
+    "algorithm.parties=4",
+    "eval_every=5",
+    "checkpoint_every=2",
+)
 WORKERS = ("dataset=digits", "model.widths=[16]", "algorithm.workers=3", "rounds=4", "checkpoint_every=1")
-COLUMNS = ("dataset=synthetic", "dataset.features=12", "dataset.informative=6", "dataset.redundant=0", "dataset.samples=1000", "epochs=6")
+COLUMNS = (
+    "dataset=synthetic",
+    "dataset.features=12",
+    "dataset.informative=6",
+    "dataset.redundant=0",
+    "dataset.samples=1000",
+    "epochs=6",
+)
 COLUMNS += ("model.depth=2", "model.width=8", "model.embedding=4", "checkpoint_every=1", "algorithm.batch_size=50")
-PUBLISHED = ("algorithm=pubsub_vfl", *COLUMNS, "model.top_width=4", "algorithm.workers=2", "algorithm.passive_workers=2")
+PUBLISHED = (
+    "algorithm=pubsub_vfl",
+    *COLUMNS,
+    "model.top_width=4",
+    "algorithm.workers=2",
+    "algorithm.passive_workers=2",
+)
 SWEEP = ("-m", "algorithm=stcd", *TOKENS, "topology=path", "rounds=30", "seed=0,1,2")
 SWEPT = {"where": "hydra.sweep.dir=out", "again": ""}
 
@@ -159,9 +201,13 @@ SCENARIOS = {
     "split: pubsub_vfl": Scenario(PUBLISHED, all_differs),
     "privacy: leasgd": Scenario(("algorithm=leasgd", "privacy=dp_sgd", *WORKERS), all_differs),
     "sweep, joblib": Scenario((*SWEEP, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), all_differs, **SWEPT),
-    "figures": Scenario(("figures", FIGURE, "scale=smoke", "checkpoint_every=1"), figure_differs, where="out=out", again=""),
+    "figures": Scenario(
+        ("figures", FIGURE, "scale=smoke", "checkpoint_every=1"), figure_differs, where="out=out", again=""
+    ),
     "engine=ray: glasu": Scenario((*GRAPH, "engine=ray"), live_differs),
-    "NATS: pubsub_vfl": Scenario((*PUBLISHED, "engine=ray", "broker=nats", "algorithm.deadline=60"), partial(live_differs, trained=True)),
+    "NATS: pubsub_vfl": Scenario(
+        (*PUBLISHED, "engine=ray", "broker=nats", "algorithm.deadline=60"), partial(live_differs, trained=True)
+    ),
     "gossip: d_psgd": Scenario(("algorithm=d_psgd", *WORKERS), all_differs),
     "split: vfl": Scenario(("algorithm=vfl", *COLUMNS), all_differs),
     "privacy: rfl_admm_v": Scenario((*TABLES, "privacy=dp_sgd"), all_differs),
@@ -175,7 +221,9 @@ def marked(mark: str) -> dict[int, str]:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:100]
+                found[int(folder.name)] = (
+                    (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:100]
+                )
     return found
 
 
@@ -200,7 +248,9 @@ def started(place: Path, words: tuple[str, ...]) -> Iterator[subprocess.Popen[st
         said.write(f"$ vflbench {' '.join(words)}\n")
         said.flush()
         command = [sys.executable, "-m", "vflbench", *words]
-        process = subprocess.Popen(command, cwd=place, env=environment, stdout=said, stderr=said, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=place, env=environment, stdout=said, stderr=said, text=True, start_new_session=True
+        )
         try:
             yield process
         finally:
@@ -230,7 +280,10 @@ def litter(place: Path) -> list[str]:
 def phase(out: Path) -> str:
     """How far a command was, by the files in its folder."""
     runs = {
-        path.parent for name in ("manifest.json", "curve.csv", "checkpoint") for path in out.rglob(name) if path.parent.name != "checkpoint"
+        path.parent
+        for name in ("manifest.json", "curve.csv", "checkpoint")
+        for path in out.rglob(name)
+        if path.parent.name != "checkpoint"
     }
     writing = [run for run in runs if (run / "ledger.parquet").exists() and not (run / "summary.json").exists()]
     if not any(any(path.iterdir()) for path in out.rglob("checkpoint")):
@@ -244,15 +297,20 @@ def ended(place: Path) -> list[str]:
     """What is wrong with the last command that ran in `place`, by what it said and what there is."""
     said = (place / "said.txt").read_text(encoding="utf-8")
     found = [f"{word} in what it said" for word in ("Traceback", "Exception ignored") if word in said]
-    found += [f"{run.folder.relative_to(place)}: {run.status}" for run in reader.find(place / "out") if run.status != "completed"]
+    found += [
+        f"{run.folder.relative_to(place)}: {run.status}"
+        for run in reader.find(place / "out")
+        if run.status != "completed"
+    ]
     return found + left(place) + litter(place)
 
 
-# --- trials -----------------------------------------------------------------------------------------------------------------------
+# --- trials -----------------------------------------------------------------------------------------------------------
 
 
 class Whole:
-    """The undisturbed commands, each run when it is first needed: its folder, when it wrote a manifest and when it ended, in seconds."""
+    """The undisturbed commands, each run when it is first needed: its folder, when it wrote a manifest and when it
+    ended, in seconds."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -270,7 +328,9 @@ class Whole:
                         first = first or (seconds if any((place / "out").rglob("manifest.json")) else 0.0)
                         time.sleep(0.02)
                 if code != 0 or (problems := ended(place)):
-                    raise SystemExit(f"{name}: the undisturbed command: {code or problems}\n{(place / 'said.txt').read_text()}")
+                    raise SystemExit(
+                        f"{name}: the undisturbed command: {code or problems}\n{(place / 'said.txt').read_text()}"
+                    )
                 self.known[name] = place / "out", first, seconds
             return self.known[name]
 
@@ -286,7 +346,8 @@ def strike(process: subprocess.Popen[str], seconds: float, group: bool) -> bool:
 
 
 def plant(place: Path) -> dict[Path, bytes]:
-    """Files that are nobody's, beside the result and in the folders of runs that have begun; by path with their content."""
+    """Files that are nobody's, beside the result and in the folders of runs that have begun; by path with their
+    content."""
     folders = [place, *(manifest.parent for manifest in (place / "out").rglob("manifest.json"))]
     for folder in folders:
         (folder / "notes.txt").write_bytes(FOREIGN)
@@ -307,7 +368,9 @@ def trial(name: str, number: int, kills: int, seed: int, whole: Whole) -> Trial:
             with started(place, words) as process:
                 if not strikes:
                     code = process.wait(LONGEST)
-                elif strike(process, chance.uniform(first * (chance.random() < 0.5), length), group=chance.random() < 0.5):
+                elif strike(
+                    process, chance.uniform(first * (chance.random() < 0.5), length), group=chance.random() < 0.5
+                ):
                     made.phases.append(phase(place / "out"))
                     made.halves += any((place / "out").rglob("*.tmp"))
                     made.problems += left(place)
@@ -322,9 +385,12 @@ def trial(name: str, number: int, kills: int, seed: int, whole: Whole) -> Trial:
         if code:
             made.problems.append(f"exit code {code}")
         made.problems += ended(place)
-        made.problems += [f"{path.relative_to(place)}: changed" for path, content in planted.items() if path.read_bytes() != content]
+        made.problems += [
+            f"{path.relative_to(place)}: changed" for path, content in planted.items() if path.read_bytes() != content
+        ]
         made.problems += scenario.differs(folder, place / "out")
-    except Exception as error:  # a result that cannot be read, or a command that does not end, is a problem of this trial
+    except Exception as error:
+        # a result that cannot be read, or a command that does not end, is a problem of this trial
         made.problems.append(f"{type(error).__name__}: {error}")
     if not made.problems:
         shutil.rmtree(place)
@@ -343,7 +409,10 @@ def table(trials: list[Trial]) -> str:
             rows.append([name, *map(str, counts)])
     rows.append(["all", *(str(sum(int(row[column]) for row in rows[1:])) for column in range(1, len(rows[0])))])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]) for row in rows)
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -366,11 +435,15 @@ def main(arguments: list[str] | None = None) -> int:
                 number = next(numbers, None)
                 if number is None or missing <= 0:
                     return
-            one = trial(given.scenario[number % len(given.scenario)], number, 1 if given.once else missing, given.seed, whole)
+            one = trial(
+                given.scenario[number % len(given.scenario)], number, 1 if given.once else missing, given.seed, whole
+            )
             with lock:
                 trials.append(one)
                 verdict = "; ".join(one.problems) or "survived"
-                print(f"{number}: {one.scenario}: killed {', '.join(one.phases)}: {verdict}", file=sys.stderr, flush=True)
+                print(
+                    f"{number}: {one.scenario}: killed {', '.join(one.phases)}: {verdict}", file=sys.stderr, flush=True
+                )
 
     with ThreadPoolExecutor(given.jobs) as pool:
         for future in [pool.submit(work) for _ in range(given.jobs)]:

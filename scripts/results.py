@@ -1,14 +1,16 @@
-"""The pages docs/results/<paper>.md, made of their templates (<paper>.md.j2) and of the measured CSVs in docs/results/<paper>/.
+"""The pages docs/results/<paper>.md, made of their templates (<paper>.md.j2) and of the measured CSVs in
+docs/results/<paper>/.
 
     python scripts/results.py             # writes the pages
-    python scripts/results.py --check     # writes nothing; exit code 1 where a page is not what its template and the CSVs say
-    python scripts/results.py --picture   # draws docs/front.svg and docs/front.png from docs/results/glasu/front.csv
-    python scripts/results.py --front FOLDER ...   # writes that CSV, of the runs in these folders
+    python scripts/results.py --check     # writes nothing; exit code 1 where a page is not what its template and the
+    CSVs say python scripts/results.py --picture   # draws docs/front.svg and docs/front.png from
+    docs/results/glasu/front.csv python scripts/results.py --front FOLDER ...   # writes that CSV, of the runs in these
+    folders
 
-In a template, `row('mtcd/fig2', algorithm='stcd', topology='path')` is the one line of docs/results/mtcd/fig2.csv with these keys, `rows`
-all of them; `row(...).selected` is a number of it and `pm(row(...), 'selected')` the same with its spread over seeds.
-`check(condition, text)` stops the rendering where what a sentence says is no longer true; `claims('mtcd/fig2')` has the figure's claims
-with their verdicts, by `vflbench/papers/claims.py`.
+In a template, `row('mtcd/fig2', algorithm='stcd', topology='path')` is the one line of docs/results/mtcd/fig2.csv with
+these keys, `rows` all of them; `row(...).selected` is a number of it and `pm(row(...), 'selected')` the same with its
+spread over seeds. `check(condition, text)` stops the rendering where what a sentence says is no longer true;
+`claims('mtcd/fig2')` has the figure's claims with their verdicts, by `vflbench/papers/claims.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,12 @@ from vflbench.results.identity import as_text
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a claim's numbers are, where measured.COLUMNS has more words.
-UNITS = {"selected": "test metric", "final": "test metric at the end", "excess": "rise of the test error", "cost": "weighted cost, MB"}
+UNITS = {
+    "selected": "test metric",
+    "final": "test metric at the end",
+    "excess": "rise of the test error",
+    "cost": "weighted cost, MB",
+}
 
 
 figure_file = functools.cache(definition.load)  # what conf/figure/<name>.yaml says
@@ -68,7 +75,12 @@ class Pages:
         self.jinja = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, extensions=["jinja2.ext.do"])
         self.jinja.trim_blocks = self.jinja.lstrip_blocks = self.jinja.keep_trailing_newline = True
         self.jinja.filters |= {"fixed": fixed, "short": short}
-        self.jinja.globals |= {"row": self.row, "rows": self.rows, "claims": self.claims, "label": lambda name: look(name).label}
+        self.jinja.globals |= {
+            "row": self.row,
+            "rows": self.rows,
+            "claims": self.claims,
+            "label": lambda name: look(name).label,
+        }
         functions = (pm, paper, check, tally, split, priced, cheapest)
         self.jinja.globals |= {function.__name__: function for function in functions} | {"inf": math.inf}
         self.read = functools.cache(self._read)
@@ -80,7 +92,9 @@ class Pages:
         """The pages that are not what their templates and the CSVs say, and what they should be."""
         names = [path.name.removesuffix(".md.j2") for path in sorted(self.folder.glob("*.md.j2"))]
         found = {self.folder / f"{name}.md": self.render(name) for name in names}
-        return {page: text for page, text in found.items() if not page.exists() or page.read_text(encoding="utf-8") != text}
+        return {
+            page: text for page, text in found.items() if not page.exists() or page.read_text(encoding="utf-8") != text
+        }
 
     def _read(self, name: str) -> list[Row]:
         with (self.folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
@@ -106,7 +120,8 @@ class Pages:
         return found[0]
 
     def claims(self, figure: str, table: Iterable[Row] | None = None, **constant: Any) -> str:
-        """Lines of a table: where in the paper, each claim of the figure, the paper's number, the verdict and what it rests on.
+        """Lines of a table: where in the paper, each claim of the figure, the paper's number, the verdict and what it
+        rests on.
 
         `table` in place of the figure's own CSV; `constant`: keys that the CSV lacks, `network__name='us_uk'`.
         """
@@ -116,7 +131,10 @@ class Pages:
         for place, line in enumerate(lines):  # of which seeds a target was reached by is told, where not by all
             reached, seeds = int(line.get("reached") or 0), int(line.get("seeds") or 0)
             never = {column: value for column, value in line.items() if value == math.inf}
-            line["by_seed"] = {(place, n): dict.fromkeys(line, 0.0) | (never if n >= reached else {}) for n in range(seeds if never else 0)}
+            line["by_seed"] = {
+                (place, n): dict.fromkeys(line, 0.0) | (never if n >= reached else {})
+                for n in range(seeds if never else 0)
+            }
             line |= {column: math.nan for column in line if line[column] is None and column not in about.keys}
         found = []
         for claim in about.claims:
@@ -124,7 +142,10 @@ class Pages:
             judged = judge(claim, lines, numbers, "", about.names)
             unit = UNITS.get(claim.column, measured.columns([claim.column])[claim.column])
             metrics = {line.get("metric", "metric") for line in select(lines, claim.where)}
-            unit = unit.replace("metric", {"rmse": "RMSE", "auroc": "AUROC"}.get(*metrics, "accuracy") if len(metrics) == 1 else "metric")
+            unit = unit.replace(
+                "metric",
+                {"rmse": "RMSE", "auroc": "AUROC"}.get(*metrics, "accuracy") if len(metrics) == 1 else "metric",
+            )
             parts = judged.why.split("; ")
             why = "; ".join(parts if len(parts) < 4 else [parts[0], "...", parts[-1]]).replace("_", " ")
             why += f" ({unit})" if any(map(str.isdigit, why)) and claim.check != "untestable" else ""
@@ -144,14 +165,19 @@ def full(where: str, key: str, columns: Iterable[str]) -> str:
 def paper(figure: str, column: str, **where: Any) -> float:
     """The paper's own number, from conf/figure/<figure>.yaml."""
     numbers = [number for part in figure_file(figure).numbers if part.column == column for number in part.rows()]
-    found = [n for n in numbers if all(as_text(n[full(figure, key, n)]) == as_text(value) for key, value in where.items())]
+    found = [
+        n for n in numbers if all(as_text(n[full(figure, key, n)]) == as_text(value) for key, value in where.items())
+    ]
     if len(found) != 1:
-        raise ResultsError(f"conf/figure/{figure}.yaml: {len(found)} numbers of the paper for {column} with {where}, not one")
+        raise ResultsError(
+            f"conf/figure/{figure}.yaml: {len(found)} numbers of the paper for {column} with {where}, not one"
+        )
     return float(found[0]["mean"])
 
 
 def _value(text: str) -> Any:
-    """A cell: None, True, False, a number (whole ones as int) or text, without the apostrophe that keeps it from being a formula."""
+    """A cell: None, True, False, a number (whole ones as int) or text, without the apostrophe that keeps it from being
+    a formula."""
     text = text.removeprefix("'")
     if text in ("", "True", "False"):
         return {"": None, "True": True, "False": False}[text]
@@ -203,7 +229,9 @@ def split(row: Row) -> tuple[float, float]:
 def priced(rows: Iterable[Row], ratios: Sequence[float]) -> list[Row]:
     """The rows at each price of a byte client-server over one client-client."""
     costs = [(row, r, r * split(row)[0] + split(row)[1]) for row in rows for r in ratios]
-    return [Row(row | {"network.ratio": r, "cost_to_target": cost, "cost_to_target_sd": None}) for row, r, cost in costs]
+    return [
+        Row(row | {"network.ratio": r, "cost_to_target": cost, "cost_to_target_sd": None}) for row, r, cost in costs
+    ]
 
 
 def cheapest(rows: Sequence[Row]) -> list[tuple[float, Row]]:
@@ -211,14 +239,19 @@ def cheapest(rows: Sequence[Row]) -> list[tuple[float, Row]]:
     server, between = zip(*map(split, rows), strict=True)
     best = min(range(len(rows)), key=lambda n: (between[n], server[n]))
     found = [(0.0, rows[best])]
-    while later := [((between[n] - between[best]) / (server[best] - server[n]), n) for n in range(len(rows)) if server[n] < server[best]]:
+    while later := [
+        ((between[n] - between[best]) / (server[best] - server[n]), n)
+        for n in range(len(rows))
+        if server[n] < server[best]
+    ]:
         r, best = min(later)
         found.append((r, rows[best]))
     return found
 
 
 def front(folders: Sequence[Path], path: Path) -> None:
-    """Write the points of the front picture: MB sent, and the test accuracy at the best validation so far, means over the runs' seeds.
+    """Write the points of the front picture: MB sent, and the test accuracy at the best validation so far, means over
+    the runs' seeds.
 
     Beside them, in front_targets.csv, what it took to a validation accuracy of 80 %.
     """
@@ -227,11 +260,17 @@ def front(folders: Sequence[Path], path: Path) -> None:
     for run in runs:
         best = [run.curve["val_accuracy"].iloc[: n + 1].argmax() for n in range(len(run.curve))]
         accuracy = run.curve["test_accuracy"].to_numpy()[best]
-        curves.append(run.curve.assign(megabytes=run.curve["bytes"] / 1e6, accuracy=accuracy, **measured.setting(run, keys)))
+        curves.append(
+            run.curve.assign(megabytes=run.curve["bytes"] / 1e6, accuracy=accuracy, **measured.setting(run, keys))
+        )
     columns = {"seeds": ("round", "size"), "megabytes": ("megabytes", "mean"), "accuracy": ("accuracy", "mean")}
     points = pd.concat(curves).groupby([*keys, "iterations"]).agg(**columns, accuracy_sd=("accuracy", "std"))
     points.to_csv(path, float_format="%.6g", lineterminator="\n")
-    table = pd.DataFrame(measured.table(runs, keys, {"accuracy": 0.8})).drop(columns=["missing", "by_seed"]).dropna(axis=1, how="all")
+    table = (
+        pd.DataFrame(measured.table(runs, keys, {"accuracy": 0.8}))
+        .drop(columns=["missing", "by_seed"])
+        .dropna(axis=1, how="all")
+    )
     table.to_csv(path.with_name("front_targets.csv"), index=False, float_format="%.6g", lineterminator="\n")
 
 
@@ -255,12 +294,21 @@ def picture(pages: Pages, stem: Path) -> None:
             place = (target["megabytes_to_target"], np.interp(target["megabytes_to_target"], x, y))
             axes.plot(*place, "o", color=color, markersize=9)
             beside = {"xytext": (-7, 3), "ha": "right"} if line[0] == "glasu" else {"xytext": (7, -14), "ha": "left"}
-            axes.annotate(f"{short(place[0])} MB", place, textcoords="offset points", color=color, fontweight="bold", **beside)
-        for algorithm, name in (("centralized_gnn", "one party with all data"), ("standalone_gnn", "every client alone")):
+            axes.annotate(
+                f"{short(place[0])} MB", place, textcoords="offset points", color=color, fontweight="bold", **beside
+            )
+        for algorithm, name in (
+            ("centralized_gnn", "one party with all data"),
+            ("standalone_gnn", "every client alone"),
+        ):
             level = 100 * pages.row("glasu/table2", algorithm=algorithm)["selected"]
             axes.axhline(level, color=QUIET, linestyle="--", linewidth=1.2)
             axes.annotate(name, (0.17, level), (0, 3), textcoords="offset points", color=QUIET)
-        axes.set_title(f"GLASU needs {ratio:.0f} times less communication than an exchange after every layer", loc="left", fontsize=13)
+        axes.set_title(
+            f"GLASU needs {ratio:.0f} times less communication than an exchange after every layer",
+            loc="left",
+            fontsize=13,
+        )
         axes.set(xscale="log", xlim=(0.16, 4000), ylim=(58, 87), ylabel="test accuracy, %")
         axes.set_xlabel("sent, MB (dots: a validation accuracy of 80 % is reached)")
         about = f"Cora (real), three clients,\nmean of {rows[0]['seeds']} seeds"

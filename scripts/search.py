@@ -1,9 +1,10 @@
 """Choose hyper-parameters on validation data: `python scripts/search.py ALGORITHM DATASET [key=value ...]`.
 
-Every method of a family gets the same budget: as many settings, the same seeds (100 and 101, which no reported result uses), and the
-rounds given. A key of the grid, or one with several values (algorithm.lr=0.1,0.3,1.0), takes the place of the grid's own; `seed=` that
-of the seeds. The score is the best validation metric of a run, averaged over the seeds; test values are
-never read. Prints the scores, best first; what wins is written by hand into conf/tuned/<algorithm>/<dataset>.yaml, scores in its comments.
+Every method of a family gets the same budget: as many settings, the same seeds (100 and 101, which no reported result
+uses), and the rounds given. A key of the grid, or one with several values (algorithm.lr=0.1,0.3,1.0), takes the place
+of the grid's own; `seed=` that of the seeds. The score is the best validation metric of a run, averaged over the seeds;
+test values are never read. Prints the scores, best first; what wins is written by hand into
+conf/tuned/<algorithm>/<dataset>.yaml, scores in its comments.
 """
 
 from __future__ import annotations
@@ -45,8 +46,14 @@ def main() -> int:
     given = [text for text in given if text not in varied]
     grid |= {key: tuple(values.split(",")) for key, _, values in (text.partition("=") for text in varied)}
     seeds = grid.pop("seed", tuple(map(str, SEEDS)))
-    settings = [list(values) for values in itertools.product(*([f"{key}={v}" for v in values] for key, values in grid.items()))]
-    jobs = [[f"algorithm={algorithm}", f"dataset={dataset}", *given, *setting, f"seed={seed}"] for setting in settings for seed in seeds]
+    settings = [
+        list(values) for values in itertools.product(*([f"{key}={v}" for v in values] for key, values in grid.items()))
+    ]
+    jobs = [
+        [f"algorithm={algorithm}", f"dataset={dataset}", *given, *setting, f"seed={seed}"]
+        for setting in settings
+        for seed in seeds
+    ]
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
         scores = list(pool.map(score, jobs))
     table = []

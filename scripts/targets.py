@@ -1,8 +1,9 @@
 """What a target costs in privacy (LEASGD's Table 1): `python scripts/targets.py FOLDER ... [--target 0.9 ...]`.
 
-Every FOLDER holds runs with an epsilon (a sweep's folder). Settings (algorithm and number of workers) are averaged over their seeds:
-accuracy and epsilon after the last step, and steps and epsilon at the first evaluation at which the validation metric is at the target,
-over the runs that get there. The noise is that of the whole run. Spreads are sample standard deviations. Prints CSV.
+Every FOLDER holds runs with an epsilon (a sweep's folder). Settings (algorithm and number of workers) are averaged over
+their seeds: accuracy and epsilon after the last step, and steps and epsilon at the first evaluation at which the
+validation metric is at the target, over the runs that get there. The noise is that of the whole run. Spreads are sample
+standard deviations. Prints CSV.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def main() -> int:
         for target in [None, *given.target]:
             rows = [run.curve if target is None else run.curve[run.curve[f"val_{metric}"] >= target] for run in runs]
             found = [own.iloc[-1 if target is None else 0] for own in rows if len(own)]
-            columns = [moments([float(row[key]) for row in found]) for key in ("iterations", "epsilon", f"test_{metric}")]
+            columns = [
+                moments([float(row[key]) for row in found]) for key in ("iterations", "epsilon", f"test_{metric}")
+            ]
             classical = f"{runs[0].summary['privacy']['classical_epsilon']:.4f}" if target is None else ""
             print(f"{name},{workers},{target or 'end'},{len(found)},{columns[0]},{columns[1]},{classical},{columns[2]}")
     return 0

@@ -1,25 +1,29 @@
-"""Is the simulated time true? The same party programs in real processes, over real sockets, through links of real latency and bandwidth.
+"""Is the simulated time true? The same party programs in real processes, over real sockets, through links of real
+latency and bandwidth.
 
-    python scripts/validate_timing.py                                # GLASU, RFL-ADMM-V and MTCD between the US and the UK
-    python scripts/validate_timing.py --network us_us --rounds 20
-    python scripts/validate_timing.py --only glasu model=gcn         # one of them, with other values
+    python scripts/validate_timing.py                                # GLASU, RFL-ADMM-V and MTCD between the US and the
+    UK python scripts/validate_timing.py --network us_us --rounds 20 python scripts/validate_timing.py --only glasu
+    model=gcn         # one of them, with other values
 
-Every party is a process, with `PartyEngine` of the Ray engine and its own data. What it sends goes over TCP to a proxy on the loopback
-interface, which holds every direction of every pair back as a link of the network would: a pipe takes bytes up at its bandwidth, one
-message after the other, and gives them out one latency later. The proxy reckons by bytes and knows nothing of messages.
+Every party is a process, with `PartyEngine` of the Ray engine and its own data. What it sends goes over TCP to a proxy
+on the loopback interface, which holds every direction of every pair back as a link of the network would: a pipe takes
+bytes up at its bandwidth, one message after the other, and gives them out one latency later. The proxy reckons by bytes
+and knows nothing of messages.
 
 Compared, at the end of a round:
 
-communication  measured: the seconds in which every party waited for a message, by the parties' own clocks. Simulated: the simulated
-               engine's communication_seconds of the same configuration, from a run of its own.
-total          measured: when the last party was through. Simulated: what the real parties sent and how long they worked in between, put on
-               the same network by `vflbench reprice`'s replay. So both have the same computing.
-untimed        work of the parties outside `me.compute` (sampling, building models, packing messages), in no simulation's time.
+communication  measured: the seconds in which every party waited for a message, by the parties' own clocks. Simulated:
+               the simulated engine's communication_seconds of the same configuration, from a run of its own.
+total          measured: when the last party was through. Simulated: what the real parties sent and how long they worked
+               in between, put on the same network by `vflbench reprice`'s replay. So both have the same computing.
+untimed        work of the parties outside `me.compute` (sampling, building models, packing messages), in no
+simulation's time.
 
-Messages, their bytes and the trained parameters are the same in both, or the script fails. It prints a Markdown table, and ends with 1
-where communication is more than 10 % off. The total is not judged: on a machine with fewer cores than parties it has waiting for cores
-in it, as `proxy late` shows. Connections are made before the clock starts. The rounds are followed by one more, not timed: a program's
-last round has an evaluation, whose messages cost nothing in a simulation and real seconds here.
+Messages, their bytes and the trained parameters are the same in both, or the script fails. It prints a Markdown table,
+and ends with 1 where communication is more than 10 % off. The total is not judged: on a machine with fewer cores than
+parties it has waiting for cores in it, as `proxy late` shows. Connections are made before the clock starts. The rounds
+are followed by one more, not timed: a program's last round has an evaluation, whose messages cost nothing in a
+simulation and real seconds here.
 """
 
 from __future__ import annotations
@@ -61,11 +65,22 @@ CHUNK = 1 << 16  # bytes read at once
 RUNS = (
     ("glasu", ["algorithm=glasu", "dataset=cora"], False),
     ("rfl_admm_v", ["algorithm=rfl_admm_v", "dataset=movielens"], False),
-    ("mtcd", ["algorithm=mtcd", "algorithm.parties=4", "algorithm.tokens=2", "algorithm.hops=2", "dataset=ridge", "topology=path"], True),
+    (
+        "mtcd",
+        [
+            "algorithm=mtcd",
+            "algorithm.parties=4",
+            "algorithm.tokens=2",
+            "algorithm.hops=2",
+            "dataset=ridge",
+            "topology=path",
+        ],
+        True,
+    ),
 )
 
 
-# --- the proxy --------------------------------------------------------------------------------------------------------------------
+# --- the proxy --------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -78,7 +93,8 @@ class Pipe:
     busy: float = 0.0  # when the last byte taken in has passed
     held: deque[tuple[float, bytes]] = field(default_factory=deque)  # (when it is to be given out, what)
     due: deque[memoryview] = field(default_factory=deque)  # on its way out
-    late: list[float] = field(default_factory=list)  # s, of every piece: how much later than it should the proxy came to give it out
+    # s, of every piece: how much later than it should the proxy came to give it out
+    late: list[float] = field(default_factory=list)
 
     def take(self, data: bytes, now: float) -> None:
         self.busy = max(self.busy, now) + len(data) * self.rate
@@ -101,7 +117,8 @@ class Pipe:
 
 
 def proxy(shapes: Shapes, token: str, parent: Connection) -> None:
-    """A process: connects the parties, two connections for every direction in `shapes`, (latency, s per byte); until it is ended."""
+    """A process: connects the parties, two connections for every direction in `shapes`, (latency, s per byte); until it
+    is ended."""
     with contextlib.suppress(OSError):
         os.nice(-20)  # where it may: it stands for a wire, which waits for no process
     with socket.create_server((LOOPBACK, 0), backlog=2 * len(shapes)) as server:
@@ -146,12 +163,12 @@ def _received(end: socket.socket, count: int) -> bytes:
     return bytes(parts)
 
 
-# --- a party ----------------------------------------------------------------------------------------------------------------------
+# --- a party ----------------------------------------------------------------------------------------------------------
 
 
 class Office:
-    """Posts a party's messages over sockets and takes in what comes, in place of the Ray engine's `PartyProcess`: all in one thread, which
-    wakes up once for a message.
+    """Posts a party's messages over sockets and takes in what comes, in place of the Ray engine's `PartyProcess`: all
+    in one thread, which wakes up once for a message.
     """
 
     def __init__(self, name: str, peers: Sequence[str], port: int, token: str, timeout: float) -> None:
@@ -166,7 +183,8 @@ class Office:
 
     def _connect(self, port: int, words: str) -> socket.socket:
         end = socket.create_connection((LOOPBACK, port))
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a small message waits for an answer to the one before
+        # else a small message waits for an answer to the one before
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         end.sendall(SIZE.pack(len(words)) + words.encode())
         return end
 
@@ -221,8 +239,11 @@ class Office:
         self.traces.append(event["trace"].reshape(-1, 5))
 
 
-def party(config: RunConfig, info: AlgorithmInfo, eval_every: int, name: str, port: int, token: str, parent: Connection) -> None:
-    """A process: builds the party `name`, says so, is told when to begin, runs the program, tells what was sent and done."""
+def party(
+    config: RunConfig, info: AlgorithmInfo, eval_every: int, name: str, port: int, token: str, parent: Connection
+) -> None:
+    """A process: builds the party `name`, says so, is told when to begin, runs the program, tells what was sent and
+    done."""
     try:
         import numpy as np
         import torch
@@ -233,7 +254,9 @@ def party(config: RunConfig, info: AlgorithmInfo, eval_every: int, name: str, po
         arguments = distributed.party(config, info, eval_every, None, name)
         torch.set_num_threads(arguments.pop("threads"))
         arguments.pop("broker")
-        office = Office(name, [other for other in arguments["specs"] if other != name], port, token, config.engine.timeout)
+        office = Office(
+            name, [other for other in arguments["specs"] if other != name], port, token, config.engine.timeout
+        )
         engine = office.engine = PartyEngine(name, office=office, **arguments)  # type: ignore[arg-type]
         parent.send("ready")
         engine.clock.began = began = parent.recv()
@@ -242,7 +265,9 @@ def party(config: RunConfig, info: AlgorithmInfo, eval_every: int, name: str, po
         words = engine.last_words()
         traces = np.concatenate([*office.traces, words["trace"].reshape(-1, 5)])
         parameters = {key: value.numpy() for key, value in words["parameters"].items()}
-        parent.send((engine.ledger.take(), list(engine.tags), traces, office.waits, parameters, office.charged, office.framed))
+        parent.send(
+            (engine.ledger.take(), list(engine.tags), traces, office.waits, parameters, office.charged, office.framed)
+        )
         parent.recv()  # the others may still have something to read: the connections stay open until all are through
     except EOFError:  # the parent has left
         pass
@@ -250,11 +275,12 @@ def party(config: RunConfig, info: AlgorithmInfo, eval_every: int, name: str, po
         parent.send((f"{name}: {error}", traceback.format_exc()))
 
 
-# --- the comparison ---------------------------------------------------------------------------------------------------------------
+# --- the comparison ---------------------------------------------------------------------------------------------------
 
 
 def busy(trace: np.ndarray, waits: Sequence[tuple[float, float]]) -> np.ndarray:
-    """A party's real trace in which all that it did between its messages is computing: what a program does outside `me.compute` too.
+    """A party's real trace in which all that it did between its messages is computing: what a program does outside
+    `me.compute` too.
 
     trace, result : (events, 5) rows as of `federation.ledger`. waits : (begin, end) by the trace's clock, in order.
     """
@@ -326,7 +352,9 @@ class Processes:
             process.join()
 
 
-def measure(config: RunConfig, info: AlgorithmInfo, eval_every: int, shapes: Shapes) -> tuple[dict[str, Any], list[float]]:
+def measure(
+    config: RunConfig, info: AlgorithmInfo, eval_every: int, shapes: Shapes
+) -> tuple[dict[str, Any], list[float]]:
     """Run the parties for real: party -> what `party` tells, and by how many seconds the proxy was late, each time."""
     names = list(dict.fromkeys(src for src, _ in shapes))
     token = secrets.token_hex(16)
@@ -372,7 +400,9 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
     if info.time_dependent:
         raise SystemExit(f"{info.name} depends on time: what it sends in a simulation and for real differs")
     # Nobody waits for others at a round's boundary: they would here, for real.
-    real = dataclasses.replace(run_config.engine, compute_clock="measured", batch_compute=False, threads=1, window=rounds + 1)
+    real = dataclasses.replace(
+        run_config.engine, compute_clock="measured", batch_compute=False, threads=1, window=rounds + 1
+    )
     virtual = dataclasses.replace(real, compute_clock="none")
     never = rounds + 2
 
@@ -390,7 +420,9 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
         engine.runtime.network = run_config.network  # a link is made for its first message
     network = run_config.network
     if network.timing != "causal" or network.server_bandwidth_gbps is not None:
-        raise SystemExit("the proxy knows links of their own alone: network.timing=causal, network.server_bandwidth_gbps=null")
+        raise SystemExit(
+            "the proxy knows links of their own alone: network.timing=causal, network.server_bandwidth_gbps=null"
+        )
     engine.run()
     ledger, traces = sort_ledger(engine.ledger.take()), engine.take_trace()
 
@@ -399,7 +431,9 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
         return link.latency_ms / 1e3, L.seconds_per_byte(link.bandwidth_gbps)
 
     began = time.perf_counter()
-    told, late = measure(dataclasses.replace(run_config, engine=real), info, never, {pair: shape(pair) for pair in kinds})
+    told, late = measure(
+        dataclasses.replace(run_config, engine=real), info, never, {pair: shape(pair) for pair in kinds}
+    )
     wall = time.perf_counter() - began
 
     parts = []
@@ -413,13 +447,17 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
         raise SystemExit(f"{' '.join(words)}: other messages were sent than in the simulation")
     for name, (*_, parameters, _, _) in told.items():
         simulated = engine.parties[name].parameters()
-        if simulated.keys() != parameters.keys() or not all(np.array_equal(simulated[k].numpy(), v) for k, v in parameters.items()):
+        if simulated.keys() != parameters.keys() or not all(
+            np.array_equal(simulated[k].numpy(), v) for k, v in parameters.items()
+        ):
             raise SystemExit(f"{' '.join(words)}: {name} has other parameters than in the simulation")
 
     timed_alone = {name: one[2] for name, one in told.items()}  # what the programs do in `me.compute`
     real_traces = {name: busy(one[2], one[3]) for name, one in told.items()}
     kind, value, clock = (TRACE_COLUMN[key] for key in ("kind", "value", "time"))
-    end = max(float(trace[(trace[:, kind] == MARK) & (trace[:, value] == rounds), clock][0]) for trace in real_traces.values())
+    end = max(
+        float(trace[(trace[:, kind] == MARK) & (trace[:, value] == rounds), clock][0]) for trace in real_traces.values()
+    )
     payload = Payload(list(engine.ledger.tags), **federation.payload)
     roles = {name: standing.role for name, standing in federation.standing.items()}
 
@@ -430,7 +468,9 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
     simulated_communication = costs(traces, False).times([rounds], [simulated_end])[0][0]
     replay = Program(found, real_traces, roles)
     if replay.without_computing(network)[rounds] != simulated_communication:
-        raise SystemExit(f"{' '.join(words)}: the replay of the real run without its computing is not the simulated run")
+        raise SystemExit(
+            f"{' '.join(words)}: the replay of the real run without its computing is not the simulated run"
+        )
     nbytes, messages, _, _ = costs(traces, False).totals.until(rounds)
     waiting, beside = (costs(of, True).times([rounds], [end])[0][0] for of in (real_traces, timed_alone))
     return Row(
@@ -476,15 +516,42 @@ class Row:
         """The row of the table."""
         communication, total = self.ratios
         return [
-            *(self.what, self.network, str(self.parties), str(self.rounds), f"{self.messages:,}", f"{self.nbytes / 1e6:.2f}"),
-            *(f"{self.framing:.2%}", f"{self.communication:.2f}", f"{self.simulated_communication:.2f}", f"{communication:.3f}"),
-            *(f"{self.total:.2f}", f"{self.simulated_total:.2f}", f"{total:.3f}", f"{self.beside:.2f}", f"{self.late:.1f}"),
+            *(
+                self.what,
+                self.network,
+                str(self.parties),
+                str(self.rounds),
+                f"{self.messages:,}",
+                f"{self.nbytes / 1e6:.2f}",
+            ),
+            *(
+                f"{self.framing:.2%}",
+                f"{self.communication:.2f}",
+                f"{self.simulated_communication:.2f}",
+                f"{communication:.3f}",
+            ),
+            *(
+                f"{self.total:.2f}",
+                f"{self.simulated_total:.2f}",
+                f"{total:.3f}",
+                f"{self.beside:.2f}",
+                f"{self.late:.1f}",
+            ),
         ]
 
 
 HEAD = [
     *("method, data", "network", "parties", "rounds", "messages", "MB", "framing"),
-    *("communication s, measured", "simulated", "ratio", "total s, measured", "simulated", "ratio", "untimed s", "proxy late, ms"),
+    *(
+        "communication s, measured",
+        "simulated",
+        "ratio",
+        "total s, measured",
+        "simulated",
+        "ratio",
+        "untimed s",
+        "proxy late, ms",
+    ),
 ]
 
 
@@ -496,9 +563,13 @@ def count(text: str) -> int:
 
 
 def main(args: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description="Compare the simulated engine's times with real ones over shaped links.")
+    parser = argparse.ArgumentParser(
+        description="Compare the simulated engine's times with real ones over shaped links."
+    )
     parser.add_argument("--network", default="us_uk", help="the network whose links are made real (us_uk)")
-    parser.add_argument("--other", default="us_us", help="the network that gives every second link of the uneven run (us_us)")
+    parser.add_argument(
+        "--other", default="us_us", help="the network that gives every second link of the uneven run (us_us)"
+    )
     parser.add_argument("--rounds", type=count, default=20, help="timed rounds (20)")
     parser.add_argument("--only", choices=[name for name, _, _ in RUNS], help="one of the runs")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for all that is run, as vflbench takes them")
@@ -517,13 +588,18 @@ def main(args: Sequence[str]) -> int:
         other = {L.CLIENT_SERVER: plan.config.network.client_server, L.CLIENT_CLIENT: plan.config.network.client_client}
         for name, words, uneven in RUNS:
             if flags.only in (None, name):
-                row = validate([*words, f"network={flags.network}", *flags.overrides], flags.rounds, other if uneven else None)
+                row = validate(
+                    [*words, f"network={flags.network}", *flags.overrides], flags.rounds, other if uneven else None
+                )
                 print("| " + " | ".join(row.cells()) + " |", flush=True)
                 off |= row.off
     except VflbenchError as error:
         print(error, file=sys.stderr)
         return 1
-    verdict = f"communication: {'a ratio is more than' if off else 'all ratios are within'} {TOLERANCE:.0%} {'off' if off else 'of 1'}"
+    verdict = (
+        f"communication: {'a ratio is more than' if off else 'all ratios are within'} {TOLERANCE:.0%} "
+        f"{'off' if off else 'of 1'}"
+    )
     print(f"\n{verdict}; load of the machine at the end {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     return int(off)
 

@@ -1,9 +1,10 @@
 """Who needs how many vectors to which loss (LEASGD's Fig. 2b): `python scripts/vectors.py FOLDER ...`.
 
-Every FOLDER holds runs of methods with whole models (a sweep's folder). Settings are averaged over their seeds: the mean worker's and the
-averaged model's test accuracy at the end, the training loss there, the vectors sent. Then, for every setting of LEASGD and every seed:
-the vectors that D-PSGD sends until its training loss is LEASGD's last one (and 1.25 times that), against what LEASGD sends until then,
-interpolated between evaluations; a run that never gets there is counted, with all its vectors as the least that it would need.
+Every FOLDER holds runs of methods with whole models (a sweep's folder). Settings are averaged over their seeds: the
+mean worker's and the averaged model's test accuracy at the end, the training loss there, the vectors sent. Then, for
+every setting of LEASGD and every seed: the vectors that D-PSGD sends until its training loss is LEASGD's last one (and
+1.25 times that), against what LEASGD sends until then, interpolated between evaluations; a run that never gets there is
+counted, with all its vectors as the least that it would need.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ def main() -> int:
         averaged = spread([run.summary["averaged_model"]["final"] for run in ends], 100)
         loss = f"{np.mean([run.curve['train_loss'].iloc[-1] for run in ends]):.4f}"
         vectors = f"{np.mean([run.summary['vectors'] for run in ends]):,.0f}"
-        print(f"  {name:10} m={workers:<3} tau={tau or '-':<3} {mean:16} {averaged:16} {loss}  {vectors:>8}  n={len(ends)}")
+        print(
+            f"  {name:10} m={workers:<3} tau={tau or '-':<3} {mean:16} {averaged:16} {loss}  {vectors:>8}  "
+            f"n={len(ends)}"
+        )
     print("\nvectors that LEASGD saves against D-PSGD, % of D-PSGD's, to a training loss of factor x LEASGD's last")
     for (name, workers, tau), own in sorted(runs.items(), key=str):
         others = runs.get(("d_psgd", workers, 0), {})

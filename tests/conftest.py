@@ -55,7 +55,8 @@ def parties(task, config):
 def check(config):
     algorithm = config.algorithm
     if algorithm.aggregations > algorithm.layers:
-        return [Problem("algorithm.aggregations", algorithm.aggregations, f"must be at most algorithm.layers={algorithm.layers}")]
+        allowed = f"must be at most algorithm.layers={algorithm.layers}"
+        return [Problem("algorithm.aggregations", algorithm.aggregations, allowed)]
     return []
 """
 TOY_DATA = """
@@ -86,7 +87,8 @@ def pytest_configure() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    # Hydra sets logging up anew for a sweep; absl, which comes with dp-accounting, then closes the standard error that it found: pytest's.
+    # Hydra sets logging up anew for a sweep; absl, which comes with dp-accounting, then closes the standard error that
+    # it found: pytest's.
     if importlib.util.find_spec("absl") is not None:
         from absl import logging
 
@@ -107,7 +109,9 @@ def absent(reason: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_data_by_accident(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def no_data_by_accident(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """A test sees real data only where it is marked so: neither the environment's nor the user's cache."""
     if request.node.get_closest_marker("realdata"):
         return
@@ -186,7 +190,9 @@ def toy_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (package / "algorithm.py").write_text(TOY_ALGORITHM)
     (package / "data.py").write_text(TOY_DATA)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-vfl\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[vflbench.algorithms]\ntoy = toy_vfl.algorithm\n[vflbench.datasets]\ntoy = toy_vfl.data\n")
+    (metadata / "entry_points.txt").write_text(
+        "[vflbench.algorithms]\ntoy = toy_vfl.algorithm\n[vflbench.datasets]\ntoy = toy_vfl.data\n"
+    )
     return site
 
 
@@ -219,12 +225,26 @@ def make_run(tmp_path: Path) -> Any:
     from vflbench.results import folder, identity, inventory, reader
     from vflbench.types import DataSource, Metric
 
-    def make(name, *, algorithm="glasu", seed=0, level=lambda t: t / 50, pace=2.0, sent=1_000_000, rounds=(10, 20, 30), **changes):
+    def make(
+        name,
+        *,
+        algorithm="glasu",
+        seed=0,
+        level=lambda t: t / 50,
+        pace=2.0,
+        sent=1_000_000,
+        rounds=(10, 20, 30),
+        **changes,
+    ):
         path = tmp_path / name
         shutil.rmtree(path, ignore_errors=True)
         folder.prepare(path)
         metric = changes.pop("metric", Metric("accuracy", "max"))
-        config = {"algorithm": {"name": algorithm, **changes.pop("options", {})}, "dataset": {"name": "cora"}, "seed": seed}
+        config = {
+            "algorithm": {"name": algorithm, **changes.pop("options", {})},
+            "dataset": {"name": "cora"},
+            "seed": seed,
+        }
         config["network"] = changes.pop("network", {"name": "us_uk", "latency": 136})
         keys = [f"{split}_{metric.name}" for split in folder.splits(metric.name)]
         sums = [{"round": t, "bytes": sent * t, "cost": sent * t, "communication_seconds": pace * t} for t in rounds]
@@ -239,8 +259,21 @@ def make_run(tmp_path: Path) -> Any:
                 "seed": seed,
                 "metric": metric,
             }
-            | {"rows": curve, "rounds": len(rounds), "bytes_by_tag": {"x": total}, "bytes_by_link": {"client_server": total}, "messages": 1}
-            | {"vectors": 1, "cost": 1.0, "communication_seconds": 1.0, "compute_seconds": 0.0, "virtual_seconds": 1.0, "wall_seconds": 1.0}
+            | {
+                "rows": curve,
+                "rounds": len(rounds),
+                "bytes_by_tag": {"x": total},
+                "bytes_by_link": {"client_server": total},
+                "messages": 1,
+            }
+            | {
+                "vectors": 1,
+                "cost": 1.0,
+                "communication_seconds": 1.0,
+                "compute_seconds": 0.0,
+                "virtual_seconds": 1.0,
+                "wall_seconds": 1.0,
+            }
             | {"compute_clock": "none", "timing": "causal", "accounting": "strict", "device": "cpu"}
             | changes
         )
@@ -258,7 +291,10 @@ def browser() -> Iterator[Any]:
     """Headless Chromium; where it is not installed the tests are skipped, and fail in CI."""
     if importlib.util.find_spec("selenium") is None:
         absent("selenium is not installed: pip install 'vflbench[dev]'")
-    program, driver = (next(filter(None, map(shutil.which, names)), None) for names in (("chromium", "google-chrome"), ("chromedriver",)))
+    program, driver = (
+        next(filter(None, map(shutil.which, names)), None)
+        for names in (("chromium", "google-chrome"), ("chromedriver",))
+    )
     if not program or not driver:
         absent("no chromium with its chromedriver: apt-get install chromium chromium-driver")
     from selenium import webdriver

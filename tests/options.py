@@ -29,7 +29,11 @@ def topology_config(name: str = "star", **keys: Any) -> Any:
 
 
 def make_mechanism(
-    config: Any, max_releases: int | None = None, layout: str = "relational", batch_size: int | None = None, samples: int | None = None
+    config: Any,
+    max_releases: int | None = None,
+    layout: str = "relational",
+    batch_size: int | None = None,
+    samples: int | None = None,
 ) -> Any:
     """One party's mechanism."""
     return mechanisms.make(config, mechanisms.Facts(layout, max_releases, batch_size, samples))

@@ -1,4 +1,5 @@
-"""What is mistyped is told before torch is imported: by names, and by keys that are read from the sources of modules."""
+"""What is mistyped is told before torch is imported: by names, and by keys that are read from the sources of
+modules."""
 
 from __future__ import annotations
 
@@ -91,9 +92,15 @@ def described(kind: Any) -> Any:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind, include_extras=True)
         made = [
-            field.default if field.default_factory is dataclasses.MISSING else field.default_factory() for field in dataclasses.fields(kind)
+            field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+            for field in dataclasses.fields(kind)
         ]
         return [
-            (field.name, described(hints[field.name]), repr(value)) for field, value in zip(dataclasses.fields(kind), made, strict=True)
+            (field.name, described(hints[field.name]), repr(value))
+            for field, value in zip(dataclasses.fields(kind), made, strict=True)
         ]
-    return (typing.get_origin(kind), [described(inner) for inner in typing.get_args(kind)]) if typing.get_args(kind) else kind
+    return (
+        (typing.get_origin(kind), [described(inner) for inner in typing.get_args(kind)])
+        if typing.get_args(kind)
+        else kind
+    )

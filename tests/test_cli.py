@@ -1,4 +1,5 @@
-"""The command: exit codes, what is said where, run folders, sweeps. The runner is replaced by a stand-in that writes a run."""
+"""The command: exit codes, what is said where, run folders, sweeps. The runner is replaced by a stand-in that writes a
+run."""
 
 from __future__ import annotations
 
@@ -116,7 +117,9 @@ def stand_in(
 
 
 @pytest.fixture
-def vfl(request: pytest.FixtureRequest, toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+def vfl(
+    request: pytest.FixtureRequest, toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., int]]:
     """`vflbench` in an empty folder; the exit code."""
     runner = types.ModuleType("vflbench.runner.run")
     runner.run = stand_in  # type: ignore[attr-defined]
@@ -136,7 +139,9 @@ def vfl(request: pytest.FixtureRequest, toy: None, tmp_path: Path, monkeypatch: 
 
 def contents(folder: str) -> dict[Path, bytes]:
     """Every file but the list, which tells of every start."""
-    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file() and path.name != inventory.NAME}
+    return {
+        path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file() and path.name != inventory.NAME
+    }
 
 
 def summary(folder: str) -> dict[str, Any]:
@@ -145,7 +150,9 @@ def summary(folder: str) -> dict[str, Any]:
 
 
 @pytest.mark.draws("run")
-def test_the_last_lines_are_the_result_and_the_folder(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_lines_are_the_result_and_the_folder(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert vfl(*TOY, "hydra.run.dir=outputs/a") == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == [
@@ -153,7 +160,11 @@ def test_the_last_lines_are_the_result_and_the_folder(vfl: Callable[..., int], c
         f"curve: {Path('outputs/a/curve.png')}",
         f"run folder: {Path('outputs/a')}",
     ]
-    assert err == "" and Path("outputs/a/curve.png").stat().st_size > 1000 and Path("outputs/a/.hydra/config.yaml").exists()
+    assert (
+        err == ""
+        and Path("outputs/a/curve.png").stat().st_size > 1000
+        and Path("outputs/a/.hydra/config.yaml").exists()
+    )
     manifest = json.loads(Path("outputs/a/manifest.json").read_text())
     assert manifest["command"] == "vflbench algorithm=toy dataset=toy_graph hydra.run.dir=outputs/a"
 
@@ -184,20 +195,30 @@ def test_configuration_errors(vfl: Callable[..., int], capsys: pytest.CaptureFix
         (("--config-name", "x"), "--config-dir"),
     ],
 )
-def test_misuse_is_explained(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], args: tuple[str, ...], said: str) -> None:
+def test_misuse_is_explained(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], args: tuple[str, ...], said: str
+) -> None:
     assert vfl(*args) == 1
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("seed", "said"), [(MALFORMED, "nodes.csv line 3: no number"), (DISK, "ledger.parquet: No space left on device")])
-def test_a_run_that_cannot_start_leaves_nothing(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], seed: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("seed", "said"), [(MALFORMED, "nodes.csv line 3: no number"), (DISK, "ledger.parquet: No space left on device")]
+)
+def test_a_run_that_cannot_start_leaves_nothing(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], seed: int, said: str
+) -> None:
     assert vfl(*TOY, f"seed={seed}", "hydra.run.dir=some/where/out") == 1
     assert f"error: {said}" in capsys.readouterr().err.replace(f"{Path('some/where/out').absolute()}{os.sep}", "")
     assert list(Path().iterdir()) == []
 
 
-@pytest.mark.parametrize("key", ["hydra.run.dir=", "hydra.run.dir=''", "hydra.run.dir=' '", "hydra.run.dir=.", "hydra.run.dir=sub/.."])
-def test_a_folder_with_files_of_the_users_is_refused(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["hydra.run.dir=", "hydra.run.dir=''", "hydra.run.dir=' '", "hydra.run.dir=.", "hydra.run.dir=sub/.."]
+)
+def test_a_folder_with_files_of_the_users_is_refused(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], key: str
+) -> None:
     Path("sub").mkdir()
     for name in ("figure.png", "ledger.parquet", "mine.csv", "sub/curve.csv", inventory.NAME):
         Path(name).write_text("mine")
@@ -213,20 +234,30 @@ def test_a_folder_with_files_of_the_users_is_refused(vfl: Callable[..., int], ca
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
-def test_a_sweep_and_a_run_do_not_take_each_others_folder(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_and_a_run_do_not_take_each_others_folder(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert vfl(*TOY, "hydra.run.dir=run") == 0
     before = contents("run")
     for more in ([], ["overwrite=true"]):
         assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=run", *more) == 1
-        assert "run holds a run: choose another folder with hydra.sweep.dir" in capsys.readouterr().err and contents("run") == before
+        assert (
+            "run holds a run: choose another folder with hydra.sweep.dir" in capsys.readouterr().err
+            and contents("run") == before
+        )
     assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=sweep") == 0
     before = contents("sweep")
     for more in ([], ["overwrite=true"], ["resume=true"]):
         assert vfl(*TOY, "hydra.run.dir=sweep", *more) == 1
-        assert "of a sweep or figure: choose another folder with hydra.run.dir" in capsys.readouterr().err and contents("sweep") == before
+        assert (
+            "of a sweep or figure: choose another folder with hydra.run.dir" in capsys.readouterr().err
+            and contents("sweep") == before
+        )
 
 
-def test_a_run_without_its_manifest_is_named_and_replaced_on_demand(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_its_manifest_is_named_and_replaced_on_demand(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert vfl(*TOY, "hydra.run.dir=run") == 0
     atomic_write(Path("run/ledger.parquet"), b"of a real run")  # the stand-in has none
     for name in ("manifest.json", "summary.json"):
@@ -239,7 +270,9 @@ def test_a_run_without_its_manifest_is_named_and_replaced_on_demand(vfl: Callabl
 
 
 @pytest.mark.parametrize("inside", ["checkpoint", "model/mine"])
-def test_a_run_does_not_take_a_folder_of_another_runs(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], inside: str) -> None:
+def test_a_run_does_not_take_a_folder_of_another_runs(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], inside: str
+) -> None:
     assert vfl(*TOY, "hydra.run.dir=run") == 0
     Path("run/checkpoint").mkdir(exist_ok=True)
     before = contents("run")
@@ -250,18 +283,24 @@ def test_a_run_does_not_take_a_folder_of_another_runs(vfl: Callable[..., int], c
 
 def test_a_terminal_that_lacks_a_character_is_no_reason_to_fail() -> None:
     words = [sys.executable, "-c", "import sys; from vflbench import cli; sys.argv = ['vflbench', 'a·b']; cli.main()"]
-    done = subprocess.run(words, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, check=False)
+    done = subprocess.run(
+        words, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, check=False
+    )
     assert done.returncode == 1 and b"Traceback" not in done.stderr and rb"a\xb7b" in done.stderr
 
 
 @pytest.mark.parametrize("subdir", ["", ".", "..", "../beside"])
-def test_a_sweeps_jobs_stay_below_its_folder(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], subdir: str) -> None:
+def test_a_sweeps_jobs_stay_below_its_folder(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], subdir: str
+) -> None:
     assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=s", f"hydra.sweep.subdir={subdir}") == 1
     assert "hydra.sweep.subdir" in capsys.readouterr().err and list(Path().iterdir()) == []
 
 
 @pytest.mark.parametrize(("seed", "said"), [(MEMORY, "1.42 PiB"), (GPU, "80 GiB")])
-def test_too_little_memory_is_no_bug(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], seed: int, said: str) -> None:
+def test_too_little_memory_is_no_bug(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], seed: int, said: str
+) -> None:
     assert vfl(*TOY, f"seed={seed}", "hydra.run.dir=out") == 1
     err = capsys.readouterr().err
     assert err.startswith("error: out of memory: choose smaller sizes") and said in err and not Path("out").exists()
@@ -269,10 +308,14 @@ def test_too_little_memory_is_no_bug(vfl: Callable[..., int], capsys: pytest.Cap
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_run_that_diverged_says_so_and_a_sweep_goes_on(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_diverged_says_so_and_a_sweep_goes_on(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert vfl(*TOY, f"seed={DIVERGED}") == 1
     out, err = capsys.readouterr()
-    assert err == "the run diverged: the training loss is not finite in round 2\n" and out.startswith("diverged: the training loss")
+    assert err == "the run diverged: the training loss is not finite in round 2\n" and out.startswith(
+        "diverged: the training loss"
+    )
     for _ in range(2):  # the second time it is kept
         assert vfl("-m", *TOY, f"seed=0,{DIVERGED}", "hydra.sweep.dir=some") == 0
         assert capsys.readouterr().err.splitlines()[-1] == "1 of 2 jobs diverged"
@@ -308,11 +351,17 @@ def test_a_bug_is_not_hidden_but_recorded(vfl: Callable[..., int]) -> None:
     with pytest.raises(RuntimeError, match="a bug"):
         vfl(*TOY, f"seed={BUG}", "hydra.run.dir=out")
     recorded = summary("out")
-    assert recorded["status"] == "failed" and recorded["reason"] == "RuntimeError: a bug" and validate_summary(recorded) == []
+    assert (
+        recorded["status"] == "failed"
+        and recorded["reason"] == "RuntimeError: a bug"
+        and validate_summary(recorded) == []
+    )
     assert vfl(*TOY, "hydra.run.dir=out") == 0, "what failed before its first evaluation is no run to protect"
 
 
-def test_an_ended_run_is_refused_before_anything_is_written(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ended_run_is_refused_before_anything_is_written(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert vfl(*TOY, "hydra.run.dir=a") == 0
     before = contents("a")
     assert vfl(*TOY, "hydra.run.dir=a", "rounds=9") == 1
@@ -338,7 +387,10 @@ def test_a_run_that_goes_on_has_its_way_free(vfl: Callable[..., int], capsys: py
     Path("k/slurm-7.out").touch()
     Path("k/curve.csv").write_text("mine")
     assert vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k", "resume=true") == 1
-    assert "k holds curve.csv: not what vflbench wrote there" in capsys.readouterr().err and Path("k/curve.csv").read_text() == "mine"
+    assert (
+        "k holds curve.csv: not what vflbench wrote there" in capsys.readouterr().err
+        and Path("k/curve.csv").read_text() == "mine"
+    )
     Path("k/curve.csv").unlink()
     assert vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k", "resume=true") == 0 and Path("k/slurm-7.out").exists()
     Path("k", inventory.NAME).unlink()
@@ -346,7 +398,9 @@ def test_a_run_that_goes_on_has_its_way_free(vfl: Callable[..., int], capsys: py
     assert "k holds a run of an older vflbench, which kept no list of its files" in capsys.readouterr().err
 
 
-def test_an_unfinished_run_is_continued_only_when_asked(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unfinished_run_is_continued_only_when_asked(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=outputs/k")
     assert vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=outputs/k") == 1
@@ -357,13 +411,17 @@ def test_an_unfinished_run_is_continued_only_when_asked(vfl: Callable[..., int],
     out, err = capsys.readouterr()
     assert f"continuing {Path('outputs/k')}" in err and f"run folder: {Path('outputs/k')}" in out
     assert vfl(*TOY, f"seed={KILLED}", "resume=true") == 0, "a job that is queued twice is no failure"
-    assert f"{Path('outputs/k')} holds a run that has ended (completed): nothing is left to do" in capsys.readouterr().out
+    assert (
+        f"{Path('outputs/k')} holds a run that has ended (completed): nothing is left to do" in capsys.readouterr().out
+    )
     assert vfl(*TOY, f"seed={KILLED}", "rounds=9", "resume=true") == 0
     assert "starting a new one" in capsys.readouterr().err
 
 
 @pytest.mark.draws("runs")
-def test_starts_at_one_moment_have_folders_of_their_own(vfl: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_at_one_moment_have_folders_of_their_own(
+    vfl: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A clock that stands still, or was set back to the moment of another start."""
     stands = types.SimpleNamespace(now=lambda: datetime.datetime(2026, 1, 1))
     monkeypatch.setattr("hydra.core.utils.datetime", stands)
@@ -371,7 +429,9 @@ def test_starts_at_one_moment_have_folders_of_their_own(vfl: Callable[..., int],
     for seed in (1, 2, 3):
         assert vfl(*TOY, f"seed={seed}") == 0
         assert vfl("-m", *TOY, f"seed={seed},{seed + 10}") == 0
-    seeds = {path.parent.name: json.loads(path.read_text())["seed"] for path in Path("outputs/runs").glob("*/summary.json")}
+    seeds = {
+        path.parent.name: json.loads(path.read_text())["seed"] for path in Path("outputs/runs").glob("*/summary.json")
+    }
     name = "2026-01-01_00-00-00-000000"
     assert seeds == {f"{name}_toy_toy_graph": 1, f"{name}_toy_toy_graph_2": 2, f"{name}_toy_toy_graph_3": 3}
     assert sorted(path.name for path in Path("outputs/multirun").iterdir()) == [name, f"{name}_2", f"{name}_3"]
@@ -417,7 +477,9 @@ def test_dry_run_leaves_nothing_behind(vfl: Callable[..., int], capsys: pytest.C
 
 
 @pytest.mark.draws("runs")
-def test_a_sweep_goes_on_after_failed_and_impossible_jobs(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_goes_on_after_failed_and_impossible_jobs(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     sweep = ("-m", "algorithm=toy", "dataset=toy_graph,toy_rows", "seed=0,101", "hydra.sweep.dir=s")
     assert vfl(*sweep) == 1
     out, err = capsys.readouterr()
@@ -425,7 +487,10 @@ def test_a_sweep_goes_on_after_failed_and_impossible_jobs(vfl: Callable[..., int
     others = [path for path in [Path("s"), *Path("s").rglob("*")] if path.stat().st_mode & 0o077]
     assert not others, "what a run writes is the user's alone"
     assert validate_summary(summary("s/2")) == []
-    assert "[1/4] toy toy_graph seed=0: test_accuracy 0.8" in out and "[3/4] toy toy_rows seed=0: skipped (dataset=toy_rows" in out
+    assert (
+        "[1/4] toy toy_graph seed=0: test_accuracy 0.8" in out
+        and "[3/4] toy toy_rows seed=0: skipped (dataset=toy_rows" in out
+    )
     assert "[2/4] toy toy_graph seed=101: failed: nodes.csv line 3" in err and "1 of 4 jobs failed" in err
     assert out.splitlines()[-1] == "sweep folder: s" and Path("s/curve.png").exists()
     before = Path("s/0/summary.json").stat().st_mtime_ns
@@ -434,13 +499,16 @@ def test_a_sweep_goes_on_after_failed_and_impossible_jobs(vfl: Callable[..., int
         assert "[1/4] toy toy_graph seed=0: completed, kept" in capsys.readouterr().out
         assert Path("s/0/summary.json").stat().st_mtime_ns == before
         assert vfl("-m", *TOY, "seed=1,2", "hydra.sweep.dir=s", *more) == 1
-        assert "s/0 holds a run of another configuration (seed=0 there, 1 here)" in capsys.readouterr().err.replace(os.sep, "/")
+        assert "s/0 holds a run of another configuration (seed=0 there, 1 here)" in capsys.readouterr().err.replace(
+            os.sep, "/"
+        )
     assert vfl("-m", *TOY, "seed=1,2", "hydra.sweep.dir=s", "overwrite=true") == 0
     assert [summary(f"s/{n}")["seed"] for n in range(2)] == [1, 2]
 
 
 def test_a_repeated_sweep_does_what_is_left(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    """Killed in its second job: the first is kept, the second continued, the third done; more values at the end are new jobs."""
+    """Killed in its second job: the first is kept, the second continued, the third done; more values at the end are new
+    jobs."""
     sweep = ("-m", *TOY, "hydra.sweep.dir=s")
     with pytest.raises(SystemExit):
         vfl(*sweep, f"seed=0,{KILLED},1")
@@ -448,18 +516,28 @@ def test_a_repeated_sweep_does_what_is_left(vfl: Callable[..., int], capsys: pyt
     before = Path("s/0/summary.json").stat().st_mtime_ns
     assert vfl(*sweep, f"seed=0,{KILLED},1,2") == 0
     out = capsys.readouterr().out
-    assert "seed=0: completed, kept" in out and out.count("kept") == 1 and Path("s/0/summary.json").stat().st_mtime_ns == before
+    assert (
+        "seed=0: completed, kept" in out
+        and out.count("kept") == 1
+        and Path("s/0/summary.json").stat().st_mtime_ns == before
+    )
     assert [summary(f"s/{n}")["seed"] for n in range(4)] == [0, KILLED, 1, 2]
     table = out[out.index("\njob ") :].splitlines()
-    assert [line.split()[:3] for line in table[2:6]] == [[str(n), str(s), "completed"] for n, s in enumerate((0, KILLED, 1, 2))]
+    assert [line.split()[:3] for line in table[2:6]] == [
+        [str(n), str(s), "completed"] for n, s in enumerate((0, KILLED, 1, 2))
+    ]
 
 
-def test_a_bug_in_one_job_leaves_a_status_and_the_others_go_on(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_in_one_job_leaves_a_status_and_the_others_go_on(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert vfl("-m", *TOY, f"seed=0,{BUG},1", "hydra.sweep.dir=s") == 1
     out, err = capsys.readouterr()
     assert [summary(f"s/{n}")["status"] for n in range(3)] == ["completed", "failed", "completed"]
     assert "RuntimeError: a bug" in summary("s/1")["reason"]
-    assert "1 of 3 jobs failed" in err and "sweep folder: s" in out and err.count("Traceback") == 1, "a bug is shown, once"
+    assert "1 of 3 jobs failed" in err and "sweep folder: s" in out and err.count("Traceback") == 1, (
+        "a bug is shown, once"
+    )
 
 
 @pytest.mark.parametrize(
@@ -473,7 +551,9 @@ def test_a_bug_in_one_job_leaves_a_status_and_the_others_go_on(vfl: Callable[...
         (["network=glob(us_*)"], "network.name", ["us_uk", "us_us"]),
         (["network=glob(*,exclude=[us_*,o*,i*])"], "network.name", ["cost_ratio", "lan"]),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) and isinstance(value[0], str) and "=" in value[0] else "",
+    ids=lambda value: (
+        " ".join(value) if isinstance(value, list) and isinstance(value[0], str) and "=" in value[0] else ""
+    ),
 )
 def test_what_can_be_swept(vfl: Callable[..., int], swept: list[str], key: str, expected: list[Any]) -> None:
     assert vfl("-m", *TOY, *swept, "hydra.sweep.dir=s") == 0
@@ -490,7 +570,9 @@ def test_two_jobs_of_a_sweep_have_two_folders(vfl: Callable[..., int], capsys: p
     assert [summary(f"s/toy_{n}")["seed"] for n in (0, 1)] == [0, 1]
 
 
-def test_nothing_is_written_where_another_process_runs(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_where_another_process_runs(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     files.prepare(Path("s"))
     files.prepare(Path("s/0"))
     with lock.held(Path("s/0")):
@@ -499,7 +581,9 @@ def test_nothing_is_written_where_another_process_runs(vfl: Callable[..., int], 
         assert capsys.readouterr().err.count(f"process {os.getpid()} on ") == 2
         assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=s") == 1
         out, err = capsys.readouterr()
-        assert "[1/2] toy toy_graph seed=0: failed: " in err and "is running there" in err and "1 of 2 jobs failed" in err
+        assert (
+            "[1/2] toy toy_graph seed=0: failed: " in err and "is running there" in err and "1 of 2 jobs failed" in err
+        )
         assert "[2/2] toy toy_graph seed=1: test_accuracy 0.8" in out
         assert [path.name for path in Path("s/0").iterdir()] == [inventory.NAME]
         write_json(Path("s/0/manifest.json"), {"schema": 1, "config_hash": "x", "config": {}})
@@ -507,7 +591,9 @@ def test_nothing_is_written_where_another_process_runs(vfl: Callable[..., int], 
         assert "is running there" in capsys.readouterr().err, "that comes before how it could be continued"
 
 
-def test_a_mistyped_launcher_is_told_with_the_others(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistyped_launcher_is_told_with_the_others(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert vfl("-m", *TOY, "seed=0,1", "hydra/launcher=basik") == 1
     err = capsys.readouterr().err
     assert re.search(r"hydra/launcher=basik: unknown launcher; there are: basic\b.*\. Did you mean 'basic'\?", err), err
@@ -524,7 +610,9 @@ def test_a_launcher_that_is_not_installed_is_named_with_its_package(
         monkeypatch.delitem(there, f"{launcher}.yaml", raising=False)
         assert vfl("-m", *TOY, "seed=0,1", f"hydra/launcher={launcher}", "hydra.launcher.no_key=2") == 1
         err = capsys.readouterr().err
-        assert f"hydra/launcher={launcher}: needs a package that is not installed: pip install 'vflbench[{extra}]'" in err
+        assert (
+            f"hydra/launcher={launcher}: needs a package that is not installed: pip install 'vflbench[{extra}]'" in err
+        )
 
 
 def test_a_sweep_is_resumed_in_its_own_folder_only(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -558,12 +646,17 @@ def test_list_and_data(vfl: Callable[..., int], capsys: pytest.CaptureFixture[st
     assert vfl("data", "status", "data_root=somewhere") == 0
     out = capsys.readouterr().out
     assert out.startswith("data root: somewhere\n") and "cora" in out and "missing" in out
-    assert any(line.split() == ["digits_graph", "real", "-", "comes", "with", "scikit-learn"] for line in out.splitlines())
+    assert any(
+        line.split() == ["digits_graph", "real", "-", "comes", "with", "scikit-learn"] for line in out.splitlines()
+    )
 
 
 def test_cfg_shows_what_a_run_would_use(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     """An option of the user's takes the place of ours of that name, for a run and for --cfg alike."""
-    for group, name, text in (("network", "us_uk", "name: us_uk\nclient_server: {latency_ms: 7.0}\n"), ("privacy", "mine", "name: none\n")):
+    for group, name, text in (
+        ("network", "us_uk", "name: us_uk\nclient_server: {latency_ms: 7.0}\n"),
+        ("privacy", "mine", "name: none\n"),
+    ):
         Path("mine", group).mkdir(parents=True)
         Path("mine", group, f"{name}.yaml").write_text(text)
     given = (*TOY, "--config-dir", "mine", "network=us_uk", "privacy=mine", "seed=5")
@@ -580,7 +673,8 @@ def test_cfg_shows_what_a_run_would_use(vfl: Callable[..., int], capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("args", "said"), [(("seeed=1",), "seeed"), (("-m", "seed=1,2"), "-m does not go with --cfg"), (("network=us_ukk",), "us_ukk")]
+    ("args", "said"),
+    [(("seeed=1",), "seeed"), (("-m", "seed=1,2"), "-m does not go with --cfg"), (("network=us_ukk",), "us_ukk")],
 )
 def test_cfg_refuses_without_a_traceback(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], args: tuple[str, ...], said: str
@@ -591,7 +685,10 @@ def test_cfg_refuses_without_a_traceback(
 
 
 def test_what_is_always_made_up_is_no_twin() -> None:
-    assert made_up({"data_source": "synthetic", "dataset": "star_schema"}) == "SYNTHETIC DATA: star_schema is always made up"
+    assert (
+        made_up({"data_source": "synthetic", "dataset": "star_schema"})
+        == "SYNTHETIC DATA: star_schema is always made up"
+    )
     assert "a made-up twin of movielens" in made_up({"data_source": "synthetic", "dataset": "movielens"})
 
 
@@ -623,11 +720,18 @@ def test_an_installed_wheel_carries_the_options(tmp_path: Path) -> None:
     """`pip install .` into another environment, used from another folder."""
     wheels = tmp_path / "wheels"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(REPOSITORY)], check=True)
-    subprocess.run([*pip, "install", "-q", "--no-deps", "--target", str(tmp_path / "site"), str(next(wheels.glob("*.whl")))], check=True)
+    subprocess.run(
+        [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(REPOSITORY)], check=True
+    )
+    subprocess.run(
+        [*pip, "install", "-q", "--no-deps", "--target", str(tmp_path / "site"), str(next(wheels.glob("*.whl")))],
+        check=True,
+    )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     code = "import vflbench, vflbench.cli; print(vflbench.__file__); vflbench.cli.main()"
-    done = subprocess.run([sys.executable, "-c", code, "--cfg", "job"], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--cfg", "job"], capture_output=True, text=True, env=environment, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert str(tmp_path / "site") in done.stdout and "latency_ms: 136.0" in done.stdout
 

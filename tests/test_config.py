@@ -18,7 +18,9 @@ BASE = ("algorithm=toy", "dataset=toy_graph")
 pytestmark = pytest.mark.usefixtures("toy")
 
 
-def plan(*overrides: str, multirun: bool = False, user_dir: Path | None = None, base: tuple[str, ...] = BASE) -> config.Plan:
+def plan(
+    *overrides: str, multirun: bool = False, user_dir: Path | None = None, base: tuple[str, ...] = BASE
+) -> config.Plan:
     with config.session([*base, *overrides], user_dir) as hydra:
         return config.plan(hydra, [*base, *overrides], multirun)
 
@@ -42,9 +44,20 @@ def mine(tmp_path: Path) -> Path:
 def test_defaults_and_types_of_a_run() -> None:
     run = plan("rounds=7", "target=1", "algorithm.fanout=[3,2]").config
     assert run is not None
-    assert (run.rounds, run.target, run.algorithm.fanout, run.network.client_server.latency_ms) == (7, 1.0, [3, 2], 136.0)
+    assert (run.rounds, run.target, run.algorithm.fanout, run.network.client_server.latency_ms) == (
+        7,
+        1.0,
+        [3, 2],
+        136.0,
+    )
     assert isinstance(run.target, float)
-    assert (run.seed, run.model, run.privacy.name, run.topology.name, run.engine.name) == (0, None, "none", "star", "simulated")
+    assert (run.seed, run.model, run.privacy.name, run.topology.name, run.engine.name) == (
+        0,
+        None,
+        "none",
+        "star",
+        "simulated",
+    )
 
 
 def test_unknown_option_and_wrong_type_are_told_together() -> None:
@@ -56,21 +69,31 @@ def test_unknown_option_and_wrong_type_are_told_together() -> None:
 
 def test_the_range_of_a_single_link_is_its_kinds(mine: Path) -> None:
     (mine / "network").mkdir()
-    links = 'links: {"client_0->server": {latency_ms: -3, bandwidth_gbps: 0}, "server->client_0": {latency_ms: 3, bandwidth_gbps: 1}}\n'
+    links = (
+        'links: {"client_0->server": {latency_ms: -3, bandwidth_gbps: 0}, "server->client_0": {latency_ms: 3, '
+        "bandwidth_gbps: 1}}\n"
+    )
     (mine / "network" / "slow.yaml").write_text("defaults: [us_uk]\nname: slow\n" + links)
     found = problems("network=slow", user_dir=mine)
     assert set(found) == {f"network.links.client_0->server.{key}" for key in ("latency_ms", "bandwidth_gbps")}
 
 
 def test_numbers_that_training_cannot_hold() -> None:
-    found = problems("algorithm.lr=1e31", "seed=9223372036854775808", f"algorithm.layers={10**400}", f"max_bytes={10**400}")
+    found = problems(
+        "algorithm.lr=1e31", "seed=9223372036854775808", f"algorithm.layers={10**400}", f"max_bytes={10**400}"
+    )
     assert set(found) == {"algorithm.lr", "seed", "algorithm.layers", "max_bytes"}
     assert "in size" in found["algorithm.lr"].allowed and "64 bits" in found["seed"].allowed
     assert plan("algorithm.lr=1e30", "seed=9223372036854775807").config is not None
 
 
 def test_a_key_cannot_be_removed() -> None:
-    assert set(problems("~algorithm.lr", "~seed", "~algorithm", "seeds=1")) == {"~algorithm.lr", "~seed", "~algorithm", "seeds"}
+    assert set(problems("~algorithm.lr", "~seed", "~algorithm", "seeds=1")) == {
+        "~algorithm.lr",
+        "~seed",
+        "~algorithm",
+        "seeds",
+    }
 
 
 def test_a_key_of_another_backbone_is_refused_naming_who_has_it() -> None:
@@ -81,8 +104,21 @@ def test_a_key_of_another_backbone_is_refused_naming_who_has_it() -> None:
 
 def test_every_kind_of_problem_in_one_list() -> None:
     found = problems(
-        *("seed=-1", "eval_every=0", "algorithm.lr=null", "algorithm.combine=av", "algorithm.fanout=[1,a]", "algorithm.layrs=3"),
-        *("network.timing=rond", "network.client_server.latency_ms=fast", "device=gpu", "local_steps=2", "topology.probability=0.5"),
+        *(
+            "seed=-1",
+            "eval_every=0",
+            "algorithm.lr=null",
+            "algorithm.combine=av",
+            "algorithm.fanout=[1,a]",
+            "algorithm.layrs=3",
+        ),
+        *(
+            "network.timing=rond",
+            "network.client_server.latency_ms=fast",
+            "device=gpu",
+            "local_steps=2",
+            "topology.probability=0.5",
+        ),
         *("+more=1", "dry_run=yes", "privacy=gausian_embedding", "word"),
     )
     assert found["seed"].allowed == "must be at least 0"
@@ -98,7 +134,9 @@ def test_every_kind_of_problem_in_one_list() -> None:
 
 
 def test_what_does_not_fit_together_is_told_with_the_rest() -> None:
-    found = problems("dataset=toy_rows", "privacy=gaussian_embedding", "topology=complete", "algorithm.aggregations=5", "rounds=0")
+    found = problems(
+        "dataset=toy_rows", "privacy=gaussian_embedding", "topology=complete", "algorithm.aggregations=5", "rounds=0"
+    )
     assert set(found) == {"dataset", "privacy", "topology", "algorithm.aggregations", "rounds"}
     assert "toy_graph" in found["dataset"].allowed and "toy_rows" not in found["dataset"].allowed
     assert found["privacy"].allowed == "toy can have: none"
@@ -115,7 +153,9 @@ def test_several_values_without_m_and_unreadable_values() -> None:
 
 
 def test_a_sweep_is_checked_value_by_value_and_expanded_in_hydras_order() -> None:
-    found = problems("algorithm.layers=1,2,x", "seed=range(-1,2)", "dataset=toy_graph,toy_gaph", "network=glob(u*)", multirun=True)
+    found = problems(
+        "algorithm.layers=1,2,x", "seed=range(-1,2)", "dataset=toy_graph,toy_gaph", "network=glob(u*)", multirun=True
+    )
     assert set(found) == {"algorithm.layers", "seed", "dataset"}
     sweep = plan("dataset=toy_graph,toy_rows", "seed=range(0,2)", "network=glob(us_*)", "rounds=3", multirun=True)
     assert sweep.jobs is not None and len(sweep.jobs) == 8 and sweep.config is None
@@ -131,7 +171,10 @@ def test_the_users_own_option_is_checked_too(mine: Path) -> None:
     run = plan("algorithm=good", user_dir=mine).config
     assert run is not None and (run.algorithm.local_steps, run.algorithm.layers) == (5, 4)
     assert set(problems("algorithm=bad", user_dir=mine)) == {"algorithm.local_steps", "algorithm.extra"}
-    assert set(problems("algorithm=bad,good", multirun=True, user_dir=mine)) == {"algorithm.local_steps", "algorithm.extra"}
+    assert set(problems("algorithm=bad,good", multirun=True, user_dir=mine)) == {
+        "algorithm.local_steps",
+        "algorithm.extra",
+    }
     assert "algorithm.name" in problems("algorithm=lost", user_dir=mine)
     with pytest.raises(VflbenchError, match=r"broken\.yaml"):
         plan("algorithm=broken", user_dir=mine)
@@ -192,9 +235,13 @@ def convert() -> Iterator[Any]:
 
 
 def test_conversion_of_nested_types(convert: Any) -> None:
-    good, none = convert({"needed": 1, "inner": {"size": 2}, "either": "x", "pair": [1, 2], "names": {"p": {"size": 3}}, "kind": "b"})
+    good, none = convert(
+        {"needed": 1, "inner": {"size": 2}, "either": "x", "pair": [1, 2], "names": {"p": {"size": 3}}, "kind": "b"}
+    )
     assert good == Outer(1, Inner(2), "x", (1, 2.0), {"p": Inner(3)}, "b") and not none
-    _, found = convert({"inner": 3, "either": [1], "pair": [1], "names": {"p": {"sise": 3}}, "kind": "c", "needed": True})
+    _, found = convert(
+        {"inner": 3, "either": [1], "pair": [1], "names": {"p": {"sise": 3}}, "kind": "c", "needed": True}
+    )
     assert set(found) == {"o.inner", "o.either", "o.pair", "o.names.p.sise", "o.kind", "o.needed"}
     assert convert({})[1] == {"o.needed": "needs a value"}
     assert convert({"needed": 1, "pair": [1, float("nan")]})[1] == {"o.pair[1]": "must be a number"}
@@ -218,11 +265,15 @@ def test_a_key_that_the_users_file_leaves_out_can_be_added(mine: Path) -> None:
     (mine / "dataset" / "star_schema.yaml").write_text("name: star_schema\nrows: 100\n")
     base = ("algorithm=rfl_sgd_v", "dataset=star_schema")
     told = problems("dataset.width=3", user_dir=mine, base=base)["dataset.width"]
-    assert "your file of dataset=star_schema does not list this key: write it there, or +dataset.width=3" in told.allowed
+    assert (
+        "your file of dataset=star_schema does not list this key: write it there, or +dataset.width=3" in told.allowed
+    )
     assert plan("+dataset.width=3", user_dir=mine, base=base).cfg.dataset.width == 3
 
 
-@pytest.mark.parametrize("words", [["experiment=leasgd/fig2"], ["dataset=cora", "+algorithm.extra=1", "hydra.mode=RUN"]])
+@pytest.mark.parametrize(
+    "words", [["experiment=leasgd/fig2"], ["dataset=cora", "+algorithm.extra=1", "hydra.mode=RUN"]]
+)
 def test_what_a_session_remembers_is_what_hydra_itself_reads(words: list[str]) -> None:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
@@ -254,13 +305,19 @@ def test_an_option_that_was_edited_is_read_again(mine: Path) -> None:
         *((f"network.{kind}.latency_ms", None, 1e9) for kind in ("client_server", "client_client")),
         *((f"network.{kind}bandwidth_gbps", 1e-9, 1e9) for kind in ("client_server.", "client_client.", "server_")),
         ("network.ratio", 1e-9, 1e9),
-        *((f"compute.{key}", None, 1e6) for key in ("base_seconds", "seconds_per_unit", "batch_latency", "server_seconds")),
+        *(
+            (f"compute.{key}", None, 1e6)
+            for key in ("base_seconds", "seconds_per_unit", "batch_latency", "server_seconds")
+        ),
         ("compute.core_cap", 1e-6, 1e6),
     ],
 )
 def test_a_clock_can_go_on_under_every_physical_key(key: str, low: float | None, high: float) -> None:
     """At its ends a key is taken; beyond them it is refused with the end's value."""
-    far = {f"{key}={value!r}": end for value, end in ((10 * high, high), (1e300, high), *(((low / 10, low),) if low else ()))}
+    far = {
+        f"{key}={value!r}": end
+        for value, end in ((10 * high, high), (1e300, high), *(((low / 10, low),) if low else ()))
+    }
     for override, end in far.items():
         assert f"{end}" in problems(override)[key].allowed
     assert plan(f"{key}={high!r}").config is not None and plan(f"{key}={(low or 0.0)!r}").config is not None
@@ -275,8 +332,10 @@ def test_a_network_of_ones_own_needs_no_name(mine: Path) -> None:
 
 def test_a_range_stands_with_numbers_and_with_what_may_be_null() -> None:
     for kind, value, told in (
-        (Annotated[int, "rows"], "abc", "must be an integer"), (Annotated[int, Range(at_least=1)], 0, "must be at least 1"),
-        (Annotated[int | None, Range(at_least=1)], 0, "must be at least 1"), (Annotated[list[int], "rows"], "abc", "must be a list: [a,b]"),
+        (Annotated[int, "rows"], "abc", "must be an integer"),
+        (Annotated[int, Range(at_least=1)], 0, "must be at least 1"),
+        (Annotated[int | None, Range(at_least=1)], 0, "must be at least 1"),
+        (Annotated[list[int], "rows"], "abc", "must be a list: [a,b]"),
         (Annotated[int | None, Range(at_least=1)], None, None),
     ):  # fmt: skip
         _, found = config.convert(make_dataclass("Keys", [("rows", kind)]), {"rows": value})
@@ -284,8 +343,12 @@ def test_a_range_stands_with_numbers_and_with_what_may_be_null() -> None:
 
 
 def test_numbers_that_no_float32_holds_are_refused_wherever_a_number_is_asked_for() -> None:
-    found = problems("algorithm.lr=1e300", "max_virtual_seconds=1e-300", "target=-1e40", "network.client_server.latency_ms=1e-300")
-    assert {problem.allowed.removesuffix(", or null") for problem in found.values()} == {"must be 0, or from 1e-30 to 1e+30 in size"}
+    found = problems(
+        "algorithm.lr=1e300", "max_virtual_seconds=1e-300", "target=-1e40", "network.client_server.latency_ms=1e-300"
+    )
+    assert {problem.allowed.removesuffix(", or null") for problem in found.values()} == {
+        "must be 0, or from 1e-30 to 1e+30 in size"
+    }
     assert len(found) == 4
     assert plan("algorithm.lr=1e30", "max_virtual_seconds=1e-30", "target=0").config is not None
 
@@ -294,7 +357,9 @@ def test_cores_and_delays_have_ends_too() -> None:
     assert "at most 1,000,000" in problems("compute.cores=[1000001]")["compute.cores"].allowed
     delay = "{scale:1e7,exponent:0}"
     found = problems("+compute.delays={" + ",".join(f"{part}:{delay}" for part in delays.PARTS) + "}")
-    assert len(found) == len(delays.PARTS) and all("at most 1e+06 seconds a sample" in problem.allowed for problem in found.values())
+    assert len(found) == len(delays.PARTS) and all(
+        "at most 1e+06 seconds a sample" in problem.allowed for problem in found.values()
+    )
 
 
 def test_a_preset_may_set_keys_that_none_has_no_use_for() -> None:

@@ -1,4 +1,5 @@
-"""Every exception of the package arrives whole in another process: engine=ray, joblib and multiprocessing send them as pickles."""
+"""Every exception of the package arrives whole in another process: engine=ray, joblib and multiprocessing send them as
+pickles."""
 
 from __future__ import annotations
 

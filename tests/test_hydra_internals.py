@@ -11,11 +11,16 @@ from vflbench import hydra_internals
 
 ROOT = Path(hydra_internals.__file__).parent
 DOCUMENTED = {"hydra.core.config_store", "hydra.core.hydra_config"}
-LOOK_AT = """another Hydra than those that hydra_internals.py was read with. Look whether these are as they were, then add it to VERIFIED:
-ConfigRepository (_find_object_source, get_group_options, load_config, initialize_sources), ConfigSource._normalize_file_name;
-ConfigLoaderImpl.load_configuration; Hydra (run, multirun, compose_config, what answers --cfg, --info, --hydra-help), its _run_job;
-get_args_parser; GlobalHydra and HydraConfig as singletons; Override (sweep_iterator, _convert_value); BasicSweeper.split_arguments;
-Plugins._instantiate; what a launcher does with run_job, setup_globals, Singleton and load_sweep_config (hydra's basic_launcher.py)."""
+LOOK_AT = """another Hydra than those that hydra_internals.py was read with. Look whether these are as they were, then
+add it to VERIFIED:
+ConfigRepository (_find_object_source, get_group_options, load_config, initialize_sources),
+ConfigSource._normalize_file_name;
+ConfigLoaderImpl.load_configuration; Hydra (run, multirun, compose_config, what answers --cfg,
+--info, --hydra-help), its _run_job;
+get_args_parser; GlobalHydra and HydraConfig as singletons; Override (sweep_iterator, _convert_value);
+BasicSweeper.split_arguments;
+Plugins._instantiate; what a launcher does with run_job, setup_globals, Singleton and load_sweep_config (hydra's
+basic_launcher.py)."""
 
 
 def test_hydra_is_one_that_was_looked_at() -> None:

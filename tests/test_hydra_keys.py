@@ -1,4 +1,5 @@
-"""Hydra's own keys: what a command line may set, that all else is refused in one line by its name, and that nothing of it is run."""
+"""Hydra's own keys: what a command line may set, that all else is refused in one line by its name, and that nothing of
+it is run."""
 
 from __future__ import annotations
 
@@ -160,7 +161,9 @@ def one_session(toy: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("one_session")
 @pytest.mark.parametrize("sweep", [False, True], ids=["run", "sweep"])
-def test_what_is_refused_is_named_in_one_line(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], sweep: bool) -> None:
+def test_what_is_refused_is_named_in_one_line(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], sweep: bool
+) -> None:
     flags = ("-m",) if sweep else ()
     for typed, said in (REFUSED_SWEEPS if sweep else REFUSED).items():
         assert vfl(*flags, *TOY, typed) == 1, typed
@@ -168,7 +171,11 @@ def test_what_is_refused_is_named_in_one_line(vfl: Callable[..., int], capsys: p
         first, *lines = err.splitlines()
         assert out == "" and said in err and "Traceback" not in err, f"{typed}: {out}{err}"
         if "${" not in typed or "hydra" in typed:
-            assert first == "1 problem in the configuration:" and len(lines) == 1 and typed.lstrip("+~").split("@")[0][:5] in err, err
+            assert (
+                first == "1 problem in the configuration:"
+                and len(lines) == 1
+                and typed.lstrip("+~").split("@")[0][:5] in err
+            ), err
     assert not list(Path().iterdir()), "nothing was written"
 
 
@@ -182,8 +189,15 @@ def test_what_is_supported_is_taken(vfl: Callable[..., int], capsys: pytest.Capt
     assert {path.name for path in Path("there").iterdir()} == {"files.jsonl", "multirun.yaml", "toy_1", "toy_2"}
 
 
-def test_a_sweep_of_too_many_jobs_is_refused_before_they_are_listed(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert vfl("-m", *TOY, *(f"{key}=range(1,9000)" for key in ("seed", "rounds", "algorithm.layers", "algorithm.parties"))) == 1
+def test_a_sweep_of_too_many_jobs_is_refused_before_they_are_listed(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        vfl(
+            "-m", *TOY, *(f"{key}=range(1,9000)" for key in ("seed", "rounds", "algorithm.layers", "algorithm.parties"))
+        )
+        == 1
+    )
     err = capsys.readouterr().err
     assert str(8999**4) in err and "at most 10000" in err
 
@@ -204,7 +218,9 @@ def test_a_file_of_the_users_that_hydra_cannot_use(
     path.parent.mkdir(parents=True)
     path.write_text(text)
     for flags in ((), ("-m", "seed=1,2")):
-        assert vfl("--config-dir", "options", *TOY, f"{path.parent.relative_to('options').as_posix()}=mine", *flags) == 1
+        assert (
+            vfl("--config-dir", "options", *TOY, f"{path.parent.relative_to('options').as_posix()}=mine", *flags) == 1
+        )
         out, err = capsys.readouterr()
         assert "ran" not in out and "Traceback" not in err
         assert err.splitlines()[-1].startswith("error: Hydra cannot do that: ") and said in err.splitlines()[-1]

@@ -23,7 +23,9 @@ from vflbench.runner.reprice import network_config
 from vflbench.types import ConfigError, LinkConfig, VflbenchError
 
 PAGES = Path(__file__).resolve().parents[1] / "docs/how-to"
-DOCS = "\n".join((PAGES / f"{page}.md").read_text(encoding="utf-8") for page in ("own-options", "add-an-algorithm", "add-a-dataset"))
+DOCS = "\n".join(
+    (PAGES / f"{page}.md").read_text(encoding="utf-8") for page in ("own-options", "add-an-algorithm", "add-a-dataset")
+)
 FILES = {name: text for name, text in re.findall(r"```\w+\n# (\S+)\n(.*?)```", DOCS, re.DOTALL)}
 COMMANDS = re.findall(r"^    vflbench (.*)$", DOCS, re.MULTILINE)
 SMALL = ["dataset.source=synthetic", "dataset.samples=400", "rounds=2", "algorithm.batch_size=64", "model.depth=2"]
@@ -36,7 +38,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     points: dict[str, Any] = {}
     for block in re.findall(r"```toml\n(.*?)```", DOCS, re.DOTALL):
         points |= tomllib.loads(block)["project"]["entry-points"]
-    lines = [line for group, named in points.items() for line in (f"[{group}]", *(f"{name} = {module}" for name, module in named.items()))]
+    lines = [
+        line
+        for group, named in points.items()
+        for line in (f"[{group}]", *(f"{name} = {module}" for name, module in named.items()))
+    ]
     texts = {"my_package/__init__.py": "", "my_package-1.0.dist-info/entry_points.txt": "\n".join(lines)}
     texts["my_package-1.0.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n"
     for name, text in {**texts, **FILES}.items():
@@ -51,7 +57,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for cached in caches:
         cached.cache_clear()
     repo = ConfigStore.instance().repo
-    stored = [group for group in (*repo.values(), *repo["hydra"].values()) if isinstance(group, dict)]  # the process's, told of plugins
+    # the process's, told of plugins
+    stored = [group for group in (*repo.values(), *repo["hydra"].values()) if isinstance(group, dict)]
     for group, name in itertools.product(stored, (name for named in points.values() for name in named)):
         group.pop(f"{name}.yaml", None)
     for name in [name for name in sys.modules if name.startswith("my_package")]:
@@ -68,29 +75,45 @@ def run(folder: Path, option: str, *more: str) -> Run:
 def test_an_attack(tmp_path: Path) -> None:
     ended = run(tmp_path / "run", "attack=count")
     batches = -(-ended.manifest["config"]["dataset"]["samples"] * 6 // 10 // 64)
-    assert ended.summary["attack"]["name"] == "count" and ended.summary["attack"]["senders"] == {"passive_1": 2 * batches}
-    with pytest.raises(ConfigError, match=r"attack\.tagg=x: unknown key; attack=count has: tag\. Did you mean 'attack\.tag'"):
+    assert ended.summary["attack"]["name"] == "count" and ended.summary["attack"]["senders"] == {
+        "passive_1": 2 * batches
+    }
+    with pytest.raises(
+        ConfigError, match=r"attack\.tagg=x: unknown key; attack=count has: tag\. Did you mean 'attack\.tag'"
+    ):
         run(tmp_path / "refused", "attack=count", "attack.tagg=x")
     with pytest.raises(ConfigError, match="attack=count: rfl_admm_v can have: none, prediction_recovery"):
         vflbench.run(["algorithm=rfl_admm_v", "dataset=star_schema", "attack=count"])
 
 
 def test_an_attack_that_breaks_the_contract(package: Path, tmp_path: Path) -> None:
-    (package / "count.py").write_text(FILES["my_package/count.py"].replace("def watch(task, config, hubs)", "def watch(task)"))
-    with pytest.raises(Exception, match=r"count.py: watch takes \(task\), and is called as watch\(task, config, hubs\)"):
+    (package / "count.py").write_text(
+        FILES["my_package/count.py"].replace("def watch(task, config, hubs)", "def watch(task)")
+    )
+    with pytest.raises(
+        Exception, match=r"count.py: watch takes \(task\), and is called as watch\(task, config, hubs\)"
+    ):
         run(tmp_path / "run", "attack=count")
 
 
 @pytest.mark.usefixtures("package")
 def test_a_codec(tmp_path: Path) -> None:
     ended = run(tmp_path / "run", "codec=sign")
-    assert ended.summary["codec"] == "sign" and ended.manifest["config"]["codec"] == {"name": "sign", "feedback": False, "scale": 0.5}
+    assert ended.summary["codec"] == "sign" and ended.manifest["config"]["codec"] == {
+        "name": "sign",
+        "feedback": False,
+        "scale": 0.5,
+    }
     width = ended.manifest["config"]["model"]["embedding"]
     sent = ended.ledger.query("tag == 'embedding' and link != 'local'")["bytes"]
     assert sent.max() == 3 * 8 + 64 * width + 4  # which batch it is, a byte a number, and one scale
-    with pytest.raises(ConfigError, match=r"codec\.scal=1: unknown key; codec=sign has: feedback, scale\. Did you mean 'codec\.scale'"):
+    with pytest.raises(
+        ConfigError, match=r"codec\.scal=1: unknown key; codec=sign has: feedback, scale\. Did you mean 'codec\.scale'"
+    ):
         run(tmp_path / "refused", "codec=sign", "codec.scal=1")
-    with pytest.raises(ConfigError, match=r"codec=sing: unknown codec; there are: fp16, int8, none, sign, topk\. Did you mean 'sign'"):
+    with pytest.raises(
+        ConfigError, match=r"codec=sing: unknown codec; there are: fp16, int8, none, sign, topk\. Did you mean 'sign'"
+    ):
         vflbench.run(["codec=sing"])
 
 
@@ -98,10 +121,15 @@ def test_a_codec(tmp_path: Path) -> None:
 def test_an_accounting(tmp_path: Path) -> None:
     ended = run(tmp_path / "run", "accounting=framed")
     charged = ended.ledger.query("link != 'local'")
-    assert ended.summary["bytes"]["total"] == charged["bytes"].sum() + 66 * len(charged) and ended.summary["accounting"] == "framed"
+    assert (
+        ended.summary["bytes"]["total"] == charged["bytes"].sum() + 66 * len(charged)
+        and ended.summary["accounting"] == "framed"
+    )
     with pytest.raises(ConfigError, match="accounting=framed: glasu can have: strict"):
         vflbench.run(["accounting=framed"])
-    with pytest.raises(ConfigError, match=r"accounting=frame: must be one of framed, strict, tablepuppet\. Did you mean 'framed'"):
+    with pytest.raises(
+        ConfigError, match=r"accounting=frame: must be one of framed, strict, tablepuppet\. Did you mean 'framed'"
+    ):
         vflbench.run(["accounting=frame"])
 
 
@@ -110,7 +138,10 @@ def test_a_privacy_mechanism(tmp_path: Path, package: Path) -> None:
     source.write_text(source.read_text().replace('("pubsub_vfl",)', '("pubsub_vfl", "vfl")'))
     ended = run(tmp_path / "run", "privacy=rounded", "algorithm.workers=2", "algorithm.passive_workers=2")
     spent = ended.summary["privacy"]
-    assert spent["mechanism"] == "rounded" and spent["rows"] >= 2 * ended.manifest["config"]["dataset"]["samples"] * 6 // 10
+    assert (
+        spent["mechanism"] == "rounded"
+        and spent["rows"] >= 2 * ended.manifest["config"]["dataset"]["samples"] * 6 // 10
+    )
     assert ended.manifest["config"]["privacy"] == {"name": "rounded", "secure_rng": None, "step": 0.5}
     with pytest.raises(ConfigError, match="privacy=rounded: vfl can have: none"):  # it calls no mechanism
         vflbench.run(["algorithm=vfl", "dataset=bank", "privacy=rounded"])
@@ -123,13 +154,19 @@ def test_a_topology(tmp_path: Path) -> None:
     (command,) = [command for command in COMMANDS if "topology=wheel" in command]
     words = [*command.split(), "dataset.source=synthetic", "rounds=2", "algorithm.workers=5", "algorithm.batch_size=8"]
     ended = vflbench.run([*words, f"hydra.run.dir={tmp_path / 'run'}"])
-    met = {tuple(sorted(pair)) for pair in ended.ledger.query("link != 'local'")[["src", "dst"]].itertuples(index=False)}
+    met = {
+        tuple(sorted(pair)) for pair in ended.ledger.query("link != 'local'")[["src", "dst"]].itertuples(index=False)
+    }
     rim = [f"worker_{i}" for i in (0, 2, 3, 4)]
     ring = {tuple(sorted((a, b))) for a, b in zip(rim, rim[1:] + rim[:1], strict=True)}
     assert met == ring | {tuple(sorted(("worker_1", other))) for other in rim}
-    with pytest.raises(ConfigError, match=r"topology\.hubb=1: unknown key; topology=wheel has: hub\. Did you mean 'topology\.hub'"):
+    with pytest.raises(
+        ConfigError, match=r"topology\.hubb=1: unknown key; topology=wheel has: hub\. Did you mean 'topology\.hub'"
+    ):
         vflbench.run([*words, "topology.hubb=1"])
-    with pytest.raises(ConfigError, match=r"topology\.hub=5: a wheel takes 4 clients and a hub among them; there are 5"):
+    with pytest.raises(
+        ConfigError, match=r"topology\.hub=5: a wheel takes 4 clients and a hub among them; there are 5"
+    ):
         vflbench.run([*words, "topology.hub=5", f"hydra.run.dir={tmp_path / 'refused'}"])
     with pytest.raises(ConfigError, match="topology=wheel: mtcd can have: "):
         vflbench.run(["algorithm=mtcd", "dataset=digits", "topology=wheel"])
@@ -144,7 +181,19 @@ def test_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = ended.ledger.query("link != 'local' and round == 1 and src == 'passive_1'").iloc[0]
     assert sent["delivered"] - sent["sent"] == pytest.approx(latency(200) + sent["bytes"] * 8e-9)
     assert ended.manifest["config"]["network"]["farthest_ms"] == 200
-    assert cli.command(["reprice", str(tmp_path / "run"), "network=scattered", "network.farthest_ms=50", "--out", str(tmp_path / "r")]) == 0
+    assert (
+        cli.command(
+            [
+                "reprice",
+                str(tmp_path / "run"),
+                "network=scattered",
+                "network.farthest_ms=50",
+                "--out",
+                str(tmp_path / "r"),
+            ]
+        )
+        == 0
+    )
     (again,) = (tmp_path / "r").iterdir()
     nearer = Run(again).ledger.query("link != 'local' and round == 1 and src == 'passive_1'").iloc[0]
     assert nearer["delivered"] - nearer["sent"] == pytest.approx(latency(50) + sent["bytes"] * 8e-9)
@@ -152,7 +201,9 @@ def test_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run(tmp_path / "refused", "network=scattered", "network.farthest_ms=-5")
     far = LinkConfig(latency_ms=-1.0)
     monkeypatch.setattr(registry.load_option("network", "scattered"), "link", lambda config, kind, pair: far)
-    with pytest.raises(ConfigError, match=r"network=scattered: gives .*latency_ms=-1\.0.*; there are latency_ms from 0 to 1e9"):
+    with pytest.raises(
+        ConfigError, match=r"network=scattered: gives .*latency_ms=-1\.0.*; there are latency_ms from 0 to 1e9"
+    ):
         run(tmp_path / "nearer", "network=scattered")
     with pytest.raises(VflbenchError, match="network=gone has no key farthest_ms: is its package installed"):
         network_config({"name": "gone", "farthest_ms": 3.0})
@@ -178,7 +229,8 @@ def test_an_algorithm(tmp_path: Path) -> None:
     ended = vflbench.run([*command.split(), "rounds=2", "algorithm.workers=3", f"hydra.run.dir={tmp_path / 'run'}"])
     assert ended.summary["status"] == "completed" and ended.summary["metric"]["selected"] > 0.6
     sizes = ended.ledger.groupby("tag")["bytes"].agg(["count", "nunique"])
-    assert sizes.loc["model"].tolist() == sizes.loc["average"].tolist() == [2 * 3, 1]  # a model each way for each worker and round
+    # a model each way for each worker and round
+    assert sizes.loc["model"].tolist() == sizes.loc["average"].tolist() == [2 * 3, 1]
     assert ended.manifest["config"]["algorithm"]["share"] == 0.5
     with pytest.raises(ConfigError, match=r"algorithm\.shar=1: unknown key.*Did you mean 'algorithm\.share'"):
         vflbench.run(["algorithm=averaged", "dataset=digits", "algorithm.shar=1"])
@@ -195,8 +247,16 @@ def test_an_algorithm_in_this_repository(package: Path) -> None:
 @pytest.mark.usefixtures("package")
 def test_a_data_set(tmp_path: Path) -> None:
     (command,) = [command for command in COMMANDS if "dataset=wine" in command]
-    ended = vflbench.run([*command.split(), "epochs=3", "algorithm.batch_size=16", "model.depth=2", f"hydra.run.dir={tmp_path / 'run'}"])
-    assert ended.summary["status"] == "completed" and ended.summary["dataset"] == "wine" and ended.summary["data_source"] == "real"
+    ended = vflbench.run(
+        [*command.split(), "epochs=3", "algorithm.batch_size=16", "model.depth=2", f"hydra.run.dir={tmp_path / 'run'}"]
+    )
+    assert (
+        ended.summary["status"] == "completed"
+        and ended.summary["dataset"] == "wine"
+        and ended.summary["data_source"] == "real"
+    )
     assert {"val_accuracy", "test_accuracy"} <= set(ended.curve.columns)
-    workers = vflbench.run(["algorithm=local_sgd", "dataset=wine", "rounds=1", "algorithm.workers=2", f"hydra.run.dir={tmp_path / 'rows'}"])
+    workers = vflbench.run(
+        ["algorithm=local_sgd", "dataset=wine", "rounds=1", "algorithm.workers=2", f"hydra.run.dir={tmp_path / 'rows'}"]
+    )
     assert workers.summary["status"] == "completed"

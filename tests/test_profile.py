@@ -38,12 +38,15 @@ def test_the_fit_recovers_power_laws_and_tells_what_it_misses() -> None:
 def test_every_part_is_timed_at_every_size_and_the_parameters_move(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile, "BATCHES", (2, 8))
     timings = profile.measure(profile.parse(TINY))
-    assert timings.groupby(["part", "batch"]).size().to_dict() == {(part, batch): 2 for part in PARTS for batch in (2, 8)}
+    assert timings.groupby(["part", "batch"]).size().to_dict() == {
+        (part, batch): 2 for part in PARTS for batch in (2, 8)
+    }
     assert (timings["seconds"] > 0).all()
     work = profile._Work(profile.parse(TINY), 4)
     before = work.bottom.clone(), work.passive.theta.clone(), work.top.clone()
     work.seconds()
-    assert all(not torch.equal(a, b) for a, b in zip(before, (work.bottom, work.passive.theta, work.top), strict=True))  # an update each
+    # an update each
+    assert all(not torch.equal(a, b) for a, b in zip(before, (work.bottom, work.passive.theta, work.top), strict=True))
     assert work.rows[0].shape == (4, 3) and work.rows[1].shape == (4, 5)
 
 
@@ -64,12 +67,21 @@ def test_the_command_writes_what_compute_measured_reads(
     said = capsys.readouterr().out
     assert "top_backward" in said and "compute=measured compute.file=outputs/profile/tiny.json" in said
     folder = Path("outputs/profile")
-    assert {path.name for path in folder.iterdir()} == {"files.jsonl", *(f"tiny.{kind}" for kind in ("json", "csv", "png", "svg"))}
+    assert {path.name for path in folder.iterdir()} == {
+        "files.jsonl",
+        *(f"tiny.{kind}" for kind in ("json", "csv", "png", "svg")),
+    }
     values = json.loads((folder / "tiny.json").read_text())
     assert values["options"]["features"] == [3, 5] and values["core_cap"] >= 1
     text = (folder / "tiny.json").read_text()
     assert str(Path.home()) not in text and str(tmp_path) not in text
-    words = ["algorithm=glasu", "dataset=cora", "compute=measured", "compute.file=outputs/profile/tiny.json", "compute.cores=[1]"]
+    words = [
+        "algorithm=glasu",
+        "dataset=cora",
+        "compute=measured",
+        "compute.file=outputs/profile/tiny.json",
+        "compute.cores=[1]",
+    ]
     with config.session(words) as hydra:
         run = config.plan(hydra, words).config
     assert run is not None

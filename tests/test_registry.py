@@ -20,7 +20,9 @@ def test_literal_is_read_without_running_the_module(tmp_path: Path) -> None:
 
 
 def test_what_a_family_is_alike_in_is_read_from_the_file_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "shared.py").write_text('FAMILY: dict[str, Any] = {"layouts": ("graph",), "divided_by": None, "reports": ()}\n')
+    (tmp_path / "shared.py").write_text(
+        'FAMILY: dict[str, Any] = {"layouts": ("graph",), "divided_by": None, "reports": ()}\n'
+    )
     (tmp_path / "m.py").write_text('ALGORITHM = AlgorithmInfo(name="a", summary="", paper="", **shared.FAMILY)\n')
     assert registry.literal(tmp_path / "m.py", "ALGORITHM") == AlgorithmInfo("a", "", "", ("graph",), None, ())
 

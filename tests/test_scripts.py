@@ -27,8 +27,16 @@ def crossings(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_crossings(crossings, tmp_path):
-    """Two methods: the cheaper one changes where their ledgers' sums say so; one that does not reach the gap is named, not priced."""
-    small = ["dataset=ridge", "dataset.samples=40", "dataset.features=24", "algorithm.parties=4", "topology=path", "network=cost_ratio"]
+    """Two methods: the cheaper one changes where their ledgers' sums say so; one that does not reach the gap is named,
+    not priced."""
+    small = [
+        "dataset=ridge",
+        "dataset.samples=40",
+        "dataset.features=24",
+        "algorithm.parties=4",
+        "topology=path",
+        "network=cost_ratio",
+    ]
     for algorithm, rounds in (("svfl", 200), ("stcd", 20), ("dcpa", 1)):
         folder = f"hydra.run.dir={tmp_path}/{algorithm}"
         vflbench.run([f"algorithm={algorithm}", *small, f"rounds={rounds}", "eval_every=1", "target=1e-9", folder])
@@ -45,7 +53,9 @@ def test_crossings(crossings, tmp_path):
     first, second = re.findall(r"r = +(\S+) to +(\S+) +(\w+)", text)
     assert (first[2], second[2]) == ("svfl", "stcd")
     assert float(first[0]) == 0.01 and float(second[1]) == 1000
-    assert float(first[1]) <= even * 1.01 and float(second[0]) >= even * 0.99 and float(second[0]) / float(first[1]) < 1.02
+    assert (
+        float(first[1]) <= even * 1.01 and float(second[0]) >= even * 0.99 and float(second[0]) / float(first[1]) < 1.02
+    )
 
     assert crossings(tmp_path / "dcpa")[0] == 1  # nobody gets there
 
@@ -56,7 +66,20 @@ def test_validate_architectures(monkeypatch, capsys, tmp_path):
     monkeypatch.syspath_prepend(str(SCRIPTS))
     import validate_architectures as script
 
-    quick = ["--architectures", "avfl,pubsub_vfl", "--epochs", "3", "--rows", "600", "--batch", "50", "--width", "16", "--repetitions", "1"]
+    quick = [
+        "--architectures",
+        "avfl,pubsub_vfl",
+        "--epochs",
+        "3",
+        "--rows",
+        "600",
+        "--batch",
+        "50",
+        "--width",
+        "16",
+        "--repetitions",
+        "1",
+    ]
     assert script.main([*quick, "--source", "synthetic", "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     rows = {
@@ -66,10 +89,14 @@ def test_validate_architectures(monkeypatch, capsys, tmp_path):
     assert set(rows) == {"avfl", "pubsub_vfl"}
     for measured, predicted, ratio, busy, busy_predicted, *_ in rows.values():
         assert measured > 0 and predicted >= 0 and ratio > 0 and 0 < busy <= 100 and 0 < busy_predicted <= 100
-    why = {row[0]: [float(cell) for cell in row[1:]] for row in re.findall(r"^\| (\w*vfl) " + r"\| (\S+) " * 5 + r"\|$", text, re.M)}
+    why = {
+        row[0]: [float(cell) for cell in row[1:]]
+        for row in re.findall(r"^\| (\w*vfl) " + r"\| (\S+) " * 5 + r"\|$", text, re.M)
+    }
     assert set(why) == {"avfl", "pubsub_vfl"}
     for real, one_process, profile, messages, _ in why.values():
-        assert real > 0 and one_process > 0 and profile > 0 and messages >= 2 * 8  # 360 rows for training, in batches of 50
+        # 360 rows for training, in batches of 50
+        assert real > 0 and one_process > 0 and profile > 0 and messages >= 2 * 8
     assert "of the prediction: " in text
     assert reader.load(tmp_path / "pubsub_vfl_ray").manifest["broker"]["kind"] == "nats"
     with pytest.raises(SystemExit):

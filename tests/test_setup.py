@@ -48,12 +48,18 @@ RUNS, TESTS = wanted(PROJECT["dependencies"]), wanted(EXTRAS["dev"])
 
 @pytest.mark.parametrize(
     ("lock", "asked"),
-    [("requirements.lock", RUNS), ("requirements-dev.lock", RUNS | TESTS), ("requirements-oldest.lock", RUNS | wanted(EXTRAS["test"]))],
+    [
+        ("requirements.lock", RUNS),
+        ("requirements-dev.lock", RUNS | TESTS),
+        ("requirements-oldest.lock", RUNS | wanted(EXTRAS["test"])),
+    ],
 )
 def test_a_lock_has_what_pyproject_asks_for(lock: str, asked: dict[str, SpecifierSet]) -> None:
     found = pins(lock)
     assert [
-        f"{name}{allowed}" for name, allowed in asked.items() if found.get(name, "nothing") == "nothing" or found[name] not in allowed
+        f"{name}{allowed}"
+        for name, allowed in asked.items()
+        if found.get(name, "nothing") == "nothing" or found[name] not in allowed
     ] == []
     # torch brings CUDA's packages where it was built with CUDA; a lock that names them would bring them everywhere.
     assert [name for name in found if re.match(r"nvidia|cuda|triton", name)] == []
@@ -81,6 +87,9 @@ def test_what_is_installed_goes_together() -> None:
 def test_licences_are_listed_of_every_package() -> None:
     """`scripts/licences.py` must run again when a lock has changed."""
     text = (REPOSITORY / "LICENSES-THIRD-PARTY.md").read_text()
-    rows = {row[0]: row[1] for row in re.findall(r"^\| ([a-z0-9-]+) \| (\d\S*) \| [^|]*\w[^|]* \|$", text, flags=re.MULTILINE)}
+    rows = {
+        row[0]: row[1]
+        for row in re.findall(r"^\| ([a-z0-9-]+) \| (\d\S*) \| [^|]*\w[^|]* \|$", text, flags=re.MULTILINE)
+    }
     elsewhere = {"colorama"}  # for Windows
     assert rows == {name: version for name, version in pins("requirements-dev.lock").items() if name not in elsewhere}

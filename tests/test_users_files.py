@@ -22,9 +22,32 @@ RUN = ["algorithm=vfl", "dataset=tabular_files", "dataset.id=id", "dataset.label
 RUN += ["algorithm.batch_size=16", "model.width=4", "model.depth=2", "engine.threads=1"]
 # Where a user's file may turn up; `{n}` is a number, so that some names are those of files yet to come.
 PLACES = (
-    *("notes.txt", "curve.csv", "ledger.parquet", "summary.json", "manifest.json", "curve.png", "files.jsonl", ".hydra/config.yaml"),
-    *("model/precious.bin", "model/active.safetensors", "checkpoint/round_0000000{n}.pt", "checkpoint/ledger_0000000{n}_0.parquet"),
-    *("multirun.yaml", "{n}/notes.txt", "{n}/curve.csv", "report.html", "table.csv", "page.html", "index.html", "glasu/table3/figure.png"),
+    *(
+        "notes.txt",
+        "curve.csv",
+        "ledger.parquet",
+        "summary.json",
+        "manifest.json",
+        "curve.png",
+        "files.jsonl",
+        ".hydra/config.yaml",
+    ),
+    *(
+        "model/precious.bin",
+        "model/active.safetensors",
+        "checkpoint/round_0000000{n}.pt",
+        "checkpoint/ledger_0000000{n}_0.parquet",
+    ),
+    *(
+        "multirun.yaml",
+        "{n}/notes.txt",
+        "{n}/curve.csv",
+        "report.html",
+        "table.csv",
+        "page.html",
+        "index.html",
+        "glasu/table3/figure.png",
+    ),
     *("run_us_us/notes.txt", "run_us_us/curve.csv", ".run_us_us.tmp/trace.parquet", ".curve.csv.00000000.tmp"),
 )
 ACTIONS: dict[str, list[str]] = {
@@ -83,7 +106,9 @@ def plant(theirs: dict[Path, bytes], where: tuple[str, int]) -> None:
 def replace(theirs: dict[Path, bytes], seed: int) -> None:
     """A file that stands there is edited; of checkpoints a run keeps aside what is not as it wrote it."""
     found = sorted(
-        path for path in Path("place").rglob("*") if path.is_file() and "checkpoint" not in path.parts and path.name != "files.jsonl"
+        path
+        for path in Path("place").rglob("*")
+        if path.is_file() and "checkpoint" not in path.parts and path.name != "files.jsonl"
     )
     if found:
         path = random.Random(seed).choice(found)

@@ -1,4 +1,5 @@
-"""scripts/validate_timing.py: the pipes of its proxy by hand, what counts as work, and one whole comparison on small data."""
+"""scripts/validate_timing.py: the pipes of its proxy by hand, what counts as work, and one whole comparison on small
+data."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ class Sink:
 
 
 def test_a_pipe_takes_turns_and_adds_its_latency_once(script: Any) -> None:
-    """10 bytes a second, 5 s: 20 bytes at t = 0 leave by 2 and come at 7; 10 more at t = 1 wait until 2, leave by 3 and come at 8. At t = 9
-    the pipe has been free for long: 10 bytes come at 15."""
+    """10 bytes a second, 5 s: 20 bytes at t = 0 leave by 2 and come at 7; 10 more at t = 1 wait until 2, leave by 3 and
+    come at 8. At t = 9 the pipe has been free for long: 10 bytes come at 15."""
     sink = Sink(1000)
     pipe = script.Pipe(5.0, 0.1, sink)
     pipe.take(b"a" * 20, 0.0)
@@ -68,8 +69,11 @@ def test_a_slow_reader_loses_nothing(script: Any) -> None:
 
 
 def test_all_that_a_party_does_between_messages_is_work(script: Any) -> None:
-    """It works from 0 to 1, of which 0.4 s in `me.compute`; sends; works until 1.5; waits until 4; reads at 4.1; is through at 5."""
-    trace = np.array([(COMPUTE, 0, 0, 0.4, 0.8), (SEND, 1, 0, 0, 1.0), (RECV, 1, 0, 0, 4.1), (MARK, 0, 0, 1, 5.0)], dtype=np.float64)
+    """It works from 0 to 1, of which 0.4 s in `me.compute`; sends; works until 1.5; waits until 4; reads at 4.1; is
+    through at 5."""
+    trace = np.array(
+        [(COMPUTE, 0, 0, 0.4, 0.8), (SEND, 1, 0, 0, 1.0), (RECV, 1, 0, 0, 4.1), (MARK, 0, 0, 1, 5.0)], dtype=np.float64
+    )
     rows = script.busy(trace, [(1.5, 4.0)])
     assert rows[:, 0].tolist() == [COMPUTE, SEND, COMPUTE, COMPUTE, RECV, COMPUTE, MARK]
     work = rows[rows[:, 0] == COMPUTE]
@@ -101,7 +105,8 @@ def test_the_exit_code_says_whether_all_are_within_ten_percent(
 
 @pytest.mark.slow
 def test_processes_send_and_train_what_the_simulation_does_and_are_not_quicker_than_their_links(script: Any) -> None:
-    """That messages, bytes and parameters are equal is checked inside. Links of 30 and of 10 ms; the time they take is a lower bound."""
+    """That messages, bytes and parameters are equal is checked inside. Links of 30 and of 10 ms; the time they take is
+    a lower bound."""
     small = ["dataset=ridge", "dataset.samples=40", "dataset.features=24"]
     words = ["algorithm=mtcd", "algorithm.parties=3", "algorithm.tokens=1", "algorithm.hops=2", *small, "topology=path"]
     links = [f"network.{kind}.latency_ms=30" for kind in ("client_server", "client_client")]
@@ -118,7 +123,14 @@ def test_what_a_party_fails_on_is_told_and_nobody_is_left(script: Any, monkeypat
 
     from vflbench import config, registry
 
-    small = ["algorithm=stcd", "algorithm.parties=3", "dataset=ridge", "dataset.samples=40", "dataset.features=24", "topology=path"]
+    small = [
+        "algorithm=stcd",
+        "algorithm.parties=3",
+        "dataset=ridge",
+        "dataset.samples=40",
+        "dataset.features=24",
+        "topology=path",
+    ]
     small.append("engine.threads=1")  # as `validate` has it
     with config.session(small) as hydra:
         run_config = config.plan(hydra, [*small, "rounds=2"]).config

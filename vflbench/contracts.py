@@ -1,7 +1,8 @@
-"""What a module must have to be an algorithm, a data set or an option of another group, ours or a user's; checked when it is loaded.
+"""What a module must have to be an algorithm, a data set or an option of another group, ours or a user's; checked when
+it is loaded.
 
-Each protocol says what a module has to define, its `...Hooks` what it may define beside that. A violation is one message that names
-the file, what is there and what is expected.
+Each protocol says what a module has to define, its `...Hooks` what it may define beside that. A violation is one
+message that names the file, what is there and what is expected.
 """
 
 from __future__ import annotations
@@ -44,12 +45,15 @@ if TYPE_CHECKING:
     from vflbench.federation.party import PartySpec
     from vflbench.privacy.mechanisms import Facts
 
-LAYOUTS = tuple(sorted(path.stem for path in (Path(__file__).parent / "data" / "tasks").glob("[!_]*.py") if path.stem != "base"))
+LAYOUTS = tuple(
+    sorted(path.stem for path in (Path(__file__).parent / "data" / "tasks").glob("[!_]*.py") if path.stem != "base")
+)
 MISSPELT = 0.85  # likeness from which a function is taken for a hook whose name was mistyped
 
 
 class Algorithm(Protocol):
-    """An algorithm's module. `Config` is a dataclass of `name`, `default_rounds` and its own keys, each with a default."""
+    """An algorithm's module. `Config` is a dataclass of `name`, `default_rounds` and its own keys, each with a
+    default."""
 
     ALGORITHM: AlgorithmInfo
     EXPOSES: tuple[Sent, ...]
@@ -57,7 +61,8 @@ class Algorithm(Protocol):
 
     @staticmethod
     def parties(task: Any, config: RunConfig) -> dict[str, PartySpec]:
-        """The parties by name, in their order, each with its program and its own data. Raises ConfigError for what the data rule out."""
+        """The parties by name, in their order, each with its program and its own data. Raises ConfigError for what the
+        data rule out."""
 
 
 class AlgorithmHooks(Protocol):
@@ -99,7 +104,8 @@ class DatasetHooks(Protocol):
 
     @staticmethod
     def load_own(config: Any, layout: str, parties: int, seed: int, root: Path | None, task: Any, index: int) -> Task:
-        """`task`, which has no features, with part `index` alone: engine=ray then reads each party's files in its own process."""
+        """`task`, which has no features, with part `index` alone: engine=ray then reads each party's files in its own
+        process."""
 
 
 class Option(Protocol):
@@ -154,7 +160,8 @@ class Mechanism(Option, Protocol):
 
     @staticmethod
     def make(config: Any, facts: Facts) -> Any:
-        """The mechanism of one party: `spent`, `state_dict`, `load_state_dict`, and what the algorithms that take it call.
+        """The mechanism of one party: `spent`, `state_dict`, `load_state_dict`, and what the algorithms that take it
+        call.
 
         Raises ConfigError where it does not go with the facts of the run.
         """
@@ -173,7 +180,8 @@ class Topology(Option, Protocol):
 
     @staticmethod
     def edges(config: Any, servers: list[str], clients: list[str], seed: int) -> Iterable[tuple[str, str]]:
-        """The pairs that may, in any order, a server's with its clients too. Raises ConfigError for what these parties rule out."""
+        """The pairs that may, in any order, a server's with its clients too. Raises ConfigError for what these parties
+        rule out."""
 
 
 class Network(Option, Protocol):
@@ -218,7 +226,11 @@ def check_algorithm(module: ModuleType) -> None:
     wrong = [*_members(module, Algorithm, AlgorithmHooks), *_literals(module, "ALGORITHM", AlgorithmInfo)]
     if not wrong:
         info, exposes = module.ALGORITHM, module.EXPOSES
-        wrong += [*_facts(module), *_config(module, {"name": str, "default_rounds": int}, (info.name,)), *_exposed(info, exposes)]
+        wrong += [
+            *_facts(module),
+            *_config(module, {"name": str, "default_rounds": int}, (info.name,)),
+            *_exposed(info, exposes),
+        ]
     if not wrong:
         wrong += _keys(module.ALGORITHM, module.Config)
     _raise(module, wrong)
@@ -241,7 +253,10 @@ def check_option(group: str, module: ModuleType) -> None:
     if not wrong and kind.keys is not None:
         wrong += _config(module, typing.get_type_hints(kind.keys), [info.name for info in module.OPTIONS])
         if not wrong and module.Config.__module__ != module.__name__:
-            wrong.append(f"Config is one of {module.Config.__module__}: it must be a class of this file, by which an option is found")
+            wrong.append(
+                f"Config is one of {module.Config.__module__}: it must be a class of this file, by which an option is "
+                "found"
+            )
     _raise(module, wrong)
 
 
@@ -266,7 +281,7 @@ OPTIONS = {
 }
 
 
-# --- what is wrong --------------------------------------------------------------------------------------------------------
+# --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
 def _raise(module: ModuleType, wrong: list[str]) -> None:
@@ -275,7 +290,8 @@ def _raise(module: ModuleType, wrong: list[str]) -> None:
 
 
 def _members(module: ModuleType, protocol: type, hooks: type) -> Iterator[str]:
-    """Names that the protocol asks for, functions that do not take what they are given, hooks whose names were mistyped."""
+    """Names that the protocol asks for, functions that do not take what they are given, hooks whose names were
+    mistyped."""
     required, optional = _functions(protocol), _functions(hooks)
     for name in typing.get_type_hints(protocol):
         if name not in vars(module):
@@ -313,7 +329,9 @@ def _literals(module: ModuleType, name: str, kind: type) -> Iterator[str]:
     found = vars(module).get(name)
     if name == "ALGORITHM" and not isinstance(found, kind):
         yield f"ALGORITHM must be an {kind.__name__}(...)"
-    elif name != "ALGORITHM" and not (isinstance(found, tuple) and found and all(isinstance(info, kind) for info in found)):
+    elif name != "ALGORITHM" and not (
+        isinstance(found, tuple) and found and all(isinstance(info, kind) for info in found)
+    ):
         yield f"{name} must be a tuple of {kind.__name__}(...), at least one"
 
 
@@ -356,9 +374,11 @@ def _among(what: str, given: tuple[str, ...], known: tuple[str, ...]) -> Iterato
 
 
 def _config(module: ModuleType, required: dict[str, type], names: Collection[str]) -> Iterator[str]:
-    """Keys that Config must have with their types, a default for every one, and one of its module's names as that of `name`."""
+    """Keys that Config must have with their types, a default for every one, and one of its module's names as that of
+    `name`."""
     config = module.Config
-    if not (isinstance(config, type) and "__dataclass_fields__" in vars(config)):  # what it inherits does not count its own keys
+    # what it inherits does not count its own keys
+    if not (isinstance(config, type) and "__dataclass_fields__" in vars(config)):
         yield "Config must be a dataclass: add @dataclass"
         return
     types = typing.get_type_hints(config)
@@ -366,7 +386,11 @@ def _config(module: ModuleType, required: dict[str, type], names: Collection[str
         if types.get(key) != kind:
             yield f"Config must have the key {key}, of type {kind.__name__ if isinstance(kind, type) else kind}"
     fields = {field.name: field for field in dataclasses.fields(config)}
-    bare = [key for key, f in fields.items() if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    bare = [
+        key
+        for key, f in fields.items()
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
     if bare:
         yield f"Config must have a default for every key; {', '.join(bare)} has none"
     elif fields["name"].default not in names:

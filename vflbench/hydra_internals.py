@@ -42,9 +42,11 @@ __all__ = ["Glob", "HydraException", "Override", "RangeSweep"]  # types that oth
 VERIFIED = ("1.3.2", "1.3.8")
 
 
-# --- what is composed is remembered -----------------------------------------------------------------------------------------
-# Hydra parses some 25 files for every configuration that it composes, and we compose the one of a run again and again. It has no
-# place for a cache: its repository and loader are replaced. Copies are made with pickle, which takes a tenth of `copy.deepcopy`.
+# --- what is composed is remembered -----------------------------------------------------------------------------------
+# Hydra parses some 25 files for every configuration that it composes, and we compose the one of a run again and again.
+#   It has no
+# place for a cache: its repository and loader are replaced. Copies are made with pickle, which takes a tenth of
+# `copy.deepcopy`.
 
 _parsed: dict[tuple[str, str, str], bytes] = {}  # (source, path, text) -> what Hydra makes of it; for this process
 
@@ -117,7 +119,7 @@ class Loader(ConfigLoaderImpl):
         return pickle.dumps(super().load_configuration(name, list(overrides), *rest))
 
 
-# --- a session --------------------------------------------------------------------------------------------------------------
+# --- a session --------------------------------------------------------------------------------------------------------
 
 
 class Session(Hydra):
@@ -135,7 +137,11 @@ class Session(Hydra):
 
     def groups(self) -> frozenset[str]:
         """The config groups that can be chosen from."""
-        return frozenset(self.config_loader.get_group_options("", results_filter=ObjectType.GROUP)) - {"hydra", "tuned", "figure"}
+        return frozenset(self.config_loader.get_group_options("", results_filter=ObjectType.GROUP)) - {
+            "hydra",
+            "tuned",
+            "figure",
+        }
 
     def options(self, group: str) -> list[str]:
         """The options of a config group, those in folders below it as `folder/option`."""
@@ -182,7 +188,8 @@ def session(folder: Path, user_dir: Path | None, prepare: Callable[[], None]) ->
     """
     path = create_config_search_path(str(folder))
     if user_dir is not None:
-        path.prepend("command-line", f"file://{user_dir}", SearchPathQuery(provider="main"))  # an option of the user's wins
+        # an option of the user's wins
+        path.prepend("command-line", f"file://{user_dir}", SearchPathQuery(provider="main"))
     version.setbase("1.3")
     before, before_config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
     GlobalHydra.instance().clear()
@@ -202,7 +209,7 @@ def flags_parser(usage: str) -> ArgumentParser:
     return parser
 
 
-# --- overrides --------------------------------------------------------------------------------------------------------------
+# --- overrides --------------------------------------------------------------------------------------------------------
 
 
 def line(override: Override) -> str:
@@ -228,15 +235,16 @@ def quoted(key: str, text: str) -> str:
     return f"{key}={QuotedString(text, Quote.single).with_quotes()}"
 
 
-# --- launchers of other packages (contracts.Launcher) -----------------------------------------------------------------------
-# Hydra starts launchers of its namespace `hydra_plugins` alone: a package with an entry point of ours would need a second one, and a
-# class for Hydra.
+# --- launchers of other packages (contracts.Launcher) -----------------------------------------------------------------
+# Hydra starts launchers of its namespace `hydra_plugins` alone: a package with an entry point of ours would need a
+# second one, and a class for Hydra.
 
 OWN_LAUNCHER = "vflbench.hydra_internals.OwnLauncher"  # `_target_` of theirs
 
 
 class Job:
-    """One of a sweep's jobs: calling it, in whatever process, does it. What Hydra keeps once in a process goes along."""
+    """One of a sweep's jobs: calling it, in whatever process, does it. What Hydra keeps once in a process goes
+    along."""
 
     def __init__(self, context: HydraContext, task: TaskFunction, config: DictConfig, state: dict[Any, Any]) -> None:
         self.context, self.task, self.config, self.state = context, task, config, state

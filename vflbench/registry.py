@@ -1,4 +1,5 @@
-"""What can be chosen: algorithms, data sets, models and more, found by listing their rooms and the entry points of installed packages.
+"""What can be chosen: algorithms, data sets, models and more, found by listing their rooms and the entry points of
+installed packages.
 
 A name's facts are literals that are read from the source by `ast`: a module is imported only when it is chosen, so that
 `vflbench list` stays fast and one broken module does not keep the others from running.
@@ -21,7 +22,8 @@ from vflbench.source_text import excerpt, literal, path_of
 from vflbench.types import AlgorithmInfo, DatasetInfo, OptionInfo, VflbenchError, closest
 
 ROOT = Path(__file__).resolve().parent
-# Open groups: their rooms, whose last names are those of entry points. Networks of ours are YAML alone, launchers are Hydra's.
+# Open groups: their rooms, whose last names are those of entry points. Networks of ours are YAML alone, launchers are
+# Hydra's.
 GROUPS = {
     **{"attack": "attacks", "privacy": "privacy", "codec": "federation/codecs", "accounting": "federation/accountings"},
     **{"topology": "federation/topologies", "network": "federation/networks", "launcher": "runner/launchers"},
@@ -67,7 +69,8 @@ def load_dataset(name: str) -> ModuleType:
 
 
 def load_option(group: str, name: str) -> ModuleType:
-    """The module of option `name` of an open group (GROUPS), which keeps that group's contract. Errors as `load_algorithm`."""
+    """The module of option `name` of an open group (GROUPS), which keeps that group's contract. Errors as
+    `load_algorithm`."""
     return _load(group, name)
 
 
@@ -75,15 +78,26 @@ def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple
     """The options of an open group that `algorithm` goes with: its `own`, and those of other packages that name it."""
     if group == "privacy" and own == ("none",):  # it calls no mechanism: another package's would protect nothing
         return own
-    return (*own, *(name for name, entry in option_entries(group).items() if entry.plugin and algorithm.name in entry.info.algorithms))
+    return (
+        *own,
+        *(
+            name
+            for name, entry in option_entries(group).items()
+            if entry.plugin and algorithm.name in entry.info.algorithms
+        ),
+    )
 
 
 def option_config(group: str, name: str, whole: bool = True) -> Any:
-    """The dataclass of option `name`'s keys, of any group; of one without a module, the group's. Errors as `load_algorithm`.
+    """The dataclass of option `name`'s keys, of any group; of one without a module, the group's. Errors as
+    `load_algorithm`.
 
-    Without the `whole` module it is made of the source alone, where that can be: its fields are the same, and torch is not imported.
+    Without the `whole` module it is made of the source alone, where that can be: its fields are the same, and torch is
+    not imported.
     """
-    if (kind := contracts.OPTIONS.get(group)) and (kind.bare == name or (kind.bare == "*" and name not in option_entries(group))):
+    if (kind := contracts.OPTIONS.get(group)) and (
+        kind.bare == name or (kind.bare == "*" and name not in option_entries(group))
+    ):
         return kind.keys
     if not whole and (module := _module(group, name)) not in sys.modules:
         with contextlib.suppress(Exception):  # what is wrong with it is told by the module itself
@@ -97,18 +111,21 @@ def config_dir() -> Path:
 
 
 def fit(algorithm: AlgorithmInfo, dataset: DatasetInfo) -> str | None:
-    """The layout in which `algorithm` runs on `dataset`: the first of the algorithm's that the data set can give; None if none."""
+    """The layout in which `algorithm` runs on `dataset`: the first of the algorithm's that the data set can give; None
+    if none."""
     return next((layout for layout in algorithm.layouts if layout in dataset.layouts), None)
 
 
-# --- the rooms ------------------------------------------------------------------------------------------------------------
+# --- the rooms --------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
 def algorithm_entries() -> dict[str, Entry[AlgorithmInfo]]:
     """Every algorithm with its module; ours are of the family whose room they are in."""
     found = _collect(AlgorithmInfo, "algorithms", "ALGORITHM", "vflbench.algorithms")
-    families = {name: entry.info.family if entry.plugin else entry.module.split(".")[-2] for name, entry in found.items()}
+    families = {
+        name: entry.info.family if entry.plugin else entry.module.split(".")[-2] for name, entry in found.items()
+    }
     return {name: replace(entry, info=replace(entry.info, family=families[name])) for name, entry in found.items()}
 
 
@@ -126,7 +143,13 @@ def option_entries(group: str) -> dict[str, Entry[OptionInfo]]:
 
 def entries(group: str) -> dict[str, Entry[Any]]:
     """Every name of a group that other packages may add to, with its module."""
-    return algorithm_entries() if group == "algorithm" else dataset_entries() if group == "dataset" else option_entries(group)
+    return (
+        algorithm_entries()
+        if group == "algorithm"
+        else dataset_entries()
+        if group == "dataset"
+        else option_entries(group)
+    )
 
 
 @functools.cache
@@ -173,7 +196,10 @@ def _module(group: str, name: str) -> str:
     known = model_modules() if group == "model" else {other: entry.module for other, entry in entries(group).items()}
     if name not in known:
         hint = closest(name, known)
-        raise VflbenchError(f"there is no {group} {name!r}" + (f"; did you mean {hint!r}?" if hint else f"; there are: {', '.join(known)}"))
+        raise VflbenchError(
+            f"there is no {group} {name!r}"
+            + (f"; did you mean {hint!r}?" if hint else f"; there are: {', '.join(known)}")
+        )
     return known[name]
 
 

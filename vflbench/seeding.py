@@ -1,4 +1,5 @@
-"""Named random streams derived from one seed, or from a secret that one party alone has. No global generator is ever used."""
+"""Named random streams derived from one seed, or from a secret that one party alone has. No global generator is ever
+used."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def derive(seed: int, name: str) -> int:
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """NumPy generator of the stream `name` (`init`, `partition`, `batches/<party>`, `noise/<party>`, `topology`, `evaluation`)."""
+    """NumPy generator of the stream `name` (`init`, `partition`, `batches/<party>`, `noise/<party>`, `topology`,
+    `evaluation`)."""
     return np.random.Generator(np.random.PCG64(derive(seed, name)))
 
 
@@ -46,7 +48,7 @@ def batches(seed: int, epoch: int, samples: int, size: int) -> list[np.ndarray]:
     return [order[first : first + size] for first in range(0, samples, size)]
 
 
-# --- from a secret --------------------------------------------------------------------------------------------------------------
+# --- from a secret ----------------------------------------------------------------------------------------------------
 
 
 KEY_BYTES = 32
@@ -56,11 +58,12 @@ AT_ONCE = 2**20  # numbers of one draw that are made at a time
 class Secret:
     """256 bits of the operating system's that one party alone has, and streams of random numbers that come of them.
 
-    A stream is SHAKE-256 of the key, its name and a counter. Who lacks the key cannot foretell a number, however many others he knows;
-    NumPy's and torch's generators do not promise that (torch's on a CPU has a seed of 32 bits).
+    A stream is SHAKE-256 of the key, its name and a counter. Who lacks the key cannot foretell a number, however many
+    others he knows; NumPy's and torch's generators do not promise that (torch's on a CPU has a seed of 32 bits).
 
-    A checkpoint has `state_dict`: the counters, and the name of a file with the key (`keep`) on the machine where the party runs, which its
-    user alone may read. A resumed run draws the same numbers again: the messages that it repeats tell nothing new.
+    A checkpoint has `state_dict`: the counters, and the name of a file with the key (`keep`) on the machine where the
+    party runs, which its user alone may read. A resumed run draws the same numbers again: the messages that it repeats
+    tell nothing new.
     """
 
     def __init__(self) -> None:
@@ -91,7 +94,8 @@ class Secret:
         return {"kept": self.kept, "drawn": {name: one.drawn for name, one in self._streams.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken; streams that are held already do. Errors: OSError where the key's file is not there."""
+        """Go on where `state_dict` was taken; streams that are held already do. Errors: OSError where the key's file is
+        not there."""
         self.key, self.kept = key_file(state["kept"]).read_bytes(), state["kept"]
         for name, drawn in state["drawn"].items():
             self.stream(name).drawn = drawn
@@ -114,9 +118,9 @@ class SecretStream:
     def normal(self, scale: float = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Gaussian, of mean 0.
 
-        Each is half the sum of four by Box and Muller, as Opacus' secure mode has it: that the possible values of one have gaps, which may
-        tell what it was added to (Mironov 2012; Holohan and Braghin 2021), is then of no practical use. The sum's own rounding to the
-        type of the model is not treated.
+        Each is half the sum of four by Box and Muller, as Opacus' secure mode has it: that the possible values of one
+        have gaps, which may tell what it was added to (Mironov 2012; Holohan and Braghin 2021), is then of no practical
+        use. The sum's own rounding to the type of the model is not treated.
         """
         count = int(np.prod(size))
         parts = [self._normal(min(AT_ONCE, count - start)) for start in range(0, count, AT_ONCE)]

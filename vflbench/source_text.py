@@ -17,8 +17,8 @@ _LITERALS = {kind.__name__: kind for kind in (AlgorithmInfo, DatasetInfo, Option
 def literal(path: Path, variable: str) -> Any:
     """The value that the module at `path` assigns to `variable`; None if it assigns none.
 
-    Raises VflbenchError: the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo, where
-    `**shared.FAMILY` is what the shared.py beside it says of all of a family).
+    Raises VflbenchError: the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and
+    OptionInfo, where `**shared.FAMILY` is what the shared.py beside it says of all of a family).
     """
     text = path.read_text(encoding="utf-8")
     # The lines of the assignment alone: parsing every file whole takes a tenth of a second.
@@ -34,7 +34,9 @@ def literal(path: Path, variable: str) -> Any:
             try:
                 return _evaluate(node.value, path)
             except (ValueError, TypeError) as error:
-                raise VflbenchError(f"{path} line {above + node.lineno}: {variable} must be a literal: {error}") from error
+                raise VflbenchError(
+                    f"{path} line {above + node.lineno}: {variable} must be a literal: {error}"
+                ) from error
     return None
 
 
@@ -60,7 +62,8 @@ def _family(path: Path) -> Any:
 
 
 def path_of(module: str) -> Path:
-    """The file of a module; of ours without importing its package, which may import torch. Raises ImportError: there is none."""
+    """The file of a module; of ours without importing its package, which may import torch. Raises ImportError: there is
+    none."""
     if module.startswith("vflbench."):
         place = Path(__file__).parent.joinpath(*module.split(".")[1:])
         return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
@@ -93,7 +96,11 @@ class Excerpt:
         names, node = vars(self.made), self.statements[name]
         if name in names:
             return names[name]
-        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("vflbench.") and node.module not in sys.modules:
+        if (
+            isinstance(node, ast.ImportFrom)
+            and f"{node.module}.".startswith("vflbench.")
+            and node.module not in sys.modules
+        ):
             original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
             place = excerpt(str(node.module))
             inside = original in place.statements
@@ -101,7 +108,12 @@ class Excerpt:
             return names[name]
         if not isinstance(node, ast.ImportFrom | ast.Import):
             for inner in ast.walk(node):
-                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id in self.statements and inner.id != name:
+                if (
+                    isinstance(inner, ast.Name)
+                    and isinstance(inner.ctx, ast.Load)
+                    and inner.id in self.statements
+                    and inner.id != name
+                ):
                     self.make(inner.id)
         exec(compile(ast.Module([node], []), str(self.made), "exec", dont_inherit=True), names)
         return names[name]

@@ -1,4 +1,5 @@
-"""Names that every room shares: configuration dataclasses, what a registry knows, statuses and errors. Imports nothing heavy."""
+"""Names that every room shares: configuration dataclasses, what a registry knows, statuses and errors. Imports nothing
+heavy."""
 
 import difflib
 import math
@@ -17,7 +18,8 @@ ENDED: tuple[Status, ...] = (*ENDED_WELL, "diverged")  # of a run that has nothi
 
 
 class VflbenchError(Exception):
-    """Base of every error whose message is meant for the user: the command prints it without a traceback and exits 1."""
+    """Base of every error whose message is meant for the user: the command prints it without a traceback and exits
+    1."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class DataError(VflbenchError):
 
 
 class FederationError(VflbenchError):
-    """A party program broke a rule of the federation: a send where there is no edge, another party's data, a deadlock."""
+    """A party program broke a rule of the federation: a send where there is no edge, another party's data, a
+    deadlock."""
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------
@@ -93,7 +96,8 @@ class Range:
 Count = Annotated[int, Range(at_least=1)]
 Seed = Annotated[int, Range(at_least=0)]
 Positive = Annotated[float, Range(above=0)]
-# What can be, and lets a clock of 64 bits go on: times of days, rates of a bit a second and far beyond any network or machine.
+# What can be, and lets a clock of 64 bits go on: times of days, rates of a bit a second and far beyond any network or
+# machine.
 Seconds = Annotated[float, Range(at_least=0, at_most=1e6)]
 Milliseconds = Annotated[float, Range(at_least=0, at_most=1e9)]
 Gbps = Annotated[float, Range(above=0, at_least=1e-9, at_most=1e9)]
@@ -117,7 +121,8 @@ class NetworkConfig(OptionConfig):
     name: str = "us_uk"
     client_server: LinkConfig = field(default_factory=LinkConfig)
     client_client: LinkConfig = field(default_factory=LinkConfig)
-    server_bandwidth_gbps: Gbps | None = None  #: shared by all links of a server with clients, each way, first come first served
+    #: shared by all links of a server with clients, each way, first come first served
+    server_bandwidth_gbps: Gbps | None = None
     timing: Literal["causal", "round"] = "causal"
     latencies: Annotated[int, Range(at_least=1, at_most=2)] = 2  #: timing=round: latencies per exchange, 1 or 2
     links: dict[str, LinkConfig] = field(default_factory=dict)  #: "client_0->server": a link that differs from its kind
@@ -137,7 +142,8 @@ class CodecConfig(OptionConfig):
 @dataclass
 class BrokerConfig:
     name: Literal["embedded", "nats"] = "embedded"
-    address: str | None = None  #: nats: of a server that runs, nats://host:port or tls://host:port; null: one of the run's own
+    #: nats: of a server that runs, nats://host:port or tls://host:port; null: one of the run's own
+    address: str | None = None
     user: str | None = None  #: of that server; null with a password: the password is a token
     password_env: str | None = None  #: the environment variable that holds its password
 
@@ -152,8 +158,10 @@ class EngineConfig:
     batch_compute: bool = True  #: one vmap call for a cohort's equal computations
     window: Count = 1  #: rounds that a party may run ahead of the slowest
     threads: Annotated[int, Range(at_least=1, at_most=1024)] | None = None  #: torch threads; null: as torch chooses
-    address: Literal["local", "auto"] = "local"  #: ray: a cluster of the run's own, on the loopback interface, or the one that runs
-    timeout: Annotated[float, Range(above=0, at_most=1e6)] = 120.0  #: ray: s after which a party that does not answer fails the run
+    #: ray: a cluster of the run's own, on the loopback interface, or the one that runs
+    address: Literal["local", "auto"] = "local"
+    #: ray: s after which a party that does not answer fails the run
+    timeout: Annotated[float, Range(above=0, at_most=1e6)] = 120.0
     devices: dict[str, str] = field(default_factory=dict)  #: ray: party -> its device; the others have `device`
 
 
@@ -176,11 +184,14 @@ class ComputeConfig:
     base_seconds: Seconds = 0.0
     seconds_per_unit: Seconds = 1e-6
     delays: dict[str, Delay] = field(default_factory=dict)  #: the parts of split learning: federation/delays.py PARTS
-    cores: list[int] = field(default_factory=lambda: [32])  #: of each party, the active one first; the last entry repeats
-    core_cap: Annotated[float, Range(above=0, at_least=1e-6, at_most=1e6)] = 1.0  #: largest number of cores that one worker can use
+    #: of each party, the active one first; the last entry repeats
+    cores: list[int] = field(default_factory=lambda: [32])
+    #: largest number of cores that one worker can use
+    core_cap: Annotated[float, Range(above=0, at_least=1e-6, at_most=1e6)] = 1.0
     batch_latency: Seconds = 0.0  #: seconds per batch that keep a worker but no core busy
     server_seconds: Seconds = 0.0  #: seconds of a parameter server per worker of its own and synchronisation
-    penalty_batch: Positive | None = None  #: epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
+    #: epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
+    penalty_batch: Positive | None = None
     file: str | None = None  #: the profile of a machine that the constants are from
 
 
@@ -220,7 +231,8 @@ DIVISORS = ("parties", "workers", "parts")  # keys of an algorithm that say into
 
 
 def division(algorithm: Any, otherwise: int = 2) -> int:
-    """Into how many a data set is divided for `algorithm`: parties, workers, or horizontal parts of each table; `otherwise` where null."""
+    """Into how many a data set is divided for `algorithm`: parties, workers, or horizontal parts of each table;
+    `otherwise` where null."""
     number = next((getattr(algorithm, key) for key in DIVISORS if hasattr(algorithm, key)), 1)
     return otherwise if number is None else int(number)
 
@@ -252,7 +264,7 @@ def dtype(model: Any) -> str:
     return str(getattr(model, "dtype", "float32"))
 
 
-# --- what the registry knows of an option without importing it ----------------------------------------------------------
+# --- what the registry knows of an option without importing it --------------------------------------------------------
 
 
 SCORED = ("predictions", "partial", "parameters")  # what a party may report to be scored by (runner/evaluate.py)
@@ -280,7 +292,8 @@ class Sent:
 
 @dataclass(frozen=True)
 class AlgorithmInfo:
-    """Written as a literal `ALGORITHM = AlgorithmInfo(...)` in the algorithm's file: `list` reads it without importing torch."""
+    """Written as a literal `ALGORITHM = AlgorithmInfo(...)` in the algorithm's file: `list` reads it without importing
+    torch."""
 
     name: str
     summary: str
@@ -289,20 +302,26 @@ class AlgorithmInfo:
     divided_by: str | None  #: its key, of DIVISORS, that says into how many the data are divided; None: they stay whole
     reports: tuple[str, ...]  #: of SCORED: what its parties report to be scored by
     label: str = ""  #: as pictures and reports name it; empty: its name
-    family: str = ""  #: methods of one differ in colour; empty: of nobody's. Of ours the room that it is in, which nobody writes
+    #: methods of one differ in colour; empty: of nobody's. Of ours the room that it is in, which nobody writes
+    family: str = ""
     place: int = 0  #: in its family, from 0: its colour and marker. Two never share one, and none changes
     privacy: tuple[str, ...] = ("none",)
     attacks: tuple[str, ...] = ("none",)
     models: tuple[str, ...] = ()  #: allowed options of the model group; empty: takes none
     topologies: tuple[str, ...] = ("star",)
     accounting: tuple[str, ...] = ("strict",)  #: rules by which its ledger may be priced
-    epochs: bool = False  #: a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
+    #: a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
+    epochs: bool = False
     time_dependent: bool = False  #: control flow depends on virtual time: no replay, engine equality not claimed
-    exact: str = ""  #: why it takes no codec: what it is would break if not the very numbers arrived; empty: it takes any
-    remembered: tuple[str, ...] = ()  #: tags whose messages are about the same entries every time: what codec.feedback may remember
+    #: why it takes no codec: what it is would break if not the very numbers arrived; empty: it takes any
+    exact: str = ""
+    #: tags whose messages are about the same entries every time: what codec.feedback may remember
+    remembered: tuple[str, ...] = ()
     search: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: (key, values) to choose hyper-parameters from
-    published: tuple[tuple[str, str], ...] = ()  #: (tag, key of a channel's capacity): a broker may pass these; payload[0] is the channel
-    modelled: bool = False  #: running times are what is compared: computing takes time unless engine.compute_clock says otherwise
+    #: (tag, key of a channel's capacity): a broker may pass these; payload[0] is the channel
+    published: tuple[tuple[str, str], ...] = ()
+    #: running times are what is compared: computing takes time unless engine.compute_clock says otherwise
+    modelled: bool = False
 
 
 @dataclass(frozen=True)
@@ -323,7 +342,8 @@ class OptionInfo:
 
     name: str
     summary: str
-    algorithms: tuple[str, ...] = ()  #: that it goes with, beside those which name it themselves: for options of other packages
+    #: that it goes with, beside those which name it themselves: for options of other packages
+    algorithms: tuple[str, ...] = ()
 
 
 TRAINING_METRIC = "suboptimality"  # the one that is of the training samples: there is no validation or test value

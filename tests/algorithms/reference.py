@@ -1,4 +1,5 @@
-"""GLASU the slow way: dense matrices, all nodes in every level, GCN layers written out, one process. Shares no code with vflbench."""
+"""GLASU the slow way: dense matrices, all nodes in every level, GCN layers written out, one process. Shares no code
+with vflbench."""
 
 from __future__ import annotations
 
@@ -26,7 +27,14 @@ class Reference:
     """M clients' parameters, trained on all training nodes with all neighbours by plain gradient descent."""
 
     def __init__(
-        self, graph: GraphTask, start: list[Parameters], layers: int, ends: tuple[int, ...], how: str, lr: float, full_edges: bool = False
+        self,
+        graph: GraphTask,
+        start: list[Parameters],
+        layers: int,
+        ends: tuple[int, ...],
+        how: str,
+        lr: float,
+        full_edges: bool = False,
     ) -> None:
         nodes = len(graph.labels)
         self.adjacency = [dense_adjacency(graph.all_edges if full_edges else edges, nodes) for edges in graph.edges]

@@ -65,17 +65,22 @@ def _task(
     train = len(x) - held_out
     columns = np.array_split(np.arange(x.shape[1]), parties)
     blocks = [
-        tuple(np.ascontiguousarray(rows[:, c]) for c in columns) for rows in (x[:train], x[train : train + held_out // 2], x[-held_out:])
+        tuple(np.ascontiguousarray(rows[:, c]) for c in columns)
+        for rows in (x[:train], x[train : train + held_out // 2], x[-held_out:])
     ]
     apart = {"val": blocks[1], "test": blocks[2]} if held_out else {}
     labels = {"val": y[train : train + held_out // 2], "test": y[-held_out:]} if held_out else {}
     metric = metric or Metric("suboptimality", "min")
-    return AlignedTask("toy", DataSource("synthetic"), metric, classes, 0, blocks[0], y[:train], apart, labels, objective, optimum)
+    return AlignedTask(
+        "toy", DataSource("synthetic"), metric, classes, 0, blocks[0], y[:train], apart, labels, objective, optimum
+    )
 
 
 def config(module: ModuleType, task: AlignedTask, rounds: int = 2, graph: Any = "path", **options: Any) -> RunConfig:
     known = module.Config.__dataclass_fields__
-    algorithm = module.Config(**{"parties": task.parties, **{key: value for key, value in options.items() if key in known}})
+    algorithm = module.Config(
+        **{"parties": task.parties, **{key: value for key, value in options.items() if key in known}}
+    )
     model = replace(ModelConfig("split_mlp", hidden=5, embedding=3, dtype="float64"), **options.get("model", {}))
     graph = topology_config(graph) if isinstance(graph, str) else graph
     others = options.get("network", NetworkConfig("ideal")), graph, privacy_config(), EngineConfig(), ComputeConfig()
@@ -101,7 +106,9 @@ class Result:
 
     @property
     def fusion(self) -> np.ndarray:
-        return np.concatenate([p.detach().numpy().ravel() for p in self.engine.parties[SERVER].state.model.parameters()])
+        return np.concatenate(
+            [p.detach().numpy().ravel() for p in self.engine.parties[SERVER].state.model.parameters()]
+        )
 
     @property
     def gaps(self) -> list[float]:
@@ -123,7 +130,9 @@ def run(module: ModuleType, task: AlignedTask, cfg: RunConfig, **options: Any) -
     rounds = cfg.rounds or 1
     observer = Observer(task, cfg)
     specs = module.parties(task, cfg)
-    graph = topology.build(cfg.topology, [SERVER] if SERVER in specs else [], [name for name in specs if name != SERVER], cfg.seed)
+    graph = topology.build(
+        cfg.topology, [SERVER] if SERVER in specs else [], [name for name in specs if name != SERVER], cfg.seed
+    )
     engine = SimulatedEngine(
         specs, task.public, cfg, rounds=rounds, seed=cfg.seed, connected=graph.connected, neighbours=graph.neighbours,
         **{"network": cfg.network, "on_report": observer.on_report, "on_round": observer.on_round, **options},

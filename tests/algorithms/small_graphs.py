@@ -29,7 +29,9 @@ def symmetric(pairs: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate([pairs, pairs[::-1]], axis=1), axis=1)
 
 
-def task(parties: int = 2, nodes: int = 20, width: int = 4, classes: int = 3, keep: float = 0.8, seed: int = 0) -> GraphTask:
+def task(
+    parties: int = 2, nodes: int = 20, width: int = 4, classes: int = 3, keep: float = 0.8, seed: int = 0
+) -> GraphTask:
     """`width` positive features per party; each party keeps every edge with probability `keep`."""
     rng = np.random.default_rng(seed)
     pairs = rng.integers(0, nodes, (2, 2 * nodes))
@@ -55,10 +57,20 @@ def config(module: ModuleType, model: dict[str, Any] | None = None, **options: A
     rounds = options.pop("rounds", 3)
     privacy = options.pop("privacy", privacy_config())
     seed = options.pop("seed", 0)
-    defaults = {"layers": 2, "fanout": None, "batch_size": 100, "optimizer": "sgd", "lr": 0.5, "schedule": "none", "weight_decay": 0.0}
+    defaults = {
+        "layers": 2,
+        "fanout": None,
+        "batch_size": 100,
+        "optimizer": "sgd",
+        "lr": 0.5,
+        "schedule": "none",
+        "weight_decay": 0.0,
+    }
     known = module.Config.__dataclass_fields__
     algorithm = module.Config(**{key: value for key, value in (defaults | options).items() if key in known})
-    network = ModelConfig(**{"name": "gcn", "hidden": 12, "heads": 2, "dropout": 0.0, "dtype": "float64", **(model or {})})
+    network = ModelConfig(
+        **{"name": "gcn", "hidden": 12, "heads": 2, "dropout": 0.0, "dtype": "float64", **(model or {})}
+    )
     run = RunConfig(
         algorithm,
         None,
@@ -98,7 +110,10 @@ class Result:
         rows = []
         for row in sort_ledger(self.engine.ledger.take()):
             entry = {name: row[i] for name, i in COLUMN.items()}
-            rows.append(entry | {"src": names[int(entry["src"])], "dst": names[int(entry["dst"])], "tag": tags[int(entry["tag"])]})
+            rows.append(
+                entry
+                | {"src": names[int(entry["src"])], "dst": names[int(entry["dst"])], "tag": tags[int(entry["tag"])]}
+            )
         return rows
 
 
@@ -118,7 +133,9 @@ def run(module: ModuleType, graph: GraphTask, cfg: RunConfig, **options: Any) ->
 def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
     assert a.keys() == b.keys()
     for name in a:
-        torch.testing.assert_close(a[name], b[name], rtol=1e-10, atol=1e-10, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            a[name], b[name], rtol=1e-10, atol=1e-10, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 def differ(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:

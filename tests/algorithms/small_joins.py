@@ -18,7 +18,9 @@ from vflbench.models.partial import Config as ModelConfig
 from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig
 
 
-def raw(seed: int = 0, rows: int = 60, movies: int = 12, users: int = 9, classes: int = 0, one_to_one: bool = False) -> RawTables:
+def raw(
+    seed: int = 0, rows: int = 60, movies: int = 12, users: int = 9, classes: int = 0, one_to_one: bool = False
+) -> RawTables:
     """Ratings, movies (some stand twice, one never), users. With `one_to_one`, every row joins exactly once."""
     rng = np.random.default_rng(seed)
     if one_to_one:
@@ -31,7 +33,11 @@ def raw(seed: int = 0, rows: int = 60, movies: int = 12, users: int = 9, classes
         RawTable("movies", {"id": ids}, rng.normal(size=(len(ids), 3)).astype(np.float32), ("c", "d", "e")),
         RawTable("users", {"id": np.arange(users)}, rng.normal(size=(users, 2)).astype(np.float32), ("f", "g")),
     )
-    score = tables[0].features.sum(axis=1) + tables[2].features[user, 0] - tables[1].features[np.searchsorted(ids, movie), 1]
+    score = (
+        tables[0].features.sum(axis=1)
+        + tables[2].features[user, 0]
+        - tables[1].features[np.searchsorted(ids, movie), 1]
+    )
     labels = score + rng.normal(size=rows) / 3 + 2
     if classes:
         labels = np.digitize(labels, np.quantile(labels, np.linspace(0, 1, classes + 1)[1:-1]))
@@ -62,7 +68,16 @@ def config(module: ModuleType, rounds: int = 2, model: dict[str, Any] | None = N
     known = module.Config.__dataclass_fields__
     algorithm = module.Config(**{key: value for key, value in options.items() if key in known})
     network = ModelConfig(**{"dtype": "float64", **(model or {})})
-    run = RunConfig(algorithm, None, network, NetworkConfig("ideal"), topology_config(), privacy_config(), EngineConfig(), ComputeConfig())
+    run = RunConfig(
+        algorithm,
+        None,
+        network,
+        NetworkConfig("ideal"),
+        topology_config(),
+        privacy_config(),
+        EngineConfig(),
+        ComputeConfig(),
+    )
     return replace(run, rounds=rounds, device="cpu")
 
 

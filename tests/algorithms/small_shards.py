@@ -18,8 +18,11 @@ from vflbench.models import classifiers
 from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig
 
 
-def task(workers: int = 5, rows: int = 24, width: int = 3, classes: int = 3, seed: int = 0, equal: bool = False) -> ShardedTask:
-    """Random features; classes (or, with 0, targets) from a linear rule and noise. `equal`: all workers have the same rows."""
+def task(
+    workers: int = 5, rows: int = 24, width: int = 3, classes: int = 3, seed: int = 0, equal: bool = False
+) -> ShardedTask:
+    """Random features; classes (or, with 0, targets) from a linear rule and noise. `equal`: all workers have the same
+    rows."""
     rng = np.random.default_rng(seed)
     rule = rng.normal(size=(width, max(classes, 1)))
 
@@ -30,18 +33,31 @@ def task(workers: int = 5, rows: int = 24, width: int = 3, classes: int = 3, see
 
     shards = [shard()] * workers if equal else [shard() for _ in range(workers)]
     metric = Metric("accuracy", "max") if classes else Metric("rmse", "min")
-    return ShardedTask("toy", DataSource("synthetic"), metric, classes, tuple(shards), {"val": shard(), "test": shard()})
+    return ShardedTask(
+        "toy", DataSource("synthetic"), metric, classes, tuple(shards), {"val": shard(), "test": shard()}
+    )
 
 
-def config(module: ModuleType, rounds: int = 2, graph: str = "complete", privacy: Any = None, **options: Any) -> RunConfig:
+def config(
+    module: ModuleType, rounds: int = 2, graph: str = "complete", privacy: Any = None, **options: Any
+) -> RunConfig:
     model = classifiers.Config(options.pop("model", "logistic"), [4], [2], 3, "float64")
-    parts = model, NetworkConfig("ideal"), topology_config(graph), privacy or privacy_config(), EngineConfig(), ComputeConfig()
+    parts = (
+        model,
+        NetworkConfig("ideal"),
+        topology_config(graph),
+        privacy or privacy_config(),
+        EngineConfig(),
+        ComputeConfig(),
+    )
     known = module.Config.__dataclass_fields__
     algorithm = module.Config(**{"batch_size": 8, **{key: value for key, value in options.items() if key in known}})
     return replace(RunConfig(algorithm, None, *parts), rounds=rounds, device="cpu", seed=options.get("seed", 0))
 
 
-def run(module: ModuleType, data: ShardedTask, cfg: RunConfig, programs: dict[str, Any] | None = None, **options: Any) -> Result:
+def run(
+    module: ModuleType, data: ShardedTask, cfg: RunConfig, programs: dict[str, Any] | None = None, **options: Any
+) -> Result:
     """`programs` take the place of those of the parties named."""
     reports: list[tuple[str, int, dict[str, Any]]] = []
     specs = module.parties(data, cfg)
@@ -49,9 +65,12 @@ def run(module: ModuleType, data: ShardedTask, cfg: RunConfig, programs: dict[st
         specs[name] = replace(specs[name], program=program)
     clients = [name for name, spec in specs.items() if spec.role != "server"]
     graph = topology.build(cfg.topology, [name for name in specs if name not in clients], clients, cfg.seed)
-    secrets = {name: make_mechanism(cfg.privacy, layout="sharded") for name in clients} if cfg.privacy.name != "none" else {}
+    secrets = (
+        {name: make_mechanism(cfg.privacy, layout="sharded") for name in clients} if cfg.privacy.name != "none" else {}
+    )
     engine = SimulatedEngine(
-        specs, data.public, cfg, rounds=cfg.rounds or 1, seed=cfg.seed, connected=graph.connected, neighbours=graph.neighbours,
+        specs, data.public, cfg, rounds=cfg.rounds or 1, seed=cfg.seed, connected=graph.connected,
+        neighbours=graph.neighbours,
         on_report=lambda name, round, values: reports.append((name, round, values)), **{"privacy": secrets, **options},
     )  # fmt: skip
     engine.run()

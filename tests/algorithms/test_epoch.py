@@ -1,4 +1,5 @@
-"""PubSub-VFL's bookkeeping of an epoch, without messages, clocks or networks: what is decided, and what is laid into the outbox."""
+"""PubSub-VFL's bookkeeping of an epoch, without messages, clocks or networks: what is decided, and what is laid into
+the outbox."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_on_the_wire_a_record_is_a_plain_tuple_with_24_bytes_beside_its_tensor()
     assert Task("end") == ("end", 0, 0, None, False) and Result("failed", 1, 2)[3] is None
 
 
-# --- passive ------------------------------------------------------------------------------------------------------------
+# --- passive ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_worker_gets_new_batches_until_enough_are_under_way_then_gradients_first() -> None:
@@ -150,7 +151,9 @@ def test_what_a_failed_worker_had_goes_back_to_its_place_in_the_queue(process_di
         epoch.on_loss("w0")
     else:
         epoch.on_result("w0", Result("failed", 2, 0))
-    assert epoch.posted() == [m for j in (0, 2) for m in ((ACTIVE, (j, 0), "notice"), ("w0", Task("forget", j), "task"))]
+    assert epoch.posted() == [
+        m for j in (0, 2) for m in ((ACTIVE, (j, 0), "notice"), ("w0", Task("forget", j), "task"))
+    ]
     assert epoch.queue == [0, 2, 3] and epoch.attempt == [1, 0, 1, 0]
     assert list(epoch.task) == (["w1"] if process_dies else ["w0", "w1"])
     embed(epoch, "w1", 1)
@@ -212,7 +215,7 @@ def test_a_batch_that_is_left_out_is_not_tried_again_when_its_step_is_lost() -> 
     assert epoch.queue == [1] and epoch.finished == {0} and epoch.posted() == []
 
 
-# --- active -------------------------------------------------------------------------------------------------------------
+# --- active -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_is_dealt_when_all_its_embeddings_are_there_the_oldest_first() -> None:
@@ -256,9 +259,11 @@ def test_after_an_attempt_was_given_up_young_batches_come_first() -> None:
     assert epoch.posted() == [("p1", (0, 0), "notice")]
     come(epoch, 0, attempt=1, time=6.0)
     epoch.idle.append("w1")
-    assert tasks(epoch, 7.0)[0][1].batch == 2  # the oldest that is at most half of the deadline old: a worker is at batch 0 still
+    # the oldest that is at most half of the deadline old: a worker is at batch 0 still
+    assert tasks(epoch, 7.0)[0][1].batch == 2
     assert not epoch.on_result("w0", Result("stepped", 0, 0, (0.5, [Z, Z])))  # its gradients are of no use
-    assert tasks(epoch, 20.0)[0][1]._replace(tensors=None) == Task("forward", 0, 1)  # none is young: the newest, on which it has stepped
+    # none is young: the newest, on which it has stepped
+    assert tasks(epoch, 20.0)[0][1]._replace(tensors=None) == Task("forward", 0, 1)
 
 
 def test_a_batch_is_as_old_as_its_last_embedding_was_when_it_was_published() -> None:
@@ -323,7 +328,13 @@ def test_a_batch_that_is_left_out_is_trained_no_more() -> None:
     come(epoch, 0, 1)
     epoch.on_notice("p0", Notice(1, SKIP))
     epoch.posted()
-    assert tasks(epoch) == [] and epoch.counts() == {"trained": 1, "repeated": 0, "discarded": 4, "dropped": 0, "skipped": 2}
+    assert tasks(epoch) == [] and epoch.counts() == {
+        "trained": 1,
+        "repeated": 0,
+        "discarded": 4,
+        "dropped": 0,
+        "skipped": 2,
+    }
 
 
 def test_an_epoch_is_over_when_every_party_was_done_with_all_notices() -> None:
@@ -338,7 +349,7 @@ def test_an_epoch_is_over_when_every_party_was_done_with_all_notices() -> None:
     assert epoch.over()
 
 
-# --- together -----------------------------------------------------------------------------------------------------------
+# --- together ---------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -359,7 +370,9 @@ def test_every_party_steps_once_on_every_batch_that_nobody_left_out(
     epochs: dict[str, Any] = {ACTIVE: ActiveEpoch([f"{ACTIVE}_{i}" for i in range(workers)], count, names, 1, 40.0)}
     for name in names:
         allowed = [rng.random() >= refused for _ in range(count)]
-        epochs[name] = PassiveEpoch([f"{name}_{i}" for i in range(workers)], count, 1, outstanding, 40.0, allowed.__getitem__)
+        epochs[name] = PassiveEpoch(
+            [f"{name}_{i}" for i in range(workers)], count, 1, outstanding, 40.0, allowed.__getitem__
+        )
     links: dict[tuple[str, str], deque[tuple[str, Any]]] = defaultdict(deque)
     steps: Counter[tuple[str, int]] = Counter()
 

@@ -24,7 +24,8 @@ def server_model(result) -> torch.Tensor:
 
 
 def test_a_round_by_hand() -> None:
-    """All rows of a worker in its batch, two local epochs: two steps of gradient descent each, then the mean weighted by rows."""
+    """All rows of a worker in its batch, two local epochs: two steps of gradient descent each, then the mean weighted
+    by rows."""
     full = task(3)
     shards = [Shard(s.features[: 6 + 6 * k], s.labels[: 6 + 6 * k]) for k, s in enumerate(full.shards)]
     data = replace(full, shards=tuple(shards))

@@ -40,7 +40,7 @@ class Catch:
         monkeypatch.setattr(gnn, "build", build)
 
 
-# --- against the slow reference -----------------------------------------------------------------------------------------
+# --- against the slow reference ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["avg", "cat"])
@@ -49,7 +49,8 @@ class Catch:
 def test_training_equals_the_dense_reference(
     monkeypatch: pytest.MonkeyPatch, how: str, layers: int, ends: tuple[int, ...], local_steps: int
 ) -> None:
-    """Q = 1: autograd of loss_m with the others detached. K = 1 is Zhou et al. 2020: local networks, one aggregation."""
+    """Q = 1: autograd of loss_m with the others detached. K = 1 is Zhou et al. 2020: local networks, one
+    aggregation."""
     catch, graph = Catch(monkeypatch), task(parties=3)
     options = {"layers": layers, "aggregation_layers": list(ends), "aggregate": how, "local_steps": local_steps}
     result = run(glasu, graph, config(glasu, **options))
@@ -70,7 +71,9 @@ def test_training_equals_the_dense_reference(
 
 @pytest.mark.parametrize("how", ["avg", "cat"])
 @pytest.mark.parametrize(("layers", "ends"), [(2, (1,)), (2, (0, 1)), (4, (1, 3))])
-def test_the_exact_variant_is_autograd_of_the_sum(monkeypatch: pytest.MonkeyPatch, how: str, layers: int, ends: tuple[int, ...]) -> None:
+def test_the_exact_variant_is_autograd_of_the_sum(
+    monkeypatch: pytest.MonkeyPatch, how: str, layers: int, ends: tuple[int, ...]
+) -> None:
     catch, graph = Catch(monkeypatch), task(parties=3)
     result = run(glasu_exact, graph, config(glasu_exact, layers=layers, aggregation_layers=list(ends), aggregate=how))
     reference = Reference(graph, catch.start, layers, ends, how, lr=0.5)
@@ -145,8 +148,12 @@ def test_the_first_local_pass_equals_joint_inference(name: str, how: str) -> Non
     """Stale = fresh at q = 0, with the same masks; after an update of the own part it is not."""
     graph, aggregation = task(parties=2), Aggregation(how, 2)
     settings = gnn.Config(name=name, hidden=8, heads=2, dropout=0.3, dtype="float64")
-    model = gnn.build(settings, 4, graph.classes, 3, (0, 2), torch.Generator().manual_seed(0), columns=aggregation.columns(8, 1))
-    blocks = [gnn.adjacency(full_block(Graph.from_edges(graph.edges[1], 20, model.self_weight)), "cpu", torch.float64)] * 3
+    model = gnn.build(
+        settings, 4, graph.classes, 3, (0, 2), torch.Generator().manual_seed(0), columns=aggregation.columns(8, 1)
+    )
+    blocks = [
+        gnn.adjacency(full_block(Graph.from_edges(graph.edges[1], 20, model.self_weight)), "cpu", torch.float64)
+    ] * 3
     x, others = torch.from_numpy(graph.features[1]).double(), []
     other = torch.randn(20, model.widths[0], generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     stream = torch.Generator().manual_seed(3)
@@ -167,19 +174,23 @@ def test_the_first_local_pass_equals_joint_inference(name: str, how: str) -> Non
     assert not torch.allclose(local(), whole)
 
 
-# --- by hand ------------------------------------------------------------------------------------------------------------
+# --- by hand ----------------------------------------------------------------------------------------------------------
 
 
 def hand_made(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[gnn.Backbone]]:
     """Two clients, one training node without edges, one layer, one hidden unit, two classes.
 
-    x = (1, 2) and w = (2, 3), b = 0: H^+ = relu(x w) = (2, 6), H = (2 + 6) / 2 = 4. Heads v = (1/4, -1/4), c = (-1, 1): logits are
-    4 / 4 - 1 = 0 and -4 / 4 + 1 = 0, so p = (1/2, 1/2); the label is 0, so d logits = (-1/2, 1/2) and the loss is log 2.
+    x = (1, 2) and w = (2, 3), b = 0: H^+ = relu(x w) = (2, 6), H = (2 + 6) / 2 = 4. Heads v = (1/4, -1/4), c = (-1, 1):
+        logits are
+    4 / 4 - 1 = 0 and -4 / 4 + 1 = 0, so p = (1/2, 1/2); the label is 0, so d logits = (-1/2, 1/2) and the loss is log
+    2.
     """
     graph = task(parties=2, nodes=3, width=1)
     edges = np.zeros((2, 0), np.int64)
     features = tuple(np.array([[value], [0], [0]], np.float32) for value in (1, 2))
-    graph = replace(graph, features=features, edges=(edges, edges), all_edges=edges, labels=np.array([0, 0, 1]), classes=2)
+    graph = replace(
+        graph, features=features, edges=(edges, edges), all_edges=edges, labels=np.array([0, 0, 1]), classes=2
+    )
     models: list[gnn.Backbone] = []
 
     def change(model: gnn.Backbone) -> None:
@@ -199,7 +210,8 @@ def values(model: gnn.Backbone) -> list[float]:
 
 
 def test_a_local_step_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """lr 0.8. d H = v . d logits = -1/8 - 1/8 = -1/4, d H_m^+ = d H / M = -1/8: d w = x d H_m^+ = (-1/8, -1/4), d b = -1/8.
+    """lr 0.8. d H = v . d logits = -1/8 - 1/8 = -1/4, d H_m^+ = d H / M = -1/8: d w = x d H_m^+ = (-1/8, -1/4), d b =
+    -1/8.
 
     d v = H d logits = (-2, 2), d c = (-1/2, 1/2). So w = (2.1, 3.2), b = 0.1, v = (1.85, -1.85), c = (-0.6, 0.6).
     """
@@ -213,7 +225,8 @@ def test_a_local_step_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_second_local_step_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Client 0 goes on with H_{-0} = 6 / 2 = 3, stale, and its own H^+ = 2.1 + 0.1 = 2.2: H = 3 + 1.1 = 4.1.
 
-    logits = 4.1 * 1.85 - 0.6 = 6.985 and -6.985; s = 1 / (1 + exp(13.97)) = p of the wrong class; d logits = (-s, s). d H = -3.7 s,
+    logits = 4.1 * 1.85 - 0.6 = 6.985 and -6.985; s = 1 / (1 + exp(13.97)) = p of the wrong class; d logits = (-s, s). d
+        H = -3.7 s,
     d H_0^+ = -1.85 s; w = 2.1 + 0.8 * 1.85 s, b = 0.1 + 0.8 * 1.85 s, v = 1.85 + 0.8 * 4.1 s, c = -0.6 + 0.8 s.
     """
     graph, models = hand_made(monkeypatch)
@@ -225,21 +238,24 @@ def test_a_second_local_step_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_exact_step_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each client's d H is -1/4; their sum over M is -1/4 for both parts: d w = (-1/4, -1/2), d b = -1/4; heads as before."""
+    """Each client's d H is -1/4; their sum over M is -1/4 for both parts: d w = (-1/4, -1/2), d b = -1/4; heads as
+    before."""
     graph, models = hand_made(monkeypatch)
     run(glasu_exact, graph, config(glasu_exact, {"hidden": 1}, layers=1, aggregations=1, lr=0.8, rounds=1))
     assert values(models[0]) == [2.2, 0.2, 1.85, -1.85, -0.6, 0.6]
     assert values(models[1]) == [3.4, 0.2, 1.85, -1.85, -0.6, 0.6]
 
 
-# --- reductions ---------------------------------------------------------------------------------------------------------
+# --- reductions -------------------------------------------------------------------------------------------------------
 
 
 ALONE = [(name, k, how) for name in MODEL_NAMES for k, how in ((1, "avg"), (2, "avg"), (2, "cat"))]
 # residual_gcn's residuals span the layers between two aggregations: with more of them it is another network
 
 
-@pytest.mark.parametrize(("name", "aggregations", "how"), [case for case in ALONE if case[0] != "residual_gcn" or case[1] == 1])
+@pytest.mark.parametrize(
+    ("name", "aggregations", "how"), [case for case in ALONE if case[0] != "residual_gcn" or case[1] == 1]
+)
 @pytest.mark.parametrize("module", BOTH)
 def test_one_party_is_the_centralized_network(module: ModuleType, name: str, aggregations: int, how: str) -> None:
     graph, model = task(parties=1, keep=1.0), {"name": name}
@@ -254,12 +270,16 @@ def test_one_party_is_the_centralized_network(module: ModuleType, name: str, agg
 
 def test_two_parties_are_not_the_centralized_network() -> None:
     graph = task(parties=2)
-    split, single = run(glasu, graph, config(glasu, local_steps=1)), run(centralized_gnn, graph, config(centralized_gnn))
+    split, single = (
+        run(glasu, graph, config(glasu, local_steps=1)),
+        run(centralized_gnn, graph, config(centralized_gnn)),
+    )
     assert abs(split.losses[-1] - single.losses[-1]) > 1e-6
 
 
 def test_without_edges_and_with_one_frozen_classifier_it_is_fedbcd(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Liu et al. 2022: parties' networks f_m(x_m), a fixed function of their mean, Q block updates with the others' outputs stale."""
+    """Liu et al. 2022: parties' networks f_m(x_m), a fixed function of their mean, Q block updates with the others'
+    outputs stale."""
     graph = task(parties=2)
     edges = np.zeros((2, 0), np.int64)
     graph = replace(graph, edges=(edges, edges), all_edges=edges)
@@ -296,7 +316,9 @@ def test_without_edges_and_with_one_frozen_classifier_it_is_fedbcd(monkeypatch: 
 
 
 @pytest.mark.parametrize("how", ["avg", "cat"])
-def test_all_aggregations_all_edges_and_exact_gradients_are_simulated_centralized(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_aggregations_all_edges_and_exact_gradients_are_simulated_centralized(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     catch, graph = Catch(monkeypatch), task(parties=3, keep=0.6)
     simulated = run(simulated_centralized, graph, config(simulated_centralized, aggregate=how))
     shared = replace(graph, edges=(graph.all_edges,) * 3)
@@ -321,7 +343,10 @@ def test_local_and_exact_gradients_differ_with_two_parties_and_agree_with_one() 
 
 def test_one_client_standing_alone_is_the_centralized_network_and_sends_nothing() -> None:
     graph = task(parties=1, keep=1.0)
-    alone, single = run(standalone_gnn, graph, config(standalone_gnn)), run(centralized_gnn, graph, config(centralized_gnn))
+    alone, single = (
+        run(standalone_gnn, graph, config(standalone_gnn)),
+        run(centralized_gnn, graph, config(centralized_gnn)),
+    )
     assert_same(alone.parameters("client_0"), single.parameters("client_0"))
     three = run(standalone_gnn, task(parties=3), config(standalone_gnn))
     assert three.ledger() == [] and three.engine.bytes_sent == 0 and len(three.clients) == 3
@@ -342,7 +367,9 @@ def test_a_linear_layer_averages_the_parties_products() -> None:
     """One layer whose inputs and weights are positive, so that relu is the identity: H = (1/M) sum A_m X_m W_m."""
     graph, aggregation, parts, want = task(parties=3), Aggregation("avg", 3), [], []
     for m in range(3):
-        model = gnn.build(gnn.Config(name="gcn", hidden=5, dtype="float64"), 4, 3, 1, (0,), torch.Generator().manual_seed(m))
+        model = gnn.build(
+            gnn.Config(name="gcn", hidden=5, dtype="float64"), 4, 3, 1, (0,), torch.Generator().manual_seed(m)
+        )
         model.projection.weight.data.abs_()
         own = Graph.from_edges(graph.edges[m], 20)
         blocks = [gnn.adjacency(full_block(own), "cpu", torch.float64)]
@@ -355,11 +382,12 @@ def test_a_linear_layer_averages_the_parties_products() -> None:
     torch.testing.assert_close(aggregation.combine(parts), sum(want) / 3, rtol=1e-12, atol=1e-12)
 
 
-# --- bytes --------------------------------------------------------------------------------------------------------------
+# --- bytes ------------------------------------------------------------------------------------------------------------
 
 
 def levels_of(graph: Any, cfg: Any) -> tuple[list[list[set[int]]], list[int], list[list[int]]]:
-    """First round, all neighbours, by sets: per client the levels as sent for a union, their unions' sizes, and the levels' sizes."""
+    """First round, all neighbours, by sets: per client the levels as sent for a union, their unions' sizes, and the
+    levels' sizes."""
     own = cfg.algorithm
     ends = joint.aggregation_layers(own.layers, own.aggregations, own.aggregation_layers)
     train = graph.splits["train"]
@@ -426,7 +454,13 @@ def test_bytes_of_a_round_are_the_papers(parties: int, aggregations: int, how: s
 def test_unions_and_exchanges_are_as_many_as_the_paper_has() -> None:
     for aggregations in (1, 2, 4):
         for exchange, unions in (("paper", aggregations - 1), ("code", aggregations)):
-            options = {"layers": 4, "aggregations": aggregations, "index_exchange": exchange, "batch_size": 2, "rounds": 3}
+            options = {
+                "layers": 4,
+                "aggregations": aggregations,
+                "index_exchange": exchange,
+                "batch_size": 2,
+                "rounds": 3,
+            }
             got = sent_messages(run(glasu, task(), config(glasu, local_steps=5, **options)))
             assert len(got.get(("union", "client_0"), [])) == 3 * unions
             assert len(got["aggregate", "client_0"]) == 3 * aggregations
@@ -443,24 +477,36 @@ def test_bytes_to_a_number_of_updates_fall_as_aggregations_fall_and_local_steps_
 
 def test_levels_above_an_aggregation_are_common_also_when_sampled() -> None:
     """Every client sends as many rows as every other, round after round, though each samples for itself."""
-    result = run(glasu, task(parties=3, nodes=60), config(glasu, layers=4, aggregations=2, batch_size=3, fanout=2, rounds=5))
+    result = run(
+        glasu, task(parties=3, nodes=60), config(glasu, layers=4, aggregations=2, batch_size=3, fanout=2, rounds=5)
+    )
     got = sent_messages(result)
     assert got["embedding", "client_0"] == got["embedding", "client_1"] == got["embedding", "client_2"]
     assert len({tuple(got["nodes", f"client_{m}"]) for m in range(3)}) > 1
 
 
-# --- the run ------------------------------------------------------------------------------------------------------------
+# --- the run ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", [glasu, glasu_exact, simulated_centralized, standalone_gnn, centralized_gnn])
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_every_network_runs_in_every_method_and_equal_seeds_give_equal_runs(module: ModuleType, name: str) -> None:
     graph, model = task(parties=2, nodes=40), {"name": name, "dropout": 0.3, "dtype": "float32"}
-    options = {"fanout": 2, "batch_size": 6, "optimizer": "adam", "lr": 0.01, "schedule": "cosine", "weight_decay": 1e-3}
+    options = {
+        "fanout": 2,
+        "batch_size": 6,
+        "optimizer": "adam",
+        "lr": 0.01,
+        "schedule": "cosine",
+        "weight_decay": 1e-3,
+    }
     first, second, other = (run(module, graph, config(module, model, seed=seed, **options)) for seed in (1, 1, 2))
     assert first.losses == second.losses != other.losses
     for client in first.clients:
-        assert all(torch.equal(a, b) for a, b in zip(first.parameters(client).values(), second.parameters(client).values(), strict=True))
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(first.parameters(client).values(), second.parameters(client).values(), strict=True)
+        )
         (predictions,) = first.predictions(client)
         assert predictions["val"].shape == (13, 3) and predictions["test"].dtype == torch.float32
         assert all(torch.isfinite(scores).all() for scores in predictions.values())
@@ -468,7 +514,12 @@ def test_every_network_runs_in_every_method_and_equal_seeds_give_equal_runs(modu
 
 def test_dropout_weight_decay_and_schedule_change_the_run() -> None:
     plain = run(glasu, task(), config(glasu)).parameters("client_0")
-    for model, options in (({"dropout": 0.4}, {}), ({}, {"weight_decay": 0.1}), ({}, {"schedule": "cosine"}), ({}, {"optimizer": "adam"})):
+    for model, options in (
+        ({"dropout": 0.4}, {}),
+        ({}, {"weight_decay": 0.1}),
+        ({}, {"schedule": "cosine"}),
+        ({}, {"optimizer": "adam"}),
+    ):
         assert differ(run(glasu, task(), config(glasu, model, **options)).parameters("client_0"), plain)
 
 
@@ -487,7 +538,10 @@ def test_sampling_the_undropped_graph_is_sampling_the_own_one_where_nothing_was_
     options = {"fanout": 2, "batch_size": 4}
     for keep, same in ((1.0, True), (0.5, False)):
         graph = task(keep=keep)
-        own, leaky = (run(glasu, graph, config(glasu, sampling=how, **options)).parameters("client_0") for how in ("own", "undropped"))
+        own, leaky = (
+            run(glasu, graph, config(glasu, sampling=how, **options)).parameters("client_0")
+            for how in ("own", "undropped")
+        )
         assert differ(own, leaky) != same
 
 
@@ -512,12 +566,14 @@ def test_releases_stay_within_the_bound_and_reach_it_and_bytes_are_the_same() ->
     noisy = with_privacy(1.0, 1.0)
     releases = [noisy.engine.parties[name].privacy.releases for name in noisy.clients]
     cfg = config(glasu, rounds=3)
-    assert releases == [glasu.max_releases(cfg, 3)] * 2 == [6, 6]  # two aggregations, three rounds; evaluations are not counted
+    # two aggregations, three rounds; evaluations are not counted
+    assert releases == [glasu.max_releases(cfg, 3)] * 2 == [6, 6]
     assert noisy.engine.bytes_sent == run(glasu, task(), cfg).engine.bytes_sent
 
 
 def test_noise_stays_out_of_the_own_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a client goes on with is the others' noisy part and its own exact one: with one party, noise changes nothing."""
+    """What a client goes on with is the others' noisy part and its own exact one: with one party, noise changes
+    nothing."""
 
     settings = privacy_config("gaussian_embedding", clip=1e6, noise_multiplier=1.0)
     graph = task(parties=1)
@@ -528,7 +584,7 @@ def test_noise_stays_out_of_the_own_part(monkeypatch: pytest.MonkeyPatch) -> Non
         torch.testing.assert_close(value, plain.parameters("client_0")[name], rtol=1e-6, atol=1e-6)
 
 
-# --- configuration ------------------------------------------------------------------------------------------------------
+# --- configuration ----------------------------------------------------------------------------------------------------
 
 
 def test_check_collects_every_problem() -> None:

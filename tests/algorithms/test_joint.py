@@ -21,7 +21,9 @@ def test_insert_undoes_extract_for_every_party(how: str, widths: tuple[int, ...]
         torch.testing.assert_close(aggregation.insert(others, part, m), total, rtol=1e-14, atol=1e-14)
         fresh = parts(widths, seed=1)[m]
         replaced = [fresh if k == m else p for k, p in enumerate(own)]
-        torch.testing.assert_close(aggregation.insert(others, fresh, m), aggregation.combine(replaced), rtol=1e-14, atol=1e-14)
+        torch.testing.assert_close(
+            aggregation.insert(others, fresh, m), aggregation.combine(replaced), rtol=1e-14, atol=1e-14
+        )
         if len(widths) > 1:
             assert not torch.allclose(aggregation.insert(others, fresh, m), total)
 

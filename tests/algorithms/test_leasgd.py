@@ -64,11 +64,12 @@ def ranks(read: list[tuple[str, str, Any]], names: list[str]) -> list[tuple[dict
     return found
 
 
-# --- hand-worked ----------------------------------------------------------------------------------------------------------------
+# --- hand-worked ------------------------------------------------------------------------------------------------------
 
 
 def test_one_iteration_by_hand() -> None:
-    """Half squared error of w x + b at two rows a worker, all of them in the batch; equal starts, so the first exchange moves nobody.
+    """Half squared error of w x + b at two rows a worker, all of them in the batch; equal starts, so the first exchange
+    moves nobody.
 
     The second one does: w^i_2 = w^i_1 - eta g^i(w^i_1) + alpha (w^f_1 - w^i_1), by autograd and by matching as drawn.
     """
@@ -110,7 +111,7 @@ def test_a_step_is_autograds_step_on_the_batch(model: str) -> None:
     torch.testing.assert_close(models(result)[0], classifiers.flat(net), rtol=1e-9, atol=1e-11)
 
 
-# --- reductions -------------------------------------------------------------------------------------------------------------------
+# --- reductions -------------------------------------------------------------------------------------------------------
 
 
 def test_without_elastic_force_it_is_local_sgd() -> None:
@@ -161,7 +162,8 @@ def test_pairs_contract_by_1_minus_2_alpha_and_keep_their_sum(alpha: float, apar
 @pytest.mark.parametrize("m", [1, 3, 5])
 @pytest.mark.parametrize("times", [0.6, 0.99, 1.01])
 def test_easgds_centre_and_mean_come_together_below_2m_over_m_plus_1(m: int, times: float, apart: torch.Tensor) -> None:
-    """Without gradients an exchange makes 1 - beta (1 + 1 / m) of the distance between the workers' mean and the centre."""
+    """Without gradients an exchange makes 1 - beta (1 + 1 / m) of the distance between the workers' mean and the
+    centre."""
     beta = times * 2 * m / (m + 1)
     cfg = config(easgd, 1, "star", workers=m, batch_size=24, lr=1e-300, weight_decay=0.0, beta=beta)
     result = run(easgd, task(m), cfg)
@@ -194,7 +196,8 @@ def test_d_psgd_with_w_of_ones_is_all_reduce_and_with_the_identity_local_sgd(mon
     together = models(trained(allreduce_sgd, data))
     torch.testing.assert_close(models(trained(d_psgd, data, graph="complete", mixing="after")), together, **EXACT)
     torch.testing.assert_close(together, together[:1].expand_as(together), **EXACT)
-    # As printed, models differ by one step; on a quadratic with one Hessian (equal rows x, unequal targets) the means are the same.
+    # As printed, models differ by one step; on a quadratic with one Hessian (equal rows x, unequal targets) the means
+    # are the same.
     same_x = [Shard(data.shards[0].features, np.float32(s.features.sum(axis=1))) for s in data.shards]
     quadratic = ShardedTask(**{**vars(task(classes=0)), "shards": tuple(same_x)})
     printed = models(trained(d_psgd, quadratic, graph="complete", batch_size=24))
@@ -209,7 +212,9 @@ def test_all_reduce_is_centralized_sgd_with_the_batches_together() -> None:
     data = task(batch := 3, rows=8)
     all_rows = ShardedTask(**{**vars(data), "shards": (data.joined(),)})
     whole = trained(centralized_sgd, all_rows, rounds=4, batch_size=8 * batch)
-    torch.testing.assert_close(models(trained(allreduce_sgd, data, rounds=4, batch_size=8))[0], models(whole)[0], **EXACT)
+    torch.testing.assert_close(
+        models(trained(allreduce_sgd, data, rounds=4, batch_size=8))[0], models(whole)[0], **EXACT
+    )
 
 
 @pytest.mark.parametrize("rule", ["metropolis", "uniform"])
@@ -241,7 +246,7 @@ def test_batched_is_looped(module: ModuleType, private: bool) -> None:
     torch.testing.assert_close(batched, looped, rtol=1e-9, atol=1e-12)
 
 
-# --- who meets whom -----------------------------------------------------------------------------------------------------------------
+# --- who meets whom ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("m", [3, 4, 5, 15])
@@ -289,7 +294,11 @@ def test_messages_are_those_of_the_table(m: int, tau: int) -> None:
     by_tag = {tag: rows[rows[:, COLUMN["tag"]] == code] for code, tag in enumerate(tags)}
     exchanges, ranks = -(-iterations // tau), -(-iterations // (k * tau))
     size = models(result).shape[1] * 8
-    assert [len(by_tag[tag]) for tag in ("model", "loss", "roles")] == [2 * followers * exchanges, (m - 1) * ranks, (m - 1) * ranks]
+    assert [len(by_tag[tag]) for tag in ("model", "loss", "roles")] == [
+        2 * followers * exchanges,
+        (m - 1) * ranks,
+        (m - 1) * ranks,
+    ]
     assert [set(by_tag[tag][:, COLUMN["bytes"]]) for tag in ("model", "loss", "roles")] == [{size}, {8}, {m}]
     assert rows[:, COLUMN["vectors"]].sum() == 2 * followers * exchanges  # losses and roles are no vectors
     assert {LINK_KINDS[int(kind)] for kind in rows[:, COLUMN["kind"]]} == {"client_client"}
@@ -297,7 +306,8 @@ def test_messages_are_those_of_the_table(m: int, tau: int) -> None:
 
 @pytest.mark.parametrize(("module", "expected"), [(d_psgd, 10), (easgd, 10), (local_sgd, 0), (allreduce_sgd, 40)])
 def test_vectors_of_an_iteration(module: ModuleType, expected: int) -> None:
-    """m = 5: a ring's 2 |edges|, EASGD's 2 m, nothing, and of all-reduce 2 m (m - 1) pieces, together 2 (m - 1) gradients."""
+    """m = 5: a ring's 2 |edges|, EASGD's 2 m, nothing, and of all-reduce 2 m (m - 1) pieces, together 2 (m - 1)
+    gradients."""
     result = trained(module, task(), rounds=2)
     size = models(result).shape[1]
     rows = result.engine.ledger.take()
@@ -306,7 +316,7 @@ def test_vectors_of_an_iteration(module: ModuleType, expected: int) -> None:
     assert rows[:, COLUMN["bytes"]].sum() == 6 * whole * size * 8
 
 
-# --- theory (section 6) -------------------------------------------------------------------------------------------------------------
+# --- theory (section 6) -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("mode", "sizes"), [("star", (3, 6)), ("matching", (5,))])
@@ -315,10 +325,11 @@ def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(
 ) -> None:
     """Quadratic, equal rows: max over workers of E||w - w*||^2 <= c_0 (1 - gamma)^t + eta^2 sigma^2 / gamma.
 
-    All workers start at the distance c_0 = 100 times that floor, along the Hessian's eigenvectors by turns. The noise is DP-SGD's, of total
-    variance D (sigma C / n)^2; batches hold all rows, so it is the only one. Expectation over 8 seeds. Exchanges keep the sum of models, so
-    the mean model's path is known: its expectation shrinks by 1 - eta lambda a step, and its variance ends at the sum over the Hessian's
-    eigenvalues lambda of eta^2 (sigma C / n)^2 / m / (1 - (1 - eta lambda)^2). No worker's floor is below that. Twice sigma: four times.
+    All workers start at the distance c_0 = 100 times that floor, along the Hessian's eigenvectors by turns. The noise
+    is DP-SGD's, of total variance D (sigma C / n)^2; batches hold all rows, so it is the only one. Expectation over 8
+    seeds. Exchanges keep the sum of models, so the mean model's path is known: its expectation shrinks by 1 - eta
+    lambda a step, and its variance ends at the sum over the Hessian's eigenvalues lambda of eta^2 (sigma C / n)^2 / m /
+    (1 - (1 - eta lambda)^2). No worker's floor is below that. Twice sigma: four times.
     """
     clip, rounds, seeds, sigmas = 1e4, 36, 8, (0.001, 0.0005)  # nothing is clipped
     shard = task(3, rows=12, width=2, classes=0, equal=True).shards[0]
@@ -344,8 +355,15 @@ def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(
         secret, found = privacy_config("dp_sgd", clip=clip, noise_multiplier=sigma), []
         data = task(m, rows=12, width=2, classes=0, equal=True)
         for seed in range(seeds):
-            options = {"batch_size": 12, "lr": lr, "alpha": beta / (m - 1) if mode == "star" else beta, "weight_decay": 0.0}
-            result = run(leasgd, data, config(leasgd, rounds, privacy=secret, workers=m, mode=mode, seed=seed, **options))
+            options = {
+                "batch_size": 12,
+                "lr": lr,
+                "alpha": beta / (m - 1) if mode == "star" else beta,
+                "weight_decay": 0.0,
+            }
+            result = run(
+                leasgd, data, config(leasgd, rounds, privacy=secret, workers=m, mode=mode, seed=seed, **options)
+            )
             seen = {(round, name): values["parameters"] for name, round, values in result.reports}
             w = torch.stack([seen[t, name] for t in range(1, rounds + 1) for name in result.engine.parties])
             found.append(w.view(rounds, m, 3) - best)
@@ -365,14 +383,15 @@ def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(
         path = shrunk * (vectors.T @ away[np.arange(m) % 3].mean(dim=0).numpy())
         assert (np.linalg.norm(of_mean.mean(axis=0) @ vectors - path, axis=1) < 3 * (variance / seeds) ** 0.5).all()
         least = float(variance[-1])
-        assert float(np.square(of_mean[:, -10:]).sum(axis=2).mean()) == pytest.approx(least, rel=0.4)  # with half the noise 0.25
+        # with half the noise 0.25
+        assert float(np.square(of_mean[:, -10:]).sum(axis=2).mean()) == pytest.approx(least, rel=0.4)
         floors[m, sigma] = float(off[:, -10:].square().sum(dim=3).mean())
         assert 0.6 * least < floors[m, sigma] <= floor
     assert floors[sizes[0], sigmas[0]] == pytest.approx(4 * floors[sizes[0], sigmas[1]], rel=0.1)
     assert all(floors[m, sigmas[0]] <= floors[sizes[0], sigmas[0]] * 1.1 for m in sizes[1:])
 
 
-# --- privacy ------------------------------------------------------------------------------------------------------------------------
+# --- privacy ----------------------------------------------------------------------------------------------------------
 
 
 def test_leasgd_and_d_psgd_spend_the_same_at_the_same_steps() -> None:
@@ -387,13 +406,21 @@ def test_leasgd_and_d_psgd_spend_the_same_at_the_same_steps() -> None:
 def test_losses_are_outside_of_epsilon_unless_noisy_with_a_budget_of_their_own() -> None:
     secret = privacy_config("dp_sgd", clip=1.0, epsilon=3.0)
     plain, noisy = (
-        run(leasgd, task(), config(leasgd, 2, privacy=secret, workers=5, ranking=how, recategorise_every=2, ranking_epsilon=2.0))
+        run(
+            leasgd,
+            task(),
+            config(leasgd, 2, privacy=secret, workers=5, ranking=how, recategorise_every=2, ranking_epsilon=2.0),
+        )
         for how in ("running", "noisy")
     )
     outside, inside = (result.engine.parties["worker_0"].privacy.spent() for result in (plain, noisy))
     assert (outside["covers"], inside["covers"]) == ("model", "transcript") and "losses" in outside["not_covered"]
     assert outside["epsilon"] == inside["model_epsilon"] <= 3 and 1.9 < inside["ranking_epsilon"] <= 2
-    assert max(inside["model_epsilon"], inside["ranking_epsilon"]) < inside["epsilon"] < inside["model_epsilon"] + inside["ranking_epsilon"]
+    assert (
+        max(inside["model_epsilon"], inside["ranking_epsilon"])
+        < inside["epsilon"]
+        < inside["model_epsilon"] + inside["ranking_epsilon"]
+    )
 
 
 def test_without_noise_and_clipping_whole_poisson_batches_are_the_plain_method() -> None:
@@ -404,7 +431,7 @@ def test_without_noise_and_clipping_whole_poisson_batches_are_the_plain_method()
     assert not torch.allclose(models(clipped), models(private), rtol=1e-3)
 
 
-# --- options and mistakes -------------------------------------------------------------------------------------------------------------
+# --- options and mistakes ---------------------------------------------------------------------------------------------
 
 
 def test_ranking_by_validation_loss_keeps_rows_from_training() -> None:
@@ -417,7 +444,8 @@ def test_ranking_by_validation_loss_keeps_rows_from_training() -> None:
 
 
 def test_ranking_by_validation_loss_sends_the_loss_on_the_rows_kept() -> None:
-    """Of a worker's 24 rows the last 6; a recategorisation begins every round, so the models are those of the round before."""
+    """Of a worker's 24 rows the last 6; a recategorisation begins every round, so the models are those of the round
+    before."""
     data, read = task(), []
     cfg = config(leasgd, 3, workers=5, ranking="validation", validation_fraction=0.25, recategorise_every=3)
     result = run(leasgd, data, cfg, on_read=lambda src, dst, tag, round, payload: read.append((src, tag, payload)))
@@ -435,8 +463,11 @@ def test_ranking_by_validation_loss_sends_the_loss_on_the_rows_kept() -> None:
     assert len(found) == 3
 
 
-def test_ranking_by_noisy_loss_sends_what_the_mechanism_released_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each worker's number is the noisy one, and the elected worker, which sends none, is ranked by its noisy one too."""
+def test_ranking_by_noisy_loss_sends_what_the_mechanism_released_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each worker's number is the noisy one, and the elected worker, which sends none, is ranked by its noisy one
+    too."""
     released: dict[NoisyScalars, list[tuple[float, float]]] = {}
     release = NoisyScalars.release
 
@@ -492,7 +523,10 @@ def test_what_cannot_be_is_told() -> None:
     assert keys(leasgd, mode="star", alpha=0.5) == ["algorithm.alpha"]
     assert keys(leasgd, mode="star") == []
     assert keys(leasgd, ranking="noisy") == ["algorithm.ranking"]
-    for module, bad in ((leasgd, {"rho": -1.0, "ranking_clip": 0.0}), (local_sgd, {"weight_decay": -1.0, "default_rounds": 0})):
+    for module, bad in (
+        (leasgd, {"rho": -1.0, "ranking_clip": 0.0}),
+        (local_sgd, {"weight_decay": -1.0, "default_rounds": 0}),
+    ):
         assert {problem.key for problem in convert(module.Config, bad)[1]} == bad.keys()
     assert keys(easgd, workers=3, beta=1.49) == [] and keys(easgd, workers=3, beta=1.5) == ["algorithm.beta"]
     with pytest.raises(ConfigError, match="falls into 2 pieces"):
@@ -500,7 +534,8 @@ def test_what_cannot_be_is_told() -> None:
     with pytest.raises(ConfigError, match="needs images"):
         trained(local_sgd, task(), model="cnn3")
     for module in (*FAMILY, leasgd_async, centralized_sgd):
-        module.parties(data := task(), cfg := config(module, graph=graph_of(module), workers=5, rounds_per_epoch=3))  # 24 rows, 8 a batch
+        # 24 rows, 8 a batch
+        module.parties(data := task(), cfg := config(module, graph=graph_of(module), workers=5, rounds_per_epoch=3))
         with pytest.raises(ConfigError, match=r"algorithm\.rounds_per_epoch=4: must be at most 3"):
             module.parties(data, replace(cfg, algorithm=replace(cfg.algorithm, rounds_per_epoch=4)))
 
@@ -511,5 +546,7 @@ def test_a_worker_with_one_row_cannot_keep_it_for_ranking() -> None:
     uneven = ShardedTask(**{**vars(data), "shards": (*data.shards[:2], short, *data.shards[3:])})
     with pytest.raises(ConfigError, match=r"algorithm\.ranking=validation: worker_2 has one row"):
         leasgd.parties(uneven, config(leasgd, workers=5, ranking="validation"))
-    two = ShardedTask(**{**vars(data), "shards": (*data.shards[:2], Shard(np.tile(short.features, (2, 1)), np.tile(short.labels, 2)))})
+    two = ShardedTask(
+        **{**vars(data), "shards": (*data.shards[:2], Shard(np.tile(short.features, (2, 1)), np.tile(short.labels, 2)))}
+    )
     assert torch.isfinite(models(run(leasgd, two, config(leasgd, workers=3, ranking="validation")))).all()

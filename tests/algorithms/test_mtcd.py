@@ -1,4 +1,5 @@
-"""MTCD and its baselines: hand-worked steps, the token's invariant, the special cases that the paper claims, bytes, costs and times."""
+"""MTCD and its baselines: hand-worked steps, the token's invariant, the special cases that the paper claims, bytes,
+costs and times."""
 
 from __future__ import annotations
 
@@ -31,10 +32,11 @@ from vflbench.models.split_network import SplitClient
 from vflbench.models.vertical import Aggregation
 from vflbench.types import ComputeConfig, ConfigError, NetworkConfig
 
-Record = dict[tuple[int, int, int], list[tuple[Any, Any]]]  # (round, token, s) -> per local update theta_k and A afterwards
+# (round, token, s) -> per local update theta_k and A afterwards
+Record = dict[tuple[int, int, int], list[tuple[Any, Any]]]
 
 
-# --- hand-worked steps ------------------------------------------------------------------------------------------------------
+# --- hand-worked steps ------------------------------------------------------------------------------------------------
 
 
 def test_two_visits_by_hand() -> None:
@@ -56,13 +58,19 @@ def test_two_visits_by_hand() -> None:
 
 
 def test_a_proximal_step_by_hand() -> None:
-    """Logistic, one sample x = 1 of class 1, beta = 0.1, eta = 1, u = 0: gradient -1/2, theta = soft(0.5, 0.1) = 0.4."""
+    """Logistic, one sample x = 1 of class 1, beta = 0.1, eta = 1, u = 0: gradient -1/2, theta = soft(0.5, 0.1) =
+    0.4."""
     block = Glm(np.array([[1.0]]), np.array([1]), Objective("sparse_logistic", 0.1))
     theta, u = block.visit(np.zeros(1), np.zeros(1), None, 1, 1.0)
     assert theta.tolist() == pytest.approx([0.4]) and u.tolist() == pytest.approx([0.4])
     assert block.smoothness == pytest.approx(1 / 4)
     assert block.visit(np.zeros(1), np.zeros(1), None, 1, 0.1)[0].tolist() == pytest.approx([0.04])  # soft(0.05, 0.01)
-    assert Glm(np.array([[0.1]]), np.array([1]), Objective("sparse_logistic", 0.1)).visit(np.zeros(1), np.zeros(1), None, 3, 1.0)[0] == 0
+    assert (
+        Glm(np.array([[0.1]]), np.array([1]), Objective("sparse_logistic", 0.1)).visit(
+            np.zeros(1), np.zeros(1), None, 3, 1.0
+        )[0]
+        == 0
+    )
 
 
 def test_partial_gradients_are_those_of_the_whole_objective() -> None:
@@ -90,13 +98,15 @@ def test_a_visit_to_a_split_network_follows_joint_autograd() -> None:
         scores = server.fusion(server.aggregation.of([block.local(block.x) for block in blocks]))
         loss = torch.nn.functional.cross_entropy(scores, server.y)
         for block in blocks:
-            joint = torch.cat([g.ravel() for g in torch.autograd.grad(loss, list(block.local.parameters()), retain_graph=True)])
+            joint = torch.cat(
+                [g.ravel() for g in torch.autograd.grad(loss, list(block.local.parameters()), retain_graph=True)]
+            )
             moved, _ = block.visit(block.theta, token, None, 1, 0.1)
             torch.testing.assert_close((block.theta - moved) / 0.1, joint, rtol=1e-9, atol=1e-12)
             assert not torch.equal(moved, block.theta)  # the network itself has not moved: other tokens start from it
 
 
-# --- the token is in accordance with the iterate ----------------------------------------------------------------------------
+# --- the token is in accordance with the iterate ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -106,7 +116,9 @@ def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[tuple[Any, A
     for kind in (Glm, SplitClient):
         visit = kind.visit
 
-        def one_by_one(self: Any, theta: Any, token: Any, rows: Any, steps: int, lr: float, visit: Any = visit) -> tuple[Any, Any]:
+        def one_by_one(
+            self: Any, theta: Any, token: Any, rows: Any, steps: int, lr: float, visit: Any = visit
+        ) -> tuple[Any, Any]:
             seen: list[tuple[Any, Any]] = []
             for _ in range(steps):
                 theta, token = visit(self, theta, token, rows, 1, lr)
@@ -158,7 +170,10 @@ def test_the_token_is_in_accordance_after_every_update_hop_and_sync(how: str, we
     assert len(visits) == rounds * 2 * 4
     h = represent(task, cfg)
     if task.objective is None:
-        start = [SplitClient(k, task.part(k, True), task.public, cfg, cfg.model, "cpu").theta.numpy() for k in range(task.parties)]
+        start = [
+            SplitClient(k, task.part(k, True), task.public, cfg, cfg.model, "cpu").theta.numpy()
+            for k in range(task.parties)
+        ]
         aggregation = Aggregation(cfg.algorithm.aggregation, task.parties)
     else:
         start, aggregation = [np.zeros(x.shape[1]) for x in task.features], None
@@ -192,7 +207,7 @@ def test_the_token_is_in_accordance_after_every_update_hop_and_sync(how: str, we
     assert np.abs(result.theta - np.concatenate(start)).max() > 1e-3 and copied > 0
 
 
-# --- special cases ------------------------------------------------------------------------------------------------------------
+# --- special cases ----------------------------------------------------------------------------------------------------
 
 
 class Given:
@@ -225,7 +240,10 @@ def test_one_sync_of_one_token_is_stcd(task: AlignedTask) -> None:
     shorter = run(stcd, task, config(stcd, task, hops=9, **options))
     assert not np.allclose(whole.theta, shorter.theta, atol=1e-6)
     in_rounds = run(stcd, task, config(stcd, task, hops=10, **options | {"rounds": 3}))
-    assert sum(count for (_, tag), (count, _) in in_rounds.sent().items() if tag == "token") == in_rounds.observer.extra["hops"]["sent"]
+    assert (
+        sum(count for (_, tag), (count, _) in in_rounds.sent().items() if tag == "token")
+        == in_rounds.observer.extra["hops"]["sent"]
+    )
 
 
 def test_one_sync_of_several_tokens_is_as_many_stcds(record: Any) -> None:
@@ -259,11 +277,17 @@ def test_a_token_per_client_without_edges_is_svfl(task: AlignedTask, batch_size:
     assert many.sent() == server.sent() and many.sent()[2, "representation"][0] == task.parties
     if task.objective is None:
         assert np.array_equal(many.fusion, server.fusion)
-    average = run(mtcd, task, config(mtcd, task, **options, **{**tokens, "weights": "average"}, start=sorted(server.engine.parties)[:-1]))
+    average = run(
+        mtcd,
+        task,
+        config(mtcd, task, **options, **{**tokens, "weights": "average"}, start=sorted(server.engine.parties)[:-1]),
+    )
     assert not np.allclose(average.theta, server.theta, atol=1e-6)  # averaging over all tokens shrinks every step
 
 
-@pytest.mark.parametrize("task", [ridge(), sparse(), classes(), classes(classes=0)], ids=["ridge", "sparse", "network", "regression"])
+@pytest.mark.parametrize(
+    "task", [ridge(), sparse(), classes(), classes(classes=0)], ids=["ridge", "sparse", "network", "regression"]
+)
 def test_svfl_with_one_step_is_gradient_descent(task: AlignedTask) -> None:
     options = {"lr": 0.05, "rounds": 5, "batch_size": 16}
     server = run(svfl, task, config(svfl, task, graph="star", **options))
@@ -284,7 +308,9 @@ def test_fewer_tokens_than_clients_are_partial_participation_and_one_is_random_b
     task, eta = ridge(), 0.1
     x, y = task.features, task.labels
     for tokens in (1, 2, 3):
-        cfg = config(mtcd, task, tokens=tokens, hops=0, local_steps=2, weights="cluster", graph="star", lr=eta, rounds=6)
+        cfg = config(
+            mtcd, task, tokens=tokens, hops=0, local_steps=2, weights="cluster", graph="star", lr=eta, rounds=6
+        )
         result, walks = run(mtcd, task, cfg), walks_of(task, cfg)
         theta = [np.zeros(block.shape[1]) for block in x]
         chosen = [walks.of(t).path[:, 0].tolist() for t in range(1, 7)]
@@ -296,7 +322,9 @@ def test_fewer_tokens_than_clients_are_partial_participation_and_one_is_random_b
                     new[k] = new[k] - eta * (x[k].T @ (u + x[k] @ (new[k] - theta[k]) - y) + new[k])
             theta = new
         np.testing.assert_allclose(result.theta, np.concatenate(theta), rtol=0, atol=1e-12)
-        assert all(len(set(clients)) == tokens for clients in chosen) and len({tuple(clients) for clients in chosen}) > 1
+        assert (
+            all(len(set(clients)) == tokens for clients in chosen) and len({tuple(clients) for clients in chosen}) > 1
+        )
 
 
 def test_one_client_is_plain_gradient_descent() -> None:
@@ -317,12 +345,14 @@ def test_hops_that_can_only_stay_are_more_local_steps() -> None:
     assert still.observer.extra["hops"] == {"walk": 3 * 6 * 3, "sent": 0, "from_server": 18}
 
 
-# --- bytes, costs, times ------------------------------------------------------------------------------------------------------
+# --- bytes, costs, times ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("uplink", ["changed", "all"])
 @pytest.mark.parametrize(("parties", "tokens", "hops"), [(6, 1, 4), (6, 3, 2), (5, 2, 0)])
-def test_messages_of_convex_problems_are_those_of_the_papers_table(parties: int, tokens: int, hops: int, uplink: str) -> None:
+def test_messages_of_convex_problems_are_those_of_the_papers_table(
+    parties: int, tokens: int, hops: int, uplink: str
+) -> None:
     task = ridge(parties=parties)
     n = 8 * len(task.labels)  # float64
     cfg = config(mtcd, task, tokens=tokens, hops=hops, uplink=uplink, rounds=4)
@@ -346,7 +376,13 @@ def test_messages_of_networks_are_those_of_the_papers_table(
     parties: int, tokens: int, hops: int, batch_size: int | None, width: int, aggregation: str
 ) -> None:
     task = classes(parties=parties)
-    options = {"batch_size": batch_size, "aggregation": aggregation, "rounds": 3, "model": {"embedding": width}, "lr": 0.1}
+    options = {
+        "batch_size": batch_size,
+        "aggregation": aggregation,
+        "rounds": 3,
+        "model": {"embedding": width},
+        "lr": 0.1,
+    }
     cfg = config(mtcd, task, tokens=tokens, hops=hops, **options)
     result, walks = run(mtcd, task, cfg), walks_of(task, cfg)
     n = batch_size or task.public.samples
@@ -375,26 +411,40 @@ def test_messages_of_the_baselines() -> None:
 
 
 def test_cost_and_time_of_a_sync_are_those_of_the_papers_model() -> None:
-    """Section 6: K = 12 clients on C path clusters, S = K / C - 1, a sweep visits each once. A server's link carries one message after
-    the other: K tau_h + C tau_Z + S tau_cc + M tau_u against K tau_h + K tau_Z + M tau_u, M = Q (S + 1); K c_h + C c_Z + C S c_cc.
+    """Section 6: K = 12 clients on C path clusters, S = K / C - 1, a sweep visits each once. A server's link carries
+    one message after the other: K tau_h + C tau_Z + S tau_cc + M tau_u against K tau_h + K tau_Z + M tau_u, M = Q (S +
+    1); K c_h + C c_Z + C S c_cc.
     """
     task = ridge(parties=12)
     nbytes, gbps, between, unit = 8 * len(task.labels), 1e-3, 0.05, 1e-3
     tau = 8 * nbytes / (gbps * 1e9)  # s: one vector through the server
     network = NetworkConfig("model", server_bandwidth_gbps=gbps)
     network.client_client.latency_ms = 1e3 * between
-    clock = ComputeClock("modelled", ComputeConfig(seconds_per_unit=unit / len(task.labels)))  # an update of all samples: `unit`
+    # an update of all samples: `unit`
+    clock = ComputeClock("modelled", ComputeConfig(seconds_per_unit=unit / len(task.labels)))
     for clusters in (1, 2, 3, 4):
         hops = 12 // clusters - 1
         graph = topology_config("clusters", clusters=clusters, inside="path")
-        options = {"tokens": clusters, "hops": hops, "local_steps": 5, "weights": "cluster", "walk": "sweep", "uplink": "all", "lr": 1e-3}
+        options = {
+            "tokens": clusters,
+            "hops": hops,
+            "local_steps": 5,
+            "weights": "cluster",
+            "walk": "sweep",
+            "uplink": "all",
+            "lr": 1e-3,
+        }
         cfg = config(mtcd, task, graph=graph, network=network, rounds=1, **options)
         assert sorted(walks_of(task, cfg).of(1).path.ravel().tolist()) == list(range(12))
         result = run(mtcd, task, cfg, clock=clock)
         updates = 5 * (hops + 1)
         represent = unit  # computing one's representation costs as much as one update
-        assert result.engine.boundary_clock == pytest.approx(represent + 12 * tau + clusters * tau + hops * between + updates * unit)
-        assert result.sent()[1, "representation"][0] == 12 and result.sent()[1, "token"][0] == clusters + clusters * hops
+        assert result.engine.boundary_clock == pytest.approx(
+            represent + 12 * tau + clusters * tau + hops * between + updates * unit
+        )
+        assert (
+            result.sent()[1, "representation"][0] == 12 and result.sent()[1, "token"][0] == clusters + clusters * hops
+        )
         same_work = config(svfl, task, network=network, rounds=1, local_steps=updates, lr=1e-3)
         server = run(svfl, task, same_work, clock=clock)
         assert server.engine.boundary_clock == pytest.approx(represent + 12 * tau + 12 * tau + updates * unit)
@@ -402,7 +452,7 @@ def test_cost_and_time_of_a_sync_are_those_of_the_papers_model() -> None:
         assert (result.engine.boundary_clock < server.engine.boundary_clock) == (between * hops < (12 - clusters) * tau)
 
 
-# --- convergence --------------------------------------------------------------------------------------------------------------
+# --- convergence ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weights", ["average", "cluster", "visitors"])
@@ -410,7 +460,9 @@ def test_mtcd_reaches_the_optimum_with_the_step_of_the_theory(weights: str) -> N
     task = ridge()
     whole = largest_eigenvalue(np.concatenate(task.features, axis=1)) + 1
     updates = 2 * 4
-    cfg = config(mtcd, task, tokens=2, hops=3, local_steps=2, weights=weights, lr=1 / (whole * updates), rounds=800, target=1e-6)
+    cfg = config(
+        mtcd, task, tokens=2, hops=3, local_steps=2, weights=weights, lr=1 / (whole * updates), rounds=800, target=1e-6
+    )
     result = run(mtcd, task, cfg)
     assert result.observer.status == "target_reached" and result.gaps[-1] <= 1e-6 < result.gaps[0]
 
@@ -424,7 +476,11 @@ def test_every_method_reaches_the_optimum_at_its_own_step() -> None:
             (svfl, {"rounds": 400, "local_steps": 5}),
             (centralized_gd, {"rounds": 600}),
         ):
-            result = run(module, task, config(module, task, target=gap, graph="star" if module is centralized_gd else "path", **options))
+            result = run(
+                module,
+                task,
+                config(module, task, target=gap, graph="star" if module is centralized_gd else "path", **options),
+            )
             assert result.observer.status == "target_reached", (module.__name__, options, result.gaps[-1])
     for graph in ("path", "complete", "ring"):
         result = run(dcpa, ridge(), config(dcpa, ridge(), dual_lr=0.1, rounds=150, graph=graph, target=1e-8))
@@ -445,7 +501,9 @@ def test_a_graph_in_pieces_stalls_one_token_and_not_several() -> None:
     assert not any(part.any() for part in parts[:3]) and all(part.any() for part in parts[3:])
     assert walker.gaps[-1] == pytest.approx(walker.gaps[-5]) and walker.gaps[-1] > 1e-2
     for options in ({"start": ["client_1", "client_4"]}, {"weights": "cluster"}):
-        several = run(mtcd, task, config(mtcd, task, graph=graph, tokens=2, hops=4, rounds=150, local_steps=3, lr=0.1, **options))
+        several = run(
+            mtcd, task, config(mtcd, task, graph=graph, tokens=2, hops=4, rounds=150, local_steps=3, lr=0.1, **options)
+        )
         assert several.gaps[-1] < 1e-6
 
 
@@ -462,15 +520,24 @@ def test_the_floor_of_mini_batches_falls_with_their_size() -> None:
 def test_too_large_a_step_ends_as_diverged_early_and_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     task = ridge(parties=3)
     with caplog.at_level(logging.WARNING):
-        wild = run(mtcd, task, config(mtcd, task, tokens=3, hops=0, local_steps=50, weights="cluster", graph="star", lr=1.0, rounds=500))
+        wild = run(
+            mtcd,
+            task,
+            config(mtcd, task, tokens=3, hops=0, local_steps=50, weights="cluster", graph="star", lr=1.0, rounds=500),
+        )
     assert "may DIVERGE" in caplog.text and "1 / (L M)" in caplog.text
     assert wild.observer.status == "diverged" and wild.engine.finished_round < 50
     caplog.clear()
     whole = largest_eigenvalue(np.concatenate(task.features, axis=1)) + 1
     with caplog.at_level(logging.WARNING):
-        mtcd.parties(task, config(mtcd, task, tokens=3, hops=0, local_steps=5, weights="cluster", graph="star", lr=1 / (5.01 * whole)))
+        mtcd.parties(
+            task,
+            config(mtcd, task, tokens=3, hops=0, local_steps=5, weights="cluster", graph="star", lr=1 / (5.01 * whole)),
+        )
         mtcd.parties(task, config(mtcd, task, tokens=3, hops=0, local_steps=5, lr=10.0))  # averages: no such bound
-        whole_batches = config(mtcd, task, tokens=3, hops=0, local_steps=5, weights="cluster", graph="star", batch_size=1)
+        whole_batches = config(
+            mtcd, task, tokens=3, hops=0, local_steps=5, weights="cluster", graph="star", batch_size=1
+        )
         mtcd.parties(task, whole_batches)  # the default step for batches of 1 in 40 samples
     assert not caplog.text
 
@@ -495,7 +562,7 @@ def test_svfls_step_is_gradient_descents_best() -> None:
     assert rounds[0] <= 1.25 * min(rounds[1:])
 
 
-# --- pieces --------------------------------------------------------------------------------------------------------------------
+# --- pieces -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_conjugates_prox_is_where_its_derivative_vanishes() -> None:
@@ -533,7 +600,9 @@ def test_a_walk_stays_or_goes_to_a_neighbour_uniformly_and_repeats_itself() -> N
     assert np.allclose(np.bincount(starts) / 1000, 1 / 3, atol=0.05)
     again, other = Walks(graph, 0, 2, 30), Walks(graph, 1, 2, 30)
     assert np.array_equal(again.of(1).path, Walks(graph, 0, 2, 30).of(1).path) and again.of(1) is again.of(1)
-    assert not np.array_equal(again.of(1).path, again.of(2).path) and not np.array_equal(again.of(1).path, other.of(1).path)
+    assert not np.array_equal(again.of(1).path, again.of(2).path) and not np.array_equal(
+        again.of(1).path, other.of(1).path
+    )
     assert again.of(3, [2, 0]).path[:, 0].tolist() == [2, 0]
 
 
@@ -548,13 +617,14 @@ def test_grounds_are_components_or_runs_and_tokens_stay_on_theirs() -> None:
     assert Walks(path, 0, 2, 5, "sweep", apart=True).of(1).path.tolist() == [[0, 1, 2, 1, 0, 1], [3, 4, 5, 4, 3, 4]]
 
 
-# --- bad input -----------------------------------------------------------------------------------------------------------------
+# --- bad input --------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_wrong_is_told_together_and_by_name(tmp_path: Path) -> None:
     edges = tmp_path / "edges.txt"
     edges.write_text(
-        "".join(f"server client_{i}\n" for i in range(6)) + "client_0 client_1\nclient_2 client_3\nclient_4 client_5\nclient_0 client_2\n"
+        "".join(f"server client_{i}\n" for i in range(6))
+        + "client_0 client_1\nclient_2 client_3\nclient_4 client_5\nclient_0 client_2\n"
     )
     task = ridge()
     cfg = config(
@@ -597,8 +667,10 @@ def test_a_disconnected_cluster_is_named() -> None:
     graph = topology.build(topology_config("clusters", clusters=3), [SERVER], [f"client_{i}" for i in range(6)], 0)
     told = [str(problem) for problem in check(graph, 2, 3, apart=True)]
     assert told == [
-        "algorithm.tokens=2: cluster 0 (client_0 to client_2) is not connected: there is no way from client_0 to client_2 within it.",
-        "algorithm.tokens=2: cluster 1 (client_3 to client_5) is not connected: there is no way from client_3 to client_4 within it.",
+        "algorithm.tokens=2: cluster 0 (client_0 to client_2) is not connected: there is no way from client_0 to "
+        "client_2 within it.",
+        "algorithm.tokens=2: cluster 1 (client_3 to client_5) is not connected: there is no way from client_3 to "
+        "client_4 within it.",
     ]
     assert check(graph, 2, 0, apart=True) == []  # tokens that never leave need no way
     assert [p.key for p in check(graph, 9, 1, apart=True)] == ["algorithm.tokens"]

@@ -12,7 +12,15 @@ import yaml
 from tests.algorithms.small_columns import classes
 from tests.options import privacy_config, topology_config
 from vflbench.algorithms.split import pubsub_vfl
-from vflbench.algorithms.split.planner import HEADER, Plan, Setting, epoch_seconds, largest_batch, plan, played_epoch_seconds
+from vflbench.algorithms.split.planner import (
+    HEADER,
+    Plan,
+    Setting,
+    epoch_seconds,
+    largest_batch,
+    plan,
+    played_epoch_seconds,
+)
 from vflbench.config import config_dir
 from vflbench.federation import topology
 from vflbench.federation.clock import ComputeClock
@@ -29,7 +37,10 @@ from vflbench.types import (
     VflbenchError,
 )
 
-TABLE_8 = {part: Delay(**d) for part, d in yaml.safe_load((config_dir() / "compute" / "paper_table8.yaml").read_text())["delays"].items()}
+TABLE_8 = {
+    part: Delay(**d)
+    for part, d in yaml.safe_load((config_dir() / "compute" / "paper_table8.yaml").read_text())["delays"].items()
+}
 PAPER = ComputeConfig(delays=TABLE_8, batch_latency=0.01, server_seconds=0.05, penalty_batch=128.0)
 
 
@@ -40,7 +51,9 @@ def constant(forward: float, active: float, backward: float, **keys: float) -> D
     return Delays(ComputeConfig(delays=parts, cores=[100], **keys))
 
 
-def played(delays: Delays, batches: int, workers: tuple[int, int] = (1, 1), link: LinkConfig | None = None, **keys: int) -> float:
+def played(
+    delays: Delays, batches: int, workers: tuple[int, int] = (1, 1), link: LinkConfig | None = None, **keys: int
+) -> float:
     """Seconds of an epoch of batches of ten samples, and the formula's are near."""
     grid = {"active_workers": [workers[0]], "passive_workers": [workers[1]], "batch_sizes": [10]}
     setting = Setting(batches * 10, 8, link or LinkConfig(), **grid, **keys)  # type: ignore[arg-type]
@@ -55,7 +68,8 @@ def test_an_epoch_by_hand() -> None:
     assert played(slow_active, 3) == pytest.approx(8)
     assert played(slow_active, 3, outstanding=1) == pytest.approx(3 * 4)  # one after the other
     assert played(slow_active, 3, (3, 3)) == pytest.approx(4)  # all side by side
-    assert played(slow_active, 4, (3, 3)) == pytest.approx(6)  # the fourth batch waits for an active worker: 3-5, backward 5-6
+    # the fourth batch waits for an active worker: 3-5, backward 5-6
+    assert played(slow_active, 4, (3, 3)) == pytest.approx(6)
     # Two passive workers: forward 0-1, 0-1, 1-2, 1-2; active 1-3, 3-5, 5-7, 7-9; backward 9-10
     assert played(slow_active, 4, (1, 2)) == pytest.approx(10)
     # Gradients first: forward 0-3, 3-6, back 6-8, and the gradient of 7 is there: back 8-10; forward 10-13, back 14-16
@@ -66,7 +80,8 @@ def test_latency_bandwidth_and_fixed_costs_by_hand() -> None:
     slow_active = constant(1, 2, 1)
     size = HEADER + 4 * 8 * 10  # bytes
     one_second = LinkConfig(500.0, size * 8 / 1e9)  # a second until the last byte has left, then half a second
-    assert played(slow_active, 1, link=one_second) == pytest.approx(1 + 1.5 + 2 + 1.5 + 1 + 2 * (8 / size + 0.5))  # and two notices
+    # and two notices
+    assert played(slow_active, 1, link=one_second) == pytest.approx(1 + 1.5 + 2 + 1.5 + 1 + 2 * (8 / size + 0.5))
     # Five seconds a batch: embeddings leave at 6, 11, 16; active 16-18; gradients leave at 13, 18, 23; two notices
     assert played(slow_active, 3, link=LinkConfig(0.0, size * 8 / 5e9)) == pytest.approx(24 + 2 * 8 * 5 / size)
     fixed = constant(1, 2, 1, batch_latency=0.5, server_seconds=0.25)
@@ -75,7 +90,8 @@ def test_latency_bandwidth_and_fixed_costs_by_hand() -> None:
 
 
 def test_the_last_batch_is_shorter() -> None:
-    parts = {part: Delay(0.1 if part == "active_forward" else 0.0, 0.0) for part in TABLE_8}  # a tenth of a second per sample
+    # a tenth of a second per sample
+    parts = {part: Delay(0.1 if part == "active_forward" else 0.0, 0.0) for part in TABLE_8}
     setting = Setting(25, 8, LinkConfig(), active_workers=[1], passive_workers=[1], batch_sizes=[10])
     delays = Delays(ComputeConfig(delays=parts))
     assert played_epoch_seconds(delays, setting, 1, 1, 10) == pytest.approx(2.5)
@@ -83,7 +99,9 @@ def test_the_last_batch_is_shorter() -> None:
 
 
 def test_of_several_passive_parties_the_weakest_decides() -> None:
-    delays = Delays(dataclasses.replace(PAPER, delays=TABLE_8 | {"passive_forward": Delay(0.5, -0.8)}, cores=[50, 20, 3, 20]))
+    delays = Delays(
+        dataclasses.replace(PAPER, delays=TABLE_8 | {"passive_forward": Delay(0.5, -0.8)}, cores=[50, 20, 3, 20])
+    )
     alone = Delays(dataclasses.replace(delays.config, cores=[50, 3]))
     three = Setting(20_000, 32, LinkConfig(10.0, 1.0), passive=3)
     assert plan(delays, three) == plan(alone, dataclasses.replace(three, passive=1))
@@ -91,13 +109,18 @@ def test_of_several_passive_parties_the_weakest_decides() -> None:
 
 
 def random_setting(rng: random.Random) -> tuple[Delays, Setting]:
-    scale = rng.choice([1, 10, 30, 100])  # how much slower the passive party is than in Table 8, whose active one is the bottleneck
-    delays = {part: Delay(d.scale * (scale if part.startswith("passive") else 1), d.exponent) for part, d in TABLE_8.items()}
+    # how much slower the passive party is than in Table 8, whose active one is the bottleneck
+    scale = rng.choice([1, 10, 30, 100])
+    delays = {
+        part: Delay(d.scale * (scale if part.startswith("passive") else 1), d.exponent) for part, d in TABLE_8.items()
+    }
     cores = rng.choice([[32], [50, 14], [14, 50], [8, 4], [50, 10, 14, 20]])
     costs = {"batch_latency": rng.choice([0.0, 0.01, 0.05]), "server_seconds": rng.choice([0.0, 0.05])}
     config = ComputeConfig(delays=delays, cores=cores, core_cap=rng.choice([1.0, 2.0]), penalty_batch=128.0, **costs)
     link = LinkConfig(rng.choice([0.0, 0.1, 30.0, 136.0]), rng.choice([None, 1.0, 0.42, 0.01]))
-    return Delays(config), Setting(rng.choice([2000, 20_000]), 32, link, rng.choice([1, 1, 3]), outstanding=rng.choice([1, 2, 5, 5]))
+    return Delays(config), Setting(
+        rng.choice([2000, 20_000]), 32, link, rng.choice([1, 1, 3]), outstanding=rng.choice([1, 2, 5, 5])
+    )
 
 
 def test_the_formula_is_within_5_percent_of_events_nearly_everywhere() -> None:
@@ -121,7 +144,11 @@ def test_the_formula_is_within_5_percent_of_events_nearly_everywhere() -> None:
 def test_the_choice_is_brute_forces_within_5_percent(seed: int) -> None:
     delays, setting = random_setting(random.Random(seed))
     setting = dataclasses.replace(
-        setting, samples=2000, active_workers=range(2, 11, 2), passive_workers=range(2, 11, 2), batch_sizes=(16, 64, 128, 256)
+        setting,
+        samples=2000,
+        active_workers=range(2, 11, 2),
+        passive_workers=range(2, 11, 2),
+        batch_sizes=(16, 64, 128, 256),
     )
     times = {
         (a, p, b): played_epoch_seconds(delays, setting, a, p, b) * (1 + b / 128)
@@ -142,21 +169,30 @@ def test_the_chosen_points_time_is_the_simulators(seed: int) -> None:
     delays, setting = random_setting(random.Random(100 + seed))
     task = classes(samples=420, features=8, parties=setting.passive + 1, classes=2)
     setting = dataclasses.replace(
-        setting, samples=400, width=3, active_workers=range(2, 9), passive_workers=range(2, 9), batch_sizes=(4, 8, 16, 32)
+        setting,
+        samples=400,
+        width=3,
+        active_workers=range(2, 9),
+        passive_workers=range(2, 9),
+        batch_sizes=(4, 8, 16, 32),
     )
     found = plan(delays, setting)
     algorithm = pubsub_vfl.Config(
-        parties=task.parties, workers=found.active_workers, passive_workers=found.passive_workers, batch_size=found.batch_size,
+        parties=task.parties, workers=found.active_workers, passive_workers=found.passive_workers,
+        batch_size=found.batch_size,
         outstanding=setting.outstanding, deadline=None, aggregation="every_epoch",
     )  # fmt: skip
     network = NetworkConfig("test", client_server=setting.link, client_client=setting.link)
     others = topology_config("star"), privacy_config(), EngineConfig(), delays.config
-    config = RunConfig(algorithm, None, Network(depth=2, width=4, embedding=3, top_width=3), network, *others, rounds=1, device="cpu")
+    config = RunConfig(
+        algorithm, None, Network(depth=2, width=4, embedding=3, top_width=3), network, *others, rounds=1, device="cpu"
+    )
     specs = pubsub_vfl.parties(task, config)
     servers = [name for name, spec in specs.items() if spec.role == "server"]
     graph = topology.build(config.topology, servers, [name for name in specs if name not in servers], 0)
     engine = SimulatedEngine(
-        specs, task.public, config, rounds=1, seed=0, network=network, connected=graph.connected, neighbours=graph.neighbours,
+        specs, task.public, config, rounds=1, seed=0, network=network, connected=graph.connected,
+        neighbours=graph.neighbours,
         clock=ComputeClock("modelled", delays.config),
     )  # fmt: skip
     engine.run()
@@ -164,7 +200,8 @@ def test_the_chosen_points_time_is_the_simulators(seed: int) -> None:
 
 
 def test_with_table_8_the_best_workers_and_batch_are_inside_their_ranges() -> None:
-    """700,000 samples, 32 cores each (section 10 item 2): what makes it so is the server's cost and the penalty, and nothing else."""
+    """700,000 samples, 32 cores each (section 10 item 2): what makes it so is the server's cost and the penalty, and
+    nothing else."""
     setting = Setting(700_000, 32, LinkConfig(1.0, 1.0))
     found = plan(Delays(PAPER), setting)
     assert 2 < found.active_workers < 50 and 16 < found.batch_size < 1024

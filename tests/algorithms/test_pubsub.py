@@ -1,4 +1,5 @@
-"""PubSub-VFL and its baselines: joint autograd, what every run must keep, bytes, times by hand, the planner, bad input."""
+"""PubSub-VFL and its baselines: joint autograd, what every run must keep, bytes, times by hand, the planner, bad
+input."""
 
 from __future__ import annotations
 
@@ -57,7 +58,14 @@ from vflbench.types import (
 
 MODEL = split_learning.Config(depth=4, width=6, embedding=3, top_width=5, dtype="float64")
 SMALL = {"depth": 2, "width": 4, "top_width": 3}
-AS_VFL = {"workers": 1, "passive_workers": 1, "outstanding": 1, "embedding_capacity": 1, "gradient_capacity": 1, "deadline": None}
+AS_VFL = {
+    "workers": 1,
+    "passive_workers": 1,
+    "outstanding": 1,
+    "embedding_capacity": 1,
+    "gradient_capacity": 1,
+    "deadline": None,
+}
 
 
 def constant(
@@ -67,7 +75,11 @@ def constant(
     seconds = {"passive_forward": forward, "passive_backward": backward, "active_forward": active}
     delays = {part: Delay(seconds.get(part, 0.0), -1.0) for part in PARTS}
     assert list(slower) == [1.0] or not keys
-    return ComputeConfig(delays=delays, cores=[1000], **keys) if list(slower) == [1.0] else Slower(delays=delays, factors=slower)
+    return (
+        ComputeConfig(delays=delays, cores=[1000], **keys)
+        if list(slower) == [1.0]
+        else Slower(delays=delays, factors=slower)
+    )
 
 
 @dataclass
@@ -88,7 +100,11 @@ def config(module: ModuleType, task: AlignedTask, rounds: int = 2, **options: An
     algorithm = module.Config(**{"parties": task.parties, "batch_size": 8, "lr": 0.05, "optimizer": "sgd"})
     known = {key: value for key, value in options.items() if key in module.Config.__dataclass_fields__}
     model = replace(MODEL, **options.get("model", {}))
-    groups = options.get("network", NetworkConfig("ideal")), topology_config("star"), options.get("privacy", privacy_config())
+    groups = (
+        options.get("network", NetworkConfig("ideal")),
+        topology_config("star"),
+        options.get("privacy", privacy_config()),
+    )
     others = EngineConfig(), options.get("compute", constant())
     run = RunConfig(replace(algorithm, **known), None, model, *groups, *others)
     return replace(run, rounds=rounds, device="cpu", seed=options.get("seed", 0))
@@ -129,16 +145,19 @@ def run(module: ModuleType, task: AlignedTask, rounds: int = 2, **options: Any) 
         mechanisms = {name: GdpEmbedding(cfg.privacy, rounds) for name in clients}
     engine = SimulatedEngine(
         specs, task.public, cfg, rounds=rounds, seed=cfg.seed, network=cfg.network, connected=graph.connected,
-        neighbours=graph.neighbours, clock=ComputeClock("modelled", cfg.compute), eval_every=options.get("eval_every", 1),
+        neighbours=graph.neighbours, clock=ComputeClock("modelled", cfg.compute),
+        eval_every=options.get("eval_every", 1),
         on_report=observer.on_report, on_round=observer.on_round, privacy=mechanisms,
     )  # fmt: skip
     engine.run()
-    unread = [(p.name, src, tag) for p in engine.order for src, boxes in p.boxes.items() for tag, box in boxes.items() if box]
+    unread = [
+        (p.name, src, tag) for p in engine.order for src, boxes in p.boxes.items() for tag, box in boxes.items() if box
+    ]
     assert unread == []
     return Run(task, engine, observer)
 
 
-# --- the joint network ----------------------------------------------------------------------------------------------------------
+# --- the joint network ------------------------------------------------------------------------------------------------
 
 
 class Residual(nn.Module):
@@ -166,7 +185,8 @@ def plain(widths: Sequence[int]) -> nn.Module:
 
 
 def joint(task: AlignedTask, cfg: RunConfig) -> tuple[dict[str, np.ndarray], list[float], float]:
-    """The whole network in one place, by torch.nn and autograd: parameters by organisation, mean loss of each epoch, test metric."""
+    """The whole network in one place, by torch.nn and autograd: parameters by organisation, mean loss of each epoch,
+    test metric."""
     names = ["active", *(f"passive_{k}" for k in range(1, task.parties))]
     model, public = cfg.model, task.public
     bottoms = []
@@ -209,9 +229,15 @@ def joint(task: AlignedTask, cfg: RunConfig) -> tuple[dict[str, np.ndarray], lis
         held = [torch.from_numpy(f) for f in task.held_out_features["test"]]
         scores = top(torch.cat([bottom(f) for bottom, f in zip(bottoms, held, strict=True)], dim=1)) * scale + shift
     truth = torch.from_numpy(task.held_out_labels["test"])
-    metric = (scores.argmax(1) == truth).double().mean() if task.classes else ((scores[:, 0] - truth) ** 2).mean().sqrt()
-    thetas = {name: nn.utils.parameters_to_vector(bottoms[k].parameters()).detach().numpy() for k, name in enumerate(names)}
-    thetas["active"] = np.concatenate([thetas["active"], nn.utils.parameters_to_vector(top.parameters()).detach().numpy()])
+    metric = (
+        (scores.argmax(1) == truth).double().mean() if task.classes else ((scores[:, 0] - truth) ** 2).mean().sqrt()
+    )
+    thetas = {
+        name: nn.utils.parameters_to_vector(bottoms[k].parameters()).detach().numpy() for k, name in enumerate(names)
+    }
+    thetas["active"] = np.concatenate(
+        [thetas["active"], nn.utils.parameters_to_vector(top.parameters()).detach().numpy()]
+    )
     return thetas, means, float(metric)
 
 
@@ -231,7 +257,13 @@ def differ(a: dict[str, np.ndarray], b: dict[str, np.ndarray], atol: float = 1e-
 def test_vfl_is_gradient_descent_on_the_joint_network(optimizer: str, parties: int, model: str) -> None:
     # 24 training rows: the fourth batch of 7 has 3. A regression where there are two parties and Adam
     task = classes(samples=44, parties=parties, classes=0 if (parties, optimizer) == (2, "adam") else 3)
-    options = {"optimizer": optimizer, "lr": 0.05 if optimizer == "sgd" else 0.01, "batch_size": 7, "model": {"name": model}, "rounds": 2}
+    options = {
+        "optimizer": optimizer,
+        "lr": 0.05 if optimizer == "sgd" else 0.01,
+        "batch_size": 7,
+        "model": {"name": model},
+        "rounds": 2,
+    }
     result = run(vfl, task, **options)
     thetas, losses, metric = joint(task, config(vfl, task, **options))
     close(result.thetas, thetas)
@@ -245,7 +277,14 @@ def test_vfl_is_gradient_descent_on_the_joint_network(optimizer: str, parties: i
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_with_one_worker_that_waits_every_method_is_vfl(optimizer: str, parties: int) -> None:
     task = classes(samples=44, parties=parties)
-    options = {"optimizer": optimizer, "rounds": 2, "batch_size": 7, "compute": constant(1, 2, 1), "seed": 5, "model": {"depth": 2}}
+    options = {
+        "optimizer": optimizer,
+        "rounds": 2,
+        "batch_size": 7,
+        "compute": constant(1, 2, 1),
+        "seed": 5,
+        "model": {"depth": 2},
+    }
     expected = run(vfl, task, **options)
     for aggregation in ("semi_async", "every_epoch", "never"):
         found = run(pubsub_vfl, task, **options, **AS_VFL, aggregation=aggregation)
@@ -254,7 +293,9 @@ def test_with_one_worker_that_waits_every_method_is_vfl(optimizer: str, parties:
     for module in (avfl, avfl_ps, vfl_ps):
         found = run(module, task, **options, workers=1, outstanding=1)
         close(found.thetas, expected.thetas, atol=0)
-        assert [row["train_loss"] for row in found.observer.rows] == [row["train_loss"] for row in expected.observer.rows]
+        assert [row["train_loss"] for row in found.observer.rows] == [
+            row["train_loss"] for row in expected.observer.rows
+        ]
     for module in (avfl, avfl_ps, pubsub_vfl):  # running ahead is another method
         differ(run(module, task, **options, **AS_VFL | {"outstanding": 3}).thetas, expected.thetas)
 
@@ -265,8 +306,11 @@ def test_vfl_ps_with_equal_parts_is_vfl() -> None:
     for workers in (2, 4):
         found = run(vfl_ps, task, rounds=3, workers=workers)
         close(found.thetas, expected.thetas)
-        assert [row["train_loss"] for row in found.observer.rows] == pytest.approx([r["train_loss"] for r in expected.observer.rows])
-    # parts of 3, 3 and 2 rows count by their rows; of 8 rows 9 workers get one or none; Adam's moments are a worker's own
+        assert [row["train_loss"] for row in found.observer.rows] == pytest.approx(
+            [r["train_loss"] for r in expected.observer.rows]
+        )
+    # parts of 3, 3 and 2 rows count by their rows; of 8 rows 9 workers get one or none; Adam's moments are a worker's
+    # own
     close(run(vfl_ps, task, rounds=3, workers=3).thetas, expected.thetas)
     close(run(vfl_ps, task, rounds=3, workers=9).thetas, expected.thetas)
     differ(run(vfl_ps, task, workers=2, optimizer="adam").thetas, run(vfl, task, optimizer="adam").thetas)
@@ -285,7 +329,10 @@ def test_without_noise_privacy_only_clips() -> None:
     task = classes(parties=3)
     options = {"rounds": 2, **AS_VFL}
     free = run(pubsub_vfl, task, **options)
-    wide, narrow = (run(pubsub_vfl, task, **options, privacy=privacy_config("gdp_embedding", clip=c, mu=math.inf)) for c in (1e6, 0.3))
+    wide, narrow = (
+        run(pubsub_vfl, task, **options, privacy=privacy_config("gdp_embedding", clip=c, mu=math.inf))
+        for c in (1e6, 0.3)
+    )
     close(wide.thetas, free.thetas, atol=0)
     differ(narrow.thetas, free.thetas)
 
@@ -295,7 +342,8 @@ def test_averages_are_of_the_replicas() -> None:
     task = classes(parties=2)
     cfg = {"batch_size": 20, "rounds": 1, "workers": 2, "passive_workers": 2, "compute": constant(1, 1, 1), "lr": 0.1}
     whole = run(pubsub_vfl, task, **cfg)
-    full = run(vfl, task, batch_size=40, rounds=1, lr=0.1)  # all gradients at the start: the mean of two halves is the whole
+    # all gradients at the start: the mean of two halves is the whole
+    full = run(vfl, task, batch_size=40, rounds=1, lr=0.1)
     close(whole.thetas, full.thetas)
     close(run(pubsub_vfl, task, **cfg, aggregation="never").thetas, full.thetas)
     replicas = [p.state.model.theta for p in whole.engine.order if p.name.startswith("passive_1_worker")]
@@ -316,13 +364,22 @@ def test_the_interval_between_averages() -> None:
 
 
 def test_a_run_averages_in_these_epochs() -> None:
-    result = run(pubsub_vfl, classes(parties=3), rounds=11, workers=2, passive_workers=3, batch_size=10, model=SMALL, eval_every=20)
+    result = run(
+        pubsub_vfl,
+        classes(parties=3),
+        rounds=11,
+        workers=2,
+        passive_workers=3,
+        batch_size=10,
+        model=SMALL,
+        eval_every=20,
+    )
     for tag, senders in (("model", 2 + 2 * 3), ("replica", 2 + 2 * 3)):
         sent = {t: count for (t, name), (count, _) in result.sent().items() if name == tag}
         assert sent == dict.fromkeys([1, 2, 3, 4, 10], senders)
 
 
-# --- whatever happens -----------------------------------------------------------------------------------------------------------
+# --- whatever happens -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -347,10 +404,12 @@ class Record:
 
 @contextmanager
 def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
-    """Watch every computation of the workers: which batch it belongs to, and that a gradient is that of its own batch and parameters."""
+    """Watch every computation of the workers: which batch it belongs to, and that a gradient is that of its own batch
+    and parameters."""
     record = Record(task, Counter(), Counter(), defaultdict(int))
     ids: dict[int, dict[bytes, int]] = {}
-    learnt: dict[tuple[int, int], list[tuple[torch.Tensor, list[torch.Tensor]]]] = defaultdict(list)  # (epoch, batch) -> theta, zs
+    # (epoch, batch) -> theta, zs
+    learnt: dict[tuple[int, int], list[tuple[torch.Tensor, list[torch.Tensor]]]] = defaultdict(list)
     model: list[split_learning.Active] = []
     embed, backward, learn, step = Side._embed, Side._backward, Side._learn, Side._step
     publish, serve = Broker.publish, PassiveEpoch.serve
@@ -358,7 +417,10 @@ def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
     def place(side: Side, rows: np.ndarray) -> tuple[int, int]:
         t = behind(side.me).round
         if t not in ids:
-            ids[t] = {rows.tobytes(): j for j, rows in enumerate(batches(cfg.seed, t, task.public.samples, cfg.algorithm.batch_size))}
+            ids[t] = {
+                rows.tobytes(): j
+                for j, rows in enumerate(batches(cfg.seed, t, task.public.samples, cfg.algorithm.batch_size))
+            }
         return t, ids[t][rows.tobytes()]
 
     def on_embed(side: Side, rows: np.ndarray) -> torch.Tensor:
@@ -432,9 +494,14 @@ def settings_of_a_run(draw: st.DrawFn) -> tuple[AlignedTask, dict[str, Any]]:
     names = ["active", *(f"passive_{k}" for k in range(1, parties))]
     pairs = [f"{a}->{b}" for k in names[1:] for a, b in (("active", k), (k, "active"))]
     latencies = draw(st.lists(st.sampled_from([0.0, 1.0, 300.0, 2000.0]), min_size=len(pairs), max_size=len(pairs)))
-    links = {pair: LinkConfig(ms, draw(st.sampled_from([None, 1e-5]))) for pair, ms in zip(pairs, latencies, strict=True)}
+    links = {
+        pair: LinkConfig(ms, draw(st.sampled_from([None, 1e-5]))) for pair, ms in zip(pairs, latencies, strict=True)
+    }
     compute = constant(
-        draw(TIMES), draw(TIMES), draw(TIMES), slower=draw(st.lists(st.floats(0.5, 4.0), min_size=parties, max_size=parties))
+        draw(TIMES),
+        draw(TIMES),
+        draw(TIMES),
+        slower=draw(st.lists(st.floats(0.5, 4.0), min_size=parties, max_size=parties)),
     )
     options = {
         "batch_size": draw(st.sampled_from([4, 5])),  # 6 or 5 batches, the last of which may be shorter
@@ -457,7 +524,8 @@ def longest(task: AlignedTask, options: dict[str, Any]) -> float:
     times = sum(delay.scale for delay in compute.delays.values()) * max(compute.factors)
     nbytes = 24 + 8 * 3 * options["batch_size"]
     return 2 * times + 2 * max(
-        link.latency_ms / 1e3 + (0.0 if link.bandwidth_gbps is None else 8e-9 * nbytes / 1e-5) for link in links.values()
+        link.latency_ms / 1e3 + (0.0 if link.bandwidth_gbps is None else 8e-9 * nbytes / 1e-5)
+        for link in links.values()
     )
 
 
@@ -474,9 +542,11 @@ def test_every_batch_is_trained_once_by_everyone_whatever_happens(
     drawn: tuple[AlignedTask, dict[str, Any]], slack: float | None, failures: float
 ) -> None:
     task, options = drawn
-    deadline = None if slack is None else max(longest(task, options) + slack, 1e-3)  # where nothing takes any time: 0 is refused
+    # where nothing takes any time: 0 is refused
+    deadline = None if slack is None else max(longest(task, options) + slack, 1e-3)
     failures = 0.0 if deadline is None and task.parties > 2 else failures  # refused: test_bad_input_is_told
-    failures = min(failures, {2: 0.5, 3: 0.3, 4: 0.1}[task.parties])  # more workers have to meet: above these, runs end with advice
+    # more workers have to meet: above these, runs end with advice
+    failures = min(failures, {2: 0.5, 3: 0.3, 4: 0.1}[task.parties])
     count = -(-24 // options["batch_size"])
     result, record = checked(pubsub_vfl, task, **options, deadline=deadline, failure_rate=failures)
     record.check_once(2, count)
@@ -488,14 +558,18 @@ def test_every_batch_is_trained_once_by_everyone_whatever_happens(
     if deadline is None and not failures:
         assert facts["repeated"] == facts["discarded"] == 0 and not record.again
     expected = (task.parties - 1) * (2 * 24 * 3 * 8 + 48 * count + 16) * 2
-    assert (sum(result.total.values()) == expected) if not facts["repeated"] else (sum(result.total.values()) > expected)
+    assert (
+        (sum(result.total.values()) == expected) if not facts["repeated"] else (sum(result.total.values()) > expected)
+    )
 
 
 @pytest.mark.parametrize("module", [vfl, avfl, avfl_ps])
 @pytest.mark.parametrize("parties", [2, 4])
 def test_the_baselines_train_every_batch_once(module: ModuleType, parties: int) -> None:
     task = classes(samples=44, features=8, parties=parties)
-    _, record = checked(module, task, workers=3, outstanding=3, batch_size=5, compute=constant(1, 2, 1, slower=[1, 0.3, 2, 1.5]))
+    _, record = checked(
+        module, task, workers=3, outstanding=3, batch_size=5, compute=constant(1, 2, 1, slower=[1, 0.3, 2, 1.5])
+    )
     record.check_once(2, 5)
     assert not record.again
 
@@ -516,12 +590,21 @@ def test_crashes_and_deadlines_repeat_batches_and_the_summary_says_so() -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_passive_parties_that_retry_do_not_wait_for_one_another(seed: int) -> None:
-    """One slot each and crashes: queued at the end, a batch that is tried again would be taken in another order by every party."""
+    """One slot each and crashes: queued at the end, a batch that is tried again would be taken in another order by
+    every party."""
     task = classes(samples=44, features=8, parties=4)
-    options = {"batch_size": 4, "workers": 1, "passive_workers": 1, "outstanding": 1, "compute": constant(1, 1, 1), "seed": seed}
+    options = {
+        "batch_size": 4,
+        "workers": 1,
+        "passive_workers": 1,
+        "outstanding": 1,
+        "compute": constant(1, 1, 1),
+        "seed": seed,
+    }
     result, record = checked(pubsub_vfl, task, **options, deadline=1000.0, failure_rate=0.2)
     record.check_once(2, 6)
-    assert result.seconds < 4000  # a pair of deadlines now and then, where one party's slot is taken as another one crashes
+    # a pair of deadlines now and then, where one party's slot is taken as another one crashes
+    assert result.seconds < 4000
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -529,7 +612,14 @@ def test_a_row_is_published_as_often_as_noise_was_made_for_and_no_more(seed: int
     """Crashes use up the publications: batches are left out, by all parties, and the run ends."""
     task = classes(samples=44, features=8, parties=4)
     privacy = privacy_config("gdp_embedding", mu=1.0, max_retries=0)
-    options = {"batch_size": 4, "workers": 2, "passive_workers": 2, "outstanding": 1, "compute": constant(1, 1, 1), "model": SMALL}
+    options = {
+        "batch_size": 4,
+        "workers": 2,
+        "passive_workers": 2,
+        "outstanding": 1,
+        "compute": constant(1, 1, 1),
+        "model": SMALL,
+    }
     result = run(pubsub_vfl, task, 3, **options, seed=seed, privacy=privacy, deadline=30.0, failure_rate=0.2)
     assert result.observer.extra["batches"]["skipped"] > 0
     for k in range(1, 4):
@@ -543,11 +633,15 @@ def test_a_row_is_published_as_often_as_noise_was_made_for_and_no_more(seed: int
 def test_a_deadline_that_no_attempt_can_meet_ends_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second each way and five at the active party: six from an embedding to its gradient."""
     task = classes(samples=44, features=8, parties=2)
-    network = NetworkConfig("test", links=dict.fromkeys(("active->passive_1", "passive_1->active"), LinkConfig(500.0, None)))
+    network = NetworkConfig(
+        "test", links=dict.fromkeys(("active->passive_1", "passive_1->active"), LinkConfig(500.0, None))
+    )
     options = {"compute": constant(1, 5, 1), "network": network, "model": SMALL, "batch_size": 12}
     assert run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 6.01}).observer.extra["batches"]["repeated"] == 0
     monkeypatch.setattr(epoch, "MOST_ATTEMPTS", 50)
-    with pytest.raises(FederationError, match=r"algorithm\.deadline=5\.9 is too short for this network and these delays\n"):
+    with pytest.raises(
+        FederationError, match=r"algorithm\.deadline=5\.9 is too short for this network and these delays\n"
+    ):
         run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 5.9})
     with pytest.raises(FederationError, match=r"these delays, or algorithm\.failure_rate=0\.01 too high\n"):
         run(pubsub_vfl, task, **options, **AS_VFL | {"deadline": 5.9}, failure_rate=0.01)
@@ -575,9 +669,17 @@ def test_a_deadline_that_all_meet_changes_nothing() -> None:
 
 
 def test_an_overloaded_active_party_gets_done_in_time_what_it_can() -> None:
-    """Ten embeddings wait for one worker that takes a second for each: the oldest one's gradient would always come too late."""
+    """Ten embeddings wait for one worker that takes a second for each: the oldest one's gradient would always come too
+    late."""
     task = classes(samples=180, features=8, parties=2)
-    options = {"compute": constant(0.8, 1, 0.01), "workers": 1, "passive_workers": 2, "outstanding": 5, "deadline": 3.3, "model": SMALL}
+    options = {
+        "compute": constant(0.8, 1, 0.01),
+        "workers": 1,
+        "passive_workers": 2,
+        "outstanding": 5,
+        "deadline": 3.3,
+        "model": SMALL,
+    }
     done, _record = checked(pubsub_vfl, task, 1, **options)
     assert done.observer.extra["batches"]["repeated"] > 0
 
@@ -589,7 +691,8 @@ def test_images_are_rows_of_pixels(module: ModuleType) -> None:
     rng = np.random.default_rng(0)
     pixels = [rng.integers(0, 256, (len(flat.labels), 1, 3, 3), dtype=np.uint8) for _ in range(2)]
     held_out = {
-        s: tuple(rng.integers(0, 256, (len(y), 1, 3, 3), dtype=np.uint8) for _ in range(2)) for s, y in flat.held_out_labels.items()
+        s: tuple(rng.integers(0, 256, (len(y), 1, 3, 3), dtype=np.uint8) for _ in range(2))
+        for s, y in flat.held_out_labels.items()
     }
     views = replace(flat, features=tuple(pixels), held_out_features=held_out)
     columns = {s: tuple(x.reshape(len(x), -1) / 255 for x in blocks) for s, blocks in held_out.items()}
@@ -615,11 +718,13 @@ def test_held_out_rows_are_scored_in_parts(module: ModuleType, monkeypatch: pyte
     monkeypatch.setattr(shared, "_parts", lambda x: seen.append(real(x)) or real(x))
     parts = run(module, task, 1, **options).observer.rows[-1]
     assert max(map(len, seen)) > 1
-    assert {k: v for k, v in parts.items() if "rmse" in k} == pytest.approx({k: v for k, v in whole.items() if "rmse" in k}, rel=1e-12)
+    assert {k: v for k, v in parts.items() if "rmse" in k} == pytest.approx(
+        {k: v for k, v in whole.items() if "rmse" in k}, rel=1e-12
+    )
     assert any("test_rmse" in key for key in whole)
 
 
-# --- bytes, times, cores --------------------------------------------------------------------------------------------------------
+# --- bytes, times, cores ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("parties", [2, 4])
@@ -644,7 +749,8 @@ def test_bytes_between_organisations(parties: int) -> None:
 
 
 ONE_SECOND = 24 + 20 * 3 * 8  # bytes of a batch of 20
-SLOW = NetworkConfig("test", client_server=LinkConfig(500.0, 8e-9 * ONE_SECOND))  # a second until it has left, then half a second
+# a second until it has left, then half a second
+SLOW = NetworkConfig("test", client_server=LinkConfig(500.0, 8e-9 * ONE_SECOND))
 
 
 def test_times_by_hand() -> None:
@@ -658,9 +764,16 @@ def test_times_by_hand() -> None:
     one = {"workers": 1, "passive_workers": 1}
     notice = 8 / ONE_SECOND + 0.5
     assert run(pubsub_vfl, task, **options, **one, network=SLOW).seconds == pytest.approx(9 + 2 * notice)
-    # Pairs on links of their own, latency half a second; a parameter server takes a quarter of a second for each of its workers
+    # Pairs on links of their own, latency half a second; a parameter server takes a quarter of a second for each of its
+    # workers
     late = NetworkConfig("test", client_server=LinkConfig(500.0, None))
-    two = {"workers": 2, "passive_workers": 2, "network": late, **options, "compute": constant(1, 2, 1, server_seconds=0.25)}
+    two = {
+        "workers": 2,
+        "passive_workers": 2,
+        "network": late,
+        **options,
+        "compute": constant(1, 2, 1, server_seconds=0.25),
+    }
     assert run(vfl_ps, task, **two).seconds == pytest.approx(2 * (1 + 0.5 + 2 + 0.5 + 1 + 0.5))
     assert run(avfl_ps, task, **two).seconds == pytest.approx(1 + 0.5 + 2 + 0.5 + 1 + 0.5)
     assert run(pubsub_vfl, task, **two).seconds == pytest.approx(1 + 0.5 + 2 + 0.5 + 1 + 2 * 0.5 + 0.5)
@@ -670,14 +783,22 @@ def test_times_by_hand() -> None:
 
 
 def test_a_deadline_by_hand() -> None:
-    """Two batches embedded 0-1 and 1-2, training takes five seconds, a message half a second, the deadline is eight seconds.
+    """Two batches embedded 0-1 and 1-2, training takes five seconds, a message half a second, the deadline is eight
+    seconds.
 
-    The first gradient is there at 7, the second at 12, too late: at 10 its batch is embedded again, is there at 11.5 when training ends,
-    is trained once more without a step, is back at 17 and done at 18; a second later all know.
+    The first gradient is there at 7, the second at 12, too late: at 10 its batch is embedded again, is there at 11.5
+    when training ends, is trained once more without a step, is back at 17 and done at 18; a second later all know.
     """
     task = classes(parties=2)
     network = NetworkConfig("test", client_server=LinkConfig(500.0, None))
-    options = {"batch_size": 20, "workers": 1, "passive_workers": 1, "outstanding": 2, "compute": constant(1, 5, 1), "network": network}
+    options = {
+        "batch_size": 20,
+        "workers": 1,
+        "passive_workers": 1,
+        "outstanding": 2,
+        "compute": constant(1, 5, 1),
+        "network": network,
+    }
     result, record = checked(pubsub_vfl, task, 1, **options, deadline=8.0)
     record.check_once(1, 2)
     assert result.seconds == pytest.approx(19) and record.again == 1
@@ -687,7 +808,8 @@ def test_a_deadline_by_hand() -> None:
 
 
 def test_utilisation_and_waiting_by_hand() -> None:
-    """VFL, nine seconds a batch: active half a second of latency and three of computing, passive half and two; three cores in all."""
+    """VFL, nine seconds a batch: active half a second of latency and three of computing, passive half and two; three
+    cores in all."""
     task = classes(parties=2)
     compute = replace(constant(1, 3, 1, batch_latency=0.5), cores=[2, 1])
     network = NetworkConfig("test", client_server=LinkConfig(1500.0, None))
@@ -710,21 +832,34 @@ TABLE_8 = yaml.safe_load((config_dir() / "compute" / "paper_table8.yaml").read_t
 
 
 @pytest.mark.parametrize("passive", [1, 2])
-@pytest.mark.parametrize(("workers", "size", "outstanding"), [((1, 1), 8, 5), ((4, 2), 8, 2), ((3, 5), 16, 5), ((8, 8), 4, 1)])
-def test_the_planners_epoch_is_the_simulators(workers: tuple[int, int], size: int, outstanding: int, passive: int) -> None:
+@pytest.mark.parametrize(
+    ("workers", "size", "outstanding"), [((1, 1), 8, 5), ((4, 2), 8, 2), ((3, 5), 16, 5), ((8, 8), 4, 1)]
+)
+def test_the_planners_epoch_is_the_simulators(
+    workers: tuple[int, int], size: int, outstanding: int, passive: int
+) -> None:
     """A passive party 30 times as slow as Table 8's, so that both sides matter; not the same cores."""
     task = classes(samples=220, features=8, parties=passive + 1)
-    delays = {part: Delay(d["scale"] * (30 if part.startswith("passive") else 1), d["exponent"]) for part, d in TABLE_8.items()}
+    delays = {
+        part: Delay(d["scale"] * (30 if part.startswith("passive") else 1), d["exponent"])
+        for part, d in TABLE_8.items()
+    }
     compute = ComputeConfig(delays=delays, cores=[8, 4, 6], batch_latency=0.01, server_seconds=0.05)
     link = LinkConfig(30.0, 0.001)
     setting = Setting(200, 3, link, passive, [workers[0]], [workers[1]], [size], outstanding)
-    options = {"workers": workers[0], "passive_workers": workers[1], "batch_size": size, "outstanding": outstanding, "deadline": None}
+    options = {
+        "workers": workers[0],
+        "passive_workers": workers[1],
+        "batch_size": size,
+        "outstanding": outstanding,
+        "deadline": None,
+    }
     network = NetworkConfig("test", client_server=link)
     found = run(pubsub_vfl, task, 1, **options, compute=compute, network=network, model={**SMALL, "dtype": "float32"})
     assert found.seconds == pytest.approx(played_epoch_seconds(Delays(compute), setting, *workers, size), rel=0.05)
 
 
-# --- bad input ------------------------------------------------------------------------------------------------------------------
+# --- bad input --------------------------------------------------------------------------------------------------------
 
 TABLES = ["dataset=star_schema", "dataset.rows=300", "dataset.dimension_rows=60", "dataset.width=3"]
 BAD = {
@@ -773,13 +908,19 @@ BAD = {
     ),
     "workers": (
         ["algorithm=pubsub_vfl", "algorithm.workers=5", "algorithm.passive_workers=6"],
-        {"algorithm.workers=5": "an epoch has 4 batches: at most that many", "algorithm.passive_workers=6": "an epoch has 4 batches"},
+        {
+            "algorithm.workers=5": "an epoch has 4 batches: at most that many",
+            "algorithm.passive_workers=6": "an epoch has 4 batches",
+        },
     ),
     "aggregation": (
         ["algorithm=pubsub_vfl", "algorithm.aggregation=weekly"],
         {"algorithm.aggregation=weekly": "semi_async, every_epoch, never"},
     ),
-    "batch": (["algorithm=vfl", "algorithm.batch_size=1000"], {"algorithm.batch_size=1000": "there are 840 training rows"}),
+    "batch": (
+        ["algorithm=vfl", "algorithm.batch_size=1000"],
+        {"algorithm.batch_size=1000": "there are 840 training rows"},
+    ),
 }
 
 
@@ -800,7 +941,10 @@ def test_the_baselines_refuse_the_same() -> None:
         whole = config(module, task)
         check = getattr(module, "check", lambda config: [])
         assert check(whole) == []
-        assert {problem.key for problem in convert(module.Config, {"parties": 1, "default_rounds": 0})[1]} == {"parties", "default_rounds"}
+        assert {problem.key for problem in convert(module.Config, {"parties": 1, "default_rounds": 0})[1]} == {
+            "parties",
+            "default_rounds",
+        }
         bad = replace(whole, network=replace(whole.network, timing="round"))
         assert [problem.key for problem in check(bad)] == ["network.timing"] * (module in (avfl, avfl_ps, pubsub_vfl))
         with pytest.raises(ConfigError, match="there are 40 training rows"):

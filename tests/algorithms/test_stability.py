@@ -23,8 +23,12 @@ def test_overlap_of_tables_that_share_nothing_one_direction_or_all() -> None:
     assert smallest_rho(3) == 2.5 and smallest_rho(1) == 0
 
 
-@pytest.mark.parametrize(("intercept", "rho", "stable"), [("tables", 2.0, False), ("tables", 3.0, True), ("label", 1.5, True)])
-def test_the_bound_is_where_the_iteration_turns(intercept: str, rho: float, stable: bool, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("intercept", "rho", "stable"), [("tables", 2.0, False), ("tables", 3.0, True), ("label", 1.5, True)]
+)
+def test_the_bound_is_where_the_iteration_turns(
+    intercept: str, rho: float, stable: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     options = {"solver": "exact", "rho": rho, "weight_decay": 0.0, "rounds": 150, "model": {"intercept": intercept}}
     with caplog.at_level(logging.WARNING):
         rfl_admm_v.decide(tables(), config(rfl_admm_v, **options))

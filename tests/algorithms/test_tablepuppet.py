@@ -1,4 +1,5 @@
-"""TablePuppet and its baselines: each special case that the paper claims equals what it reduces to, in float64; and the bytes."""
+"""TablePuppet and its baselines: each special case that the paper claims equals what it reduces to, in float64; and the
+bytes."""
 
 from __future__ import annotations
 
@@ -9,11 +10,25 @@ import pytest
 import torch
 
 from tests.algorithms.small_joins import aligned, config, raw, run, tables
-from vflbench.algorithms.joins import centralized_join, gd_join, rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
+from vflbench.algorithms.joins import (
+    centralized_join,
+    gd_join,
+    rfl_admm,
+    rfl_admm_v,
+    rfl_sgd,
+    rfl_sgd_v,
+    vfl_admm,
+    vfl_sgd,
+)
 from vflbench.data.relational.tables import RawTable, divide
 from vflbench.types import DataSource, Metric
 
-MODELS = [{"name": "linear"}, {"name": "linear", "intercept": "tables"}, {"name": "mlp", "hidden": 4}, {"name": "mlp", "relu_output": True}]
+MODELS = [
+    {"name": "linear"},
+    {"name": "linear", "intercept": "tables"},
+    {"name": "mlp", "hidden": 4},
+    {"name": "mlp", "relu_output": True},
+]
 close = {"rtol": 1e-9, "atol": 1e-10}
 
 
@@ -54,7 +69,14 @@ def test_gd_is_sgd_with_one_batch() -> None:
 @pytest.mark.parametrize("proximal", [False, True])
 @pytest.mark.parametrize("classes", [0, 3])
 def test_exact_admm_over_joins_is_exact_admm_on_the_join(classes: int, proximal: bool) -> None:
-    options = {"solver": "exact", "rho": 3.0, "weight_decay": 0.01, "rounds": 10, "proximal": proximal, "model": {"intercept": "tables"}}
+    options = {
+        "solver": "exact",
+        "rho": 3.0,
+        "weight_decay": 0.01,
+        "rounds": 10,
+        "proximal": proximal,
+        "model": {"intercept": "tables"},
+    }
     joins = run(rfl_admm_v, tables(classes=classes), config(rfl_admm_v, **options))
     vertical = run(vfl_admm, aligned(classes=classes), config(vfl_admm, **options))
     torch.testing.assert_close(joins.theta(), vertical.theta(), rtol=1e-7, atol=1e-9)
@@ -62,8 +84,16 @@ def test_exact_admm_over_joins_is_exact_admm_on_the_join(classes: int, proximal:
 
 
 def test_with_one_to_one_tables_joins_and_aligned_rows_are_the_same_whatever_the_solver() -> None:
-    """G = 1 everywhere: the tables' rows are those of the join in another order, so one local batch holds all of them."""
-    options = {"rho": 3.0, "rounds": 3, "local_epochs": 3, "batch_size": 10**6, "lr": 0.05, "model": {"name": "mlp", "hidden": 3}}
+    """G = 1 everywhere: the tables' rows are those of the join in another order, so one local batch holds all of
+    them."""
+    options = {
+        "rho": 3.0,
+        "rounds": 3,
+        "local_epochs": 3,
+        "batch_size": 10**6,
+        "lr": 0.05,
+        "model": {"name": "mlp", "hidden": 3},
+    }
     joins = run(rfl_admm_v, tables(one_to_one=True), config(rfl_admm_v, **options))
     vertical = run(vfl_admm, aligned(one_to_one=True), config(vfl_admm, **options))
     torch.testing.assert_close(joins.theta(), vertical.theta(), **close)
@@ -95,12 +125,16 @@ def test_one_table_in_parts_is_horizontal_learning() -> None:
     alone = replace(source, tables=source.tables[:1], joins=())
     splits = {"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)}
     options = {"batch_size": 16, "lr": 0.2, "weight_decay": 0.01, "rounds": 3}
-    made = [divide("toy", alone, splits, DataSource("synthetic"), Metric("rmse", "min"), layout="relational", parts=q) for q in (1, 3)]
+    made = [
+        divide("toy", alone, splits, DataSource("synthetic"), Metric("rmse", "min"), layout="relational", parts=q)
+        for q in (1, 3)
+    ]
     one = run(rfl_sgd_v, made[0], config(rfl_sgd_v, **options))
     several = run(rfl_sgd, made[1], config(rfl_sgd, parts=3, **options))
     x, y = torch.from_numpy(source.tables[0].features[:40]).double(), torch.from_numpy(source.labels[:40])
     x = (x - x.mean(0)) / x.std(0, correction=0)
-    theta = run(rfl_sgd_v, made[0], config(rfl_sgd_v, **{**options, "lr": 1e-12, "weight_decay": 0.0})).theta()  # what it starts from
+    # what it starts from
+    theta = run(rfl_sgd_v, made[0], config(rfl_sgd_v, **{**options, "lr": 1e-12, "weight_decay": 0.0})).theta()
     ones = torch.cat([x, torch.ones(40, 1, dtype=torch.float64)], dim=1)
     for _ in range(3):
         for at in range(0, 40, 16):
@@ -113,7 +147,8 @@ def test_one_table_in_parts_is_horizontal_learning() -> None:
 
 @pytest.mark.parametrize("classes", [0, 3])
 def test_the_admms_fixed_point_is_the_regularised_optimum(classes: int) -> None:
-    """With decay the centralized objective's gradient vanishes at what the ADMM settles at, and neither residual is left."""
+    """With decay the centralized objective's gradient vanishes at what the ADMM settles at, and neither residual is
+    left."""
     options = {"solver": "exact", "rho": 3.0, "weight_decay": 0.05, "rounds": 500}
     joins = run(rfl_admm_v, tables(classes=classes), config(rfl_admm_v, **options))
     task, theta = aligned(classes=classes), joins.theta().clone().requires_grad_()
@@ -186,7 +221,15 @@ def test_many_rounds_of_consensus_are_the_undivided_update(decay: float) -> None
 def test_cached_batch_matrices_are_the_same_recursion_as_the_batches() -> None:
     from vflbench.algorithms.joins import admm
 
-    options = {"rho": 2.0, "rounds": 3, "batch_size": 7, "local_epochs": 3, "lr": 0.05, "weight_decay": 0.01, "proximal": True}
+    options = {
+        "rho": 2.0,
+        "rounds": 3,
+        "batch_size": 7,
+        "local_epochs": 3,
+        "lr": 0.05,
+        "weight_decay": 0.01,
+        "proximal": True,
+    }
     cached = run(rfl_admm_v, tables(), config(rfl_admm_v, **options))
     most, admm.MOST_CACHED = admm.MOST_CACHED, -1
     try:
@@ -201,7 +244,8 @@ def test_cached_batch_matrices_are_the_same_recursion_as_the_batches() -> None:
 def test_a_round_of_admm_by_hand() -> None:
     """One table of one feature x = (1, 2) joined with itself row by row through another without features that matter.
 
-    y = (1, 3), rho = 1, no intercept, no decay, labels as they are. z = y / 2 = (0.5, 1.5); lambda = rho (0 - z) = -z; Y = lambda +
+    y = (1, 3), rho = 1, no intercept, no decay, labels as they are. z = y / 2 = (0.5, 1.5); lambda = rho (0 - z) = -z;
+        Y = lambda +
     rho (0 - z) = -2 z = (-1, -3). theta = -(x . Y) / (rho x . x) = (1 + 6) / 5 = 1.4, jittered by 1e-10.
     """
     from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step
@@ -211,7 +255,9 @@ def test_a_round_of_admm_by_hand() -> None:
 
     zeros, y = torch.zeros(2, 1, dtype=torch.float64), torch.tensor([1.0, 3.0], dtype=torch.float64)
     z, dual, (pull,) = dual_step([zeros], zeros, zeros, y, Squared(), 1.0, "newton")
-    assert z[:, 0].tolist() == [0.5, 1.5] and dual[:, 0].tolist() == [-0.5, -1.5] and pull[:, 0].tolist() == [-1.0, -3.0]
+    assert (
+        z[:, 0].tolist() == [0.5, 1.5] and dual[:, 0].tolist() == [-0.5, -1.5] and pull[:, 0].tolist() == [-1.0, -3.0]
+    )
     model = Partial(Config(intercept="none", dtype="float64"), 1, 1, True, np.random.default_rng(0), "cpu")
     x = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
     ThetaUpdate(model, x, torch.ones(2, dtype=torch.float64), Objective(rho=1.0), AdmmKeys(solver="exact"))(pull)
@@ -219,13 +265,16 @@ def test_a_round_of_admm_by_hand() -> None:
 
 
 def test_bytes_are_those_of_the_papers_table() -> None:
-    """Section 3, float64 (8 bytes), three classes: rows that join, alpha of every batch, and parameters of shared tables."""
+    """Section 3, float64 (8 bytes), three classes: rows that join, alpha of every batch, and parameters of shared
+    tables."""
     from vflbench.data.relational.join import hand_over, join
 
     d, rounds, size = 3, 2, 16
     source = raw(classes=d)
     keys = {t.name: {c: v[:40] if t.name == "ratings" else v for c, v in t.keys.items()} for t in source.tables}
-    behind = join({n: hand_over(k, len(next(iter(k.values()))), "none") for n, k in keys.items()}, source.joins, "ratings")
+    behind = join(
+        {n: hand_over(k, len(next(iter(k.values()))), "none") for n, k in keys.items()}, source.joins, "ratings"
+    )
     rows = {name: len(np.unique(p)) for name, p in behind.items()}
     total = len(behind["ratings"])
     alpha = sum(len(np.unique(p[at : at + size])) for p in behind.values() for at in range(0, total, size))
@@ -237,7 +286,9 @@ def test_bytes_are_those_of_the_papers_table() -> None:
     assert sent[0, "mapping"] == sum(rows.values()) * 16 and sent[0, "labels"] == 40 * 8
     sent = run(rfl_admm, tables(2, classes=d), config(rfl_admm, rounds=rounds, inner_rounds=5)).sent()
     assert sent[2, "prediction"] == sum(rows.values()) * d * 8
-    assert sent[2, "parameters"] == 5 * 2 * sum(width.values()) * 8 and sent[2, "consensus"] == 2 * sent[2, "parameters"]
+    assert (
+        sent[2, "parameters"] == 5 * 2 * sum(width.values()) * 8 and sent[2, "consensus"] == 2 * sent[2, "parameters"]
+    )
     sent = run(rfl_sgd_v, tables(classes=d), config(rfl_sgd_v, rounds=rounds, batch_size=size)).sent()
     assert sent[2, "prediction"] == sent[2, "residual"] == alpha * d * 8
     sent = run(rfl_sgd, tables(2, classes=d), config(rfl_sgd, rounds=rounds, batch_size=size)).sent()

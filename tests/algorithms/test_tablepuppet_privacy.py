@@ -1,4 +1,5 @@
-"""Privacy in the programs over tables: without noise they are what they were, bytes stay, runs go on where they stopped."""
+"""Privacy in the programs over tables: without noise they are what they were, bytes stay, runs go on where they
+stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def name_of(module: ModuleType) -> str:
     return module.__name__.rpartition(".")[2]
 
 
-def privately(module: ModuleType, privacy: Any, classes: int = 3, engine: dict[str, Any] | None = None, **options: Any) -> Result:
+def privately(
+    module: ModuleType, privacy: Any, classes: int = 3, engine: dict[str, Any] | None = None, **options: Any
+) -> Result:
     over_joined, parts = module in (vfl_admm, vfl_sgd), 2 if module in (rfl_admm, rfl_sgd) else 1
     task = aligned(classes=classes) if over_joined else tables(parts, classes=classes)
     keys = {"rounds": 3, "batch_size": 16, "parts": parts, "local_epochs": 2, "inner_rounds": 3, **options}
@@ -47,7 +50,9 @@ def spent(result: Result) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
 @pytest.mark.parametrize("model", [{"name": "linear"}, {"name": "mlp", "hidden": 3}], ids=lambda m: m["name"])
-def test_without_noise_or_clipping_and_with_whole_batches_nothing_changes(module: ModuleType, model: dict[str, Any]) -> None:
+def test_without_noise_or_clipping_and_with_whole_batches_nothing_changes(
+    module: ModuleType, model: dict[str, Any]
+) -> None:
     """A batch of all rows is drawn with certainty; what then differs is only how a sum is divided, and it must not."""
     whole = {"batch_size": 10**6, "lr": 0.1, "weight_decay": 0.01, "model": model, "proximal": True}
     plain = privately(module, NONE, **whole)
@@ -62,7 +67,8 @@ def test_without_noise_or_clipping_and_with_whole_batches_nothing_changes(module
 
 @pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
 def test_a_random_batchs_step_is_on_average_that_of_all_rows(module: ModuleType) -> None:
-    """At a tiny learning rate every step starts from theta = 0 all but exactly: their mean is that of the gradient estimates."""
+    """At a tiny learning rate every step starts from theta = 0 all but exactly: their mean is that of the gradient
+    estimates."""
     keys = {"lr": 1e-9, "weight_decay": 0.0, "inner_rounds": 1}
     whole = privately(module, NONE, rounds=1, local_epochs=1, batch_size=10**6, **keys)
     many = {"rounds": 1, "local_epochs": 200} if module in ADMM else {"rounds": 150}
@@ -88,7 +94,8 @@ def test_every_party_ends_at_its_target_and_no_step_is_left(module: ModuleType) 
 
 
 def test_steps_and_rates_are_those_of_the_protocol() -> None:
-    """RFL-ADMM: rounds x inner rounds x local epochs x batches at rate batch/n; RFL-SGD: rounds x N/B at 1 - (1 - B/N)^G."""
+    """RFL-ADMM: rounds x inner rounds x local epochs x batches at rate batch/n; RFL-SGD: rounds x N/B at 1 - (1 -
+    B/N)^G."""
     dp = privacy_config("dp_sgd", noise_multiplier=1.0)
     for result in (privately(rfl_admm_v, dp), privately(rfl_admm, dp)):
         inner = 3 if len(result.engine.order) > 4 else 1
@@ -130,13 +137,16 @@ def test_every_client_noises_what_it_sends_by_a_stream_of_its_own() -> None:
         assert abs(np.corrcoef(one, two)[0, 1]) < 5 / math.sqrt(len(one)), table
 
 
-# --- bytes ------------------------------------------------------------------------------------------------------------------------
+# --- bytes ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", ADMM, ids=name_of)
 def test_admm_sends_the_same_messages_with_and_without_privacy(module: ModuleType) -> None:
     plain = privately(module, NONE).engine.ledger.take()
-    for privacy in (privacy_config("label_dp"), privacy_config("tablepuppet", noise_multiplier=1.0, prediction_noise=1.0)):
+    for privacy in (
+        privacy_config("label_dp"),
+        privacy_config("tablepuppet", noise_multiplier=1.0, prediction_noise=1.0),
+    ):
         assert np.array_equal(privately(module, privacy).engine.ledger.take(), plain)
 
 
@@ -161,14 +171,17 @@ def test_sgd_names_its_random_batches_and_sends_what_their_rows_need(module: Mod
     assert sent == pytest.approx(expected, rel=0.03)
 
 
-# --- predictions ------------------------------------------------------------------------------------------------------------------
+# --- predictions ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
 def test_with_noisy_predictions_the_transcript_is_covered(module: ModuleType) -> None:
     result = privately(module, privacy_config("dp_sgd", noise_multiplier=30.0, prediction_noise=20.0))
     for found in spent(result).values():
-        assert found["covers"] == "transcript" and found["epsilon"] > max(found["model_epsilon"], found["prediction_epsilon"]) > 0
+        assert (
+            found["covers"] == "transcript"
+            and found["epsilon"] > max(found["model_epsilon"], found["prediction_epsilon"]) > 0
+        )
         assert found["releases"] == 3 if module in ADMM else 1 <= found["releases"] <= found["steps"]
     received: list[torch.Tensor] = []
 
@@ -176,18 +189,25 @@ def test_with_noisy_predictions_the_transcript_is_covered(module: ModuleType) ->
         if tag == "prediction" and round == 1:
             received.append(payload.reshape(-1).clone())
 
-    privately(module, privacy_config("dp_sgd", noise_multiplier=30.0, prediction_noise=20.0), engine={"on_read": on_read}, lr=1e-9)
+    privately(
+        module,
+        privacy_config("dp_sgd", noise_multiplier=30.0, prediction_noise=20.0),
+        engine={"on_read": on_read},
+        lr=1e-9,
+    )
     noise = torch.cat(received)  # theta is still all but 0, and so is every prediction
     assert abs(float(noise.std()) / 20 - 1) < 4.5 / math.sqrt(2 * len(noise))
 
 
 def test_predictions_are_sent_as_they_are_without_the_option() -> None:
-    results = [privately(rfl_admm_v, privacy, lr=1e-9) for privacy in (NONE, privacy_config("dp_sgd", noise_multiplier=1.0))]
+    results = [
+        privately(rfl_admm_v, privacy, lr=1e-9) for privacy in (NONE, privacy_config("dp_sgd", noise_multiplier=1.0))
+    ]
     for result in results:
         assert max(float(h.abs().max()) for h in result.engine.parties["server"].state.h) < 1e-5
 
 
-# --- labels -----------------------------------------------------------------------------------------------------------------------
+# --- labels -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
@@ -196,10 +216,14 @@ def test_the_server_sees_noisy_labels_only(module: ModuleType) -> None:
         state = result.engine.parties["server"].state
         return np.asarray(state.mapping["labels"] if hasattr(state, "mapping") else state.labels)
 
-    true, noisy = labels(privately(module, NONE)), labels(privately(module, privacy_config("label_dp", label_noise=1.0)))
+    true, noisy = (
+        labels(privately(module, NONE)),
+        labels(privately(module, privacy_config("label_dp", label_noise=1.0))),
+    )
     assert true.shape == noisy.shape and 0.1 < np.mean(true != noisy) < 0.7
     assert np.array_equal(true, labels(privately(module, privacy_config("dp_sgd", noise_multiplier=1.0))))
-    if module in (rfl_admm_v, rfl_sgd_v):  # once per row of the label table: all joined rows of one rating have the same noisy label
+    # once per row of the label table: all joined rows of one rating have the same noisy label
+    if module in (rfl_admm_v, rfl_sgd_v):
         server = privately(module, privacy_config("label_dp", label_noise=1.0)).engine.parties["server"].state.mapping
         by_row = pd.DataFrame({"row": server["rows"][0], "label": server["labels"]}).groupby("row")["label"].nunique()
         assert (by_row == 1).all() and len(by_row) < len(server["labels"])
@@ -210,7 +234,7 @@ def test_a_regression_that_is_no_rating_is_refused() -> None:
         privately(rfl_admm_v, privacy_config("label_dp"), classes=0)
 
 
-# --- stopping and going on ----------------------------------------------------------------------------------------------------------
+# --- stopping and going on --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
@@ -227,7 +251,7 @@ def test_a_resumed_run_is_the_one_that_never_stopped(module: ModuleType) -> None
     assert spent(privately(module, privacy, rounds=4, engine={"resume_from": cuts[1]})) != spent(whole)
 
 
-# --- the whole command --------------------------------------------------------------------------------------------------------------
+# --- the whole command ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -236,7 +260,13 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SMALL = [
-    *("dataset=star_schema", "dataset.rows=200", "dataset.dimension_rows=20", "dataset.width=3", "dataset.task=classes"),
+    *(
+        "dataset=star_schema",
+        "dataset.rows=200",
+        "dataset.dimension_rows=20",
+        "dataset.width=3",
+        "dataset.task=classes",
+    ),
     *("network=lan", "epochs=5", "checkpoint_every=2", "model.dtype=float64", "engine.threads=1"),
 ]
 
@@ -247,7 +277,9 @@ def command(folder: Path, *more: str) -> Any:
 
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("algorithm", ["rfl_admm", "rfl_sgd_v"])
-def test_a_run_with_privacy_and_attack_says_what_it_is_worth(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_privacy_and_attack_says_what_it_is_worth(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = [f"algorithm={algorithm}", "algorithm.batch_size=64", "privacy=tablepuppet", "attack=prediction_recovery"]
     whole = command(tmp_path / "whole", *keys)
     assert validate_summary(whole.summary) == []
@@ -295,7 +327,10 @@ def refusals() -> Iterator[tuple[tuple[str, ...], str]]:
     )
     yield ("algorithm=rfl_sgd_v", "attack=prediction_recovery", "attack.rows=0"), "attack.rows=0: must be at least 1"
     yield ("algorithm=rfl_admm_v", "privacy=label_dp", "dataset.task=regression"), "whole ratings from 1 to 5"
-    yield ("algorithm=rfl_admm_v", "privacy=gaussian_embedding"), "rfl_admm_v can have: none, label_dp, dp_sgd, tablepuppet"
+    yield (
+        ("algorithm=rfl_admm_v", "privacy=gaussian_embedding"),
+        "rfl_admm_v can have: none, label_dp, dp_sgd, tablepuppet",
+    )
 
 
 @pytest.mark.parametrize(("keys", "reason"), list(refusals()), ids=lambda v: v if isinstance(v, str) else " ".join(v))

@@ -1,4 +1,5 @@
-"""Synchronous split learning in a few lines: what an algorithm with `gdp_embedding` and attacks on its embeddings and gradients needs.
+"""Synchronous split learning in a few lines: what an algorithm with `gdp_embedding` and attacks on its embeddings and
+gradients needs.
 
 One active party, passive parties with one worker each. A passive hub publishes; its worker only computes.
 """

@@ -1,4 +1,5 @@
-"""Recovery of raw rows from predictions: works without privacy and with DP-SGD alone, fails with noise on the predictions."""
+"""Recovery of raw rows from predictions: works without privacy and with DP-SGD alone, fails with noise on the
+predictions."""
 
 from __future__ import annotations
 
@@ -22,11 +23,15 @@ METHODS = [rfl_admm_v, rfl_admm, rfl_sgd_v, rfl_sgd, vfl_admm, vfl_sgd]
 ROUNDS = 12
 
 
-def attacked(folder: Path, module: ModuleType, privacy: Any, parameters: str = "released", **options: Any) -> dict[str, Any]:
+def attacked(
+    folder: Path, module: ModuleType, privacy: Any, parameters: str = "released", **options: Any
+) -> dict[str, Any]:
     is_aligned, parts = module in (vfl_admm, vfl_sgd), 2 if module in (rfl_admm, rfl_sgd) else 1
     task = aligned() if is_aligned else tables(parts)
     keys = {"rounds": ROUNDS, "batch_size": 16, "parts": parts, "lr": 0.1, "local_epochs": 2, "rho": 3.0, **options}
-    cfg = replace(config(module, **keys), privacy=privacy, attack=prediction_recovery.Config("prediction_recovery", parameters))
+    cfg = replace(
+        config(module, **keys), privacy=privacy, attack=prediction_recovery.Config("prediction_recovery", parameters)
+    )
     clients = [name for name in module.parties(task, cfg) if name != "server"]
     secrets = {name: make_mechanism(privacy, layout="aligned" if is_aligned else "relational") for name in clients}
     engine: list[Any] = []
@@ -85,7 +90,9 @@ def test_it_is_the_noise_that_stops_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", [rfl_admm, rfl_sgd], ids=["rfl_admm", "rfl_sgd"])
 @pytest.mark.parametrize("noise", [None, 2.0])
-def test_where_tables_come_in_parts_the_transcript_is_enough(module: ModuleType, noise: float | None, tmp_path: Path) -> None:
+def test_where_tables_come_in_parts_the_transcript_is_enough(
+    module: ModuleType, noise: float | None, tmp_path: Path
+) -> None:
     privacy = privacy_config() if noise is None else privacy_config("dp_sgd", noise_multiplier=noise)
     found = attacked(tmp_path, module, privacy, "received", weight_decay=0.01)
     assert found["relative_error"] < 1e-3 and len(found["clients"]) == 6
@@ -99,7 +106,10 @@ def test_where_tables_come_in_parts_the_transcript_is_enough(module: ModuleType,
             attack=prediction_recovery.Config("prediction_recovery", "received", tolerance=0.05),
         )
         clients = [f"client_{c}" for c in range(6)]
-        assert prediction_recovery.attack(transcript.read(tmp_path / "w"), tables(2), wrong, clients)["relative_error"] > 1e-3
+        assert (
+            prediction_recovery.attack(transcript.read(tmp_path / "w"), tables(2), wrong, clients)["relative_error"]
+            > 1e-3
+        )
 
 
 @pytest.mark.parametrize("module", [rfl_admm_v, rfl_sgd_v, vfl_sgd], ids=lambda m: m.__name__.rpartition(".")[2])
@@ -115,7 +125,8 @@ def test_two_rounds_do_not_determine_three_features(tmp_path: Path) -> None:
 
 
 def test_by_hand() -> None:
-    """x = (2, -1): h_1 = 1 + 0.5 = 2 - 1 + 0.5 with w = (1, 1), h_2 = 3 x_1 + 0.5 = 6.5 with w = (3, 0), each with b = 0.5."""
+    """x = (2, -1): h_1 = 1 + 0.5 = 2 - 1 + 0.5 with w = (1, 1), h_2 = 3 x_1 + 0.5 = 6.5 with w = (3, 0), each with b =
+    0.5."""
     cfg = replace(config(vfl_admm), attack=prediction_recovery.Config())
     view = [
         Message(0, "client_0", "server", "labels", (np.zeros(1),)),
@@ -129,7 +140,12 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(estimates, [[2.0, -1.0]], atol=1e-12)
     found = prediction_recovery.score({"client_0": (rows, estimates)}, {"client_0": np.array([[2.0, -1.1]])}, 0.05)
     assert found["relative_error"] == pytest.approx(0.1 / np.hypot(2, 1.1)) and found["recovered"] == 1.0
-    assert prediction_recovery.score({"client_0": (rows, estimates)}, {"client_0": np.array([[2.0, -1.1]])}, 0.04)["recovered"] == 0.0
+    assert (
+        prediction_recovery.score({"client_0": (rows, estimates)}, {"client_0": np.array([[2.0, -1.1]])}, 0.04)[
+            "recovered"
+        ]
+        == 0.0
+    )
 
 
 def test_a_transcript_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""What holds for every algorithm of the registry: it runs, repeats itself, goes on after a stop, and is re-timed exactly."""
+"""What holds for every algorithm of the registry: it runs, repeats itself, goes on after a stop, and is re-timed
+exactly."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ ON_CONVEX = {
     "centralized_gd",
 }  # methods for convex objectives; the first, third and last also take networks
 DRAWS_NOTHING = {"dcpa", "centralized_gd"}  # the same for every seed, on data that is
-DEPENDS_ON_TIME = {"leasgd_async", "pubsub_vfl", "avfl", "avfl_ps"}  # what it does: with another clock it is another run
+# what it does: with another clock it is another run
+DEPENDS_ON_TIME = {"leasgd_async", "pubsub_vfl", "avfl", "avfl_ps"}
 SPLIT = ["model.width=8", "model.depth=3", "algorithm.batch_size=64"]  # split learning, in epochs: two of them
 SPLIT_WORKERS = {
     "vfl": [],
@@ -63,7 +65,11 @@ def each(algorithm: str) -> int:
 
 
 def run(folder: Path, algorithm: str, layout: str, *more: str) -> Run:
-    small = [f"rounds={rounds(algorithm)}", *(f"{key}={each(algorithm)}" for key in ("eval_every", "checkpoint_every")), "engine.threads=1"]
+    small = [
+        f"rounds={rounds(algorithm)}",
+        *(f"{key}={each(algorithm)}" for key in ("eval_every", "checkpoint_every")),
+        "engine.threads=1",
+    ]
     data = CONVEX if algorithm in ON_CONVEX else DATASET[layout]
     if algorithm in SPLIT_WORKERS:
         data = [*data, *SPLIT, *SPLIT_WORKERS[algorithm]]
@@ -103,7 +109,9 @@ def test_every_algorithm_runs_and_keeps_the_contract(case: Case, tmp_path: Path)
     first = case.whole
     assert validate_summary(first.summary) == []
     assert first.summary["status"] == "completed"
-    assert list(first.curve["round"]) == list(range(each(case.algorithm), rounds(case.algorithm) + 1, each(case.algorithm)))
+    assert list(first.curve["round"]) == list(
+        range(each(case.algorithm), rounds(case.algorithm) + 1, each(case.algorithm))
+    )
     assert first.summary["bytes"]["total"] == int(first.ledger.query("link != 'local'")["bytes"].sum())
     for name in ("curve.csv", "ledger.parquet", "trace.parquet", "manifest.json", ".hydra/config.yaml", "checkpoint"):
         assert (first.folder / name).exists(), name
@@ -115,9 +123,12 @@ def test_every_message_is_declared_with_its_way(case: Case) -> None:
     declared = {(sent.tag, sent.sender, sent.receiver) for sent in registry.load_algorithm(case.algorithm).EXPOSES}
     ledger = case.whole.ledger
     roles = {name: re.sub(r"_\d+", "", name) for name in {*ledger["src"], *ledger["dst"]}}
-    sent = {(tag, roles[src], roles[dst]) for tag, src, dst in zip(ledger["tag"], ledger["src"], ledger["dst"], strict=True)}
+    sent = {
+        (tag, roles[src], roles[dst]) for tag, src, dst in zip(ledger["tag"], ledger["src"], ledger["dst"], strict=True)
+    }
     assert sent <= declared
-    elsewhere = {"rows"} if "dp_sgd" in registry.algorithms()[case.algorithm].privacy else set()  # batch by batch, with privacy
+    # batch by batch, with privacy
+    elsewhere = {"rows"} if "dp_sgd" in registry.algorithms()[case.algorithm].privacy else set()
     scoring = {("embedding", "passive", "active")}  # of workers' organisations
     assert {way for way in declared - sent if way[0] not in elsewhere} <= scoring
 
@@ -125,7 +136,8 @@ def test_every_message_is_declared_with_its_way(case: Case) -> None:
 def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run that is stopped is a second one, in a folder of its own: each of its rounds must equal the first one's, to the last bit."""
+    """The run that is stopped is a second one, in a folder of its own: each of its rounds must equal the first one's,
+    to the last bit."""
     whole = case.whole
     last = 5 if rounds(case.algorithm) == 6 else 2
     on_round = Observer.on_round
@@ -144,11 +156,15 @@ def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(
 
 
 PRIVATE = ["leasgd", "leasgd_async", "d_psgd"]
-SAME_PIECES = [pytest.param(name, marks=pytest.mark.slow) for name in ("easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")]
+SAME_PIECES = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
+]
 
 
 @pytest.mark.parametrize("algorithm", [*PRIVATE, *SAME_PIECES])
-def test_private_workers_go_on_where_they_were_stopped(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_workers_go_on_where_they_were_stopped(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same noise and batches, and what was spent before the stop still counts."""
     more = ["privacy=dp_sgd", "privacy.epsilon=null", "privacy.noise_multiplier=1.5"]
     more += ["algorithm.ranking=noisy", "algorithm.recategorise_every=3"] if algorithm == "leasgd" else []
@@ -171,7 +187,8 @@ def test_private_workers_go_on_where_they_were_stopped(algorithm: str, tmp_path:
 
 @pytest.mark.parametrize("timing", ["causal", pytest.param("round", marks=pytest.mark.slow)])
 def test_communication_time_is_the_time_without_computing(case: Case, timing: str, tmp_path: Path) -> None:
-    """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock is `none`."""
+    """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock
+    is `none`."""
     if case.algorithm in DEPENDS_ON_TIME:
         pytest.skip("what it does depends on time: no such equality is claimed")
     clock_is_none = timing == "causal" and not registry.algorithms()[case.algorithm].modelled
@@ -191,11 +208,19 @@ def test_communication_time_is_the_time_without_computing(case: Case, timing: st
 @pytest.mark.parametrize("batch_size", ["null", "50"])
 def test_networks_of_tokens_go_on_where_they_were_stopped(algorithm: str, batch_size: str, tmp_path: Path) -> None:
     """The same methods with split networks, on tables joined: repeated, and stopped after four rounds."""
-    network = [*TABLES, "algorithm.parties=3", "algorithm.lr=0.01", f"algorithm.batch_size={batch_size}", "model=split_mlp"]
+    network = [
+        *TABLES,
+        "algorithm.parties=3",
+        "algorithm.lr=0.01",
+        f"algorithm.batch_size={batch_size}",
+        "model=split_mlp",
+    ]
     network += ["algorithm.tokens=2", "algorithm.hops=2", "algorithm.local_steps=3"] if algorithm == "mtcd" else []
     small = ["eval_every=2", "checkpoint_every=2", "engine.threads=1", "rounds=6"]
     whole = vflbench.run([f"algorithm={algorithm}", *network, *small, f"hydra.run.dir={tmp_path / 'whole'}"])
-    assert whole.summary["status"] == "completed" and whole.curve.columns[-1] == f"test_{whole.summary['metric']['name']}"
+    assert (
+        whole.summary["status"] == "completed" and whole.curve.columns[-1] == f"test_{whole.summary['metric']['name']}"
+    )
     stopped = f"hydra.run.dir={tmp_path / 'stopped'}"
     ended = Observer.on_round
 

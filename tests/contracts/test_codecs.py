@@ -1,4 +1,5 @@
-"""What holds for every algorithm of the registry and every codec: it runs with it and sends less, or refuses it and says why."""
+"""What holds for every algorithm of the registry and every codec: it runs with it and sends less, or refuses it and
+says why."""
 
 from __future__ import annotations
 
@@ -9,7 +10,17 @@ import numpy as np
 import pytest
 
 import vflbench
-from tests.contracts.test_algorithms import CASES, CONVEX, DATASET, DEPENDS_ON_TIME, ON_CONVEX, SPLIT, SPLIT_WORKERS, no_pictures, same
+from tests.contracts.test_algorithms import (
+    CASES,
+    CONVEX,
+    DATASET,
+    DEPENDS_ON_TIME,
+    ON_CONVEX,
+    SPLIT,
+    SPLIT_WORKERS,
+    no_pictures,
+    same,
+)
 from tests.options import codec_config
 from vflbench import config, registry
 from vflbench.attacks import transcript
@@ -25,7 +36,8 @@ __all__ = ["no_pictures"]  # a fixture
 INFOS = registry.algorithms()
 TAKING = [case for case in CASES if not INFOS[case[0]].exact]
 CODECS = ["fp16", "int8", "topk", "topk+"]  # topk+: with feedback
-SMALLER = {"fp16": 0.52, "int8": 0.4, "topk": 0.3, "topk+": 0.3}  # of float32, without its headers; int8 of small arrays has its scales
+# of float32, without its headers; int8 of small arrays has its scales
+SMALLER = {"fp16": 0.52, "int8": 0.4, "topk": 0.3, "topk+": 0.3}
 
 
 def overrides(algorithm: str, layout: str) -> list[str]:
@@ -58,7 +70,9 @@ def charged(algorithm: str, layout: str, codec: str) -> np.ndarray:
     return rows[:, [COLUMN["tag"], COLUMN["bytes"]]]
 
 
-@pytest.mark.parametrize("codec", [pytest.param(codec, marks=[] if codec == "int8" else [pytest.mark.slow]) for codec in CODECS])
+@pytest.mark.parametrize(
+    "codec", [pytest.param(codec, marks=[] if codec == "int8" else [pytest.mark.slow]) for codec in CODECS]
+)
 @pytest.mark.parametrize(("algorithm", "layout"), TAKING)
 def test_every_algorithm_that_takes_codecs_sends_less(algorithm: str, layout: str, codec: str) -> None:
     if codec == "topk+" and not INFOS[algorithm].remembered:
@@ -83,7 +97,14 @@ def test_every_other_algorithm_says_why_it_takes_none(algorithm: str) -> None:
 def test_those_that_send_nothing_take_none_and_those_that_remember_take_some() -> None:
     assert {name for name, info in INFOS.items() if info.exact and info.remembered} == set()
     silent = {name for name, info in INFOS.items() if info.exact == "it sends nothing"}
-    assert silent == {"centralized_gd", "centralized_gnn", "centralized_join", "centralized_sgd", "local_sgd", "standalone_gnn"}
+    assert silent == {
+        "centralized_gd",
+        "centralized_gnn",
+        "centralized_join",
+        "centralized_sgd",
+        "local_sgd",
+        "standalone_gnn",
+    }
 
 
 REFUSED = {
@@ -105,7 +126,13 @@ REFUSED = {
         "accounting=tablepuppet",
         "codec=fp16",
     ): "codec=fp16: accounting=tablepuppet charges every",
-    ("algorithm=mtcd", *CONVEX, "algorithm.batch_size=8", "codec=topk", "codec.feedback=true"): "every batch has other rows",
+    (
+        "algorithm=mtcd",
+        *CONVEX,
+        "algorithm.batch_size=8",
+        "codec=topk",
+        "codec.feedback=true",
+    ): "every batch has other rows",
 }
 
 
@@ -116,11 +143,20 @@ def test_what_a_codec_cannot_be_is_told(wrong: tuple[str, ...]) -> None:
     assert REFUSED[wrong] in str(refused.value) and len(refused.value.problems) == 1
 
 
-# --- runs and their folders -----------------------------------------------------------------------------------------------------
+# --- runs and their folders -------------------------------------------------------------------------------------------
 
 
 def run(folder: Path, algorithm: str, layout: str, *more: str) -> Run:
-    return vflbench.run([*overrides(algorithm, layout), "rounds=4", "eval_every=2", "checkpoint_every=2", *more, f"hydra.run.dir={folder}"])
+    return vflbench.run(
+        [
+            *overrides(algorithm, layout),
+            "rounds=4",
+            "eval_every=2",
+            "checkpoint_every=2",
+            *more,
+            f"hydra.run.dir={folder}",
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +173,9 @@ def test_runs_repeat_themselves_and_go_on_where_they_were_stopped(
 ) -> None:
     whole = run(tmp_path / "whole", algorithm, layout, *words(codec))
     assert whole.summary["status"] == "completed" and whole.summary["codec"] == codec.rstrip("+")
-    assert whole.manifest["config"]["codec"]["name"] == codec.rstrip("+") and whole.manifest["choices"]["codec"] == codec.rstrip("+")
+    assert whole.manifest["config"]["codec"]["name"] == codec.rstrip("+") and whole.manifest["choices"][
+        "codec"
+    ] == codec.rstrip("+")
     assert whole.summary["bytes"]["total"] == int(whole.ledger.query("link != 'local'")["bytes"].sum())
     same(whole, run(tmp_path / "again", algorithm, layout, *words(codec)))
     on_round = Observer.on_round
@@ -157,7 +195,10 @@ def test_runs_repeat_themselves_and_go_on_where_they_were_stopped(
 
 @pytest.mark.parametrize(("algorithm", "layout"), [("glasu", "graph"), ("d_psgd", "sharded")])
 def test_all_entries_are_no_codec(algorithm: str, layout: str, tmp_path: Path) -> None:
-    plain, all_of_it = run(tmp_path / "none", algorithm, layout), run(tmp_path / "all", algorithm, layout, "codec=topk", "codec.fraction=1")
+    plain, all_of_it = (
+        run(tmp_path / "none", algorithm, layout),
+        run(tmp_path / "all", algorithm, layout, "codec=topk", "codec.fraction=1"),
+    )
     same(plain, all_of_it)
     assert plain.summary["codec"] == "none"
     tenth = run(tmp_path / "tenth", algorithm, layout, "codec=topk")
@@ -169,7 +210,9 @@ def test_what_arrived_is_in_the_transcript(tmp_path: Path) -> None:
     attack = ["attack=embedding_inversion", "privacy=none"]
     kinds = {}
     for codec in ("none", "int8"):
-        ended = vflbench.run([*overrides("vfl", "aligned"), *attack, f"codec={codec}", f"hydra.run.dir={tmp_path / codec}"])
+        ended = vflbench.run(
+            [*overrides("vfl", "aligned"), *attack, f"codec={codec}", f"hydra.run.dir={tmp_path / codec}"]
+        )
         assert ended.summary["attack"]
         for message in transcript.read(tmp_path / codec / "transcript"):
             largest = max(message.arrays, key=np.size)

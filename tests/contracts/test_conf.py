@@ -29,7 +29,11 @@ FIXED = {
     "broker": BrokerConfig,
 }
 PARTIAL = {"engine", "privacy", "model", "attack", "codec", "broker"}  # an option lists the keys that it uses
-OPTIONS = sorted(path for group in (*FIXED, *registry.GROUPS, "dataset", "algorithm", "model") for path in (CONF / group).glob("*.yaml"))
+OPTIONS = sorted(
+    path
+    for group in (*FIXED, *registry.GROUPS, "dataset", "algorithm", "model")
+    for path in (CONF / group).glob("*.yaml")
+)
 PRESETS = sorted((CONF / "experiment").rglob("*.yaml"))
 TUNED = sorted((CONF / "tuned").rglob("*.yaml"))
 
@@ -77,20 +81,28 @@ def test_an_algorithms_yaml_and_dataclass_have_the_same_defaults(path: Path) -> 
 def test_every_key_is_explained(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     pairs = zip(["", *lines], lines, strict=False)
-    bare = [line for above, line in pairs if re.match(r"(?!name:|defaults:)\w+:", line) and "#" not in line and not above.startswith("#")]
+    bare = [
+        line
+        for above, line in pairs
+        if re.match(r"(?!name:|defaults:)\w+:", line) and "#" not in line and not above.startswith("#")
+    ]
     assert not bare, "a comment says what a key is for"
 
 
 def test_every_registered_name_has_its_yaml_and_the_other_way_round() -> None:
     for group, known in (("algorithm", registry.algorithm_entries()), ("dataset", registry.dataset_entries())):
-        assert {path.stem for path in (CONF / group).glob("*.yaml")} == {name for name, entry in known.items() if not entry.plugin}
+        assert {path.stem for path in (CONF / group).glob("*.yaml")} == {
+            name for name, entry in known.items() if not entry.plugin
+        }
     assert {path.stem for path in (CONF / "model").glob("*.yaml")} == set(registry.model_modules())
 
 
 def test_the_root_keys_are_those_of_the_run_and_explained() -> None:
     text = (CONF / "config.yaml").read_text(encoding="utf-8")
     values = {key: value for key, value in yaml.safe_load(text).items() if key not in ("defaults", "hydra")}
-    defaults = {field.name: field.default for field in dataclasses.fields(RunConfig) if field.default is not dataclasses.MISSING}
+    defaults = {
+        field.name: field.default for field in dataclasses.fields(RunConfig) if field.default is not dataclasses.MISSING
+    }
     assert values == defaults
     assert all(re.search(rf"^{key}: .*#", text, re.MULTILINE) for key in values)
 
@@ -149,13 +161,22 @@ DRAWN = {f"experiment/{runs.experiment}" for name in definition.names() for runs
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in PRESETS if name_of(path) not in DRAWN], ids=name_of)
-def test_every_preset_of_no_figure_runs_at_scale_smoke(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first job, on the twin; one with a target may get there. Figures' presets run in tests/papers/test_figures.py."""
+def test_every_preset_of_no_figure_runs_at_scale_smoke(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first job, on the twin; one with a target may get there. Figures' presets run in
+    tests/papers/test_figures.py."""
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
     preset = f"experiment={path.parent.name}/{path.stem}"
     jobs = plan(preset).jobs
     assert jobs
-    small = ["hydra.mode=RUN", "scale=smoke", "dataset.source=synthetic", "engine.threads=1", f"hydra.run.dir={tmp_path / 'run'}"]
+    small = [
+        "hydra.mode=RUN",
+        "scale=smoke",
+        "dataset.source=synthetic",
+        "engine.threads=1",
+        f"hydra.run.dir={tmp_path / 'run'}",
+    ]
     ended = vflbench.run([*jobs[0], *([] if preset in jobs[0] else [preset]), *small])
     planned = ended.manifest["config"]["epochs"] or 2  # a preset of one epoch is one here too
     if ended.summary["status"] != "target_reached" or ended.manifest["config"]["target"] is None:

@@ -1,4 +1,5 @@
-"""What is no algorithm or data set is refused when it is loaded, and what an algorithm does not declare when it does it."""
+"""What is no algorithm or data set is refused when it is loaded, and what an algorithm does not declare when it does
+it."""
 
 from __future__ import annotations
 
@@ -81,7 +82,10 @@ def load_row(path): ...
     ("before", "after"),
     [
         ("", ""),
-        ("@dataclass\nclass Config:", "@dataclass\nclass Keys:\n    lr: float = 1.0\n\n@dataclass\nclass Config(Keys):"),
+        (
+            "@dataclass\nclass Config:",
+            "@dataclass\nclass Keys:\n    lr: float = 1.0\n\n@dataclass\nclass Config(Keys):",
+        ),
         ("    workers: int = 5", "    workers: int = field(default_factory=lambda: 5)"),
         ("def check(config): return []", "check = lambda config: []\ndef decided(task): ..."),
         ('("sharded",)', '("sequence",)'),  # a layout of another package's
@@ -95,16 +99,26 @@ def test_an_algorithm_that_keeps_the_contract_is_taken(tmp_path: Path, before: s
 
 def test_a_data_set_that_keeps_the_contract_is_taken(tmp_path: Path) -> None:
     contracts.check_dataset(module(tmp_path, DATA))
-    contracts.check_dataset(module(tmp_path, DATA.replace("def load(config, layout, parties, seed, root): ...", HELPERS)))
+    contracts.check_dataset(
+        module(tmp_path, DATA.replace("def load(config, layout, parties, seed, root): ...", HELPERS))
+    )
 
 
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("    workers: int", "    n_clients: int", "divided_by='workers', and Config has none of parties, workers, parts: all data"),
+        (
+            "    workers: int",
+            "    n_clients: int",
+            "divided_by='workers', and Config has none of parties, workers, parts: all data",
+        ),
         ('divided_by="workers"', "divided_by=None", "divided_by=None, and Config has workers"),
         ("    default_rounds: int = 3", "", "Config must have the key default_rounds, of type int"),
-        ("default_rounds: int = 3", 'default_rounds: str = "3"', "Config must have the key default_rounds, of type int"),
+        (
+            "default_rounds: int = 3",
+            'default_rounds: str = "3"',
+            "Config must have the key default_rounds, of type int",
+        ),
         ('    name: str = "mine"', "    name: str", "Config must have a default for every key; name has none"),
         ("@dataclass\n", "", "Config must be a dataclass: add @dataclass"),
         (
@@ -119,28 +133,50 @@ def test_a_data_set_that_keeps_the_contract_is_taken(tmp_path: Path) -> None:
             'divided_by="workers", search=(("algorithm.rate", ("1",)),),',
             "search has 'algorithm.rate': there are algorithm.name",
         ),
-        ('divided_by="workers",', 'divided_by="workers", published=(("model", "size"),),', "published has 'size': there are name, workers"),
-        ("def parties(task, config)", "def parties(config, task)", "parties takes (config, task), and is called as parties(task, config)"),
+        (
+            'divided_by="workers",',
+            'divided_by="workers", published=(("model", "size"),),',
+            "published has 'size': there are name, workers",
+        ),
+        (
+            "def parties(task, config)",
+            "def parties(config, task)",
+            "parties takes (config, task), and is called as parties(task, config)",
+        ),
         ("def parties(task, config)", "async def parties(task, config)", "and is called as parties(task, config)"),
         ("def check(config): return []", "check = dict", "check takes other arguments"),
         ("ALGORITHM = AlgorithmInfo(", "ALGORITHM = dict(", "ALGORITHM must be an AlgorithmInfo(...)"),
-        ("def parties(task, config)", "def parties(task)", "parties takes (task), and is called as parties(task, config)"),
+        (
+            "def parties(task, config)",
+            "def parties(task)",
+            "parties takes (task), and is called as parties(task, config)",
+        ),
         ("def parties(task, config): return {}", "parties = 3", "parties is no function"),
         ("def parties", "def party", "parties(task, config) is missing: The parties by name, in their order"),
         ("def check(config)", "def checks(config)", "checks is called by nobody. Did you mean 'check'?"),
         ("def check(config)", "def max_release(config, rounds)", "Did you mean 'max_releases'?"),
         ("def check(config)", "def decide(config)", "decide takes (config), and is called as decide(task, config)"),
         ("EXPOSES = ", "EXPOSED = ", "EXPOSES is missing"),
-        ('"parameters", "worker"),', '"weights", "worker"),', "EXPOSES model: kind is 'weights'; there are features, embeddings"),
+        (
+            '"parameters", "worker"),',
+            '"weights", "worker"),',
+            "EXPOSES model: kind is 'weights'; there are features, embeddings",
+        ),
         ('"parameters", "worker"),)', '"parameters", "worker"))', "EXPOSES must be a tuple of Sent"),
         ('("sharded",)', '("sharded", "rows")', "layouts has 'rows': there are aligned, graph, relational, sharded"),
         ('("parameters",)', '("params",)', "reports has 'params': there are predictions, partial, parameters"),
         ('("parameters",)', "()", "reports is empty"),
         ('("sharded",)', '("aligned",)', "whole models are scored on sharded data alone"),
-        ('divided_by="workers",', 'divided_by="workers", remembered=("models",),', "remembered has 'models': there are model"),
+        (
+            'divided_by="workers",',
+            'divided_by="workers", remembered=("models",),',
+            "remembered has 'models': there are model",
+        ),
     ],
 )
-def test_an_algorithm_that_breaks_it_is_told_what_is_expected(tmp_path: Path, before: str, after: str, told: str) -> None:
+def test_an_algorithm_that_breaks_it_is_told_what_is_expected(
+    tmp_path: Path, before: str, after: str, told: str
+) -> None:
     assert before in GOOD
     with pytest.raises(VflbenchError) as refused:
         contracts.check_algorithm(module(tmp_path, GOOD.replace(before, after)))
@@ -150,8 +186,16 @@ def test_an_algorithm_that_breaks_it_is_told_what_is_expected(tmp_path: Path, be
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("seed, root", "root", "load takes (config, layout, parties, root), and is called as load(config, layout, parties, seed, root)"),
-        ("def load(", "def loads(", "load(config, layout, parties, seed, root) is missing: The task in one of the layouts"),
+        (
+            "seed, root",
+            "root",
+            "load takes (config, layout, parties, root), and is called as load(config, layout, parties, seed, root)",
+        ),
+        (
+            "def load(",
+            "def loads(",
+            "load(config, layout, parties, seed, root) is missing: The task in one of the layouts",
+        ),
         ('("aligned",)', '("aligned", "alligned")', "layouts has 'alligned'"),
         ("DATASETS = ", "DATASET = ", "DATASETS is missing"),
         (
@@ -160,7 +204,11 @@ def test_an_algorithm_that_breaks_it_is_told_what_is_expected(tmp_path: Path, be
             "DATASETS must be a tuple of DatasetInfo(...), at",
         ),
         ('(DatasetInfo("mine", "", ("aligned",)),)', "()", "DATASETS must be a tuple of DatasetInfo(...), at"),
-        ("def load(", "def check(config): ...\ndef load(", "check takes (config), and is called as check(config, layout, parties)"),
+        (
+            "def load(",
+            "def check(config): ...\ndef load(",
+            "check takes (config), and is called as check(config, layout, parties)",
+        ),
     ],
 )
 def test_a_data_set_that_breaks_it_is_told_what_is_expected(tmp_path: Path, before: str, after: str, told: str) -> None:
@@ -197,11 +245,15 @@ def test_no_key_has_a_default_beside_its_declaration() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and len(node.args) == 3:
                 owner = ast.unparse(node.args[0]).split(".")[-1]
-                found += [f"{path}:{node.lineno}"] if owner in ("config", "cfg", "algorithm", "dataset", "model", "privacy", "info") else []
+                found += (
+                    [f"{path}:{node.lineno}"]
+                    if owner in ("config", "cfg", "algorithm", "dataset", "model", "privacy", "info")
+                    else []
+                )
     assert found == []
 
 
-# --- while it runs ----------------------------------------------------------------------------------------------------------
+# --- while it runs ----------------------------------------------------------------------------------------------------
 
 
 def engine(program: Callable[..., Any], **how: Any) -> SimulatedEngine:
@@ -223,7 +275,9 @@ def test_a_tag_that_is_not_declared_is_refused(evaluation: bool) -> None:
                 await me.send("b", 1.0, tag="embeding")
 
     exposes = (Sent("embedding", "a", "b", "embeddings", "a"), Sent("rows", "b", "a", "ids", "all"))
-    with pytest.raises(FederationError, match=r"a sends 'embeding', which .*there are: embedding, rows. Did you mean 'embedding'"):
+    with pytest.raises(
+        FederationError, match=r"a sends 'embeding', which .*there are: embedding, rows. Did you mean 'embedding'"
+    ):
         engine(program, exposes=exposes).run()
 
 
@@ -240,14 +294,29 @@ def test_a_tag_on_a_way_that_is_not_declared_is_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"predictions": {"testing": np.zeros((3, 2))}}, "predictions of type dict: it must be a dict of arrays, by split: test, val"),
-        ({"partial": {"test": None}}, "partial of type dict: it must be a dict of arrays, by split: rows, test, train, val"),
-        ({"params": 1.0}, "a reports 'params' in round 1; what can be reported is train_loss, .*Did you mean 'parameters'"),
-        ({"predictions": np.zeros((3, 2))}, "a reports predictions of type ndarray: it must be a dict of arrays, by split"),
+        (
+            {"predictions": {"testing": np.zeros((3, 2))}},
+            "predictions of type dict: it must be a dict of arrays, by split: test, val",
+        ),
+        (
+            {"partial": {"test": None}},
+            "partial of type dict: it must be a dict of arrays, by split: rows, test, train, val",
+        ),
+        (
+            {"params": 1.0},
+            "a reports 'params' in round 1; what can be reported is train_loss, .*Did you mean 'parameters'",
+        ),
+        (
+            {"predictions": np.zeros((3, 2))},
+            "a reports predictions of type ndarray: it must be a dict of arrays, by split",
+        ),
         ({"facts": 3.0}, "a reports facts of type float: it must be a dict with names as keys"),
         ({"train_loss": "low"}, "a reports train_loss of type str: it must be a number"),
         ({"offset": [1.0]}, "a reports offset of type list: it must be an array"),
-        ({"parameters": np.zeros(3)}, "a reports 'parameters'; its ALGORITHM says that it reports predictions, partial"),
+        (
+            {"parameters": np.zeros(3)},
+            "a reports 'parameters'; its ALGORITHM says that it reports predictions, partial",
+        ),
     ],
 )
 def test_a_report_that_nobody_asks_for_is_refused(values: dict[str, Any], told: str) -> None:

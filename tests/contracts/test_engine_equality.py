@@ -1,7 +1,8 @@
-"""For every algorithm that does not depend on time: parties in processes of their own (engine=ray) do what simulated ones do.
+"""For every algorithm that does not depend on time: parties in processes of their own (engine=ray) do what simulated
+ones do.
 
-Equal to the last bit: parameters, the curve without its times, the ledger without its times, privacy. That is the proof that no party
-peeks at another's data and that no byte goes uncounted.
+Equal to the last bit: parameters, the curve without its times, the ledger without its times, privacy. That is the proof
+that no party peeks at another's data and that no byte goes uncounted.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def equal(simulated: Run, ray: Run) -> None:
     pd.testing.assert_frame_equal(simulated.curve.drop(columns=TIMES), ray.curve.drop(columns=TIMES), check_exact=True)
     mine, theirs = (one.ledger.drop(columns=["sent", "delivered"]).astype({"tag": str}) for one in (simulated, ray))
     pd.testing.assert_frame_equal(mine, theirs, check_exact=True)  # tags as text: which was used first depends on time
-    assert {path.name for path in (simulated.folder / "model").iterdir()} == {path.name for path in (ray.folder / "model").iterdir()}
+    assert {path.name for path in (simulated.folder / "model").iterdir()} == {
+        path.name for path in (ray.folder / "model").iterdir()
+    }
     for path in sorted((simulated.folder / "model").iterdir()):
         assert path.read_bytes() == (ray.folder / "model" / path.name).read_bytes(), path.name
     for key in ("status", "metric", "rounds", "bytes", "messages", "vectors", "cost", "privacy", "averaged_model"):
@@ -50,7 +53,11 @@ def equal(simulated: Run, ray: Run) -> None:
 def measured(ray: Run) -> None:
     """Its times are real ones, and it says so."""
     assert validate_summary(ray.summary) == []
-    assert (ray.summary["engine"], ray.summary["compute_clock"], ray.summary["timing"]) == ("ray", "measured", "measured")
+    assert (ray.summary["engine"], ray.summary["compute_clock"], ray.summary["timing"]) == (
+        "ray",
+        "measured",
+        "measured",
+    )
     assert (ray.ledger["delivered"] >= ray.ledger["sent"]).all() and (ray.ledger["sent"] >= 0).all()
     assert (np.diff(ray.curve["virtual_seconds"]) > 0).all()
     assert 0 < ray.summary["virtual_seconds"] < ray.summary["wall_seconds"]
@@ -58,8 +65,12 @@ def measured(ray: Run) -> None:
 
 
 def equally_repriced(simulated: Run, ray: Run, out: Path) -> None:
-    """Both under another network: the same time in communication; and what the Ray run computed, as it was measured, in between."""
-    network = {"name": "us_us", **{link: {"latency_ms": 67.0, "bandwidth_gbps": 1.15} for link in ("client_server", "client_client")}}
+    """Both under another network: the same time in communication; and what the Ray run computed, as it was measured, in
+    between."""
+    network = {
+        "name": "us_us",
+        **{link: {"latency_ms": 67.0, "bandwidth_gbps": 1.15} for link in ("client_server", "client_client")},
+    }
     refused: list[str] = []
     profile = Profile({"network": "us_us"}, {**ray.manifest["config"]["network"], **network})
     results = reprice([str(one.folder) for one in (simulated, ray)], [profile], out, command="", refused=refused.append)
@@ -68,7 +79,8 @@ def equally_repriced(simulated: Run, ray: Run, out: Path) -> None:
     assert list(one.curve["communication_seconds"]) == list(other.curve["communication_seconds"])
     assert one.summary["communication_seconds"] == other.summary["communication_seconds"]
     assert other.summary["timing"] == "causal" and other.summary["compute_seconds"] >= 0
-    assert not {"utilisation", "waiting_seconds", "start_seconds", "cores"} & other.summary.keys()  # of that machine, not of this network
+    # of that machine, not of this network
+    assert not {"utilisation", "waiting_seconds", "start_seconds", "cores"} & other.summary.keys()
 
 
 @pytest.mark.slow  # each takes ten seconds: a process per party
@@ -84,7 +96,10 @@ def test_engine_equality(algorithm: str, layout: str, tmp_path: Path) -> None:
 
 PRIVATE = {
     "glasu": ("graph", ["privacy=gaussian_embedding", "privacy.epsilon=null", "privacy.noise_multiplier=0.5"]),
-    "leasgd": ("sharded", ["privacy=dp_sgd", "privacy.epsilon=null", "privacy.noise_multiplier=1.5", "algorithm.workers=3"]),
+    "leasgd": (
+        "sharded",
+        ["privacy=dp_sgd", "privacy.epsilon=null", "privacy.noise_multiplier=1.5", "algorithm.workers=3"],
+    ),
 }
 
 

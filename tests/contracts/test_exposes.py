@@ -6,12 +6,14 @@ import pytest
 
 from vflbench import registry
 
-# Its columns for what is made of others' data, by messages alone: (observer, kind, whose). Ids, sizes and timing are left out.
+# Its columns for what is made of others' data, by messages alone: (observer, kind, whose). Ids, sizes and timing are
+# left out.
 SPLIT = {("active", "embeddings", "passive"), ("passive", "gradients", "active")}
 JOINS = {("server", "embeddings", "client"), ("server", "labels", "client"), ("client", "gradients", "all")}
 GLASU = {("server", "embeddings", "client"), ("client", "embeddings", "client")}
 EXACT = GLASU | {("server", "gradients", "client"), ("client", "gradients", "client")}
-TOKEN = {("server", "embeddings", "client"), ("client", "embeddings", "client"), ("client", "parameters", "server")}  # theta_0
+# theta_0
+TOKEN = {("server", "embeddings", "client"), ("client", "embeddings", "client"), ("client", "parameters", "server")}
 MODELS = {("worker", "parameters", "worker")}
 REPRESENTATIONS = {("client", "embeddings", "client")}
 NOTHING: set[tuple[str, str, str]] = set()
@@ -29,7 +31,10 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
     "leasgd_async": MODELS | {("worker", "sums", "worker")},
     **dict.fromkeys(("easgd", "fedavg"), MODELS | {("server", "parameters", "worker")}),
     "allreduce_sgd": {("worker", "gradients", "worker")},
-    **dict.fromkeys(("local_sgd", "standalone_gnn", "centralized_gd", "centralized_gnn", "centralized_join", "centralized_sgd"), NOTHING),
+    **dict.fromkeys(
+        ("local_sgd", "standalone_gnn", "centralized_gd", "centralized_gnn", "centralized_join", "centralized_sgd"),
+        NOTHING,
+    ),
 }
 
 
@@ -38,7 +43,8 @@ def learnt(algorithm: str) -> set[tuple[str, str, str]]:
     found = set()
     for entry in registry.load_algorithm(algorithm).EXPOSES:
         sender, receiver = (role.removesuffix("_worker") for role in (entry.sender, entry.receiver))
-        inside = sender == receiver and (sender, receiver) != (entry.sender, entry.receiver)  # hub and worker of one organisation
+        # hub and worker of one organisation
+        inside = sender == receiver and (sender, receiver) != (entry.sender, entry.receiver)
         if not inside and entry.kind not in ("ids", "sizes", "timing"):
             found.add((receiver, entry.kind, entry.about))
     return found

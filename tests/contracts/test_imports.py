@@ -1,4 +1,5 @@
-"""Who may import whom (ARCHITECTURE.md, section 3), by walking the source: left may import right, imports inside functions included."""
+"""Who may import whom (ARCHITECTURE.md, section 3), by walking the source: left may import right, imports inside
+functions included."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def imported(tree: ast.AST) -> set[str]:
 def executed(path: Path) -> ast.AST:
     """The module without what only a type checker reads."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))]
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    ]
     return tree
 
 
@@ -85,11 +88,17 @@ def test_import_arrows(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "algorithms").rglob("*.py")), ids=lambda path: path.relative_to(ROOT / "algorithms").as_posix()
+    "path",
+    sorted((ROOT / "algorithms").rglob("*.py")),
+    ids=lambda path: path.relative_to(ROOT / "algorithms").as_posix(),
 )
 def test_algorithms_never_import_each_other(path: Path) -> None:
     """They meet only in what their family shares, which is in files that are no algorithm's."""
-    pieces = {f"vflbench.algorithms.{path.parent.name}.{other.stem}" for other in path.parent.glob("*.py") if not is_algorithm(other)}
+    pieces = {
+        f"vflbench.algorithms.{path.parent.name}.{other.stem}"
+        for other in path.parent.glob("*.py")
+        if not is_algorithm(other)
+    }
     names = {name for name in imported(executed(path)) if name.startswith("vflbench.algorithms.")}
     assert all(any(name == piece or name.startswith(f"{piece}.") for piece in pieces) for name in names), names
 

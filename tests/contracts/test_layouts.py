@@ -39,11 +39,13 @@ from vflbench.types import (
 
 VFLBENCH = Path(__file__).resolve().parents[2] / "vflbench"
 LAYOUTS = {layout.__name__ for layout in Task.__subclasses__() if layout.__module__.startswith("vflbench.")}
-INFO = AlgorithmInfo(name="multiply", summary="A toy.", paper="none", layouts=("factors",), divided_by=None, reports=("partial",))
+INFO = AlgorithmInfo(
+    name="multiply", summary="A toy.", paper="none", layouts=("factors",), divided_by=None, reports=("partial",)
+)
 DATA = DatasetInfo(name="numbers", summary="A toy.", layouts=("factors",))
 
 
-# --- the layout ---------------------------------------------------------------------------------------------------------------
+# --- the layout -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,14 @@ def load(config: Any, layout: str, parties: int, seed: int, root: Path | None) -
     return FactorTask("numbers", DataSource("synthetic"), Metric("rmse", "min"), 0, parts, products)
 
 
-def load_own(config: Any, layout: str, parties: int, seed: int, root: Path | None, task: FactorTask, index: int) -> FactorTask:
+def load_own(
+    config: Any, layout: str, parties: int, seed: int, root: Path | None, task: FactorTask, index: int
+) -> FactorTask:
     assert not any(len(part.train) for part in task.parts) and not task.products.test.any()
     return task.with_part(load(config, layout, parties, seed, root), index)
 
 
-# --- an algorithm that knows it -----------------------------------------------------------------------------------------------
+# --- an algorithm that knows it ---------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -139,16 +143,25 @@ def config(monkeypatch: pytest.MonkeyPatch) -> RunConfig:
         "load_algorithm",
         lambda name: SimpleNamespace(parties=parties, EXPOSES=(Sent("factors", "client", "server", "sums", "client"),)),
     )
-    groups: tuple[Any, ...] = (NetworkConfig(), topology_config(), privacy_config(), EngineConfig(threads=1), ComputeConfig())
+    groups: tuple[Any, ...] = (
+        NetworkConfig(),
+        topology_config(),
+        privacy_config(),
+        EngineConfig(threads=1),
+        ComputeConfig(),
+    )
     return RunConfig(Config("multiply"), Config("numbers"), None, *groups, rounds=2, eval_every=1, device="cpu")
 
 
-# --- what the runner does with it ---------------------------------------------------------------------------------------------
+# --- what the runner does with it -------------------------------------------------------------------------------------
 
 
 def test_a_run_loads_checks_and_scores_a_fifth_layout(config: RunConfig, tmp_path: Path) -> None:
-    summary = run(config, tmp_path / "run", command="", choices={}, plain={}, identity="", hidden={}, info=INFO, quiet=True)
-    assert (summary["status"], summary["metric"]["final"]) == ("completed", 0.0)  # the product, as the layout combines it
+    summary = run(
+        config, tmp_path / "run", command="", choices={}, plain={}, identity="", hidden={}, info=INFO, quiet=True
+    )
+    # the product, as the layout combines it
+    assert (summary["status"], summary["metric"]["final"]) == ("completed", 0.0)
     assert list(Run(tmp_path / "run").curve["test_rmse"]) == [0.0, 0.0]
     flat = replace(load(None, "factors", 3, 0, None), parts=(Factors(np.ones(20), np.ones(10)),) * 3)
     with pytest.raises(DataError, match="no feature differs"):
@@ -183,7 +196,11 @@ def test_it_may_be_scored_by_an_objective_or_by_rows(config: RunConfig) -> None:
     task = load(None, "factors", 3, 0, None)
     assert Observer(task, config).models is None and Observer(task, config).convex is None
     convex = Observer(Convex(**vars(task) | {"metric": Metric("suboptimality", "min")}), config).convex
-    assert convex is not None and convex.at_zero == pytest.approx(task.products.train @ task.products.train / 2) and convex(1.0) == 1.0
+    assert (
+        convex is not None
+        and convex.at_zero == pytest.approx(task.products.train @ task.products.train / 2)
+        and convex(1.0) == 1.0
+    )
     model = classifiers.Config("logistic", dtype="float64")
     models = Observer(ByRows(**vars(task)), replace(config, model=model)).models
     assert models is not None

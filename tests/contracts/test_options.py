@@ -23,7 +23,8 @@ class Config(KEYS):
 
 """
 GOOD = {
-    "attack": "def watch(task, config, hubs): ...\ndef attack(view, task, config, hubs): ...\ndef check_task(task, config): ...",
+    "attack": "def watch(task, config, hubs): ...\ndef attack(view, task, config, hubs): ...\ndef check_task(task, "
+    "config): ...",
     "codec": "def encode(values, rng, config): ...\ndef decode(sent, size, dtype, config): ...\ndef check(config): ...",
     "privacy": "def make(config, facts): ...\ndef check_labels(config, labels, classes): ...",
     "topology": "def edges(config, servers, clients, seed): ...\ndef check(config): ...",
@@ -35,14 +36,36 @@ GOOD = {
 
 def text(group: str) -> str:
     keys = contracts.OPTIONS[group].keys
-    return (HEAD.replace("KEYS", keys.__name__) if keys is not None else HEAD[: HEAD.index("@")].replace(", KEYS", "")) + GOOD[group]
+    return (
+        HEAD.replace("KEYS", keys.__name__) if keys is not None else HEAD[: HEAD.index("@")].replace(", KEYS", "")
+    ) + GOOD[group]
 
 
 BROKEN = [
-    ("attack", "watch(task, config, hubs)", "watch(task)", "watch takes (task), and is called as watch(task, config, hubs)"),
-    ("attack", "def attack", "def attacks", "attack(view, task, config, hubs) is missing: What it finds in the messages, for the summary"),
-    ("attack", "check_task(task, config)", "check_task(config)", "check_task takes (config), and is called as check_task(task, config)"),
-    ("codec", "encode(values, rng, config)", "encode(values)", "encode takes (values), and is called as encode(values, rng, config)"),
+    (
+        "attack",
+        "watch(task, config, hubs)",
+        "watch(task)",
+        "watch takes (task), and is called as watch(task, config, hubs)",
+    ),
+    (
+        "attack",
+        "def attack",
+        "def attacks",
+        "attack(view, task, config, hubs) is missing: What it finds in the messages, for the summary",
+    ),
+    (
+        "attack",
+        "check_task(task, config)",
+        "check_task(config)",
+        "check_task takes (config), and is called as check_task(task, config)",
+    ),
+    (
+        "codec",
+        "encode(values, rng, config)",
+        "encode(values)",
+        "encode takes (values), and is called as encode(values, rng, config)",
+    ),
     ("codec", "def decode", "def undo", "decode(sent, size, dtype, config) is missing: What arrives of that"),
     ("codec", "def check(config)", "def check()", "check takes (), and is called as check(config)"),
     ("codec", "(CodecConfig)", "", "Config must have the key feedback, of type bool"),
@@ -58,7 +81,12 @@ BROKEN = [
         "edges takes (config, clients), and is called as",
     ),
     ("topology", "def edges", "def graph", "edges(config, servers, clients, seed) is missing: The pairs that may"),
-    ("network", "link(config, kind, pair)", "link(config, pair)", "link takes (config, pair), and is called as link(config, kind, pair)"),
+    (
+        "network",
+        "link(config, kind, pair)",
+        "link(config, pair)",
+        "link takes (config, pair), and is called as link(config, kind, pair)",
+    ),
     ("network", "def link", "def links", "link(config, kind, pair) is missing: The link `pair`"),
     ("network", "(NetworkConfig)", "", "Config must have the key client_server, of type LinkConfig"),
     ("launcher", "launch(jobs, config)", "launch(jobs)", "launch takes (jobs), and is called as launch(jobs, config)"),
@@ -82,7 +110,9 @@ def test_every_option_of_ours_keeps_it() -> None:
 
 
 @pytest.mark.parametrize(("group", "before", "after", "told"), BROKEN, ids=[told for _, _, _, told in BROKEN])
-def test_one_that_breaks_it_is_told_what_is_expected(group: str, before: str, after: str, told: str, tmp_path: Path) -> None:
+def test_one_that_breaks_it_is_told_what_is_expected(
+    group: str, before: str, after: str, told: str, tmp_path: Path
+) -> None:
     refused(group, before, after, told, tmp_path)
 
 
@@ -91,7 +121,11 @@ def test_one_that_breaks_it_is_told_what_is_expected(group: str, before: str, af
     ("before", "after", "told"),
     [
         ("OPTIONS = ", "OPTION = ", "OPTIONS is missing"),
-        ('(OptionInfo("mine", ""),)', 'OptionInfo("mine", "")', "OPTIONS must be a tuple of OptionInfo(...), at least one"),
+        (
+            '(OptionInfo("mine", ""),)',
+            'OptionInfo("mine", "")',
+            "OPTIONS must be a tuple of OptionInfo(...), at least one",
+        ),
     ],
 )
 def test_facts_are_checked_in_every_group(group: str, before: str, after: str, told: str, tmp_path: Path) -> None:
@@ -105,10 +139,16 @@ def test_facts_are_checked_in_every_group(group: str, before: str, after: str, t
         ("@dataclass\n", "", "Config must be a dataclass: add @dataclass"),
         ('    name: str = "mine"', "    rows: int = 3", "Config has name='NAME' by default: it must be mine"),
         ('name: str = "mine"', 'name: str = "other"', "Config has name='other' by default: it must be mine"),
-        ('name: str = "mine"', 'name: str = "mine"\nConfig.__module__ = "elsewhere"', "it must be a class of this file"),
+        (
+            'name: str = "mine"',
+            'name: str = "mine"\nConfig.__module__ = "elsewhere"',
+            "it must be a class of this file",
+        ),
     ],
 )
-def test_keys_are_checked_in_every_group_that_has_some(group: str, before: str, after: str, told: str, tmp_path: Path) -> None:
+def test_keys_are_checked_in_every_group_that_has_some(
+    group: str, before: str, after: str, told: str, tmp_path: Path
+) -> None:
     keys = contracts.OPTIONS[group].keys
     assert keys is not None
     refused(group, before, after, told.replace("NAME", keys().name), tmp_path)

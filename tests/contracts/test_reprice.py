@@ -1,4 +1,5 @@
-"""For every algorithm that does not depend on time: a re-priced run equals, to the last bit, a fresh run under that network."""
+"""For every algorithm that does not depend on time: a re-priced run equals, to the last bit, a fresh run under that
+network."""
 
 from __future__ import annotations
 
@@ -57,9 +58,13 @@ def assert_equal(made: Run, fresh: Run) -> None:
     assert without[0] == without[1]
     assert json.dumps(without[0]["bytes"]["by_link"]) == json.dumps(without[1]["bytes"]["by_link"])
     for one, other in ((made.ledger, fresh.ledger), (made.trace, fresh.trace)):
-        plain = [frame.astype({c: object for c in frame.columns if frame[c].dtype == "category"}) for frame in (one, other)]
+        plain = [
+            frame.astype({c: object for c in frame.columns if frame[c].dtype == "category"}) for frame in (one, other)
+        ]
         pd.testing.assert_frame_equal(*plain, check_exact=True)
-    assert made.manifest["config_hash"] == fresh.manifest["config_hash"] != made.manifest["repriced_from"]["config_hash"]
+    assert (
+        made.manifest["config_hash"] == fresh.manifest["config_hash"] != made.manifest["repriced_from"]["config_hash"]
+    )
 
 
 def accounting(algorithm: str) -> list[str]:
@@ -68,7 +73,8 @@ def accounting(algorithm: str) -> list[str]:
 
 @pytest.mark.parametrize(("algorithm", "layout"), THERE_AND_BACK)
 def test_there_and_back(algorithm: str, layout: str, tmp_path: Path) -> None:
-    """From links of their own to a shared bandwidth with another cost ratio and accounting, and from there back; with computing."""
+    """From links of their own to a shared bandwidth with another cost ratio and accounting, and from there back; with
+    computing."""
     other = [*SHARED, *accounting(algorithm)]
     computing = [*SHORT, "engine.compute_clock=modelled", "compute.seconds_per_unit=1e-3"]
     plain = run(tmp_path / "plain", algorithm, layout, *computing)
@@ -81,7 +87,8 @@ def test_there_and_back(algorithm: str, layout: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_profile(case: tuple[str, str], tmp_path: Path) -> None:
-    """With the algorithm's own compute clock: US-US, exchanges instead of messages, a shared bandwidth, a cost ratio, an accounting."""
+    """With the algorithm's own compute clock: US-US, exchanges instead of messages, a shared bandwidth, a cost ratio,
+    an accounting."""
     algorithm, layout = case
     plain = run(tmp_path / "plain", algorithm, layout, *SHORT)
     exchanges = run(tmp_path / "round", algorithm, layout, *SHORT, *ROUND)

@@ -48,7 +48,8 @@ def python2_pickle(value) -> bytes:
 
 
 def made_planetoid(root: Path, name: str = "citeseer", folder: str = "CiteSeer") -> dict:
-    """64 nodes, 3 classes, 12 features: 40 in allx (6 of them public training nodes), test ids 40 to 63 without 45 and 50 (isolated)."""
+    """64 nodes, 3 classes, 12 features: 40 in allx (6 of them public training nodes), test ids 40 to 63 without 45 and
+    50 (isolated)."""
     rng = np.random.default_rng(0)
     test = rng.permutation(np.setdiff1d(np.arange(40, 64), [45, 50]))
     features = sparse.csr_matrix((rng.random((62, 12)) < 0.3).astype(np.float32))

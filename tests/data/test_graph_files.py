@@ -68,7 +68,9 @@ def write_all(folder, kind):
 def test_the_other_formats_give_the_same_task(folder, kind):
     write_all(folder, kind)
     expected, task = run(folder), run(folder, features=f"x.{kind}", edges=f"e.{kind}", labels=f"y.{kind}")
-    for a, b in zip((*task.features, *task.edges, task.labels), (*expected.features, *expected.edges, expected.labels), strict=True):
+    for a, b in zip(
+        (*task.features, *task.edges, task.labels), (*expected.features, *expected.edges, expected.labels), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 
@@ -79,7 +81,9 @@ def test_csv_of_numbers_without_a_header(folder):
 
 
 def test_empty_and_minus_one_labels_are_nodes_without_one(folder):
-    (folder / "y.csv").write_text("label\n" + "".join("\n" if i == 4 else "-1\n" if i == 7 else f"{i % 3}\n" for i in range(NODES)))
+    (folder / "y.csv").write_text(
+        "label\n" + "".join("\n" if i == 4 else "-1\n" if i == 7 else f"{i % 3}\n" for i in range(NODES))
+    )
     task = run(folder)
     assert np.flatnonzero(task.labels < 0).tolist() == [4, 7]
     assert not {4, 7} & set(np.concatenate(list(task.splits.values())))

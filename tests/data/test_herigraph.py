@@ -14,7 +14,8 @@ IDS = [str(50_000_000_000 + 7 * i) for i in range(NODES)]
 
 @pytest.fixture
 def city(tmp_path):
-    """A made Suzhou in the original tables: 40 posts, 2 of 3 labelled; its graphs are a path, steps of two, and a star around post 0."""
+    """A made Suzhou in the original tables: 40 posts, 2 of 3 labelled; its graphs are a path, steps of two, and a star
+    around post 0."""
     rng = np.random.default_rng(0)
     folder = tmp_path / "root" / "herigraph" / "dataset" / "Suzhou"
     folder.mkdir(parents=True)
@@ -26,13 +27,38 @@ def city(tmp_path):
                 "",
                 "ID",
                 *names,
-                *["category", "category_id", "category_vote", "cat_id_vote", "category_stack", "cat_id_stack", "conf", "same", "labelled"],
+                *[
+                    "category",
+                    "category_id",
+                    "category_vote",
+                    "cat_id_vote",
+                    "category_stack",
+                    "cat_id_stack",
+                    "conf",
+                    "same",
+                    "labelled",
+                ],
             ]
         )
     ]
     for i in range(NODES):
         lines.append(
-            "\t".join([str(i), IDS[i], *map(str, soft[i]), "form", "1", "form", "1", "form", "1", "0.7", "True", str(labelled[i])])
+            "\t".join(
+                [
+                    str(i),
+                    IDS[i],
+                    *map(str, soft[i]),
+                    "form",
+                    "1",
+                    "form",
+                    "1",
+                    "form",
+                    "1",
+                    "0.7",
+                    "True",
+                    str(labelled[i]),
+                ]
+            )
         )
     (folder / "Attribute_Labels.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -44,7 +70,8 @@ def city(tmp_path):
 
     pairs = {(i, i + 1): (1.0, 0, 0) for i in range(NODES - 1)}
     pairs |= {(i, i + 2): (0, 0.5, 0) for i in range(NODES - 2)}
-    pairs |= {(0, i): (1.0 if i == 1 else 0, 0.5 if i == 2 else 0, 0.1) for i in range(NODES)}  # (0, 0): a self-loop, as the real ones have
+    # (0, 0): a self-loop, as the real ones have
+    pairs |= {(0, i): (1.0 if i == 1 else 0, 0.5 if i == 2 else 0, 0.1) for i in range(NODES)}
     lines = ["\t".join(["", "0", "1", "Temporal_Similarity", "Social_Similarity", "Spatial_Similarity"])]
     lines += ["\t".join([str(n), IDS[a], IDS[b], *map(str, s)]) for n, ((a, b), s) in enumerate(pairs.items())]
     (folder / "Edge_List.csv").write_text("\n".join(lines) + "\n")
@@ -90,13 +117,20 @@ def test_the_numpy_variant_gives_the_same_task(city):
     for name in ("Attribute_Labels", "Visual_Features", "Edge_List"):
         (city["folder"] / f"{name}.csv").unlink()
     task = load(config(), "graph", 3, 0, city["root"])
-    for a, b in zip((*task.features, *task.edges, task.labels), (*expected.features, *expected.edges, expected.labels), strict=True):
+    for a, b in zip(
+        (*task.features, *task.edges, task.labels), (*expected.features, *expected.edges, expected.labels), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 
 def test_labels_that_run_code_are_refused(city, made, tmp_path):
     header = b"{'descr': '|O', 'fortran_order': False, 'shape': (40, 19), }".ljust(117) + b"\n"
-    array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + pickle.dumps(made.Malicious(tmp_path / "ran"))
+    array = (
+        b"\x93NUMPY\x01\x00"
+        + len(header).to_bytes(2, "little")
+        + header
+        + pickle.dumps(made.Malicious(tmp_path / "ran"))
+    )
     import zipfile
 
     folder = city["root"] / "herigraph" / "dataset_np" / "Suzhou"
@@ -133,12 +167,24 @@ def test_other_than_three_clients_are_refused(city, parties):
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("Attribute_Labels.csv", lambda text: text[: len(text) - 3], r"Attribute_Labels\.csv, line 41: 'Fal' in column `labelled`"),
+        (
+            "Attribute_Labels.csv",
+            lambda text: text[: len(text) - 3],
+            r"Attribute_Labels\.csv, line 41: 'Fal' in column `labelled`",
+        ),
         ("Attribute_Labels.csv", lambda text: text.replace("\tform", "", 1), r"Attribute_Labels\.csv, line 2"),
-        ("Visual_Features.csv", lambda text: text.replace("\tindoor\t", "\tindoor\tx", 1), r"Visual_Features\.csv, line 2: 'x"),
+        (
+            "Visual_Features.csv",
+            lambda text: text.replace("\tindoor\t", "\tindoor\tx", 1),
+            r"Visual_Features\.csv, line 2: 'x",
+        ),
         ("Visual_Features.csv", lambda text: text.rsplit("\n", 2)[0], r"Visual_Features\.csv: has no row for post"),
         ("Edge_List.csv", lambda text: text.replace(IDS[5], "123", 1), r"Edge_List\.csv, line \d+: edge from post"),
-        ("Edge_List.csv", lambda text: text.replace("Social_Similarity", "Social", 1), r"Edge_List\.csv: has no column Social_Similarity"),
+        (
+            "Edge_List.csv",
+            lambda text: text.replace("Social_Similarity", "Social", 1),
+            r"Edge_List\.csv: has no column Social_Similarity",
+        ),
     ],
 )
 def test_malformed_tables_are_named_with_their_line(city, file, change, message):

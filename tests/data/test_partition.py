@@ -74,7 +74,10 @@ def test_count_split_is_disjoint_and_reproducible():
     labels = np.random.default_rng(0).integers(-1, 4, 400)
     a, b = (partition.count_split(labels, 4, 10, 50, 100, seed=3) for _ in range(2))
     assert [len(a[name]) for name in ("train", "val", "test")] == [40, 50, 100]
-    assert len(np.unique(np.concatenate(list(a.values())))) == 190 and (labels[np.concatenate(list(a.values()))] >= 0).all()
+    assert (
+        len(np.unique(np.concatenate(list(a.values())))) == 190
+        and (labels[np.concatenate(list(a.values()))] >= 0).all()
+    )
     assert all(np.array_equal(a[name], b[name]) for name in a)
 
 

@@ -82,8 +82,12 @@ def test_a_truncated_file_is_named(planetoid, suffix, keep):
 
 def test_a_pickle_that_runs_code_is_refused_and_not_run(planetoid, made, tmp_path):
     for protocol in (0, 2, 4):
-        (planetoid["raw"] / "ind.citeseer.ally").write_bytes(pickle.dumps(made.Malicious(tmp_path / "ran"), protocol=protocol))
-        with pytest.raises(DataError, match=r"ind\.citeseer\.ally: this pickle tries to load (posix|nt)\.system.* refused"):
+        (planetoid["raw"] / "ind.citeseer.ally").write_bytes(
+            pickle.dumps(made.Malicious(tmp_path / "ran"), protocol=protocol)
+        )
+        with pytest.raises(
+            DataError, match=r"ind\.citeseer\.ally: this pickle tries to load (posix|nt)\.system.* refused"
+        ):
             load(config(), "graph", 3, 0, planetoid["root"])
     assert not (tmp_path / "ran").exists()
 
@@ -101,14 +105,19 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(planetoid, made, tmp_pat
     ],
 )
 def test_malformed_content_is_named(planetoid, made, suffix, change, message):
-    change = made.python2_pickle(change) if not (isinstance(change, np.ndarray) and change.dtype.hasobject) else pickle.dumps(change)
+    change = (
+        made.python2_pickle(change)
+        if not (isinstance(change, np.ndarray) and change.dtype.hasobject)
+        else pickle.dumps(change)
+    )
     (planetoid["raw"] / f"ind.citeseer.{suffix}").write_bytes(change)
     with pytest.raises(DataError, match=message):
         load(config(), "graph", 3, 0, planetoid["root"])
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("40\nx1\n", "line 2, .*invalid value 'x1'"), ("", "empty"), ("40\n40\n", "twice"), ("40\n", "1 lines")]
+    ("text", "message"),
+    [("40\nx1\n", "line 2, .*invalid value 'x1'"), ("", "empty"), ("40\n40\n", "twice"), ("40\n", "1 lines")],
 )
 def test_malformed_test_index_is_named(planetoid, text, message):
     (planetoid["raw"] / "ind.citeseer.test.index").write_text(text)
@@ -128,7 +137,12 @@ def test_with_a_data_root_a_missing_file_is_an_error_that_suggests_the_twin(plan
     (planetoid["raw"] / "ind.citeseer.allx").unlink()
     with pytest.raises(DataError) as error:
         load(config(), "graph", 3, 0, planetoid["root"])
-    for part in ("(7 other files", "planetoid/CiteSeer/raw/ind.citeseer.allx", "no network in tests", "dataset.source=synthetic"):
+    for part in (
+        "(7 other files",
+        "planetoid/CiteSeer/raw/ind.citeseer.allx",
+        "no network in tests",
+        "dataset.source=synthetic",
+    ):
         assert part in str(error.value)
 
 
@@ -158,7 +172,9 @@ def test_source_synthetic_looks_for_nothing(planetoid, caplog):
 
 
 def test_all_wrong_values_are_reported_together():
-    _, problems = convert(Config, {"source": "reel", "variant": "x", "split": "publik", "keep_edges": 2, "validation": 0})
+    _, problems = convert(
+        Config, {"source": "reel", "variant": "x", "split": "publik", "keep_edges": 2, "validation": 0}
+    )
     assert {problem.key: problem.closest for problem in problems} == {
         "source": "real", "variant": None, "split": "public", "keep_edges": None, "validation": None,
     }  # fmt: skip

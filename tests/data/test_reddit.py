@@ -20,11 +20,21 @@ def made_reddit(tmp_path):
     folder.mkdir()
 
     def write(features=features, labels=labels, types=types, matrix=matrix):
-        np.savez(folder / "reddit_data.npz", feature=features, label=labels, node_types=types, node_ids=np.arange(NODES))
+        np.savez(
+            folder / "reddit_data.npz", feature=features, label=labels, node_types=types, node_ids=np.arange(NODES)
+        )
         sparse.save_npz(folder / "reddit_graph.npz", matrix)
 
     write()
-    return {"root": tmp_path, "folder": folder, "write": write, "features": features, "labels": labels, "types": types, "ends": ends}
+    return {
+        "root": tmp_path,
+        "folder": folder,
+        "write": write,
+        "features": features,
+        "labels": labels,
+        "types": types,
+        "ends": ends,
+    }
 
 
 def test_reads_the_npz_format(made_reddit):
@@ -32,7 +42,9 @@ def test_reads_the_npz_format(made_reddit):
     np.testing.assert_allclose(task.joined().features, made_reddit["features"], rtol=1e-6)
     np.testing.assert_array_equal(task.labels, made_reddit["labels"])
     a, b = made_reddit["ends"]
-    assert task.all_edges.shape[1] == 2 * len({(min(p), max(p)) for p in zip(a.tolist(), b.tolist(), strict=True) if p[0] != p[1]})
+    assert task.all_edges.shape[1] == 2 * len(
+        {(min(p), max(p)) for p in zip(a.tolist(), b.tolist(), strict=True) if p[0] != p[1]}
+    )
     assert task.source.kind == "real" and task.classes == 41 and len(task.source.files) == 2
 
 

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vflbench.data.graph.sampling import Graph, draw_batch, full_block, make_block, sample_blocks, sample_neighbours, union
+from vflbench.data.graph.sampling import (
+    Graph,
+    draw_batch,
+    full_block,
+    make_block,
+    sample_blocks,
+    sample_neighbours,
+    union,
+)
 
 
 def random_graph(nodes: int = 40, pairs: int = 120, seed: int = 0, self_weight: float = 1.0) -> Graph:
@@ -17,7 +25,9 @@ def random_graph(nodes: int = 40, pairs: int = 120, seed: int = 0, self_weight: 
     a[: nodes // 2] = 0
     keep = a != b
     both = np.concatenate([np.stack([a, b])[:, keep], np.stack([b, a])[:, keep]], axis=1)
-    return Graph.from_edges(np.unique(both, axis=1)[:, rng.permutation(np.unique(both, axis=1).shape[1])], nodes, self_weight)
+    return Graph.from_edges(
+        np.unique(both, axis=1)[:, rng.permutation(np.unique(both, axis=1).shape[1])], nodes, self_weight
+    )
 
 
 def dense(graph: Graph) -> np.ndarray:
@@ -36,7 +46,9 @@ def normalised(graph: Graph) -> np.ndarray:
 def scattered(block: Any, rows: np.ndarray, columns: np.ndarray, nodes: int) -> np.ndarray:
     """A block as a dense matrix over all nodes."""
     matrix = np.zeros((nodes, nodes))
-    np.add.at(matrix, (rows[np.repeat(np.arange(len(rows)), np.diff(block.start))], columns[block.columns]), block.weights)
+    np.add.at(
+        matrix, (rows[np.repeat(np.arange(len(rows)), np.diff(block.start))], columns[block.columns]), block.weights
+    )
     return matrix
 
 
@@ -114,7 +126,8 @@ def test_levels_contain_the_level_above_and_blocks_know_their_own_rows() -> None
     for lower, upper, block in zip(levels, levels[1:], blocks, strict=False):
         assert (np.diff(lower) > 0).all() and set(upper) <= set(lower)
         np.testing.assert_array_equal(lower[block.own], upper)
-        np.testing.assert_array_equal(block.columns[block.start[1:] - 1], block.own)  # the self-loop is a row's last entry
+        # the self-loop is a row's last entry
+        np.testing.assert_array_equal(block.columns[block.start[1:] - 1], block.own)
         assert np.diff(block.start).max() <= 3 and block.columns.max() < len(lower)
 
 
@@ -147,7 +160,8 @@ def test_sampling_from_a_larger_graph_keeps_only_own_edges() -> None:
     same = [blocks_of(whole, np.array([0, 9]), 2, 3, np.random.default_rng(7), drawn_from=g) for g in (None, whole)]
     for a, b in zip(*(s[1] for s in same), strict=True):
         np.testing.assert_allclose(
-            scattered(a, np.arange(len(a.own)), np.arange(40), 40), scattered(b, np.arange(len(b.own)), np.arange(40), 40)
+            scattered(a, np.arange(len(a.own)), np.arange(40), 40),
+            scattered(b, np.arange(len(b.own)), np.arange(40), 40),
         )
 
 

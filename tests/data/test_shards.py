@@ -23,7 +23,9 @@ def rows(count: int, classes: int = 4) -> Shard:
     return Shard(np.arange(count, dtype=np.float32)[:, None], rng.integers(0, classes, count))
 
 
-def deal(workers: int, count: int = 103, sharding: Any = "iid", alpha: float = 0.5, classes: int = 4, seed: int = 0) -> ShardedTask:
+def deal(
+    workers: int, count: int = 103, sharding: Any = "iid", alpha: float = 0.5, classes: int = 4, seed: int = 0
+) -> ShardedTask:
     held_out, how = {"val": rows(0), "test": rows(5)}, partition.Sharding(sharding, alpha)
     parts = rows(count), held_out, DataSource("real"), Metric("accuracy", "max")
     return partition.shard("toy", *parts, how, classes=classes, workers=workers, seed=seed)
@@ -57,7 +59,9 @@ def test_smaller_alpha_skews_labels_more() -> None:
 
 
 def test_what_cannot_be_dealt_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"algorithm.workers=104: 103 rows of toy dealt to 104 workers leave worker 103 without a row"):
+    with pytest.raises(
+        ConfigError, match=r"algorithm.workers=104: 103 rows of toy dealt to 104 workers leave worker 103 without a row"
+    ):
         deal(104)
     with pytest.raises(ConfigError, match=r"dataset.dirichlet_alpha=0.001: .* without a row"):
         deal(20, sharding="dirichlet", alpha=0.001)
@@ -67,11 +71,15 @@ def test_what_cannot_be_dealt_is_told() -> None:
     assert [p.key for p in problems] == ["sharding", "dirichlet_alpha"]
 
 
-# --- MNIST ----------------------------------------------------------------------------------------------------------------------
+# --- MNIST ------------------------------------------------------------------------------------------------------------
 
 
 def idx(values: np.ndarray, kind: int = 8) -> bytes:
-    return bytes((0, 0, kind, values.ndim)) + struct.pack(f">{values.ndim}I", *values.shape) + values.astype(np.uint8).tobytes()
+    return (
+        bytes((0, 0, kind, values.ndim))
+        + struct.pack(f">{values.ndim}I", *values.shape)
+        + values.astype(np.uint8).tobytes()
+    )
 
 
 def test_idx_files_are_read_and_their_faults_named() -> None:
@@ -99,7 +107,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for part, count in (("train", 30), ("t10k", 10)):
         (folder / f"{part}-images-idx3-ubyte").write_bytes(idx(rng.integers(0, 256, (count, 28, 28))))
         (folder / f"{part}-labels-idx1-ubyte").write_bytes(idx(rng.integers(0, 10, count)))
-    (folder / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress((folder / "train-images-idx3-ubyte").read_bytes()))
+    (folder / "train-images-idx3-ubyte.gz").write_bytes(
+        gzip.compress((folder / "train-images-idx3-ubyte").read_bytes())
+    )
     (folder / "train-images-idx3-ubyte").unlink()
     return tmp_path
 
@@ -140,4 +150,5 @@ def test_real_mnist(shared_data: Path) -> None:
     assert np.bincount(np.concatenate([train.labels, task.held_out["val"].labels])).tolist() == [
         *(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
     ]
-    assert abs(float(train.features.mean())) < 0.01 and abs(float(train.features.std()) - 1) < 0.01  # the published mean and deviation
+    # the published mean and deviation
+    assert abs(float(train.features.mean())) < 0.01 and abs(float(train.features.std()) - 1) < 0.01

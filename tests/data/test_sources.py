@@ -69,7 +69,9 @@ def test_without_a_data_root_the_cache_is_used(server, tmp_path):
 
 
 def test_a_wrong_checksum_after_download_removes_the_file(server, tmp_path):
-    with pytest.raises(DataError, match=rf"toy/file: wrong checksum of what .* expected {'0' * 64}, got {SHA}") as error:
+    with pytest.raises(
+        DataError, match=rf"toy/file: wrong checksum of what .* expected {'0' * 64}, got {SHA}"
+    ) as error:
         sources.locate(file_set(f"{server}/file", "0" * 64), tmp_path)
     assert not isinstance(error.value, Unreachable) and left(tmp_path) == []
 
@@ -117,7 +119,9 @@ def test_a_server_that_never_answers_is_given_up_after_the_deadline(monkeypatch,
 
 def test_the_deadline_is_five_seconds_and_covers_a_hanging_name_lookup(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(sources, "_connect", lambda url, seconds: asked.append(seconds) or (_ for _ in ()).throw(OSError("gone")))
+    monkeypatch.setattr(
+        sources, "_connect", lambda url, seconds: asked.append(seconds) or (_ for _ in ()).throw(OSError("gone"))
+    )
     with pytest.raises(DataError, match="gone"):
         sources.locate(file_set("http://example.invalid/file"), tmp_path)
     assert asked == [sources.CONNECT_SECONDS] == [5.0]
@@ -165,16 +169,26 @@ def test_data_root_is_the_key_then_the_environment_then_none(monkeypatch):
 
 def test_status_says_what_is_there(planetoid):
     rows = {row.option: row for row in sources.status(planetoid["root"])}
-    graphs, tables = {"cora", "citeseer", "pubmed", "suzhou", "amsterdam", "venice", "reddit"}, {"movielens", "mimic3", "yelp"}
-    columns, images = {"energy", "blog", "bank", "credit", "gisette", "criteo"}, {"modelnet10", "modelnet40", "cifar10", "mnist"}
+    graphs, tables = (
+        {"cora", "citeseer", "pubmed", "suzhou", "amsterdam", "venice", "reddit"},
+        {"movielens", "mimic3", "yelp"},
+    )
+    columns, images = (
+        {"energy", "blog", "bank", "credit", "gisette", "criteo"},
+        {"modelnet10", "modelnet40", "cifar10", "mnist"},
+    )
     assert set(rows) == graphs | tables | columns | images
     assert rows["citeseer"].found == "real" and rows["citeseer"].missing == ()
-    assert rows["citeseer"].folder == "planetoid/CiteSeer/raw" and rows["citeseer"].present[0] == "planetoid/CiteSeer/raw/ind.citeseer.x"
+    assert (
+        rows["citeseer"].folder == "planetoid/CiteSeer/raw"
+        and rows["citeseer"].present[0] == "planetoid/CiteSeer/raw/ind.citeseer.x"
+    )
     assert rows["cora"].found == "missing" and len(rows["cora"].missing) == 8
 
 
 def test_status_names_the_variants_that_are_there(tmp_path, capsys):
-    """Of MovieLens its sample whole and ML-100K in RecBole's format; of ML-1M and the MIMIC demo a file each, which is no variant."""
+    """Of MovieLens its sample whole and ML-100K in RecBole's format; of ML-1M and the MIMIC demo a file each, which is
+    no variant."""
     whole = {
         "ml-1m-sample100k": ("users.dat", "movies.dat", "ratings.dat"),
         "ml-100k-recbole": ("ml-100k.user", "ml-100k.item", "ml-100k.inter"),
@@ -194,15 +208,20 @@ def test_status_names_the_variants_that_are_there(tmp_path, capsys):
 
 
 def test_a_huge_file_is_recorded_by_size_and_time_and_not_read(tmp_path, monkeypatch):
-    """A record tells that such a file was changed, as a checksum would; a published checksum is compared whatever the size."""
+    """A record tells that such a file was changed, as a checksum would; a published checksum is compared whatever the
+    size."""
     (tmp_path / "toy").mkdir()
     path = tmp_path / "toy" / "file"
     path.write_bytes(CONTENT)
     os.utime(path, (1.5e9, 1.5e9))
     monkeypatch.setattr(sources, "HASHED", len(CONTENT) - 1)
-    assert sources.locate(file_set(None, None), tmp_path).files == (("toy/file", "18 bytes, changed 2017-07-14T02:40:00+00:00"),)
+    assert sources.locate(file_set(None, None), tmp_path).files == (
+        ("toy/file", "18 bytes, changed 2017-07-14T02:40:00+00:00"),
+    )
     os.utime(path, (1.5e9, 1.5e9 + 1))
-    assert sources.locate(file_set(None, None), tmp_path).files == (("toy/file", "18 bytes, changed 2017-07-14T02:40:01+00:00"),)
+    assert sources.locate(file_set(None, None), tmp_path).files == (
+        ("toy/file", "18 bytes, changed 2017-07-14T02:40:01+00:00"),
+    )
     assert sources.locate(file_set(None), tmp_path).files == (("toy/file", SHA),)
     monkeypatch.setattr(sources, "HASHED", len(CONTENT))
     assert sources.locate(file_set(None, None), tmp_path).files == (("toy/file", SHA),)

@@ -7,7 +7,11 @@ from scipy import sparse
 from vflbench.data import partition, twins
 from vflbench.data.graph import herigraph, planetoid, reddit
 
-SIZES = {"cora": (2708, 1433, 5278, 7, 18.17), "citeseer": (3327, 3703, 4552, 6, 31.7), "pubmed": (19717, 500, 44324, 3, 50.1)}
+SIZES = {
+    "cora": (2708, 1433, 5278, 7, 18.17),
+    "citeseer": (3327, 3703, 4552, 6, 31.7),
+    "pubmed": (19717, 500, 44324, 3, 50.1),
+}
 
 
 def homophily(labels, edges):
@@ -20,7 +24,9 @@ def test_twin_has_the_sizes_sparsity_and_homophily_of_the_real_graph(name):
     graph = twins.word_graph(name, shape)
     nodes, features, edges, classes, words = SIZES[name]
     assert graph.features.shape == (nodes, features) and graph.edges.shape == (2, 2 * edges)
-    assert np.bincount(graph.labels[graph.labels >= 0]).tolist() == list(shape.class_counts) and graph.classes == classes
+    assert (
+        np.bincount(graph.labels[graph.labels >= 0]).tolist() == list(shape.class_counts) and graph.classes == classes
+    )
     labelled = graph.labels >= 0
     assert (graph.features[labelled] > 0).sum(axis=1).mean() == pytest.approx(words, rel=0.03)
     assert not graph.features[~labelled].any() and labelled[graph.edges].all()
@@ -36,7 +42,8 @@ def test_a_twin_is_the_same_every_time():
 
 
 def scores(task):
-    """Test accuracy of a linear model: on one party's features alone, with its own graph, and on everything with the whole graph."""
+    """Test accuracy of a linear model: on one party's features alone, with its own graph, and on everything with the
+    whole graph."""
     from sklearn.linear_model import LogisticRegression
 
     def score(features, edges, hops):
@@ -47,7 +54,11 @@ def scores(task):
             features = scale @ adjacency @ scale @ features
         features = features / np.abs(features).mean() / 10
         train, test = task.splits["train"], task.splits["test"]
-        return LogisticRegression(max_iter=200).fit(features[train], task.labels[train]).score(features[test], task.labels[test])
+        return (
+            LogisticRegression(max_iter=200)
+            .fit(features[train], task.labels[train])
+            .score(features[test], task.labels[test])
+        )
 
     joined = task.joined()
     alone, own = score(task.features[0], task.edges[0], 0), score(task.features[0], task.edges[0], 2)
@@ -64,7 +75,11 @@ def test_coras_twin_is_learnable_and_the_join_is_worth_it():
 def test_reddits_twin_has_the_chosen_size():
     task = reddit.load(reddit.Config(source="synthetic", nodes=3000, mean_degree=20), "graph", 3, 0, None)
     assert task.source.kind == "synthetic" and task.source.variant == "3000 nodes" and task.classes == 41
-    assert len(task.labels) == 3000 and task.all_edges.shape == (2, 60000) and sum(block.shape[1] for block in task.features) == 602
+    assert (
+        len(task.labels) == 3000
+        and task.all_edges.shape == (2, 60000)
+        and sum(block.shape[1] for block in task.features) == 602
+    )
     assert homophily(task.labels, task.all_edges) == pytest.approx(0.76, abs=0.01)
 
 
@@ -81,5 +96,9 @@ def test_pairs_are_distinct_and_exactly_as_many_as_asked():
     labels = np.random.default_rng(0).integers(0, 3, 100)
     for edges in (0, 20, 100, 1500):
         pairs = twins.homophilous_pairs(labels, edges, 0.7, np.random.default_rng(1))
-        assert pairs.shape == (2, edges) and (pairs[0] < pairs[1]).all() and partition.undirected(pairs, 100).shape[1] == 2 * edges
+        assert (
+            pairs.shape == (2, edges)
+            and (pairs[0] < pairs[1]).all()
+            and partition.undirected(pairs, 100).shape[1] == 2 * edges
+        )
         assert (labels[pairs[0]] == labels[pairs[1]]).sum() == round(0.7 * edges)

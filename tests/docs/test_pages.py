@@ -9,8 +9,13 @@ import pytest
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[2]
-TOP = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")]
-PAGES = [*TOP, *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "options"} & set(p.relative_to(ROOT).parts))]
+TOP = [
+    ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
+]
+PAGES = [
+    *TOP,
+    *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "options"} & set(p.relative_to(ROOT).parts)),
+]
 WORDS = 25
 
 
@@ -22,7 +27,10 @@ def sentences(text: str) -> list[str]:
     for token in tokens:
         within = token.type == "table_open" or (within and token.type != "table_close")
         if token.type == "inline" and not within:
-            plain = "".join(" " if t.type == "softbreak" else "X" if t.type == "code_inline" else t.content for t in token.children or [])
+            plain = "".join(
+                " " if t.type == "softbreak" else "X" if t.type == "code_inline" else t.content
+                for t in token.children or []
+            )
             found += re.split(r"(?<=[.!?:;])\s+", plain)
     return found
 

@@ -52,7 +52,11 @@ def test_a_verdict_follows_the_csv(copy):
     before = copy.claims("pubsub_vfl/table4")
     (row,) = copy.rows("pubsub_vfl/table4", dataset="bank", planner="epoch")
     row["running_seconds"] = 1000.0
-    changed = [new for old, new in zip(before.split("\n"), copy.claims("pubsub_vfl/table4").split("\n"), strict=True) if old != new]
+    changed = [
+        new
+        for old, new in zip(before.split("\n"), copy.claims("pubsub_vfl/table4").split("\n"), strict=True)
+        if old != new
+    ]
     assert len(changed) == 1 and "the planner makes training faster" in changed[0] and "| does not hold |" in changed[0]
 
 
@@ -67,11 +71,20 @@ def test_the_front_picture(script, tmp_path):
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        ("{{ row('mtcd/fig2', algorithm='stcd', topology='tree') }}", r"mtcd/fig2\.csv: no row with topology\.name=tree"),
+        (
+            "{{ row('mtcd/fig2', algorithm='stcd', topology='tree') }}",
+            r"mtcd/fig2\.csv: no row with topology\.name=tree",
+        ),
         ("{{ row('mtcd/fig2', algorithm='stcd') }}", r"mtcd/fig2\.csv: 4 rows with {'algorithm': 'stcd'}, not one"),
         ("{{ row('mtcd/fig2', colour='red') }}", r"mtcd/fig2\.csv: no single column for 'colour'"),
-        ("{{ row('mtcd/fig2', algorithm='stcd', topology='path').bytes }}", r"mtcd/fig2\.csv: no value in column 'bytes'"),
-        ("{{ row('mtcd/fig3', algorithm='dcpa', topology='path').seconds_to_target | fixed }}", "inf is not a number to be shown"),
+        (
+            "{{ row('mtcd/fig2', algorithm='stcd', topology='path').bytes }}",
+            r"mtcd/fig2\.csv: no value in column 'bytes'",
+        ),
+        (
+            "{{ row('mtcd/fig3', algorithm='dcpa', topology='path').seconds_to_target | fixed }}",
+            "inf is not a number to be shown",
+        ),
         ("{{ paper('pubsub_vfl/table1', 'selected', dataset='bank', algorithm='mtcd') }}", "0 numbers of the paper"),
         ("{{ nothing }}", "'nothing' is undefined"),
     ],
@@ -106,9 +119,11 @@ def test_no_measured_number_is_typed(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_number_that_is_read_counts(page, script, monkeypatch):
-    """Each cell that a template asks for changes the page, or stops a sentence, where it is far smaller or far larger."""
+    """Each cell that a template asks for changes the page, or stops a sentence, where it is far smaller or far
+    larger."""
     pages = script.Pages()
-    monkeypatch.setitem(pages.jinja.globals, "claims", lambda *_, **__: "")  # they have copies of their own, and a test of their own
+    # they have copies of their own, and a test of their own
+    monkeypatch.setitem(pages.jinja.globals, "claims", lambda *_, **__: "")
     asked = {}
     plain = script.Row.__getitem__
 

@@ -47,11 +47,18 @@ def office(me: Party) -> Any:
 
 def build(programs: dict[str, Any], options: dict[str, Any], name: str) -> dict[str, Any]:
     """The arguments of a party's engine; `programs` are functions of this module by party."""
-    specs = {party: PartySpec(program, role="server" if party == "server" else "client") for party, program in programs.items()}
-    specs = {party: spec if party == name else dataclasses.replace(spec, program=elsewhere) for party, spec in specs.items()}
+    specs = {
+        party: PartySpec(program, role="server" if party == "server" else "client")
+        for party, program in programs.items()
+    }
+    specs = {
+        party: spec if party == name else dataclasses.replace(spec, program=elsewhere) for party, spec in specs.items()
+    }
     clock = ComputeClock("measured", ComputeConfig())
     return {"specs": specs, "public": None, "config": options.get("config"), "clock": clock, "threads": 1} | {
-        key: value for key, value in options.items() if key in ("rounds", "seed", "eval_every", "checkpoint_every", "window")
+        key: value
+        for key, value in options.items()
+        if key in ("rounds", "seed", "eval_every", "checkpoint_every", "window")
     }
 
 

@@ -18,11 +18,19 @@ def ledger(*messages: tuple[int, int, int, str, int]) -> np.ndarray:
     """Rows of (round, source, destination, tag, bytes), client-server."""
     rows = np.zeros((len(messages), len(COLUMN)))
     for row, (round, src, dst, tag, nbytes) in zip(rows, messages, strict=True):
-        row[[COLUMN[key] for key in ("round", "src", "dst", "tag", "bytes", "vectors")]] = round, src, dst, TAGS.index(tag), nbytes, 1
+        row[[COLUMN[key] for key in ("round", "src", "dst", "tag", "bytes", "vectors")]] = (
+            round,
+            src,
+            dst,
+            TAGS.index(tag),
+            nbytes,
+            1,
+        )
     return rows
 
 
-# Client 1 has 10 rows that join. In round 1 two batches ask for 6 and 7 of them: 13 float32 predictions of one number, and back.
+# Client 1 has 10 rows that join. In round 1 two batches ask for 6 and 7 of them: 13 float32 predictions of one number,
+# and back.
 JOINS = ledger(
     (0, 1, 0, "keys", 999), (0, 0, 1, "mapping", 160),
     (1, 1, 0, "prediction", 24), (1, 0, 1, "residual", 24), (1, 1, 0, "prediction", 28), (1, 0, 1, "residual", 28),
@@ -49,7 +57,8 @@ def test_the_figures_charge_a_row_once_an_epoch_at_8_bytes_and_inner_exchanges_b
 
 
 def test_the_figures_do_not_charge_messages_that_only_name_rows() -> None:
-    """With DP-SGD the server names every batch's rows; the figures' rule has predictions and residuals alone, strict has all."""
+    """With DP-SGD the server names every batch's rows; the figures' rule has predictions and residuals alone, strict
+    has all."""
     named = ledger((0, 0, 1, "batches", 500), (1, 0, 1, "rows", 48), (1, 0, 1, "rows", 56), (2, 0, 1, "rows", 48))
     both = np.concatenate([JOINS, named])
     network = NetworkConfig(client_server=LinkConfig(latency_ms=100.0, bandwidth_gbps=1.0))

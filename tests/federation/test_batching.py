@@ -61,7 +61,9 @@ def train(batch, workers=15, rounds=4):
         me.state.parameters = {"w": torch.full((6, 4), 0.1), "v": torch.linspace(-1, 1, 4)}
         async for _ in me.rounds():
             for _ in range(2):
-                me.state.parameters, value = await me.compute(step, me.state.parameters, x, y, 1e-3, cost=100.0 * me.index)
+                me.state.parameters, value = await me.compute(
+                    step, me.state.parameters, x, y, 1e-3, cost=100.0 * me.index
+                )
             me.report(train_loss=float(value))
             await me.send("server", me.state.parameters)
             me.state.parameters = await me.recv("server")
@@ -140,7 +142,9 @@ def test_constants_alone_arrays_and_graphs_run_one_by_one(groups):
         return x * 2
 
     parameters = [torch.ones(2, requires_grad=True) for _ in range(2)]
-    results = compute_in_all((double, 3), (double, 3), (double, np.ones(2)), (double, np.ones(2)), *((double, p) for p in parameters))
+    results = compute_in_all(
+        (double, 3), (double, 3), (double, np.ones(2)), (double, np.ones(2)), *((double, p) for p in parameters)
+    )
     assert groups[0] == 2 and groups[1:] == [1] * 4
     assert results[:2] == [6, 6]
     for result in results[4:]:  # no party's graph holds another's

@@ -1,4 +1,5 @@
-"""Codecs by hand: what is sent, what arrives, how far that is off, and what a run with one charges, remembers and repeats."""
+"""Codecs by hand: what is sent, what arrives, how far that is off, and what a run with one charges, remembers and
+repeats."""
 
 from __future__ import annotations
 
@@ -54,11 +55,13 @@ def samples(dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
     """Arrays of many sizes and magnitudes."""
     rng = RNG(7)
     return [
-        torch.from_numpy(rng.standard_t(2, size=n) * 10.0 ** rng.integers(-6, 4)).to(dtype) for n in (1, 2, 7, 100, 1000) for _ in range(4)
+        torch.from_numpy(rng.standard_t(2, size=n) * 10.0 ** rng.integers(-6, 4)).to(dtype)
+        for n in (1, 2, 7, 100, 1000)
+        for _ in range(4)
     ]
 
 
-# --- fp16 -----------------------------------------------------------------------------------------------------------------
+# --- fp16 -------------------------------------------------------------------------------------------------------------
 
 
 def test_fp16_by_hand(caplog: pytest.LogCaptureFixture) -> None:
@@ -80,7 +83,7 @@ def test_fp16_is_off_by_half_a_unit_of_its_last_place(dtype: torch.dtype) -> Non
         assert ((through(codec_config("fp16"), x) - x).abs() <= x.abs() * 2.0**-11 + 2.0**-25).all()
 
 
-# --- int8 -----------------------------------------------------------------------------------------------------------------
+# --- int8 -------------------------------------------------------------------------------------------------------------
 
 
 def test_int8_by_hand() -> None:
@@ -89,7 +92,9 @@ def test_int8_by_hand() -> None:
     codes, scale = encode(codec, torch.tensor([127.0, 0.5, -0.25, 0.0, -3.0]), Draws(0.99, 0.4, 0.2, 0.99, 0.99))
     assert codes.dtype == torch.int8 and scale.dtype == torch.float32 and scale.tolist() == [1.0]
     assert codes.tolist() == [127, 0, -1, 0, -3]
-    codes, scale = encode(codec, torch.tensor([-254.0, 1.0, -0.5, 3.0], dtype=torch.float64), Draws(0.0, 0.5, 0.25, 0.4))
+    codes, scale = encode(
+        codec, torch.tensor([-254.0, 1.0, -0.5, 3.0], dtype=torch.float64), Draws(0.0, 0.5, 0.25, 0.4)
+    )
     assert (codes.tolist(), scale.tolist()) == ([-127, 1, 0, 1], [2.0])
     assert module_of(codec).decode((codes, scale), 4, torch.float64, codec).tolist() == [-254.0, 2.0, 0.0, 2.0]
 
@@ -129,7 +134,7 @@ def test_int8_is_off_by_less_than_a_scale(dtype: torch.dtype) -> None:
         assert ((through(codec_config("int8"), x).double() - x.double()).abs() <= scale * (1 + 1e-5)).all()
 
 
-# --- topk -----------------------------------------------------------------------------------------------------------------
+# --- topk -------------------------------------------------------------------------------------------------------------
 
 
 def test_topk_by_hand() -> None:
@@ -140,7 +145,13 @@ def test_topk_by_hand() -> None:
     assert through(codec_config("topk", fraction=0.2), x).tolist() == [0.0, -3.0, 0.0, 0.0, 0.0]  # of equals the first
     assert through(codec_config("topk", fraction=0.01), x).tolist() == [0.0, -3.0, 0.0, 0.0, 0.0]  # at least one
     assert through(codec_config("topk", fraction=0.5), x).tolist() == [0.0, -3.0, 0.0, 3.0, 0.0]  # 2.5 rounded to even
-    assert through(codec_config("topk", fraction=0.2), [1.0, NAN, 5.0, INF, 2.0]).isnan().tolist() == [False, True, False, False, False]
+    assert through(codec_config("topk", fraction=0.2), [1.0, NAN, 5.0, INF, 2.0]).isnan().tolist() == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
     wide = torch.tensor([0.1, 7.0, 7.0], dtype=torch.float64)
     values, _ = encode(codec_config("topk", fraction=0.3), wide, RNG(0))
     assert values.dtype == torch.float32
@@ -163,17 +174,27 @@ def test_what_topk_left_out_crosses_later() -> None:
     """One of three entries a message: the largest of what the receiver does not know yet."""
     one = encoder(codec_config("topk", fraction=0.3, feedback=True), "model")
     x = np.array([4.0, 2.0, 1.0], np.float32)
-    assert [one.encode(x, "a", "model").value.tolist() for _ in range(4)] == [[4, 0, 0], [4, 2, 0], [4, 2, 1], [4, 2, 1]]
+    assert [one.encode(x, "a", "model").value.tolist() for _ in range(4)] == [
+        [4, 0, 0],
+        [4, 2, 0],
+        [4, 2, 1],
+        [4, 2, 1],
+    ]
     assert one.encode(x + np.float32([0, 0, 5]), "a", "model").value.tolist() == [4, 2, 6]
     assert one.encode(x, "b", "model").value.tolist() == [4, 0, 0]  # another receiver knows nothing
-    assert one.encode((1, x), "a", "model").value[1].tolist() == [4, 0, 0]  # nor is another place in the payload this one
+    # nor is another place in the payload this one
+    assert one.encode((1, x), "a", "model").value[1].tolist() == [4, 0, 0]
     assert one.encode(np.float32([9, 8, 7, 6]), "a", "model").value.tolist() == [9, 0, 0, 0]  # nor another shape
     assert [one.encode(x, "a", "embedding").value.tolist() for _ in range(2)] == [[4, 0, 0]] * 2  # not remembered
 
 
 def test_the_memory_contracts() -> None:
     """EF21: |x - g'|^2 <= (1 - k/n) |x - g|^2."""
-    rng, one, g = RNG(1), encoder(codec_config("topk", fraction=0.1, feedback=True), "m"), torch.zeros(50, dtype=torch.float64)
+    rng, one, g = (
+        RNG(1),
+        encoder(codec_config("topk", fraction=0.1, feedback=True), "m"),
+        torch.zeros(50, dtype=torch.float64),
+    )
     for _ in range(30):
         x = torch.from_numpy(rng.normal(size=50))
         new = one.encode(x, "a", "m").value
@@ -181,7 +202,7 @@ def test_the_memory_contracts() -> None:
         g = new
 
 
-# --- payloads ---------------------------------------------------------------------------------------------------------------
+# --- payloads ---------------------------------------------------------------------------------------------------------
 
 
 def test_only_floating_arrays_of_a_payload_are_encoded() -> None:
@@ -223,7 +244,12 @@ def test_bytes_of_a_thousand_numbers(config: Any, float32: int, float64: int) ->
 
 def test_arrays_that_would_not_get_smaller_cross_as_they_are() -> None:
     for config in CODECS:
-        for x in (np.zeros((0, 3), np.float32), torch.arange(5), np.array(["a"]), torch.ones(3, dtype=torch.float16)[:0]):
+        for x in (
+            np.zeros((0, 3), np.float32),
+            torch.arange(5),
+            np.array(["a"]),
+            torch.ones(3, dtype=torch.float16)[:0],
+        ):
             sent = encoder(config, "m").encode(x, "a", "m")
             assert sent.nbytes == x.nbytes and len(sent.value) == len(x)
     assert encoder(codec_config("int8")).encode(np.float32([0.3])).value.tolist() == [np.float32(0.3)]  # 4 bytes, not 5
@@ -232,13 +258,15 @@ def test_arrays_that_would_not_get_smaller_cross_as_they_are() -> None:
     assert swapped.value.tolist() == [1.5, -2.0] and swapped.nbytes == 4
 
 
-@pytest.mark.parametrize("array", [np.zeros(3, complex), torch.zeros(3, dtype=torch.complex64), np.zeros(3, np.longdouble)])
+@pytest.mark.parametrize(
+    "array", [np.zeros(3, complex), torch.zeros(3, dtype=torch.complex64), np.zeros(3, np.longdouble)]
+)
 def test_complex_and_wider_numbers_are_refused(array: Any) -> None:
     with pytest.raises(FederationError, match="cannot be compressed"):
         encoder(codec_config("int8")).encode(array)
 
 
-# --- in the engine ----------------------------------------------------------------------------------------------------------
+# --- in the engine ----------------------------------------------------------------------------------------------------
 
 
 X = np.random.default_rng(0).normal(size=40).astype(np.float32)
@@ -358,11 +386,13 @@ def test_numbers_that_a_codec_can_hold_arrive_as_without_it() -> None:
         return found
 
     assert losses(codec_config("fp16")) == losses(codec_config("topk", fraction=1.0)) == losses(codec_config("none"))
-    assert losses(codec_config("topk", fraction=1.0, feedback=True), remembered=("up", "down")) == losses(codec_config("none"))
+    assert losses(codec_config("topk", fraction=1.0, feedback=True), remembered=("up", "down")) == losses(
+        codec_config("none")
+    )
     assert losses(codec_config("int8")) != losses(codec_config("none")) != losses(codec_config("topk", fraction=0.3))
 
 
-# --- a run that was stopped and goes on ---------------------------------------------------------------------------------------
+# --- a run that was stopped and goes on -------------------------------------------------------------------------------
 
 REMEMBERED = ("up", "down", "late", "value", "gradient", "model")
 _WHOLE: dict[tuple[str, str], Outcome] = {}
@@ -379,7 +409,9 @@ def whole(toy: str, config: Any) -> Outcome:
 
 
 @pytest.mark.parametrize("config", CODECS[1::2], ids=str)  # those that have something to go on from
-@pytest.mark.parametrize("toy", ["ring", "async", *(pytest.param(name, marks=pytest.mark.slow) for name in ("star", "round_star"))])
+@pytest.mark.parametrize(
+    "toy", ["ring", "async", *(pytest.param(name, marks=pytest.mark.slow) for name in ("star", "round_star"))]
+)
 def test_random_kills(toy: str, config: Any) -> None:
     rng = random.Random(toy)
     assert difference(whole(toy, config), run_toy(TOYS[toy])) is not None  # the codec does something
@@ -411,7 +443,9 @@ def test_a_run_with_a_codec_is_re_timed_exactly(config: Any) -> None:
             return False
 
         options = {**toy.options, "network": network(0.02, rate)}
-        engine = SimulatedEngine(toy.specs(), rounds=8, codec=config, remembered=REMEMBERED, on_round=on_round, **options)
+        engine = SimulatedEngine(
+            toy.specs(), rounds=8, codec=config, remembered=REMEMBERED, on_round=on_round, **options
+        )
         engine.run()
         return engine, ends
 

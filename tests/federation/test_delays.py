@@ -46,8 +46,12 @@ def test_without_delays_a_batch_costs_what_the_clock_says() -> None:
 def test_table_8_per_batch_core_seconds() -> None:
     """Active .38 / .92 / 1.46, passive .042 / .038 / .036 at B = 16 / 256 / 1024."""
     delays = Delays(compute("compute=paper_table8"))
-    active = [sum(delays.seconds(part, b, 0, 32) for part in PARTS if not part.startswith("passive")) for b in (16, 256, 1024)]
-    passive = [sum(delays.seconds(part, b, 1, 32) for part in PARTS if part.startswith("passive")) for b in (16, 256, 1024)]
+    active = [
+        sum(delays.seconds(part, b, 0, 32) for part in PARTS if not part.startswith("passive")) for b in (16, 256, 1024)
+    ]
+    passive = [
+        sum(delays.seconds(part, b, 1, 32) for part in PARTS if part.startswith("passive")) for b in (16, 256, 1024)
+    ]
     assert active == pytest.approx([0.38, 0.92, 1.46], abs=0.005)
     assert passive == pytest.approx([0.042, 0.038, 0.036], abs=0.0005)
 
@@ -55,19 +59,32 @@ def test_table_8_per_batch_core_seconds() -> None:
 def test_the_default_has_no_delays_and_no_cost_beside_its_two_constants() -> None:
     default = compute()
     assert default == ComputeConfig()
-    assert (default.delays, default.batch_latency, default.server_seconds, default.penalty_batch) == ({}, 0.0, 0.0, None)
+    assert (default.delays, default.batch_latency, default.server_seconds, default.penalty_batch) == (
+        {},
+        0.0,
+        0.0,
+        None,
+    )
 
 
 def test_bad_keys_are_told_together() -> None:
     found = problems(
-        *("compute.batch_latency=-1", "compute.server_seconds=-0.1", "compute.core_cap=0", "compute.penalty_batch=0", "compute.cores=8"),
+        *(
+            "compute.batch_latency=-1",
+            "compute.server_seconds=-0.1",
+            "compute.core_cap=0",
+            "compute.penalty_batch=0",
+            "compute.cores=8",
+        ),
         "+compute.delays.active_forward={scale: fast, exponent: 0}",
     )
-    assert set(found) == {f"compute.{key}" for key in ("batch_latency", "server_seconds", "core_cap", "penalty_batch", "cores")} | {
-        "compute.delays.active_forward.scale"
-    }
+    assert set(found) == {
+        f"compute.{key}" for key in ("batch_latency", "server_seconds", "core_cap", "penalty_batch", "cores")
+    } | {"compute.delays.active_forward.scale"}
     paper = "compute=paper_table8"
-    found = problems(paper, "compute.delays.top_forward.scale=0", "compute.delays.top_backward.exponent=2", "compute.cores=[8,0]")
+    found = problems(
+        paper, "compute.delays.top_forward.scale=0", "compute.delays.top_backward.exponent=2", "compute.cores=[8,0]"
+    )
     assert set(found) == {"compute.delays.top_forward.scale", "compute.delays.top_backward.exponent", "compute.cores"}
     found = problems(paper, "+compute.delays.activ_forward={scale: 1, exponent: 0}")
     assert found["compute.delays.activ_forward"].closest == "active_forward"
@@ -86,10 +103,15 @@ def test_measured_constants_come_from_the_file_and_what_is_typed_wins(tmp_path: 
     assert (found.core_cap, found.batch_latency, found.server_seconds, found.cores) == (1.75, 0.5, 0.03, [4, 2])
     del values["core_cap"]
     profile.write_text(json.dumps(values))
-    assert "is no profile (KeyError: 'core_cap')" in problems("compute=measured", f"compute.file={profile}")["compute.file"].allowed
+    assert (
+        "is no profile (KeyError: 'core_cap')"
+        in problems("compute=measured", f"compute.file={profile}")["compute.file"].allowed
+    )
     profile.write_text("not json")
     assert "vflbench data profile" in problems("compute=measured", f"compute.file={profile}")["compute.file"].allowed
     missing = problems("compute=measured", f"compute.file={tmp_path / 'none.json'}")
     assert set(missing) == {"compute.file"}
     assert missing["compute.file"].allowed == "there is no such file; make one with: vflbench data profile"
-    assert "compute=measured does" in problems("compute=paper_table8", f"compute.file={profile}")["compute.file"].allowed
+    assert (
+        "compute=measured does" in problems("compute=paper_table8", f"compute.file={profile}")["compute.file"].allowed
+    )

@@ -4,7 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from tests.federation.toys import TOYS, behind, clean, difference, modelled, network, once, random_toy, rows_of, run_programs, run_toy
+from tests.federation.toys import (
+    TOYS,
+    behind,
+    clean,
+    difference,
+    modelled,
+    network,
+    once,
+    random_toy,
+    rows_of,
+    run_programs,
+    run_toy,
+)
 from vflbench.federation.ledger import LEDGER_FIELDS
 from vflbench.federation.party import PartySpec, party_names
 from vflbench.federation.payload import copy_payload
@@ -26,7 +38,7 @@ def two(client, server, **options):
     return run_programs({"server": once(server), "client": once(client)}, **options)
 
 
-# --- times by hand ----------------------------------------------------------------------------------------------------------
+# --- times by hand ----------------------------------------------------------------------------------------------------
 
 
 def test_a_message_takes_its_bytes_and_the_latency_and_links_are_fifo():
@@ -63,7 +75,9 @@ def test_recv_does_not_move_a_clock_that_is_ahead_and_recv_all_keeps_the_asked_o
         assert await me.recv_all(["client_1", "client_0"]) == [2.0, 1.0]
         assert behind(me).now == 0.5
 
-    run_programs({"server": once(server), "client_0": once(client), "client_1": once(client)}, network=NET, clock=modelled())
+    run_programs(
+        {"server": once(server), "client_0": once(client), "client_1": once(client)}, network=NET, clock=modelled()
+    )
 
 
 def test_a_timeout_is_in_virtual_time_and_a_tie_counts_as_delivered():
@@ -99,7 +113,8 @@ def test_recv_any_takes_the_first_delivered_whoever_ran_first(fast):
 
     async def server(me):
         seen = [(await me.recv_any(me.clients))[0] for _ in me.clients]
-        assert seen == [fast, *(name for name in me.clients if name != fast)]  # the others arrive together: by party order
+        # the others arrive together: by party order
+        assert seen == [fast, *(name for name in me.clients if name != fast)]
         assert me.clock == pytest.approx(0.3)
 
     clients = dict.fromkeys(party_names("client", 4), once(client))
@@ -140,7 +155,7 @@ def test_an_event_of_a_finished_wait_does_not_overtake_a_parked_party():
     run_programs({"server": server, "a": a, "b": b, "slow": slow}, clock=modelled(), rounds=2)
 
 
-# --- payloads -----------------------------------------------------------------------------------------------------------------
+# --- payloads ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -159,7 +174,11 @@ def test_an_event_of_a_finished_wait_does_not_overtake_a_parked_party():
         (np.True_, 1, 0),
         (None, 1, 0),
         ("\u00fc", 2, 0),
-        ((np.zeros(2), [torch.zeros(3), None], {"a": 1, "b": np.zeros(1, dtype=np.uint8)}), 16 + (8 + 12 + 1) + (8 + 8 + 1), 3),
+        (
+            (np.zeros(2), [torch.zeros(3), None], {"a": 1, "b": np.zeros(1, dtype=np.uint8)}),
+            16 + (8 + 12 + 1) + (8 + 8 + 1),
+            3,
+        ),
     ],
 )
 def test_sizes_come_from_dtype_and_shape(payload, nbytes, vectors):
@@ -176,7 +195,9 @@ def test_what_has_no_honest_size_cannot_cross(payload):
         copy_payload(payload)
 
 
-@pytest.mark.parametrize("make", [lambda: torch.ones(3, requires_grad=True), lambda: np.ones(3)], ids=["torch", "numpy"])
+@pytest.mark.parametrize(
+    "make", [lambda: torch.ones(3, requires_grad=True), lambda: np.ones(3)], ids=["torch", "numpy"]
+)
 def test_what_arrives_is_a_detached_copy_for_each_receiver(make):
     mine = make()
 
@@ -195,7 +216,7 @@ def test_what_arrives_is_a_detached_copy_for_each_receiver(make):
     assert mine.tolist() == [7.0, 7.0, 7.0]
 
 
-# --- errors --------------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_deadlock_names_who_waits_for_what():
@@ -287,7 +308,7 @@ def test_touching_another_partys_data_raises():
     assert seen == [3.0]
 
 
-# --- evaluation ------------------------------------------------------------------------------------------------------------------
+# --- evaluation -------------------------------------------------------------------------------------------------------
 
 
 def test_evaluation_costs_nothing_and_leaves_the_training_streams_alone():
@@ -340,7 +361,7 @@ def test_reports_are_copies():
     assert not reports[0][2]["predictions"]["val"].requires_grad
 
 
-# --- compute clock -----------------------------------------------------------------------------------------------------------------
+# --- compute clock ----------------------------------------------------------------------------------------------------
 
 
 def test_compute_clocks():
@@ -351,7 +372,9 @@ def test_compute_clocks():
         assert await me.compute(lambda a, b: a + b, 1, 2, cost=7.0) == 3
 
     config = ComputeConfig(base_seconds=0.5, seconds_per_unit=0.1)
-    times = {mode: run_programs({"server": once(body)}, clock=ComputeClock(mode, config)).order[0].now for mode in MODES}
+    times = {
+        mode: run_programs({"server": once(body)}, clock=ComputeClock(mode, config)).order[0].now for mode in MODES
+    }
     assert times["none"] == 0.0
     assert times["modelled"] == pytest.approx(1.2)
     assert 0.0 < times["measured"] < 1.0
@@ -360,7 +383,7 @@ def test_compute_clocks():
 MODES = ("none", "modelled", "measured")
 
 
-# --- schedules -----------------------------------------------------------------------------------------------------------------------
+# --- schedules --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TOYS)
@@ -382,7 +405,7 @@ def test_the_schedule_changes_nothing_in_random_federations(seed):
     assert difference(run_toy(toy), run_toy(toy, shuffle=seed, window=1 + seed % 3)) is None
 
 
-# --- stopping and size -----------------------------------------------------------------------------------------------------------------
+# --- stopping and size ------------------------------------------------------------------------------------------------
 
 
 def test_on_round_stops_before_anybody_begins_a_later_round():

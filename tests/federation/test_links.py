@@ -22,7 +22,9 @@ def test_a_servers_inbound_bandwidth_serves_by_arrival_not_by_execution():
     async def server(me):
         await me.recv_all(me.clients)
 
-    engine = run_programs({"server": once(server), "client_0": once(client), "client_1": once(client)}, network=NIC, clock=modelled())
+    engine = run_programs(
+        {"server": once(server), "client_0": once(client), "client_1": once(client)}, network=NIC, clock=modelled()
+    )
     assert {r["src"]: r["delivered"] for r in rows_of(engine)} == pytest.approx({"client_1": 0.1, "client_0": 0.2})
 
 
@@ -63,7 +65,9 @@ def test_a_servers_outbound_bandwidth_is_first_come_first_served():
         await me.recv("server")
 
     net = network(0.5, server_bandwidth_gbps=gbps(1e7))
-    engine = run_programs({"server": once(server), "client_0": once(client), "client_1": once(client)}, network=net, clock=modelled())
+    engine = run_programs(
+        {"server": once(server), "client_0": once(client), "client_1": once(client)}, network=net, clock=modelled()
+    )
     assert [(r["dst"], r["delivered"]) for r in rows_of(engine)] == [
         ("client_0", pytest.approx(0.6)),
         ("client_0", pytest.approx(1.1)),
@@ -85,7 +89,7 @@ def test_ingress_serves_again_what_it_served_before_a_cut():
     assert [entry[3] for entry in sorted(again.served(2))] == pytest.approx([2.5, 3.0])
 
 
-# --- timing = round ---------------------------------------------------------------------------------------------------------------
+# --- timing = round ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("latencies", [1, 2])
@@ -172,7 +176,7 @@ def test_timing_round_refuses_what_depends_on_time(call):
         run_programs({"server": once(server), "client": once(client)}, network=network(timing="round"))
 
 
-# --- kinds of links ------------------------------------------------------------------------------------------------------------------
+# --- kinds of links ---------------------------------------------------------------------------------------------------
 
 
 def test_links_of_their_own_and_kinds():
@@ -196,7 +200,9 @@ def test_links_of_their_own_and_kinds():
     ]
 
 
-@pytest.mark.parametrize("options", [{}, {"timing": "round"}, {"server_bandwidth_gbps": 1e-6}], ids=["causal", "round", "shared"])
+@pytest.mark.parametrize(
+    "options", [{}, {"timing": "round"}, {"server_bandwidth_gbps": 1e-6}], ids=["causal", "round", "shared"]
+)
 def test_local_links_are_free_and_uncharged(options):
     async def a(me):
         await me.send("b", MEGABYTE)

@@ -1,4 +1,5 @@
-"""What a program can reach from `me` and its data: nothing of the engine, of another party, or of guarded data but by reading a field.
+"""What a program can reach from `me` and its data: nothing of the engine, of another party, or of guarded data but by
+reading a field.
 
 Left out, as the docs say: taking functions apart (`__closure__`, `__globals__`, `__code__`), frames and `gc`.
 """
@@ -37,14 +38,21 @@ class Own:
 BEHIND = (Runtime, Member, SimulatedEngine, VirtualTransport, VirtualClock, Ledger, Link, Own)
 
 
-BOUND = (types.MethodType, types.MethodWrapperType, types.BuiltinMethodType)  # new ones at each look, with nothing of their own
+# new ones at each look, with nothing of their own
+BOUND = (types.MethodType, types.MethodWrapperType, types.BuiltinMethodType)
 
 
 def steps(thing):
     """What lies one step from `thing`: attributes, and what a container holds."""
     if isinstance(thing, BOUND):
         return [(".__self__", thing.__self__), (".__func__", getattr(thing, "__func__", None))]
-    held = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list | tuple | set | frozenset) else ()
+    held = (
+        thing.items()
+        if isinstance(thing, dict)
+        else enumerate(thing)
+        if isinstance(thing, list | tuple | set | frozenset)
+        else ()
+    )
     found = [(f"[{key!r}]", part) for key, part in held]
     for name in set(dir(thing)) - APART:
         with contextlib.suppress(Exception):
@@ -60,11 +68,15 @@ def reach(start, own=None, depth=STEPS):
         following = []
         for way, thing in edge:
             for name, other in steps(thing):
-                if id(other) in seen or isinstance(other, types.ModuleType | np.ndarray | torch.Tensor | str | bytes | int | float):
+                if id(other) in seen or isinstance(
+                    other, types.ModuleType | np.ndarray | torch.Tensor | str | bytes | int | float
+                ):
                     continue
                 seen.add(id(other))
                 held.append(other)
-                if isinstance(other, BEHIND) or (isinstance(other, Me | Guarded) and other is not own and other is not start):
+                if isinstance(other, BEHIND) or (
+                    isinstance(other, Me | Guarded) and other is not own and other is not start
+                ):
                     found.append(f"{way}{name}: {type(other).__name__}")
                 elif not isinstance(other, type):
                     following.append((f"{way}{name}", other))
@@ -150,7 +162,9 @@ def test_a_way_around_is_closed(way):
     assert tried
 
 
-@pytest.mark.parametrize("options", [{}, {"codec": codec_config("fp16")}, {"secure": True}], ids=["plain", "codec", "secrets"])
+@pytest.mark.parametrize(
+    "options", [{}, {"codec": codec_config("fp16")}, {"secure": True}], ids=["plain", "codec", "secrets"]
+)
 def test_no_attributes_lead_behind_me(options):
     found = {}
 

@@ -1,4 +1,5 @@
-"""The NATS server of a run: what it keeps and drops, who may connect, when it starts again and when it ends; the order of messages."""
+"""The NATS server of a run: what it keeps and drops, who may connect, when it starts again and when it ends; the order
+of messages."""
 
 from __future__ import annotations
 
@@ -52,11 +53,20 @@ def refused(*words: str) -> str:
 
 def test_what_does_not_go_with_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = refused("engine=simulated", "broker.user=me")
-    assert "broker=nats: needs parties in processes of their own: engine=ray; engine=simulated has broker=embedded" in alone
+    assert (
+        "broker=nats: needs parties in processes of their own: engine=ray; engine=simulated has broker=embedded"
+        in alone
+    )
     assert "broker.user=(not shown): a server of the run's own has a password of its own: null" in alone
     text = refused("algorithm=avfl", "broker.address='nats://hunter2@there:4222'", "broker.password_env=hunter2")
-    assert "broker=nats: avfl publishes nothing that could pass a broker: broker=embedded; these publish: pubsub_vfl" in text
-    assert "broker.address=nats://***@there:4222: must be of the form nats://host:port or tls://host:port, without user" in text
+    assert (
+        "broker=nats: avfl publishes nothing that could pass a broker: broker=embedded; these publish: pubsub_vfl"
+        in text
+    )
+    assert (
+        "broker.address=nats://***@there:4222: must be of the form nats://host:port or tls://host:port, without user"
+        in text
+    )
     assert "broker.password_env=(not shown): must name an environment variable that is set" in text
     assert "hunter2" not in text + refused("broker.address='nats://me:hunter2@there:4222'")
     assert "broker=mqtt: unknown broker; there are: embedded, nats" in refused("broker=mqtt")
@@ -85,7 +95,9 @@ class Inbox:
             await asyncio.sleep(0.01)
 
 
-def between(channels: Channels, work: Callable[[Courier, Courier, Inbox], Awaitable[None]], names: tuple[str, str]) -> None:
+def between(
+    channels: Channels, work: Callable[[Courier, Courier, Inbox], Awaitable[None]], names: tuple[str, str]
+) -> None:
     """Run `work` with a sender's courier and a receiver's, which is not open yet."""
 
     async def main() -> None:
@@ -126,9 +138,15 @@ def test_a_channel_keeps_its_capacity_and_drops_the_oldest_and_what_is_taken_is_
 
 def test_nobody_connects_without_the_password_which_is_in_one_file_that_others_cannot_read(service: Service) -> None:
     assert service.server is not None
-    assert service.channels.password not in repr(service.channels) and service.channels.url.startswith("nats://127.0.0.1:")
+    assert service.channels.password not in repr(service.channels) and service.channels.url.startswith(
+        "nats://127.0.0.1:"
+    )
     assert service.facts["kind"] == "nats" and re.fullmatch(r"\d+\.\d+\.\d+", service.facts["server_version"])
-    holding = [p for p in service.server.folder.rglob("*") if p.is_file() and service.server.password.encode() in p.read_bytes()]
+    holding = [
+        p
+        for p in service.server.folder.rglob("*")
+        if p.is_file() and service.server.password.encode() in p.read_bytes()
+    ]
     assert [p.name for p in holding] == ["server.conf"]
     assert holding[0].stat().st_mode & 0o777 == 0o600 and service.server.folder.stat().st_mode & 0o777 == 0o700
     command = Path(f"/proc/{service.server.process.pid}/cmdline").read_bytes()
@@ -172,11 +190,14 @@ def test_who_waits_for_a_broker_that_does_not_come_back_is_told_within_the_timeo
     async def main() -> list[FederationError]:
         problems: list[FederationError] = []
         courier = Courier("a", channels, lambda *_: None, problems.append)
-        courier.channels = Channels(channels.url, {}, channels.timeout, channels.user, channels.password)  # there is no stream to read
+        # there is no stream to read
+        courier.channels = Channels(channels.url, {}, channels.timeout, channels.user, channels.password)
         await courier.open()
         courier.channels = channels
         server.stop()
-        with pytest.raises(FederationError, match=r"did not take the message 'embedding' of a to b within 1 s \(engine.timeout\)"):
+        with pytest.raises(
+            FederationError, match=r"did not take the message 'embedding' of a to b within 1 s \(engine.timeout\)"
+        ):
             await courier.publish("b", "embedding", 1, 1, b"x")
         deadline = time.monotonic() + 20.0
         while not problems and time.monotonic() < deadline:
@@ -190,7 +211,9 @@ def test_who_waits_for_a_broker_that_does_not_come_back_is_told_within_the_timeo
         return problems
 
     [problem] = asyncio.run(main())
-    assert re.search(r"a has had no connection to the broker at nats://127.0.0.1:\d+ for 1 s \(engine.timeout\)", str(problem))
+    assert re.search(
+        r"a has had no connection to the broker at nats://127.0.0.1:\d+ for 1 s \(engine.timeout\)", str(problem)
+    )
 
 
 def test_streams_at_a_broker_that_is_named_end_with_the_run(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,8 +263,11 @@ def running(pid: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_messages_keep_their_order_across_both_ways_and_what_the_broker_dropped_holds_nobody_up(service: Service) -> None:
-    """Two parties' processes in one, whose actors' calls are plain ones: a publishes five into a channel that holds two."""
+def test_messages_keep_their_order_across_both_ways_and_what_the_broker_dropped_holds_nobody_up(
+    service: Service,
+) -> None:
+    """Two parties' processes in one, whose actors' calls are plain ones: a publishes five into a channel that holds
+    two."""
 
     async def main() -> None:
         a, b = PartyProcess(), PartyProcess()

@@ -1,4 +1,5 @@
-"""What crosses is counted: every way to say something beside the values is refused by name or charged, and nothing else arrives."""
+"""What crosses is counted: every way to say something beside the values is refused by name or charged, and nothing else
+arrives."""
 
 from __future__ import annotations
 
@@ -58,13 +59,21 @@ def exchange(*payloads: Any, **options: Any) -> tuple[list[int], list[Any]]:
     return [int(row["bytes"]) for row in rows_of(engine)], arrived
 
 
-# --- what is refused -----------------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "payload",
     [
-        *(Number(1), Text("a"), Colour.RED, np.str_("a"), TEN.view(Values), np.ma.masked_array(TEN), Learned(torch.ones(2))),
+        *(
+            Number(1),
+            Text("a"),
+            Colour.RED,
+            np.str_("a"),
+            TEN.view(Values),
+            np.ma.masked_array(TEN),
+            Learned(torch.ones(2)),
+        ),
         *(namedtuple("Two", "a b")(1, 2), OrderedDict(a=1), torch.Size([1, 2]), Encoded(TEN, 1, 1, "array <f8")),
         *([Number(1)], {"a": (Text("a"),)}, {Text("a"): 1}, {1: 1}, b"bytes", 1j, 2**63, object()),
     ],
@@ -98,7 +107,7 @@ def test_a_program_makes_no_sizes() -> None:
         exchange(Encoded(TEN, 1, 1, "array <f8"), codec=codec_config("fp16"))
 
 
-# --- what is charged -----------------------------------------------------------------------------------------------------------
+# --- what is charged --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -139,12 +148,16 @@ def test_another_form_than_the_first_is_charged(first: Any, other: Any, charged:
 
 def test_the_first_dimension_is_paid_for_by_its_rows() -> None:
     assert exchange(np.zeros((5, 3)), np.zeros((2, 3)), np.zeros((9, 3)))[0] == [120, 48, 216]
-    assert exchange(np.zeros((1, 0)), np.zeros((9, 0)), torch.zeros(2**40, 0))[0] == [16, 16, 16]  # no entry pays for the first
+    # no entry pays for the first
+    assert exchange(np.zeros((1, 0)), np.zeros((9, 0)), torch.zeros(2**40, 0))[0] == [16, 16, 16]
     assert exchange(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 4)), np.zeros((2, 3)))[0] == [16, 0, 16, 48]
 
 
 def test_keys_are_free_where_they_are_declared_and_arrive_in_one_order() -> None:
-    exposes = (Sent("x", "client", "server", "sizes", "client", keys=("rows", "val")), Sent("x", "client", "server", "ids", "client"))
+    exposes = (
+        Sent("x", "client", "server", "sizes", "client", keys=("rows", "val")),
+        Sent("x", "client", "server", "ids", "client"),
+    )
     nbytes, arrived = exchange({"val": 1, "rows": 2}, {"rows": 2, "val": 1}, {"rows": 1, "other": 2}, exposes=exposes)
     assert nbytes == [16, 16, 16 + 5 + 8 * 5] and [list(got) for got in arrived[:2]] == [["rows", "val"]] * 2
 
@@ -194,7 +207,7 @@ def test_the_ray_engine_charges_the_same() -> None:
     assert [row[5] for row in Office.rows] == exchange(*payloads)[0]
 
 
-# --- what arrives --------------------------------------------------------------------------------------------------------------
+# --- what arrives -----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_but_values_and_form_arrives() -> None:
@@ -209,8 +222,17 @@ def test_nothing_but_values_and_form_arrives() -> None:
         torch.ones(1, 5, 3).as_strided((1, 3, 5), (777, 1, 3)),
     ):
         copy = copy_payload(sent)[0]
-        assert type(copy) is torch.Tensor and not copy.requires_grad and not hasattr(copy, "secret") and torch.equal(copy, sent)
-        assert copy.storage_offset() == 0 and copy.untyped_storage().nbytes() == copy.nbytes and max(copy.stride()) <= copy.numel()
+        assert (
+            type(copy) is torch.Tensor
+            and not copy.requires_grad
+            and not hasattr(copy, "secret")
+            and torch.equal(copy, sent)
+        )
+        assert (
+            copy.storage_offset() == 0
+            and copy.untyped_storage().nbytes() == copy.nbytes
+            and max(copy.stride()) <= copy.numel()
+        )
     array = np.asfortranarray(np.ones((2, 3)))
     assert copy_payload(array)[0].flags.c_contiguous and copy_payload(array)[3] == copy_payload(np.ones((2, 3)))[3]
 

@@ -1,4 +1,5 @@
-"""The Ray engine with small programs: equal to the simulated one, and every failure ends the run with a name and in time."""
+"""The Ray engine with small programs: equal to the simulated one, and every failure ends the run with a name and in
+time."""
 
 from __future__ import annotations
 
@@ -47,13 +48,22 @@ class Seen:
     def by_party(self) -> dict[tuple[str, int], list[Any]]:
         found: dict[tuple[str, int], list[Any]] = {}
         for name, round, values in self.reports:
-            plain = {key: {k: v.tolist() for k, v in value.items()} if key == "predictions" else value for key, value in values.items()}
+            plain = {
+                key: {k: v.tolist() for k, v in value.items()} if key == "predictions" else value
+                for key, value in values.items()
+            }
             found.setdefault((name, round), []).append(plain)
         return found
 
 
 def apart(
-    cluster: Any, programs: dict[str, Any], seen: Seen, *, timeout: float = 60.0, resume_from: Cut | None = None, **options: Any
+    cluster: Any,
+    programs: dict[str, Any],
+    seen: Seen,
+    *,
+    timeout: float = 60.0,
+    resume_from: Cut | None = None,
+    **options: Any,
 ) -> RayEngine:
     make = partial(toys.build, programs, options)
     driver = {key: value for key, value in options.items() if key in ("rounds", "checkpoint_every")}
@@ -62,7 +72,9 @@ def apart(
 
 
 def together(programs: dict[str, Any], seen: Seen, **options: Any) -> SimulatedEngine:
-    specs = {name: PartySpec(program, role="server" if name == "server" else "client") for name, program in programs.items()}
+    specs = {
+        name: PartySpec(program, role="server" if name == "server" else "client") for name, program in programs.items()
+    }
     return SimulatedEngine(specs, on_report=seen.on_report, on_round=seen.on_round, batch_compute=False, **options)
 
 
@@ -112,15 +124,23 @@ def test_what_depends_on_time_runs_in_real_time(ray_cluster: Any) -> None:
     assert facts["waited"] >= 0.4  # slow sleeps for 0.3 s, then 0.2 s in vain; the clock began a little before
 
 
-def test_wall_clocks_that_are_set_back_make_no_negative_times(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A party's in every round, and the driver's: between one machine's processes times are of a clock that nobody sets."""
+def test_wall_clocks_that_are_set_back_make_no_negative_times(
+    ray_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A party's in every round, and the driver's: between one machine's processes times are of a clock that nobody
+    sets."""
     seen, wall, began = Seen(), time.time, time.monotonic()
     monkeypatch.setattr(time, "time", lambda: wall() - 3600.0 * len(seen.ended))
     engine = apart(ray_cluster, {**toys.STAR, "client_1": toys.set_back}, seen, rounds=3)
     engine.run()
     ledger, passed = engine.ledger.take(engine.finished_round), time.monotonic() - began
     sent, delivered = ledger[:, TIMES[0]], ledger[:, TIMES[1]]
-    assert (sent >= 0).all() and (sent <= delivered).all() and (delivered < passed).all() and 0.6 < engine.boundary_clock < passed
+    assert (
+        (sent >= 0).all()
+        and (sent <= delivered).all()
+        and (delivered < passed).all()
+        and 0.6 < engine.boundary_clock < passed
+    )
     waited = [values["facts"]["waited"] for _, _, values in seen.reports if "facts" in values]
     assert len(waited) == 3 and (np.diff([0.0, *waited]) >= 0.2).all()
 
@@ -147,7 +167,9 @@ def test_a_killed_party_is_named_and_the_run_goes_on_from_its_cut(ray_cluster: A
 
 def fails(cluster: Any, what: str, timeout: float = 60.0, checkpoint_every: int | None = None, **programs: Any) -> None:
     """A star in which one client has another program ends with this message, soon after it has started."""
-    engine = apart(cluster, {**toys.STAR, **programs}, Seen(), rounds=3, timeout=timeout, checkpoint_every=checkpoint_every)
+    engine = apart(
+        cluster, {**toys.STAR, **programs}, Seen(), rounds=3, timeout=timeout, checkpoint_every=checkpoint_every
+    )
     with pytest.raises(FederationError) as error:
         engine.run()
     assert re.fullmatch(what, str(error.value)), error.value
@@ -157,7 +179,8 @@ def fails(cluster: Any, what: str, timeout: float = 60.0, checkpoint_every: int 
 def test_what_arrives_in_the_wrong_shape_or_form_names_its_sender(ray_cluster: Any) -> None:
     fails(
         ray_cluster,
-        r"the program of server failed in round 1: .*just read 'up' from client_0, float32 \(3,\); 'up' from client_1, float32 \(2,\)",
+        r"the program of server failed in round 1: .*just read 'up' from client_0, float32 \(3,\); 'up' from client_1, "
+        r"float32 \(2,\)",
         client_1=toys.misshapen,
     )
     fails(ray_cluster, "client_1 sent server something malformed: not a message: .*", client_1=toys.malformed)
@@ -177,9 +200,18 @@ def test_who_does_not_answer_ends_the_run_in_time(ray_cluster: Any) -> None:
 
 def test_what_does_not_arrive_ends_the_run_in_time(ray_cluster: Any) -> None:
     waits = r"1 of client_1 to server. server \(round 1\) waits for a message 'up' from client_1; .*"
-    fails(ray_cluster, rf"messages have not arrived within 5 s \(engine.timeout\): {waits}", client_1=toys.in_flight, timeout=5.0)
+    fails(
+        ray_cluster,
+        rf"messages have not arrived within 5 s \(engine.timeout\): {waits}",
+        client_1=toys.in_flight,
+        timeout=5.0,
+    )
     fails(ray_cluster, "client_1 could not hand a message over to server: OSError: no route", client_1=toys.cut_off)
-    fails(ray_cluster, "client_1 could not hand a message over to server: OSError: no route", client_1=toys.cut_off_at_the_end)
+    fails(
+        ray_cluster,
+        "client_1 could not hand a message over to server: OSError: no route",
+        client_1=toys.cut_off_at_the_end,
+    )
 
 
 def test_a_part_of_a_cut_that_cannot_be_had_is_named(ray_cluster: Any) -> None:
@@ -217,5 +249,7 @@ def test_nobody_joins_the_cluster_without_its_token(ray_cluster: Any) -> None:
     without = {key: value for key, value in known.items() if not key.startswith("RAY_AUTH")}
     guessed = {**known, "RAY_AUTH_TOKEN": "0" * 64}
     for environment, answer in ((without, "REFUSED"), (guessed, "REFUSED"), (known, "TAKEN")):
-        done = subprocess.run([sys.executable, "-c", STRANGER, address], env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [sys.executable, "-c", STRANGER, address], env=environment, capture_output=True, text=True, timeout=300
+        )
         assert answer in done.stdout, (done.stdout, done.stderr)

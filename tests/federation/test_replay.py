@@ -26,7 +26,9 @@ NETWORKS = [
 TOYS = {"star": star_specs, "ahead": ahead_specs, "ring": ring_specs}
 
 
-def run(specs: str, profile: NetworkConfig, window: int, rounds: int = 6) -> tuple[np.ndarray, dict[str, np.ndarray], dict[int, float]]:
+def run(
+    specs: str, profile: NetworkConfig, window: int, rounds: int = 6
+) -> tuple[np.ndarray, dict[str, np.ndarray], dict[int, float]]:
     """Ledger, traces, and the engine's clock at each round's boundary."""
     clocks: dict[int, float] = {}
     toy = Toy(TOYS[specs], {}, rounds=rounds)
@@ -36,7 +38,13 @@ def run(specs: str, profile: NetworkConfig, window: int, rounds: int = 6) -> tup
         return False
 
     engine = SimulatedEngine(
-        toy.specs(), config=rounds, rounds=rounds, network=copy.deepcopy(profile), clock=modelled(), window=window, on_round=on_round
+        toy.specs(),
+        config=rounds,
+        rounds=rounds,
+        network=copy.deepcopy(profile),
+        clock=modelled(),
+        window=window,
+        on_round=on_round,
     )
     engine.run()
     return sort_ledger(engine.ledger.take()), engine.take_trace(), clocks

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from tests.federation.toys import TOYS, clean, difference, once, plain_bytes, random_toy, read_back, run_programs, run_toy
+from tests.federation.toys import (
+    TOYS,
+    clean,
+    difference,
+    once,
+    plain_bytes,
+    random_toy,
+    read_back,
+    run_programs,
+    run_toy,
+)
 from vflbench.federation.party import PartySpec
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.federation.snapshot import freeze, optimised, thaw
@@ -42,7 +52,7 @@ def test_random_federations(seed):
         assert difference(whole, run_toy(toy, kills=kills, checkpoint_every=every, shuffle=seed)) is None
 
 
-# --- the tests bite: a cut that lacks one thing gives another run ----------------------------------------------------------------
+# --- the tests bite: a cut that lacks one thing gives another run -----------------------------------------------------
 
 
 def without(key, value):
@@ -76,8 +86,14 @@ BITES = {
     "ingress history": (ingress, ["async"]),
     "optimizer": (optimizer, ["star"]),
     "orphans": (without("orphans", lambda _: []), ["ring", "round_star"]),
-    "link busy": (without("links", lambda links: {dst: (0.0, *rest) for dst, (_, *rest) in links.items()}), ["ring", "async"]),
-    "link seq": (without("links", lambda links: {dst: (busy, 0, *rest) for dst, (busy, _, *rest) in links.items()}), ["ring", "async"]),
+    "link busy": (
+        without("links", lambda links: {dst: (0.0, *rest) for dst, (_, *rest) in links.items()}),
+        ["ring", "async"],
+    ),
+    "link seq": (
+        without("links", lambda links: {dst: (busy, 0, *rest) for dst, (busy, _, *rest) in links.items()}),
+        ["ring", "async"],
+    ),
     "egress": (without("egress", lambda _: 0.0), ["async"]),
     "medium": (without("medium", lambda _: (0.0, 0.0, False)), ["round_star"]),
     "clock": (without("now", lambda _: 0.0), ["ring", "async", "round_star"]),
@@ -101,7 +117,7 @@ def harmed(toy, kill, harm):
         return True
 
 
-# --- before rounds() -----------------------------------------------------------------------------------------------------------------
+# --- before rounds() --------------------------------------------------------------------------------------------------
 
 
 def resumed(program, other=None):
@@ -177,7 +193,7 @@ def test_a_state_that_no_file_can_hold_is_named():
         resumed(client)
 
 
-# --- what a cut holds ------------------------------------------------------------------------------------------------------------------
+# --- what a cut holds -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -202,7 +218,11 @@ def test_values_survive_a_file_of_plain_data(value):
     assert type(back) is type(value)
     assert repr(back) == repr(value)
     if isinstance(value, np.ndarray):
-        assert (back.dtype, back.shape, back.flags.f_contiguous) == (value.dtype, value.shape, value.copy(order="K").flags.f_contiguous)
+        assert (back.dtype, back.shape, back.flags.f_contiguous) == (
+            value.dtype,
+            value.shape,
+            value.copy(order="K").flags.f_contiguous,
+        )
         assert back.flags.writeable
     if isinstance(value, torch.Tensor):
         assert back.stride() == value.stride()

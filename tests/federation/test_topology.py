@@ -50,11 +50,18 @@ def test_degrees_with_a_server(name: str, n: int, expected: list[int]) -> None:
 def test_edges_by_hand() -> None:
     star = make("star", 2, servers=2)
     assert star.parties == ("server", "server_1", "client_00", "client_01")
-    assert star.edges == (("server", "client_00"), ("server", "client_01"), ("server_1", "client_00"), ("server_1", "client_01"))
+    assert star.edges == (
+        ("server", "client_00"),
+        ("server", "client_01"),
+        ("server_1", "client_00"),
+        ("server_1", "client_01"),
+    )
     assert make("ring", 3).edges == (("client_00", "client_01"), ("client_00", "client_02"), ("client_01", "client_02"))
     assert make("ring", 4).neighbours("client_00") == ("client_01", "client_03")
     grid = make("grid", 7)  # rows of 4 and 3
-    assert grid.neighbours("client_01") == ("client_00", "client_02", "client_05") and not grid.connected("client_03", "client_04")
+    assert grid.neighbours("client_01") == ("client_00", "client_02", "client_05") and not grid.connected(
+        "client_03", "client_04"
+    )
     assert make("clusters", 6, clusters=2, inside="ring").components == (tuple(names(6)[:3]), tuple(names(6)[3:]))
     assert make("clusters", 6, clusters=2, inside="path").neighbours("client_04") == ("client_03", "client_05")
     assert make("semi_decentralized", 4, servers=1).neighbours("server") == tuple(names(4))
@@ -74,19 +81,29 @@ def test_any_size(name: str, clients: int, servers: int) -> None:
 
 
 def spectral_gap(weights: np.ndarray) -> float:
-    """1 - the largest eigenvalue, in absolute value, beside the one of consensus; 1: one step averages exactly, 0: never reached."""
+    """1 - the largest eigenvalue, in absolute value, beside the one of consensus; 1: one step averages exactly, 0:
+    never reached."""
     return float(1 - np.abs(np.linalg.eigvalsh(weights - 1 / len(weights))).max())
 
 
 @settings(deadline=None)
-@given(st.sampled_from(["path", "ring", "grid", "complete", "erdos_renyi"]), st.integers(1, 40), st.integers(0, 2), st.integers(0, 9))
+@given(
+    st.sampled_from(["path", "ring", "grid", "complete", "erdos_renyi"]),
+    st.integers(1, 40),
+    st.integers(0, 2),
+    st.integers(0, 9),
+)
 def test_mixing(name: str, n: int, servers: int, seed: int) -> None:
     topology = make(name, n, servers, seed, **{"probability": 0.6} if name == "erdos_renyi" else {})
     assert len(topology.components) == 1
     for rule in ("metropolis", "uniform"):
         weights = topology.mixing(rule)
         assert weights.shape == (n, n) and np.array_equal(weights, weights.T)
-        assert np.allclose(weights.sum(axis=0), 1, rtol=0, atol=1e-12) and (weights >= 0).all() and (weights.diagonal() > 0).all()
+        assert (
+            np.allclose(weights.sum(axis=0), 1, rtol=0, atol=1e-12)
+            and (weights >= 0).all()
+            and (weights.diagonal() > 0).all()
+        )
         links = topology.adjacency[servers:, servers:]
         assert np.array_equal(weights > 0, links | np.eye(n, dtype=bool))
         assert 0 < spectral_gap(weights) <= 1 + 1e-12
@@ -104,7 +121,9 @@ def test_mixing_by_hand() -> None:
     assert spectral_gap(make("clusters", 4).mixing()) == pytest.approx(0)
     # an edge of two leaves apart from a triangle: metropolis 1/2 there, uniform 1/3
     uneven = make("clusters", 5)
-    assert uneven.mixing("metropolis")[3, 4] == pytest.approx(1 / 2) and uneven.mixing("uniform")[3, 4] == pytest.approx(1 / 3)
+    assert uneven.mixing("metropolis")[3, 4] == pytest.approx(1 / 2) and uneven.mixing("uniform")[
+        3, 4
+    ] == pytest.approx(1 / 3)
     assert np.array_equal(make("star", 3, servers=1).mixing(), np.eye(3))
     with pytest.raises(ValueError, match="no mixing rule"):
         uneven.mixing("max")
@@ -118,13 +137,17 @@ def test_erdos_renyi_is_seeded_and_connected() -> None:
     assert make("erdos_renyi", 6, probability=1.0).edges == make("complete", 6).edges
     # a density that is rarely connected at the first draw: redrawn until it is
     assert all(len(make("erdos_renyi", 12, seed=seed, probability=0.2).components) == 1 for seed in range(10))
-    with pytest.raises(ConfigError, match=r"topology.probability=0.001: 100 draws gave no connected graph of 30 clients"):
+    with pytest.raises(
+        ConfigError, match=r"topology.probability=0.001: 100 draws gave no connected graph of 30 clients"
+    ):
         make("erdos_renyi", 30, probability=0.001)
 
 
 def test_edge_list(tmp_path: Path) -> None:
     path = tmp_path / "edges.txt"
-    path.write_text("# who meets whom\nserver client_00\n\nclient_01 client_00  # back and\nclient_00 client_01\n", encoding="utf-8")
+    path.write_text(
+        "# who meets whom\nserver client_00\n\nclient_01 client_00  # back and\nclient_00 client_01\n", encoding="utf-8"
+    )
     topology = make("edge_list", 3, servers=1, edges=str(path))
     assert topology.edges == (("server", "client_00"), ("client_00", "client_01"))
     assert topology.components == (("server", "client_00", "client_01"), ("client_02",))
@@ -159,11 +182,15 @@ def test_errors(config: Any, wrong: list[str]) -> None:
 
 
 def test_keys_out_of_their_range() -> None:
-    _, problems = convert(registry.option_config("topology", "clusters"), {"name": "clusters", "clusters": 0, "inside": "rin"})
+    _, problems = convert(
+        registry.option_config("topology", "clusters"), {"name": "clusters", "clusters": 0, "inside": "rin"}
+    )
     assert [(p.key, p.allowed, p.closest) for p in problems] == [
         ("clusters", "must be at least 1", None), ("inside", "must be one of complete, ring, path", "ring"),
     ]  # fmt: skip
-    _, problems = convert(registry.option_config("topology", "erdos_renyi"), {"name": "erdos_renyi", "probability": 0.0})
+    _, problems = convert(
+        registry.option_config("topology", "erdos_renyi"), {"name": "erdos_renyi", "probability": 0.0}
+    )
     assert [(p.key, p.allowed) for p in problems] == [("probability", "must be greater than 0")]
     assert check(topology_config("clusters", clusters=9)) == []  # of how many parties, nobody knows yet
 
@@ -171,5 +198,7 @@ def test_keys_out_of_their_range() -> None:
 def test_an_edge_to_nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for edge in (("client_00", "client_9"), ("client_00", "client_00")):
         monkeypatch.setattr(registry.load_option("topology", "ring"), "edges", lambda *args, edge=edge: [edge])
-        with pytest.raises(VflbenchError, match=f"topology=ring has an edge from {edge[0]} to {edge[1]}: it takes two of client_00"):
+        with pytest.raises(
+            VflbenchError, match=f"topology=ring has an edge from {edge[0]} to {edge[1]}: it takes two of client_00"
+        ):
             make("ring", 3)

@@ -1,4 +1,5 @@
-"""The wire form: what goes in comes out, with dtype, shape and layout; what is not of this form is refused, and nothing is unpickled."""
+"""The wire form: what goes in comes out, with dtype, shape and layout; what is not of this form is refused, and nothing
+is unpickled."""
 
 from __future__ import annotations
 
@@ -65,7 +66,9 @@ def test_arrays_numbers_and_containers_come_out_as_they_went_in() -> None:
     found["array"][:] = 0
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), torch.eye(2).to_sparse(), {(1, 2): 3}, b"bytes"])
+@pytest.mark.parametrize(
+    "value", [object(), {1, 2}, np.array([object()]), torch.eye(2).to_sparse(), {(1, 2): 3}, b"bytes"]
+)
 def test_what_cannot_cross_is_refused(value: Any) -> None:
     with pytest.raises(FederationError, match="cannot cross between processes"):
         wire.pack(value)
@@ -82,7 +85,8 @@ def test_what_is_not_of_this_form_is_refused() -> None:
         b'["T","float32",["2"],[0],true]',
         b'["a","O",[1]]', b'["a","<f8",[9999999999]]', b'["a","<U0",[99999999999]]', b'["a","|S0",[]]', b'["s","<U0"]',
         b'["T","float32",[0,4611686018427387904,4611686018427387904],[0,1,2],true]',
-        b'["a","<f8",[0,4611686018427387904,4611686018427387904]]', b'["q",1]', b'{"a":1}', b'["d",[[1],2]]', b"[", b"\xff\xff", b"[[]]",
+        b'["a","<f8",[0,4611686018427387904,4611686018427387904]]', b'["q",1]', b'{"a":1}', b'["d",[[1],2]]', b"[",
+        b"\xff\xff", b"[[]]",
     ):  # fmt: skip
         bad.append(wire.LENGTH.pack(len(head)) + head)
     for data in bad:

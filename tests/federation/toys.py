@@ -45,7 +45,9 @@ def rows_of(engine: SimulatedEngine) -> list[dict[str, Any]]:
 def run_programs(programs: dict[str, Callable[..., Any]], **options: Any) -> SimulatedEngine:
     """Run one program per party; a party called server... is one."""
     roles = {name: "server" if name.startswith("server") else "client" for name in programs}
-    engine = SimulatedEngine({name: PartySpec(program, role=roles[name]) for name, program in programs.items()}, **options)
+    engine = SimulatedEngine(
+        {name: PartySpec(program, role=roles[name]) for name, program in programs.items()}, **options
+    )
     engine.run()
     return engine
 
@@ -65,7 +67,7 @@ def once(body: Callable[[Party], Any]) -> Callable[..., Any]:
     return program
 
 
-# --- running, killing, resuming ------------------------------------------------------------------------------------------
+# --- running, killing, resuming ---------------------------------------------------------------------------------------
 
 
 class Killed(Exception):
@@ -194,7 +196,9 @@ def _outcome(engine: SimulatedEngine, disk: Disk, reports: list[Any], schedule: 
     rows = sort_ledger(np.concatenate([*disk.ledger, engine.ledger.take()]))
     traces = [*disk.traces, engine.take_trace()]
     return Outcome(
-        ledger=[(*row[: COLUMN["tag"]], tags[int(row[COLUMN["tag"]])], *row[COLUMN["tag"] + 1 :]) for row in rows.tolist()],
+        ledger=[
+            (*row[: COLUMN["tag"]], tags[int(row[COLUMN["tag"]])], *row[COLUMN["tag"] + 1 :]) for row in rows.tolist()
+        ],
         trace={name: np.concatenate([t[name] for t in traces]).tobytes() for name in engine.parties},
         clocks={name: party.now for name, party in engine.parties.items()},
         state=repr([(n, to_plain(freeze(dict(p.state)))) for n, p in engine.parties.items()]).encode(),
@@ -223,7 +227,7 @@ def difference(a: Outcome, b: Outcome) -> str | None:
     return None
 
 
-# --- a star: optimisers, random streams, evaluation -----------------------------------------------------------------------
+# --- a star: optimisers, random streams, evaluation -------------------------------------------------------------------
 
 
 async def star_server(me: Party, data: Any, public: Any, config: Any) -> None:
@@ -273,7 +277,7 @@ def star_specs(clients: int = 3) -> dict[str, PartySpec]:
     return {"server": PartySpec(star_server, role="server")} | {name: PartySpec(star_client) for name in names}
 
 
-# --- a star that reads ahead and behind, for timing=round -------------------------------------------------------------------
+# --- a star that reads ahead and behind, for timing=round -------------------------------------------------------------
 
 
 async def ahead_server(me: Party, data: Any, public: Any, rounds: int) -> None:
@@ -302,7 +306,7 @@ def ahead_specs() -> dict[str, PartySpec]:
     return {"server": PartySpec(ahead_server, role="server")} | {name: PartySpec(ahead_client) for name in names}
 
 
-# --- a ring with a slow one-way link ----------------------------------------------------------------------------------------
+# --- a ring with a slow one-way link ----------------------------------------------------------------------------------
 
 
 async def ring_worker(me: Party, data: Any, public: Any, rounds: int) -> None:
@@ -313,7 +317,8 @@ async def ring_worker(me: Party, data: Any, public: Any, rounds: int) -> None:
     async for t in me.rounds():
         await me.send(following, me.state.x, "value")
         await me.send(following, float(t), "note")
-        if me.index == 1:  # reads one round ahead: its predecessor's later messages are consumed before its own boundary
+        # reads one round ahead: its predecessor's later messages are consumed before its own boundary
+        if me.index == 1:
             value = me.state.ahead if me.state.ahead is not None else await me.recv(previous, "value")
             me.state.ahead = await me.recv(previous, "value") if t < rounds else None
         else:
@@ -328,7 +333,7 @@ def ring_specs() -> dict[str, PartySpec]:
     return {name: PartySpec(ring_worker) for name in party_names("worker", 5)}
 
 
-# --- a congested asynchronous star --------------------------------------------------------------------------------------------
+# --- a congested asynchronous star ------------------------------------------------------------------------------------
 
 
 async def async_server(me: Party, data: Any, public: Any, rounds: int) -> None:
@@ -368,7 +373,7 @@ def async_specs() -> dict[str, PartySpec]:
     return {"server": PartySpec(async_server, role="server")} | {name: PartySpec(async_client) for name in names}
 
 
-# --- random federations -------------------------------------------------------------------------------------------------------
+# --- random federations -----------------------------------------------------------------------------------------------
 
 
 async def random_party(me: Party, data: Any, public: Any, rounds: int) -> None:
@@ -391,7 +396,9 @@ async def random_party(me: Party, data: Any, public: Any, rounds: int) -> None:
                 await me.send(other, np.full(size, float(t)), tag)
             else:
                 try:
-                    got = await (me.recv(other, tag, timeout=pause) if what == 3 else me.recv_any(others, tag, timeout=pause))
+                    got = await (
+                        me.recv(other, tag, timeout=pause) if what == 3 else me.recv_any(others, tag, timeout=pause)
+                    )
                     me.state.log.append((str(got), me.clock))
                 except TimeoutError:
                     me.state.log.append(me.clock)
@@ -400,8 +407,8 @@ async def random_party(me: Party, data: Any, public: Any, rounds: int) -> None:
 def random_toy(seed: int) -> Toy:
     """Few distinct numbers, so that many things happen at one instant.
 
-    Every link has a latency: where messages take no time at all, events of one instant can cause each other, and a resumed run may
-    order those of a shared bandwidth or a recv_any otherwise.
+    Every link has a latency: where messages take no time at all, events of one instant can cause each other, and a
+    resumed run may order those of a shared bandwidth or a recv_any otherwise.
     """
     rng = random.Random(seed)
     servers = [f"server_{i}" for i in range(rng.choice([1, 1, 2]))]
@@ -416,7 +423,9 @@ def random_toy(seed: int) -> Toy:
     profile.server_bandwidth_gbps = rng.choice([None, gbps(1e4), gbps(1e5)])
 
     def specs() -> dict[str, PartySpec]:
-        return {n: PartySpec(random_party, role="server") for n in servers} | {n: PartySpec(random_party) for n in clients}
+        return {n: PartySpec(random_party, role="server") for n in servers} | {
+            n: PartySpec(random_party) for n in clients
+        }
 
     return Toy(specs, {"network": profile, "clock": modelled(), "window": rng.randrange(1, 6), "seed": seed}, rounds=8)
 
@@ -428,9 +437,14 @@ def modelled() -> ComputeClock:
 SLOW_RING = network(0.01, 1e5, links={"worker_0->worker_1": LinkConfig(500.0, gbps(2000.0))})
 TOYS = {
     "star": Toy(star_specs, {"network": network(0.05, 1e4), "clock": modelled(), "eval_every": 3}, rounds=8),
-    "nic_star": Toy(star_specs, {"network": network(0.05, 1e4, server_bandwidth_gbps=gbps(5e3)), "eval_every": 3}, rounds=6),
+    "nic_star": Toy(
+        star_specs, {"network": network(0.05, 1e4, server_bandwidth_gbps=gbps(5e3)), "eval_every": 3}, rounds=6
+    ),
     "ring": Toy(ring_specs, {"network": SLOW_RING, "clock": modelled(), "window": 4}),
-    "async": Toy(async_specs, {"network": network(0.002, 1e5, server_bandwidth_gbps=gbps(2.5e4)), "clock": modelled(), "window": 3}),
+    "async": Toy(
+        async_specs,
+        {"network": network(0.002, 1e5, server_bandwidth_gbps=gbps(2.5e4)), "clock": modelled(), "window": 3},
+    ),
     "round_star": Toy(ahead_specs, {"network": network(0.05, 1e4, timing="round"), "window": 3}),
 }
 _CLEAN: dict[str, Outcome] = {}

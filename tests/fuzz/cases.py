@@ -15,12 +15,38 @@ import yaml
 
 from vflbench import config, registry
 
-# --- what is typed ----------------------------------------------------------------------------------------------------------
+# --- what is typed ----------------------------------------------------------------------------------------------------
 
 HOSTILE = (
     *("null", "true", "false", "0", "-1", "1", "2", "1.5", "-0.0", "nan", "inf", "-inf", "1e300", "1e-300", "1e400"),
-    *("99999999999999999999999", "9223372036854775808", "''", '""', "x", "none", "auto", "all", "[]", "{}", "[1]", "[[]]", "[null]"),
-    *("{a:b}", "{a:{b:c}}", "[1,2", "{a", "a,b", "1,2", "'a,b'", "${nope}", "${oc.env:NOPE}", "${oc.env:HOME}", "${now:%Y}"),
+    *(
+        "99999999999999999999999",
+        "9223372036854775808",
+        "''",
+        '""',
+        "x",
+        "none",
+        "auto",
+        "all",
+        "[]",
+        "{}",
+        "[1]",
+        "[[]]",
+        "[null]",
+    ),
+    *(
+        "{a:b}",
+        "{a:{b:c}}",
+        "[1,2",
+        "{a",
+        "a,b",
+        "1,2",
+        "'a,b'",
+        "${nope}",
+        "${oc.env:NOPE}",
+        "${oc.env:HOME}",
+        "${now:%Y}",
+    ),
     *(
         "${idiv:1,0}",
         "${by:a,b}",
@@ -39,7 +65,24 @@ HOSTILE = (
         "=",
         "~",
     ),
-    *("..", "../up", ".", "/dev/null", "mine.csv", "a" * 300, "../" * 2, "%s%n", "\t", "\udcff", "0x10", "1_000", "1e3", "+3", "01", "--"),
+    *(
+        "..",
+        "../up",
+        ".",
+        "/dev/null",
+        "mine.csv",
+        "a" * 300,
+        "../" * 2,
+        "%s%n",
+        "\t",
+        "\udcff",
+        "0x10",
+        "1_000",
+        "1e3",
+        "+3",
+        "01",
+        "--",
+    ),
     *(
         "${seed}",
         "range(1,3)",
@@ -54,10 +97,52 @@ HOSTILE = (
         "@x",
     ),
 )
-NUMBERS = ("0", "1", "2", "3", "7", "30", "-1", "0.0", "1e-300", "1e-8", "0.01", "0.5", "0.999999", "1.0", "1e3", "1e30", "1e300")
+NUMBERS = (
+    "0",
+    "1",
+    "2",
+    "3",
+    "7",
+    "30",
+    "-1",
+    "0.0",
+    "1e-300",
+    "1e-8",
+    "0.01",
+    "0.5",
+    "0.999999",
+    "1.0",
+    "1e3",
+    "1e30",
+    "1e300",
+)
 FLAGS = (
-    *("-m", "--multirun", "--cfg", "--cfg=job", "--cfg=hydra", "--cfg=all", "--cfg=x", "--info", "--info=all", "--info=x", "--resolve"),
-    *("--hydra-help", "--package=model", "--package=nope", "-p", "-sc", "--shell-completion", "--run", "-r", "-c", "--help", "--version"),
+    *(
+        "-m",
+        "--multirun",
+        "--cfg",
+        "--cfg=job",
+        "--cfg=hydra",
+        "--cfg=all",
+        "--cfg=x",
+        "--info",
+        "--info=all",
+        "--info=x",
+        "--resolve",
+    ),
+    *(
+        "--hydra-help",
+        "--package=model",
+        "--package=nope",
+        "-p",
+        "-sc",
+        "--shell-completion",
+        "--run",
+        "-r",
+        "-c",
+        "--help",
+        "--version",
+    ),
     *(
         "--config-dir",
         "--config-dir=mine",
@@ -69,19 +154,90 @@ FLAGS = (
         "-",
         "--",
     ),
-    *("--experimental-rerun=x", "-h", "query=bash", "install=bash", "", " ", "=", "=x", "x", "+", "~", "~seed", "+x=1", "++seed=1", "@"),
+    *(
+        "--experimental-rerun=x",
+        "-h",
+        "query=bash",
+        "install=bash",
+        "",
+        " ",
+        "=",
+        "=x",
+        "x",
+        "+",
+        "~",
+        "~seed",
+        "+x=1",
+        "++seed=1",
+        "@",
+    ),
 )
 HYDRA = (
-    *("run.dir", "run", "sweep.dir", "sweep.subdir", "mode", "verbose", "sweeper", "sweeper.params", "sweeper.params.seed", "searchpath"),
-    *("sweeper.max_batch_size", "sweeper._target_", "launcher", "launcher._target_", "launcher.n_jobs", "launcher.timeout_min", "nope"),
-    *("job_logging", "job_logging.version", "job_logging.root", "job_logging.root.level", "job_logging.root.handlers", "output_subdir"),
-    *("job_logging.handlers.console.class", "hydra_logging", "hydra_logging.version", "hydra_logging.root.level", "hydra_help.template"),
-    *("callbacks", "callbacks.x._target_", "job.name", "job.num", "job.id", "job.chdir", "job.env_set", "job.env_set.A", "job.config"),
+    *(
+        "run.dir",
+        "run",
+        "sweep.dir",
+        "sweep.subdir",
+        "mode",
+        "verbose",
+        "sweeper",
+        "sweeper.params",
+        "sweeper.params.seed",
+        "searchpath",
+    ),
+    *(
+        "sweeper.max_batch_size",
+        "sweeper._target_",
+        "launcher",
+        "launcher._target_",
+        "launcher.n_jobs",
+        "launcher.timeout_min",
+        "nope",
+    ),
+    *(
+        "job_logging",
+        "job_logging.version",
+        "job_logging.root",
+        "job_logging.root.level",
+        "job_logging.root.handlers",
+        "output_subdir",
+    ),
+    *(
+        "job_logging.handlers.console.class",
+        "hydra_logging",
+        "hydra_logging.version",
+        "hydra_logging.root.level",
+        "hydra_help.template",
+    ),
+    *(
+        "callbacks",
+        "callbacks.x._target_",
+        "job.name",
+        "job.num",
+        "job.id",
+        "job.chdir",
+        "job.env_set",
+        "job.env_set.A",
+        "job.config",
+    ),
     *("runtime.output_dir", "runtime.cwd", "runtime.choices", "overrides.task", "help.template", "env", ""),
 )
 HYDRA_GROUPS = ("launcher", "sweeper", "job_logging", "hydra_logging", "callbacks", "help", "env", "output", "nope")
-HYDRA_OPTIONS = ("basic", "none", "disabled", "default", "stdout", "stderr", "nope", "", "null", "submitit_slurm", "mine")
-# Runs of a fraction of a second each. The others' data sets are asked for in an empty folder, which ends behind every check.
+HYDRA_OPTIONS = (
+    "basic",
+    "none",
+    "disabled",
+    "default",
+    "stdout",
+    "stderr",
+    "nope",
+    "",
+    "null",
+    "submitit_slurm",
+    "mine",
+)
+# Runs of a fraction of a second each. The others' data sets are asked for in an empty folder, which ends behind every
+# check.
 TABLE = ("dataset=tabular_files", "dataset.files=[mine.csv]", "dataset.label=y")
 GRAPH = ("dataset=graph_files", "dataset.features=x.csv", "dataset.edges=edges.csv", "dataset.labels=labels.csv")
 STAR = ("dataset=star_schema", "dataset.rows=60", "dataset.dimension_rows=20", "dataset.width=2")
@@ -115,8 +271,14 @@ def listed_keys() -> dict[str, list[str]]:
 
     conf = config.config_dir()
     found = {"": list(dotted(yaml.safe_load((conf / "config.yaml").read_text(encoding="utf-8")), ""))}
-    for folder in sorted(path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "experiment", "figure", "tuned")):
-        keys = [key for file in sorted(folder.glob("*.yaml")) for key in dotted(yaml.safe_load(file.read_text(encoding="utf-8")), "")]
+    for folder in sorted(
+        path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "experiment", "figure", "tuned")
+    ):
+        keys = [
+            key
+            for file in sorted(folder.glob("*.yaml"))
+            for key in dotted(yaml.safe_load(file.read_text(encoding="utf-8")), "")
+        ]
         found[folder.name] = [f"{folder.name}.{key}" for key in dict.fromkeys(keys)]
     return found
 
@@ -129,7 +291,19 @@ def fitting(algorithm: str) -> list[str]:
 KEYS = listed_keys()
 OPTIONS = {group: sorted(file.stem for file in (config.config_dir() / group).glob("*.yaml")) for group in KEYS if group}
 # A large value of these is a long run, not a wrong one.
-LONG = ("rounds", "epochs", "local_steps", "rows", "samples", "parties", "workers", "layers", "parts", "dimensions", "duplication")
+LONG = (
+    "rounds",
+    "epochs",
+    "local_steps",
+    "rows",
+    "samples",
+    "parties",
+    "workers",
+    "layers",
+    "parts",
+    "dimensions",
+    "duplication",
+)
 
 
 @dataclass
@@ -174,7 +348,11 @@ class Maker:
     def base(self, layout: str | None = None) -> list[str]:
         """A command that would run."""
         layout = layout or self.one(LAYOUTS)
-        names = [name for name, info in registry.algorithms().items() if layout in info.layouts and name not in ("stcd", "dcpa")]
+        names = [
+            name
+            for name, info in registry.algorithms().items()
+            if layout in info.layouts and name not in ("stcd", "dcpa")
+        ]
         algorithm = self.one(CONVEX if layout == "convex" else names)
         return [f"algorithm={algorithm}", *self.one(LAYOUTS[layout]), *SHORT, *fitting(algorithm)]
 
@@ -199,10 +377,23 @@ class Maker:
             key = self.any_key()  # mostly one that is not there
             return [*words, *self.dry(), f"{key}={self.any_value(key)}"]
         chosen = {word.split("=")[0]: word.split("=")[1] for word in words if word.split("=")[0] in OPTIONS}
-        group = self.one(("algorithm", "algorithm", "dataset", "dataset", "", "engine", "network", "compute", "model", "privacy"))
-        default = {"engine": "simulated", "network": "us_uk", "compute": "modelled", "privacy": "gaussian_embedding", "model": "mlp"}
-        file = config.config_dir() / (f"{group}/{chosen.get(group, default.get(group))}.yaml" if group else "config.yaml")
-        found = {f"{group}.{key}" if group else key: value for key, value in yaml.safe_load(file.read_text(encoding="utf-8")).items()}
+        group = self.one(
+            ("algorithm", "algorithm", "dataset", "dataset", "", "engine", "network", "compute", "model", "privacy")
+        )
+        default = {
+            "engine": "simulated",
+            "network": "us_uk",
+            "compute": "modelled",
+            "privacy": "gaussian_embedding",
+            "model": "mlp",
+        }
+        file = config.config_dir() / (
+            f"{group}/{chosen.get(group, default.get(group))}.yaml" if group else "config.yaml"
+        )
+        found = {
+            f"{group}.{key}" if group else key: value
+            for key, value in yaml.safe_load(file.read_text(encoding="utf-8")).items()
+        }
         key = self.one(key for key in found if key not in ("defaults", "hydra"))
         number = isinstance(found[key], int | float) or found[key] is None
         value = self.one(NUMBERS) if number and self.draw.random() < 0.7 else self.any_value(key)
@@ -214,7 +405,10 @@ class Maker:
         return [*words, f"{self.one(('', '', '+', '++', '~'))}{key}={self.any_value(key)}"]
 
     def hydra(self) -> list[str]:
-        sweep = ["-m", f"seed={self.one(('1,2', 'range(0,3)', 'range(0,3,0)', 'range(0,1e18)', 'choice(1)', 'interval(0,1)'))}"]
+        sweep = [
+            "-m",
+            f"seed={self.one(('1,2', 'range(0,3)', 'range(0,3,0)', 'range(0,1e18)', 'choice(1)', 'interval(0,1)'))}",
+        ]
         words = [*(sweep if self.draw.random() < 0.4 else []), *self.base("aligned")]
         if self.draw.random() < 0.25:
             return [*words, f"hydra/{self.one(HYDRA_GROUPS)}={self.one(HYDRA_OPTIONS)}", "seed=-1"]
@@ -223,37 +417,76 @@ class Maker:
 
     def flag(self) -> list[str]:
         words = [str(self.one((*FLAGS, *HOSTILE))) for _ in range(self.draw.randint(1, 3))]
-        return [*words, *(["seed=-1"] if "-m" in words else ["algorithm=vfl", "dataset=ridge", "dry_run=true", "seed=-1"])]
+        return [
+            *words,
+            *(["seed=-1"] if "-m" in words else ["algorithm=vfl", "dataset=ridge", "dry_run=true", "seed=-1"]),
+        ]
 
     def verb(self) -> list[str]:
-        keys = ("scale", "jobs", "out", "network", "network.timing", "accounting", "overwrite", "data_root", "features", "--out")
-        verb = self.one(("list", "data", "data status", "data get", "data profile", "figures", "reprice", "report", "show"))
+        keys = (
+            "scale",
+            "jobs",
+            "out",
+            "network",
+            "network.timing",
+            "accounting",
+            "overwrite",
+            "data_root",
+            "features",
+            "--out",
+        )
+        verb = self.one(
+            ("list", "data", "data status", "data get", "data profile", "figures", "reprice", "report", "show")
+        )
         words = []
         for _ in range(self.draw.randint(0, 3)):
             key = self.one(keys)
-            pool = (*HOSTILE, f"{key}={self.any_value(key)}", "nope", "glasu/nope", "folder", "--csv", "--config-dir", "--nope", "us_us")
+            pool = (
+                *HOSTILE,
+                f"{key}={self.any_value(key)}",
+                "nope",
+                "glasu/nope",
+                "folder",
+                "--csv",
+                "--config-dir",
+                "--nope",
+                "us_us",
+            )
             words.append(str(self.one(pool)))
         if verb in ("figures", "data profile"):
             words.append("nope=")  # nothing long is started
         return [*verb.split(), *words]
 
     def combination(self) -> list[str]:
-        words = [f"algorithm={self.one(OPTIONS['algorithm'])}", f"dataset={self.one(OPTIONS['dataset'])}", "data_root=empty", "rounds=1"]
+        words = [
+            f"algorithm={self.one(OPTIONS['algorithm'])}",
+            f"dataset={self.one(OPTIONS['dataset'])}",
+            "data_root=empty",
+            "rounds=1",
+        ]
         if self.draw.random() < 0.6:
             words = [word for word in self.base() if word != "device=cpu"]
         info = registry.algorithms().get(words[0].partition("=")[2])
-        fitting = {"privacy": info.privacy, "topology": info.topologies, "model": info.models, "attack": info.attacks} if info else {}
+        fitting = (
+            {"privacy": info.privacy, "topology": info.topologies, "model": info.models, "attack": info.attacks}
+            if info
+            else {}
+        )
         for group in ("privacy", "topology", "model", "codec", "attack", "compute", "network"):
             if self.draw.random() < 0.4:
                 allowed = fitting.get(group) if self.draw.random() < 0.8 else None
                 words.append(f"{group}={self.one(allowed or OPTIONS[group])}")
         if self.draw.random() < 0.15:
             words += ["engine=ray", "dry_run=true"]  # to start Ray takes seconds
-        if "privacy=none" not in words and self.draw.random() < 0.7 and any(word.startswith("privacy=") for word in words):
+        if (
+            "privacy=none" not in words
+            and self.draw.random() < 0.7
+            and any(word.startswith("privacy=") for word in words)
+        ):
             words.append(self.one(("privacy.epsilon=8", "privacy.noise_multiplier=1")))
         return [*words, *(self.dry() if "dry_run=true" not in words else [])]
 
-    # --- files ---------------------------------------------------------------------------------------------------------------
+    # --- files --------------------------------------------------------------------------------------------------------
 
     def data(self) -> list[str]:
         layout = self.one(("aligned", "aligned", "sharded", "graph", "relational"))
@@ -279,7 +512,24 @@ class Maker:
         text = path.read_bytes() if path.exists() else b""
         lines = text.split(b"\n")
         cell = self.one(
-            ("nan", "inf", "-inf", "", "1e300", "-1e308", "1e-320", "x", "ä", "9" * 30, '"', "NULL", "true", "2020-01-01", "-1", "1e5")
+            (
+                "nan",
+                "inf",
+                "-inf",
+                "",
+                "1e300",
+                "-1e308",
+                "1e-320",
+                "x",
+                "ä",
+                "9" * 30,
+                '"',
+                "NULL",
+                "true",
+                "2020-01-01",
+                "-1",
+                "1e5",
+            )
         )
         line, column = self.draw.randrange(max(len(lines), 1)), self.draw.randrange(4)
 
@@ -355,7 +605,11 @@ class Maker:
             lambda: b"",
             lambda: bytes(raw[:where]),
             lambda: bytes(raw[:where]) + bytes(64) + bytes(raw[where + 64 :]),
-            lambda: bytes(raw[:where]) + bytes([(raw[where] if raw else 0) ^ (1 << self.draw.randrange(8))]) + bytes(raw[where + 1 :]),
+            lambda: (
+                bytes(raw[:where])
+                + bytes([(raw[where] if raw else 0) ^ (1 << self.draw.randrange(8))])
+                + bytes(raw[where + 1 :])
+            ),
             lambda: self.poisoned(text).encode("utf-8", "surrogateescape"),
             lambda: self.poisoned(text).encode("utf-8", "surrogateescape"),
             lambda: self.one((b"[]", b"{}", b"null", b"3", b'"x"', b"{", b"\xff", b"NaN")),
@@ -400,8 +654,12 @@ def write_table(path: Path, rows: int = 60) -> None:
 def write_graph(nodes: int = 40) -> None:
     numbers = random.Random(1)
     labels = [node % 3 for node in range(nodes)]
-    Path("x.csv").write_text("p,q,r,s\n" + "".join(f"{label},{numbers.random():.3f},{numbers.random():.3f},1\n" for label in labels))
-    edges = [(a, b) for a in range(nodes) for b in range(a) if numbers.random() < (0.3 if labels[a] == labels[b] else 0.05)]
+    Path("x.csv").write_text(
+        "p,q,r,s\n" + "".join(f"{label},{numbers.random():.3f},{numbers.random():.3f},1\n" for label in labels)
+    )
+    edges = [
+        (a, b) for a in range(nodes) for b in range(a) if numbers.random() < (0.3 if labels[a] == labels[b] else 0.05)
+    ]
     Path("edges.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in edges))
     Path("labels.csv").write_text("label\n" + "".join(f"{label}\n" for label in labels))
 
@@ -412,7 +670,9 @@ def write_options() -> None:
     (folder / "dataset").mkdir(parents=True)
     numbers = random.Random(2)
     sales = [(number % 8, numbers.random()) for number in range(60)]
-    (folder / "sales.csv").write_text("shop,hour,cost\n" + "".join(f"{shop},{hour:.3f},{hour + shop:.3f}\n" for shop, hour in sales))
+    (folder / "sales.csv").write_text(
+        "shop,hour,cost\n" + "".join(f"{shop},{hour:.3f},{hour + shop:.3f}\n" for shop, hour in sales)
+    )
     (folder / "shops.csv").write_text("shop,size\n" + "".join(f"{shop},{shop * 2}\n" for shop in range(8)))
     sql = {
         "tables": {

@@ -1,9 +1,10 @@
 """A seeded fuzzer of the command, in process.
 
-All of it: `python -m tests.fuzz.fuzzer --cases 5000 --seed 0`; one case again, with its files: `--seed 0 --case 17 --keep DIR`.
+All of it: `python -m tests.fuzz.fuzzer --cases 5000 --seed 0`; one case again, with its files: `--seed 0 --case 17
+--keep DIR`.
 
-A case is a command line and the files in its folder. It fails on a traceback, a hang, or a run that says it completed whose metric is not a
-finite number. Every case depends on the seed and its own number alone.
+A case is a command line and the files in its folder. It fails on a traceback, a hang, or a run that says it completed
+whose metric is not a finite number. Every case depends on the seed and its own number alone.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ _templates: list[Path] = []
 
 
 def templates() -> list[Path]:
-    """A run that has ended, one that was interrupted and one that was killed, made once in a process; copies are damaged."""
+    """A run that has ended, one that was interrupted and one that was killed, made once in a process; copies are
+    damaged."""
     if not _templates:
         cases.write_table(Path("mine.csv"))
         store = Path(tempfile.mkdtemp(prefix="vflbench-fuzz-runs-"))
@@ -65,7 +67,7 @@ def templates() -> list[Path]:
     return _templates
 
 
-# --- carrying out --------------------------------------------------------------------------------------------------------------
+# --- carrying out -----------------------------------------------------------------------------------------------------
 
 
 class Hang(BaseException):
@@ -83,7 +85,8 @@ def silently(do: Callable[[], Any]) -> tuple[Any, str, str]:
 
 @contextlib.contextmanager
 def prepared(work: Path) -> Iterator[None]:
-    """The process as cases want it: in `work`, without pictures or network, in one Hydra for speed; all as before afterwards."""
+    """The process as cases want it: in `work`, without pictures or network, in one Hydra for speed; all as before
+    afterwards."""
     from vflbench.data import sources
     from vflbench.plots import curves
 
@@ -137,7 +140,8 @@ def empty(folder: Path) -> None:
 
 
 def carry_out(seed: int, number: int) -> tuple[cases.Case, str, str]:
-    """One case in the current folder, which is emptied first: it, its fault (traceback, hang, wrong completion, or nothing), details."""
+    """One case in the current folder, which is emptied first: it, its fault (traceback, hang, wrong completion, or
+    nothing), details."""
     for folder in (Path(), Path(".."), Path("../..")):
         empty(folder)
     runs = templates()
@@ -163,12 +167,17 @@ def carry_out(seed: int, number: int) -> tuple[cases.Case, str, str]:
             summary = json.loads(path.read_text(encoding="utf-8"))
             final = summary["metric"]["final"]
             if summary["status"] in ENDED_WELL and not (isinstance(final, int | float) and math.isfinite(final)):
-                return case, "wrong completion", f"{path}: {summary['status']}, metric {summary['metric']}\n{out[-500:]}"
+                return (
+                    case,
+                    "wrong completion",
+                    f"{path}: {summary['status']}, metric {summary['metric']}\n{out[-500:]}",
+                )
     return case, "", ""
 
 
 def fuzz(seed: int, numbers: range, tell: Callable[[str], None]) -> Counter[str]:
-    """Carry out the cases; `tell` is given each failure: its number, command line and what happened. How many of each fault."""
+    """Carry out the cases; `tell` is given each failure: its number, command line and what happened. How many of each
+    fault."""
     faults: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="vflbench-fuzz-") as work, prepared(Path(work)):
         for number in numbers:
@@ -198,7 +207,10 @@ def main() -> int:
     began = time.monotonic()
     faults = fuzz(flags.seed, numbers, lambda text: print(text, flush=True))
     print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
-    print(f"{len(numbers)} cases: {', '.join(f'{faults[kind]} {kind}s' for kind in ('traceback', 'hang', 'wrong completion'))}")
+    print(
+        f"{len(numbers)} cases: "
+        f"{', '.join(f'{faults[kind]} {kind}s' for kind in ('traceback', 'hang', 'wrong completion'))}"
+    )
     return bool(faults)
 
 

@@ -1,4 +1,5 @@
-"""200 seeded cases of the fuzzer, of every kind; `python -m tests.fuzz.fuzzer` carries out more. And that it would see a fault."""
+"""200 seeded cases of the fuzzer, of every kind; `python -m tests.fuzz.fuzzer` carries out more. And that it would see
+a fault."""
 
 from __future__ import annotations
 
@@ -25,7 +26,12 @@ def test_every_kind_of_fault_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyP
             pass
 
     monkeypatch.setattr(fuzzer, "HANG", 1)
-    for command, fault in ((wrong, "wrong completion"), (hang, "hang"), (lambda _: 1 / 0, "traceback"), (lambda _: 1, None)):
+    for command, fault in (
+        (wrong, "wrong completion"),
+        (hang, "hang"),
+        (lambda _: 1 / 0, "traceback"),
+        (lambda _: 1, None),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(cli, "command", command)
             told: list[str] = []

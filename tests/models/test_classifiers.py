@@ -1,4 +1,5 @@
-"""Gradients by hand are autograd's; clipped ones are those of torch.func's per-sample gradients; initial values come from the generator."""
+"""Gradients by hand are autograd's; clipped ones are those of torch.func's per-sample gradients; initial values come
+from the generator."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ def made(name: str, classes: int, rows: int = 9) -> tuple[torch.nn.Sequential, c
     generator = torch.Generator().manual_seed(3)
     model = classifiers.build(config, public.shape, public.outputs, generator)
     x = torch.randn(rows, 2, 8, 8, dtype=torch.float64, generator=generator)
-    y = torch.randint(classes, (rows,), generator=generator) if classes else torch.randn(rows, dtype=torch.float64, generator=generator)
+    y = (
+        torch.randint(classes, (rows,), generator=generator)
+        if classes
+        else torch.randn(rows, dtype=torch.float64, generator=generator)
+    )
     return model, classifiers.network(config, public), x, y
 
 
@@ -73,7 +78,9 @@ def test_a_cohort_in_one_call_is_the_loop(name: str) -> None:
     batches = x[None] * torch.tensor([1.0, -1.0, 0.3], dtype=torch.float64).view(3, 1, 1, 1, 1)
     together = torch.func.vmap(network.clipped_gradient, (0, 0, None, 0, None))(thetas, batches, y, counts, 0.5)
     for m in range(3):
-        for part, alone in zip(together, network.clipped_gradient(thetas[m], batches[m], y, counts[m], 0.5), strict=True):
+        for part, alone in zip(
+            together, network.clipped_gradient(thetas[m], batches[m], y, counts[m], 0.5), strict=True
+        ):
             torch.testing.assert_close(part[m], alone, rtol=1e-10, atol=1e-13)
 
 

@@ -21,7 +21,9 @@ def graph(self_weight: float = 1.0, pairs: int = 60) -> Graph:
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, NODES, (2, pairs))
     a, b = a[a != b], b[a != b]
-    return Graph.from_edges(np.unique(np.concatenate([np.stack([a, b]), np.stack([b, a])], axis=1), axis=1), NODES, self_weight)
+    return Graph.from_edges(
+        np.unique(np.concatenate([np.stack([a, b]), np.stack([b, a])], axis=1), axis=1), NODES, self_weight
+    )
 
 
 def block(self_weight: float = 1.0) -> gnn.Adjacency:
@@ -37,7 +39,9 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def make(name: str, layers: int = 2, ends: tuple[int, ...] | None = None, columns: Any = None, **options: Any) -> gnn.Backbone:
+def make(
+    name: str, layers: int = 2, ends: tuple[int, ...] | None = None, columns: Any = None, **options: Any
+) -> gnn.Backbone:
     config = Config(name=name, dtype="float64", **{"hidden": 16, "heads": 4, **options})
     return build(config, WIDTH, CLASSES, layers, ends or (layers - 1,), generator(), columns=columns)
 
@@ -122,7 +126,9 @@ def test_bags_equal_dense_rows_also_backward(name: str) -> None:
     bags = features.rows(nodes)
     assert isinstance(bags, gnn.Bags)
     wanted = torch.from_numpy(matrix[nodes]).double()
-    torch.testing.assert_close(Features(matrix + 1, "cpu", torch.float64).rows(nodes), torch.from_numpy(matrix[nodes] + 1).double())
+    torch.testing.assert_close(
+        Features(matrix + 1, "cpu", torch.float64).rows(nodes), torch.from_numpy(matrix[nodes] + 1).double()
+    )
     model = make(name)
     results = []
     for x in (bags, wanted):
@@ -163,7 +169,8 @@ def test_gradients_by_finite_differences(name: str) -> None:
 
 @pytest.mark.parametrize("name", gnn.MODEL_NAMES)
 def test_sampled_rows_are_those_of_the_whole_graph(name: str) -> None:
-    """With all neighbours, a batch's representations do not depend on what else is computed (batch statistics aside)."""
+    """With all neighbours, a batch's representations do not depend on what else is computed (batch statistics
+    aside)."""
     import asyncio
 
     from vflbench.data.graph.sampling import sample_blocks
@@ -193,7 +200,8 @@ def test_shares_have_their_width_and_layers_take_the_full_one(name: str) -> None
 
 
 def test_gcnii_shares_side_by_side_keep_the_identity() -> None:
-    """lambda = 0 makes beta = 0: each share is its columns of the mixed representation, and together they are all of it."""
+    """lambda = 0 makes beta = 0: each share is its columns of the mixed representation, and together they are all of
+    it."""
     x = rows(NODES, WIDTH)
     whole = make("gcnii", layers=1, lambda_=0.0)
     parts = [make("gcnii", layers=1, lambda_=0.0, columns=c) for c in ((0, 8), (8, 16))]
@@ -215,7 +223,8 @@ def test_dropout_moments_and_streams() -> None:
     assert dropout(x, 0.5, None) is x and dropout(x, 0.0, generator()) is x
     odd = dropout(torch.ones(3, 7), 0.25, generator())
     assert odd.shape == (3, 7)
-    lanes = dropout(torch.ones(100_000, 4), 0.5, generator()).ne(0).double()  # the four masks of one draw are independent
+    # the four masks of one draw are independent
+    lanes = dropout(torch.ones(100_000, 4), 0.5, generator()).ne(0).double()
     assert (torch.corrcoef(lanes.T) - torch.eye(4)).abs().max() < 0.02
 
 

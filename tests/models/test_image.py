@@ -56,7 +56,8 @@ def test_a_sample_does_not_see_the_others_of_its_batch(config):
     x = torch.randint(0, 256, (5, 1, 32, 32), generator=generator())
     together, alone = network(x), torch.cat([network(row[None]) for row in x])
     torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(network.eval()(x), together, rtol=0, atol=0)  # training and evaluation are the same function
+    # training and evaluation are the same function
+    torch.testing.assert_close(network.eval()(x), together, rtol=0, atol=0)
     config.dtype = "float32"
 
 
@@ -69,9 +70,13 @@ def test_bytes_and_numbers_of_the_same_size_are_the_same():
 
 
 def test_parameters_by_hand():
-    # 3 x 3 filters and biases: 1-16, 16-32, 32-64; a scale and a shift a channel; 64 x 4 x 4 inputs of the linear layer.
+    # 3 x 3 filters and biases: 1-16, 16-32, 32-64; a scale and a shift a channel; 64 x 4 x 4 inputs of the linear
+    # layer.
     convolutions = (9 + 1) * 16 + (9 * 16 + 1) * 32 + (9 * 32 + 1) * 64
-    assert parameters(image.make_client(mvcnn.Config(), 1, generator())) == convolutions + 2 * (16 + 32 + 64) + (1024 + 1) * 16
+    assert (
+        parameters(image.make_client(mvcnn.Config(), 1, generator()))
+        == convolutions + 2 * (16 + 32 + 64) + (1024 + 1) * 16
+    )
     # The ResNet18 of the literature, for 1,000 classes of colour images, has 11,689,512.
     full = resnet.Config(width=64, stem="large", embedding=1000)
     assert parameters(image.make_client(full, 3, generator())) == 11_689_512
@@ -88,12 +93,16 @@ def test_weights_have_the_spread_that_they_should():
     block = next(module for module in network if isinstance(module, resnet.Block))
     assert block.first.weight.std().item() == pytest.approx((2 / (32 * 9)) ** 0.5, rel=0.05)
     last = network[-1]
-    assert last.weight.abs().max().item() <= 256**-0.5 and last.weight.std().item() == pytest.approx((3 * 256) ** -0.5, rel=0.05)
+    assert last.weight.abs().max().item() <= 256**-0.5 and last.weight.std().item() == pytest.approx(
+        (3 * 256) ** -0.5, rel=0.05
+    )
 
 
 def test_fusion_by_hand():
     h = [torch.randn(2, 3, generator=generator(k)) for k in range(4)]
-    total, concat = (fusion(mvcnn.Config(embedding=3), Aggregation(how, 4), 5, generator(9)) for how in ("sum", "concat"))
+    total, concat = (
+        fusion(mvcnn.Config(embedding=3), Aggregation(how, 4), 5, generator(9)) for how in ("sum", "concat")
+    )
     torch.testing.assert_close(total(sum(h)), total.linear(sum(h) / 4))
     weight, bias = concat.linear.weight, concat.linear.bias
     torch.testing.assert_close(concat(torch.cat(h, dim=1)), torch.cat(h, dim=1) @ weight.T + bias)
@@ -137,7 +146,9 @@ def test_twelve_small_networks_learn_the_twin():
     from vflbench.data.shapes import modelnet
 
     task = modelnet.load(modelnet.Config(source="synthetic", size=32, validation=0.0), "aligned", 12, 0, None)
-    x, new = ([torch.from_numpy(block) for block in blocks] for blocks in (task.features, task.held_out_features["test"]))
+    x, new = (
+        [torch.from_numpy(block) for block in blocks] for blocks in (task.features, task.held_out_features["test"])
+    )
     y, config, rng = torch.from_numpy(task.labels), mvcnn.Config(), generator()
     clients = [image.make_client(config, 1, rng) for _ in range(12)]
     top = fusion(config, Aggregation("sum", 12), 10, rng)

@@ -29,7 +29,9 @@ def rows(count: int, width: int, seed: int = 1) -> torch.Tensor:
     return torch.randn(count, width, generator=generator(seed), dtype=torch.float64)
 
 
-def active(classes: int = 3, parties: int = 3, **keys: Any) -> tuple[Active, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+def active(
+    classes: int = 3, parties: int = 3, **keys: Any
+) -> tuple[Active, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
     """A model, own rows, labels and the passive parties' embeddings."""
     labels = np.arange(7) % classes if classes else np.linspace(-3.0, 11.0, 7)
     public = SimpleNamespace(parties=parties, classes=classes, outputs=classes or 1)
@@ -108,7 +110,9 @@ def test_active_gradients_are_numerical_derivatives(classes: int) -> None:
         for k in range(2):
             e = rows(7, 3, seed=20 + direction)
             there, back = ([z + sign * 1e-6 * e * (i == k) for i, z in enumerate(zs)] for sign in (1, -1))
-            assert float((dz[k] * e).sum()) == pytest.approx((value(model.theta, there) - value(model.theta, back)) / 2e-6, abs=1e-6)
+            assert float((dz[k] * e).sum()) == pytest.approx(
+                (value(model.theta, there) - value(model.theta, back)) / 2e-6, abs=1e-6
+            )
 
 
 def test_a_regressions_scores_are_targets() -> None:

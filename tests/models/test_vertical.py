@@ -46,12 +46,23 @@ def run(folder: Path, algorithm: str, *more: str) -> Run:
 
 
 def test_split_learning_and_tokens_train_the_same_embeddings(tmp_path: Path) -> None:
-    """The layer above them is the active party's, or the server's: what is compared is every passive party's network."""
-    common = (*DIGITS, "model=split_mlp", "model.dtype=float64", "algorithm.lr=0.1", "rounds=2", f"algorithm.batch_size={ROWS[DIGITS]}")
+    """The layer above them is the active party's, or the server's: what is compared is every passive party's
+    network."""
+    common = (
+        *DIGITS,
+        "model=split_mlp",
+        "model.dtype=float64",
+        "algorithm.lr=0.1",
+        "rounds=2",
+        f"algorithm.batch_size={ROWS[DIGITS]}",
+    )
     split = run(tmp_path, "vfl", *common, "algorithm.optimizer=sgd")
     tokens = run(tmp_path, "svfl", *common, "algorithm.aggregation=concat")
     for k in (1, 2, 3):
-        one, two = (load_file(r.folder / "model" / f"{name}_{k}.safetensors") for r, name in ((split, "passive"), (tokens, "client")))
+        one, two = (
+            load_file(r.folder / "model" / f"{name}_{k}.safetensors")
+            for r, name in ((split, "passive"), (tokens, "client"))
+        )
         layers = [two[f"model.local.{layer}.{kind}"].ravel() for layer in (0, 2) for kind in ("weight", "bias")]
         np.testing.assert_allclose(one["model.theta"], np.concatenate(layers), rtol=0, atol=1e-10)
     assert split.curve["test_accuracy"].iloc[-1] == tokens.curve["test_accuracy"].iloc[-1]
@@ -70,7 +81,9 @@ def test_tokens_train_deep_networks(name: str, kind: str) -> None:
     blocks = [SplitClient(k, task.part(k, True), task.public, cfg, model, "cpu") for k in range(task.parties)]
     server = make_server(task.joined(), task.public, cfg, model, "cpu")
     token = server.token([block.represent() for block in blocks])
-    loss = torch.nn.functional.cross_entropy(server.fusion(server.aggregation.of([block.local(block.x) for block in blocks])), server.y)
+    loss = torch.nn.functional.cross_entropy(
+        server.fusion(server.aggregation.of([block.local(block.x) for block in blocks])), server.y
+    )
     for block in blocks:
         (joint,) = torch.autograd.grad(loss, list(block.local.parameters()), retain_graph=True)
         moved, _ = block.visit(block.theta, token, None, 1, 0.1)
@@ -94,18 +107,37 @@ def parameters(run: Run) -> list[np.ndarray]:
     return [theta for theta in found if theta.ndim and theta.size > 1]  # beside them the mean and deviation of labels
 
 
-CASES = {"linear": (DIGITS, ()), "mlp": (DIGITS, ("model.hidden=5",)), "mlp of a regression": (ENERGY, ("model.intercept=tables",))}
+CASES = {
+    "linear": (DIGITS, ()),
+    "mlp": (DIGITS, ("model.hidden=5",)),
+    "mlp of a regression": (ENERGY, ("model.intercept=tables",)),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_family_trains_the_same_model(case: str, tmp_path: Path) -> None:
     data, more = CASES[case]
-    common = (*data, f"model={case.split()[0]}", *more, "model.dtype=float64", "algorithm.lr=0.1", "rounds=4", "seed=2", "eval_every=2")
+    common = (
+        *data,
+        f"model={case.split()[0]}",
+        *more,
+        "model.dtype=float64",
+        "algorithm.lr=0.1",
+        "rounds=4",
+        "seed=2",
+        "eval_every=2",
+    )
     size = f"algorithm.batch_size={ROWS[data]}"
-    # Over joins every organisation's columns are a table, and the data set says how many: the parties find their rows by id.
+    # Over joins every organisation's columns are a table, and the data set says how many: the parties find their rows
+    # by id.
     tables = (f"dataset.columns={COLUMNS[data]}", *(word for word in common if word != "algorithm.parties=4"))
-    runs = {name: run(tmp_path, name, *(tables if name == "rfl_sgd_v" else common), *own, size) for name, own in SAME.items()}
-    assert {"keys", "mapping"} <= set(runs["rfl_sgd_v"].ledger["tag"]) and not runs["vfl_sgd"].ledger["tag"].isin(["keys"]).any()
+    runs = {
+        name: run(tmp_path, name, *(tables if name == "rfl_sgd_v" else common), *own, size)
+        for name, own in SAME.items()
+    }
+    assert {"keys", "mapping"} <= set(runs["rfl_sgd_v"].ledger["tag"]) and not runs["vfl_sgd"].ledger["tag"].isin(
+        ["keys"]
+    ).any()
     whole = runs.pop("centralized_gd")
     expected = parameters(whole)
     assert len(expected) == 4 and all(np.abs(theta).max() > 1e-3 for theta in expected)
@@ -129,7 +161,13 @@ COMPOSED = {
 @pytest.mark.parametrize("case", COMPOSED)
 def test_every_family_trains_what_is_put_together(case: str, data: tuple[str, ...], tmp_path: Path) -> None:
     words = [f"model.{word}" for word in ("embedding=4", *COMPOSED[case])]
-    common = (*data, "model=vertical", *words, "model.dtype=float64", f"algorithm.lr={0.1 if data == DIGITS else 0.001}")
+    common = (
+        *data,
+        "model=vertical",
+        *words,
+        "model.dtype=float64",
+        f"algorithm.lr={0.1 if data == DIGITS else 0.001}",
+    )
     common += ("rounds=4", f"algorithm.batch_size={ROWS[data]}")
     whole, *others = (run(tmp_path, name, *common, *SAME[name]) for name in ("centralized_gd", "svfl", "vfl", "vfl_ps"))
     values = load_file(whole.folder / "model/client_0.safetensors")
@@ -139,7 +177,9 @@ def test_every_family_trains_what_is_put_together(case: str, data: tuple[str, ..
     for other in others:
         files = {path.stem: load_file(path) for path in (other.folder / "model").iterdir()}
         if "active" not in files:  # tokens: who has the labels has the top network alone
-            found = [files[f"client_{k}"]["model.local.theta"] for k in range(4)] + [files["server"]["model.fusion.theta"] for _ in top]
+            found = [files[f"client_{k}"]["model.local.theta"] for k in range(4)] + [
+                files["server"]["model.fusion.theta"] for _ in top
+            ]
             theirs = [*expected, *top]
         else:
             found = [files[name]["model.theta"] for name in ("active", "passive_1", "passive_2", "passive_3")]

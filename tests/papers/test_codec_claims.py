@@ -1,7 +1,8 @@
-"""What int8 costs on real data, one seed of each preset in conf/experiment/codecs/; by validation, as everything that is chosen.
+"""What int8 costs on real data, one seed of each preset in conf/experiment/codecs/; by validation, as everything that
+is chosen.
 
-Measured over seeds 5, 6, 7: GLASU on Cora loses 0.5 to 1.7 points of validation accuracy at 27% of the bytes. Over seeds 0, 1, 2:
-RFL-ADMM-V on MovieLens loses 0.0000 of RMSE at 25% of the rounds' bytes.
+Measured over seeds 5, 6, 7: GLASU on Cora loses 0.5 to 1.7 points of validation accuracy at 27% of the bytes. Over
+seeds 0, 1, 2: RFL-ADMM-V on MovieLens loses 0.0000 of RMSE at 25% of the rounds' bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.realdata]
 
 def pair(folder: Path, data: Path, *words: str) -> tuple[Run, Run]:
     common = [*words, "dataset.source=real", f"data_root={data}", "engine.threads=1"]
-    plain, coded = (vflbench.run([*common, f"codec={codec}", f"hydra.run.dir={folder / codec}"]) for codec in ("none", "int8"))
+    plain, coded = (
+        vflbench.run([*common, f"codec={codec}", f"hydra.run.dir={folder / codec}"]) for codec in ("none", "int8")
+    )
     assert plain.summary["data_source"] == coded.summary["data_source"] == "real"
     return plain, coded
 

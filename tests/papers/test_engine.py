@@ -21,7 +21,9 @@ class Ended:
         metric = {"name": "rmse", "goal": "min", "selected": scores[-1], "final": scores[-1]}
         self.summary = {"seed": seed, "metric": metric, "algorithm": "rfl_admm_v", "compute_clock": "none"}
         columns = {"round": range(len(scores)), "epoch": [float(epoch) for epoch in range(len(scores))]}
-        self.curve = pd.DataFrame({**columns, "bytes": 1.0, "train_loss": scores, "val_rmse": scores, "test_rmse": scores})
+        self.curve = pd.DataFrame(
+            {**columns, "bytes": 1.0, "train_loss": scores, "val_rmse": scores, "test_rmse": scores}
+        )
 
 
 def test_points_of_a_curve_become_columns_of_the_table() -> None:
@@ -48,7 +50,10 @@ def test_a_made_up_data_set_says_nothing_unless_the_claim_is_about_sizes() -> No
 
 
 def test_near_counts_shares_of_the_number_and_only_numbers_of_its_settings() -> None:
-    table: list[dict[str, Any]] = [{"k": "a", "final": 50.4, "data_source": "real"}, {"k": "b", "final": 9.0, "data_source": "real"}]
+    table: list[dict[str, Any]] = [
+        {"k": "a", "final": 50.4, "data_source": "real"},
+        {"k": "b", "final": 9.0, "data_source": "real"},
+    ]
     numbers = [{"k": "a", "mean": 50.0, "sd": None}, {"k": "b", "mean": 1.0, "sd": None}]
     claim = Claim("near", "near", column="final", where={"k": "a"}, at_most=0.01, relative=True)
     assert claims.judge(claim, table, numbers).verdict == "holds"
@@ -59,14 +64,17 @@ def test_near_counts_shares_of_the_number_and_only_numbers_of_its_settings() -> 
 @pytest.mark.parametrize(("accuracy", "verdict"), [(0.75, "does not hold"), (0.65, "holds")])
 def test_best_is_the_smallest_of_all(accuracy: float, verdict: str) -> None:
     table: list[dict[str, Any]] = [
-        {"k": name, "selected": value, "data_source": "real"} for name, value in (("worst", accuracy), ("x", 0.7), ("y", 0.9))
+        {"k": name, "selected": value, "data_source": "real"}
+        for name, value in (("worst", accuracy), ("x", 0.7), ("y", 0.9))
     ]
     assert claims.judge(Claim("the worst", "best", of=[{"k": "worst"}]), table, []).verdict == verdict
 
 
 def test_paired_bands_leave_out_what_a_seed_does_to_every_line() -> None:
     hard, easy = 0.1, -0.1  # what splits do to all methods
-    lines: Any = {name: [Ended(0, [2.0, base + hard]), Ended(1, [2.0, base + easy])] for name, base in (("a", 1.0), ("b", 1.5))}
+    lines: Any = {
+        name: [Ended(0, [2.0, base + hard]), Ended(1, [2.0, base + easy])] for name, base in (("a", 1.0), ("b", 1.5))
+    }
     levels = curves._levels(lines)
     assert levels == pytest.approx({0: hard, 1: easy})
     assert curves._levels({**lines, "c": lines["a"][:1]}) == {}, "lines of other seeds cannot be paired"
@@ -92,13 +100,23 @@ def test_excess_is_over_the_run_of_the_same_seed() -> None:
         ended: Any = Ended(seed, [2.0, score])
         ended.status = "completed"
         ended.manifest = {"config": {"target": None, "privacy": {"name": privacy}}}
-        counts = dict.fromkeys(("messages", "vectors", "cost", "communication_seconds", "wall_seconds", "virtual_seconds", "epochs"), 1)
+        counts = dict.fromkeys(
+            ("messages", "vectors", "cost", "communication_seconds", "wall_seconds", "virtual_seconds", "epochs"), 1
+        )
         ended.summary |= {**counts, "bytes": {"total": 1}, "privacy": {"epsilon": None}, "data_source": "real"}
         ended.curve["iterations"] = 1
         return ended
 
-    runs = [run("none", 0, 1.0), run("none", 1, 2.0), run("dp_sgd", 1, 2.3), run("dp_sgd", 0, 1.1), run("label_dp", 5, 1.0)]
-    rows = {row["privacy.name"]: row for row in measured.table(runs, ["privacy.name"], {}, (), {"privacy.name": "none"})}
+    runs = [
+        run("none", 0, 1.0),
+        run("none", 1, 2.0),
+        run("dp_sgd", 1, 2.3),
+        run("dp_sgd", 0, 1.1),
+        run("label_dp", 5, 1.0),
+    ]
+    rows = {
+        row["privacy.name"]: row for row in measured.table(runs, ["privacy.name"], {}, (), {"privacy.name": "none"})
+    }
     assert rows["none"]["excess"] == 0
     assert rows["dp_sgd"]["excess"] == pytest.approx(0.2)
     assert rows["dp_sgd"]["excess_sd"] == pytest.approx(0.2 / math.sqrt(2))

@@ -15,7 +15,10 @@ from vflbench.types import DataSource
 
 
 def rows(**values):
-    return [{"a": name[0], "q": int(name[1]), "cost": value, "cost_sd": math.nan, "data_source": "real"} for name, value in values.items()]
+    return [
+        {"a": name[0], "q": int(name[1]), "cost": value, "cost_sd": math.nan, "data_source": "real"}
+        for name, value in values.items()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +52,10 @@ def test_verdicts(table, claim, verdict):
 def lacking(**values):
     """Rows of which those without a value are of missing runs."""
     made = rows(**{name: math.nan if value is None else value for name, value in values.items()})
-    return [{**row, "seeds": 0, "missing": [0], "data_source": None} if row["cost"] != row["cost"] else {**row, "seeds": 1} for row in made]
+    return [
+        {**row, "seeds": 0, "missing": [0], "data_source": None} if row["cost"] != row["cost"] else {**row, "seeds": 1}
+        for row in made
+    ]
 
 
 X, Y, ALONG = {"a": "x"}, {"a": "y"}, {"along": "q", "each": ["a"]}
@@ -61,11 +67,13 @@ X, Y, ALONG = {"a": "x"}, {"a": "y"}, {"along": "q", "each": ["a"]}
         (lacking(x1=1, y1=None), {"check": "order", "of": [X, Y]}, "not testable"),
         (lacking(x1=1, x2=None, y1=2, y2=2), {"check": "order", "of": [X, Y], "each": ["q"]}, "not testable"),
         (lacking(x1=3, x2=None, y1=2, y2=2), {"check": "order", "of": [X, Y], "each": ["q"]}, "does not hold"),
-        (lacking(x1=1, x2=1, y1=None), {"check": "order", "of": [{"q": 1}, {"q": 2}], "where": X}, "holds"),  # y is none of it
+        # y is none of it
+        (lacking(x1=1, x2=1, y1=None), {"check": "order", "of": [{"q": 1}, {"q": 2}], "where": X}, "holds"),
         (lacking(x1=1, x2=2, x3=None), {"check": "trend", **ALONG}, "not testable"),
         (lacking(x1=1, x2=None, x3=2), {"check": "trend", **ALONG}, "not testable"),
         (lacking(x1=2, x2=None, x3=1), {"check": "trend", **ALONG}, "does not hold"),
-        (lacking(x1=2, x2=None, x3=1), {"check": "trend", "slack": 0.6, **ALONG}, "not testable"),  # 0.5 a place is allowed
+        # 0.5 a place is allowed
+        (lacking(x1=2, x2=None, x3=1), {"check": "trend", "slack": 0.6, **ALONG}, "not testable"),
         (lacking(x1=1, x2=2, x3=1, x4=None), {"check": "interior", **ALONG}, "not testable"),
         (lacking(x1=1, y1=2, y2=None), {"check": "best", "of": [X]}, "not testable"),
         (lacking(x1=3, y1=2, y2=None), {"check": "best", "of": [X]}, "does not hold"),
@@ -75,12 +83,17 @@ X, Y, ALONG = {"a": "x"}, {"a": "y"}, {"along": "q", "each": ["a"]}
         (lacking(x1=0, x2=None), {"check": "value", "at_least": 1}, "does not hold"),
         (lacking(x1=1, x2=None), {"check": "value", "of": [{"q": 1}, {"q": 2}], "at_least": 1}, "not testable"),
         ([{**rows(x1=1)[0], "seeds": 1, "missing": [1, 2]}], {"check": "value", "at_least": 1}, "not testable"),
-        (rows(x1=1), {"check": "value", "at_least": 1, "each": ["q"], "where": {"q": [1, 2]}}, "not testable"),  # nothing of q = 2
+        # nothing of q = 2
+        (rows(x1=1), {"check": "value", "at_least": 1, "each": ["q"], "where": {"q": [1, 2]}}, "not testable"),
         (lacking(x1=None), {"check": "value", "at_least": 1}, "not testable"),
         (rows(x1=1, x2=5), {"check": "near", "at_most": 0.1, "where": {"q": 1}}, "holds"),
         (rows(x1=1), {"check": "near", "at_most": 0.1}, "not testable"),
         (rows(x1=3), {"check": "near", "at_most": 0.1}, "does not hold"),
-        ([{**row, "seeds": 1, "missing": [1]} for row in rows(x1=1, x2=5)], {"check": "near", "at_most": 0.1}, "not testable"),
+        (
+            [{**row, "seeds": 1, "missing": [1]} for row in rows(x1=1, x2=5)],
+            {"check": "near", "at_most": 0.1},
+            "not testable",
+        ),
         # never is not before never
         (rows(x1=math.inf, y1=math.inf), {"check": "order", "of": [X, Y]}, "not testable"),
         (rows(x1=math.inf, x2=math.inf), {"check": "trend", **ALONG}, "not testable"),
@@ -113,9 +126,11 @@ def seeds(a, *values, column="cost", **changes):
 
 def test_the_difference_seed_by_seed_is_beside_the_verdict():
     claim = Claim("c", "order", column="cost", of=[X, Y])
-    close = judge(claim, [seeds("x", 1.0, 2.0, 3.0), seeds("y", 1.4, 1.9, 3.2)], [])  # differences -0.4, 0.1, -0.2: sd 0.2517, 2 SE 0.29
+    # differences -0.4, 0.1, -0.2: sd 0.2517, 2 SE 0.29
+    close = judge(claim, [seeds("x", 1.0, 2.0, 3.0), seeds("y", 1.4, 1.9, 3.2)], [])
     assert close.verdict == "holds" and "[difference by seed -0.1667 ± 0.2517, 3 seeds, within the spread]" in close.why
-    clear = judge(claim, [seeds("x", 1.0, 2.0, 3.0), seeds("y", 2.0, 3.1, 4.0)], [])  # -1, -1.1, -1, though both spread by 1
+    # -1, -1.1, -1, though both spread by 1
+    clear = judge(claim, [seeds("x", 1.0, 2.0, 3.0), seeds("y", 2.0, 3.1, 4.0)], [])
     assert clear.verdict == "holds" and "-1.033 ± 0.058, 3 seeds]" in clear.why
     other = seeds("y", 2.0, 3.1, 4.0)
     other["by_seed"] = {seed + 1: one for seed, one in other["by_seed"].items()}
@@ -135,8 +150,18 @@ def test_what_diverged_or_reached_the_target_in_part_is_told():
 @pytest.mark.parametrize(
     ("value", "sd", "text"),
     [
-        *[(649.8, 139.6, "649.8 ± 139.6"), (15731.4, 2214.0, "15731 ± 2214"), (65.45, 0.0, "65.45 ± 0.00"), (0.0, 0.0, "0 ± 0")],
-        *[(0.0004, 0.01, "0.00040 ± 0.01000"), (2e-7, 3e-8, "2e-07 ± 3e-08"), (0.5, math.nan, "0.5"), (459.1, math.nan, "459.1")],
+        *[
+            (649.8, 139.6, "649.8 ± 139.6"),
+            (15731.4, 2214.0, "15731 ± 2214"),
+            (65.45, 0.0, "65.45 ± 0.00"),
+            (0.0, 0.0, "0 ± 0"),
+        ],
+        *[
+            (0.0004, 0.01, "0.00040 ± 0.01000"),
+            (2e-7, 3e-8, "2e-07 ± 3e-08"),
+            (0.5, math.nan, "0.5"),
+            (459.1, math.nan, "459.1"),
+        ],
         *[(15730.0, math.nan, "15730"), (-0.1667, math.nan, "-0.1667"), (0.0, math.nan, "0")],
     ],
 )
@@ -148,7 +173,11 @@ def test_a_page_names_settings_and_tells_of_missing_and_diverged_runs(make_run, 
     def job(seed, lr, status="completed", there=True):
         run = make_run(f"{seed}_{lr}", seed=seed, options={"lr": lr}, status=status, level=lambda t: 0.5 + seed / 100)
         return SimpleNamespace(
-            values=run.manifest["config"], run=run if there else None, failure="" if there else "broke", label="l", fresh=True
+            values=run.manifest["config"],
+            run=run if there else None,
+            failure="" if there else "broke",
+            label="l",
+            fresh=True,
         )
 
     jobs = [job(0, 1), job(1, 1), job(2, 1, "diverged"), job(0, 2), job(1, 2, there=False), job(0, 3, there=False)]
@@ -180,10 +209,17 @@ def test_a_page_names_settings_and_tells_of_missing_and_diverged_runs(make_run, 
 def test_a_page_of_made_up_data_says_which_claims_are_judged(make_run, tmp_path):
     run = make_run("0", source=DataSource("synthetic"))
     job = SimpleNamespace(values=run.manifest["config"], run=run, failure="", label="l", fresh=True)
-    pictures, sizes = [Picture("values", "seed", lines=[])], Claim("c", "value", column="megabytes", at_least=1.0, made_up=True)
+    pictures, sizes = (
+        [Picture("values", "seed", lines=[])],
+        Claim("c", "value", column="megabytes", at_least=1.0, made_up=True),
+    )
     for claim, judged in ((sizes, True), (dataclasses.replace(sizes, made_up=False), False)):
         done = figures.make(
-            Definition("t", "s", [], ["seed"], pictures, claims=[claim], name="glasu/x"), [job], "small", tmp_path / "out", []
+            Definition("t", "s", [], ["seed"], pictures, claims=[claim], name="glasu/x"),
+            [job],
+            "small",
+            tmp_path / "out",
+            [],
         )
         text = (done.folder / "page.md").read_text()
         assert "Made-up data" in text and ("about sizes alone" in text) is judged
@@ -198,18 +234,28 @@ def test_a_page_of_made_up_data_says_which_claims_are_judged(make_run, tmp_path)
         ("table9", "its accuracy is the best", "pubsub_vfl", "avfl", "selected", True),
         ("table9", "PubSub-VFL uses the cores best", "pubsub_vfl", "vfl", "utilisation", True),
         ("fig3", "PubSub-VFL sends the least until the target", "pubsub_vfl", "vfl", "megabytes_to_target", False),
-        ("fig4", "PubSub-VFL is the fastest for every division of the cores", "pubsub_vfl", "vfl_ps", "running_seconds", False),
+        (
+            "fig4",
+            "PubSub-VFL is the fastest for every division of the cores",
+            "pubsub_vfl",
+            "vfl_ps",
+            "running_seconds",
+            False,
+        ),
     ],
 )
 def test_the_best_of_all_is_compared_with_all(figure, text, own, rival, column, falling):
-    """Two settings beside the claim's own, of which the less usual one decides; the rivals' order among themselves is nothing to it."""
+    """Two settings beside the claim's own, of which the less usual one decides; the rivals' order among themselves is
+    nothing to it."""
     (claim,) = (claim for claim in load(f"pubsub_vfl/{figure}").claims if claim.claim == text)
     key = "algorithm.aggregation" if figure == "table4" else "algorithm.name"
     usual = "semi_async" if figure == "table4" else "avfl_ps"
     common = {"data_source": "real", "compute.cores": "[50, 14]", **claim.where}
 
     def verdict(**values):
-        return judge(claim, [{**common, key: name, column: -value if falling else value} for name, value in values.items()], []).verdict
+        return judge(
+            claim, [{**common, key: name, column: -value if falling else value} for name, value in values.items()], []
+        ).verdict
 
     assert verdict(**{own: 1.0, usual: 3.0, rival: 2.0}) == verdict(**{own: 1.0, usual: 2.0, rival: 3.0}) == "holds"
     assert verdict(**{own: 1.0, usual: 3.0, rival: 0.5}) == "does not hold"
@@ -222,7 +268,13 @@ def test_best_needs_a_setting_and_a_ratio_only_two():
 
 @pytest.fixture
 def run():
-    curve = {"iterations": [10, 20, 30], "vectors": [1, 2, 3], "bytes": [4, 8, 12], "cost": [4, 8, 12], "epsilon": [math.nan] * 3}
+    curve = {
+        "iterations": [10, 20, 30],
+        "vectors": [1, 2, 3],
+        "bytes": [4, 8, 12],
+        "cost": [4, 8, 12],
+        "epsilon": [math.nan] * 3,
+    }
     curve |= {"communication_seconds": [0.1, 0.2, 0.3], "virtual_seconds": [0.1, 0.2, 0.3]}
     curve |= {"train_loss": [0.9, 0.4, 0.2], "val_accuracy": [0.5, 0.6, 0.7], "test_accuracy": [0.5, 0.6, 0.7]}
     summary = {
@@ -230,14 +282,22 @@ def run():
         "bytes": {"total": 12},
         "privacy": {"epsilon": None},
     }
-    summary |= dict.fromkeys(("epochs", "messages", "vectors", "cost", "communication_seconds", "wall_seconds", "virtual_seconds"), 1)
+    summary |= dict.fromkeys(
+        ("epochs", "messages", "vectors", "cost", "communication_seconds", "wall_seconds", "virtual_seconds"), 1
+    )
     manifest = {"config": {"target": 0.7, "dataset": {"name": "mnist"}}}
     return SimpleNamespace(summary=summary, curve=pd.DataFrame(curve), manifest=manifest)
 
 
 @pytest.mark.parametrize(
     ("targets", "iterations"),
-    [({}, 30), ({"accuracy": 0.6}, 20), ({"accuracy": {"mnist": 0.5}}, 10), ({"accuracy": {"cora": 0.5}}, 30), ({"train_loss": 0.4}, 20)],
+    [
+        ({}, 30),
+        ({"accuracy": 0.6}, 20),
+        ({"accuracy": {"mnist": 0.5}}, 10),
+        ({"accuracy": {"cora": 0.5}}, 30),
+        ({"train_loss": 0.4}, 20),
+    ],
 )
 def test_the_figures_target_comes_before_the_runs(run, targets, iterations):
     found = measured.numbers(run, targets)
@@ -246,7 +306,10 @@ def test_the_figures_target_comes_before_the_runs(run, targets, iterations):
 
 
 def test_a_line_is_named_by_what_tells_it_apart():
-    table = [{"algorithm.name": a, "algorithm.hops": hops} for a, hops in (("mtcd", 2), ("mtcd", 8), ("stcd", 100), ("svfl", "-"))]
+    table = [
+        {"algorithm.name": a, "algorithm.hops": hops}
+        for a, hops in (("mtcd", 2), ("mtcd", 8), ("stcd", 100), ("svfl", "-"))
+    ]
     picture = Picture("values", "algorithm.hops", lines=["algorithm.name", "algorithm.hops"])
     definition = Definition("t", "s", [], ["algorithm.name", "algorithm.hops"], [])
     telling = figures._telling(table, Picture("curves", "cost", lines=picture.lines), definition)

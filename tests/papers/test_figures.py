@@ -1,4 +1,5 @@
-"""`vflbench figures`: definitions that are whole, verdicts that can go either way, runs that are found, trained or shared."""
+"""`vflbench figures`: definitions that are whole, verdicts that can go either way, runs that are found, trained or
+shared."""
 
 import dataclasses
 import json
@@ -66,7 +67,7 @@ def test_a_wrong_definition_is_refused_with_all_its_problems(tmp_path, monkeypat
         definition.choose(["x/z"])
 
 
-# --- claims -------------------------------------------------------------------------------------------------------------------
+# --- claims -----------------------------------------------------------------------------------------------------------
 
 
 def row(value, sd=0.01, **keys):
@@ -135,17 +136,21 @@ def test_no_claim_is_judged_on_made_up_data_or_two_rounds():
     judged = judge(claim, made_up, [])
     assert judged.verdict == "not testable" and "synthetic" in judged.why
     assert judge(dataclasses.replace(claim, made_up=True), made_up, []).verdict == "holds"
-    assert judge(dataclasses.replace(claim, check="value", of=[], where={"a": "x"}, at_least=0.0), made_up, []).verdict == "holds"
+    assert (
+        judge(dataclasses.replace(claim, check="value", of=[], where={"a": "x"}, at_least=0.0), made_up, []).verdict
+        == "holds"
+    )
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"check": "ratio", "of": [X], "at_most": 1}, {"check": "trend"}, {"check": "value"}, {"check": "untestable"}]
+    "wrong",
+    [{"check": "ratio", "of": [X], "at_most": 1}, {"check": "trend"}, {"check": "value"}, {"check": "untestable"}],
 )
 def test_half_a_claim_is_refused(wrong):
     assert Claim("c", **wrong).problems(["a", "q"], measured.COLUMNS)
 
 
-# --- the table ----------------------------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------------------
 
 KEYS = ["algorithm.name", "algorithm.q"]
 
@@ -160,7 +165,8 @@ def test_a_row_per_setting_with_mean_spread_and_target(make_run):
     assert (one["algorithm.q"], one["seeds"], one["reached"]) == (1, 2, 0)
     assert one["selected"] == pytest.approx(0.305) and one["selected_sd"] == pytest.approx(math.sqrt(0.5) / 100)
     assert math.isinf(one["seconds_to_target"])
-    assert two["reached"] == 2 and two["seconds_to_target"] == 60.0 and two["megabytes_to_target"] == 30.0  # round 30, at 2 s and 1 MB each
+    # round 30, at 2 s and 1 MB each
+    assert two["reached"] == 2 and two["seconds_to_target"] == 60.0 and two["megabytes_to_target"] == 30.0
 
 
 def test_keys_that_do_not_tell_runs_apart_are_refused(make_run):
@@ -170,13 +176,15 @@ def test_keys_that_do_not_tell_runs_apart_are_refused(make_run):
 
 
 def test_the_papers_numbers_in_our_unit():
-    numbers = Numbers("p", column="selected", by=["a", "b"], values={"x": {1: 81.0, 2: [82.0, 0.5]}}, unit=0.01, where={"c": 3})
+    numbers = Numbers(
+        "p", column="selected", by=["a", "b"], values={"x": {1: 81.0, 2: [82.0, 0.5]}}, unit=0.01, where={"c": 3}
+    )
     assert [(n["a"], n["b"], n["c"], round(n["mean"], 4), n["sd"]) for n in numbers.rows()] == [
         *[("x", 1, 3, 0.81, None), ("x", 2, 3, 0.82, 0.005)],
     ]
 
 
-# --- runs ---------------------------------------------------------------------------------------------------------------------
+# --- runs -------------------------------------------------------------------------------------------------------------
 
 
 def wanted(scale, *overrides, **changes):
@@ -188,8 +196,11 @@ def test_the_runs_of_a_sweep():
     small, smoke = wanted("small"), wanted("smoke")
     assert len(small) == 15 and len({job.identity for job in small}) == 15
     assert len(smoke) == 1 and smoke[0].values["seed"] == 5 and smoke[0].values["scale"] == "smoke"
-    assert {job.values["dataset"]["source"] for job in small} == {"real"}  # a reproduction is not to be made up by accident
-    assert {job.values["dataset"]["source"] for job in wanted("small", "dataset.source=synthetic", "seed=1")} == {"synthetic"}
+    # a reproduction is not to be made up by accident
+    assert {job.values["dataset"]["source"] for job in small} == {"real"}
+    assert {job.values["dataset"]["source"] for job in wanted("small", "dataset.source=synthetic", "seed=1")} == {
+        "synthetic"
+    }
     with config.session(small[7].words) as hydra:  # the values of jobs are those that Hydra would compose
         assert config.plain(config.compose(hydra, small[7].words)) == small[7].values
     assert len(wanted("small", "seed=1,2")) == 6 and len(wanted("small", small=["seed=1"])) == 3
@@ -197,7 +208,9 @@ def test_the_runs_of_a_sweep():
 
 def carry_out(found, tmp_path, train, reprice=None, workers=1):
     told = []
-    jobs.carry_out(found, tmp_path / "runs", [tmp_path / "old"], train, reprice, workers, lambda *news: told.append(news))
+    jobs.carry_out(
+        found, tmp_path / "runs", [tmp_path / "old"], train, reprice, workers, lambda *news: told.append(news)
+    )
     return told
 
 
@@ -230,7 +243,9 @@ def test_a_run_that_contradicts_itself_is_named_and_not_drawn(tmp_path, make_run
 
     def broken(name):
         old = make_run(name)
-        (old.folder / "manifest.json").write_text(json.dumps({"config": found[0].values, "config_hash": found[0].identity}))
+        (old.folder / "manifest.json").write_text(
+            json.dumps({"config": found[0].values, "config_hash": found[0].identity})
+        )
         summary = json.loads((old.folder / "summary.json").read_text())
         summary["bytes"] = {"total": 1, "by_tag": {"x": 1}, "by_link": {"client_server": 1}}
         (old.folder / "summary.json").write_text(json.dumps(summary))
@@ -267,7 +282,12 @@ def test_where_repricing_is_refused_it_is_told_why_and_the_run_is_trained(tmp_pa
 
 def test_a_method_whose_course_depends_on_time_is_trained_on_every_network():
     made = Definition(
-        "t", "s", [Runs("pubsub_vfl/fig4", ["seed=0", "compute.cores=[50,14]"])], ["network.name"], [], networks=["lan", "us_us"]
+        "t",
+        "s",
+        [Runs("pubsub_vfl/fig4", ["seed=0", "compute.cores=[50,14]"])],
+        ["network.name"],
+        [],
+        networks=["lan", "us_us"],
     )
     found = jobs.wanted(made, "small")
     shapes = {}
@@ -294,12 +314,20 @@ def test_what_fails_is_told_and_the_rest_is_drawn(tmp_path, make_run):
         Picture("curves", "bytes", lines=["algorithm.aggregations"], log=["x"]),
     ]
     claim = Claim("4 is better", "order", of=[{"algorithm.aggregations": 1}, {"algorithm.aggregations": 4}])
-    numbers = [Numbers("Table 3", column="selected", by=["algorithm.aggregations"], values={1: 50.0, 2: 60.0}, unit=0.01)]
-    made = Definition("how many", "Table 3", [], ["algorithm.aggregations"], pictures, {}, numbers, [claim], name="glasu/x")
+    numbers = [
+        Numbers("Table 3", column="selected", by=["algorithm.aggregations"], values={1: 50.0, 2: 60.0}, unit=0.01)
+    ]
+    made = Definition(
+        "how many", "Table 3", [], ["algorithm.aggregations"], pictures, {}, numbers, [claim], name="glasu/x"
+    )
     done = figures.make(made, found, "small", tmp_path / "out" / "glasu" / "x", ["glasu/x"])
     assert done.verdicts == {"holds": 1} and done.failures == ["glasu cora us_uk seed=1: no room"]
     files = {path.name for path in done.folder.iterdir()}
-    assert {f"figure_{n}.{kind}" for n in (1, 2) for kind in ("png", "svg", "csv")} | {"table.csv", "page.md", "page.html"} <= files
+    assert {f"figure_{n}.{kind}" for n in (1, 2) for kind in ("png", "svg", "csv")} | {
+        "table.csv",
+        "page.md",
+        "page.html",
+    } <= files
     text = (done.folder / "page.md").read_text()
     assert (
         "| aggregations 1 | selected | 0.5 | 0.6 | 1 |" in text

@@ -1,7 +1,7 @@
 """GLASU's claims on real Cora, one seed of each; the means over five seeds are in docs/results/glasu/.
 
-A single seed of 1,000 test nodes has a standard deviation of about 1.2 points between seeds, so thresholds on it are 2.5 points wider
-than those on the means.
+A single seed of 1,000 test nodes has a standard deviation of about 1.2 points between seeds, so thresholds on it are
+2.5 points wider than those on the means.
 """
 
 from __future__ import annotations

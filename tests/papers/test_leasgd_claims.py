@@ -64,11 +64,14 @@ def test_accuracies_with_15_workers(fig2: Callable[[str, int], Run]) -> None:
     assert final["local_sgd"] <= final["leasgd"] - 0.008
 
 
-@pytest.mark.parametrize(("name", "m", "factor", "least"), [("leasgd", 5, 1.25, 0.45), ("tau5", 5, 1.25, 0.80), ("leasgd", 15, 1.0, 0.45)])
+@pytest.mark.parametrize(
+    ("name", "m", "factor", "least"), [("leasgd", 5, 1.25, 0.45), ("tau5", 5, 1.25, 0.80), ("leasgd", 15, 1.0, 0.45)]
+)
 def test_vectors_to_leasgds_loss(
     fig2: Callable[[str, int], Run], name: str, m: int, factor: float, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Figure 2(b): vectors until the training loss is `factor` times LEASGD's last one. D-PSGD that never gets there needs all and more."""
+    """Figure 2(b): vectors until the training loss is `factor` times LEASGD's last one. D-PSGD that never gets there
+    needs all and more."""
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "scripts"))
     import vectors
 
@@ -76,7 +79,9 @@ def test_vectors_to_leasgds_loss(
     loss, total = factor * own.curve["train_loss"].iloc[-1], float(other.curve["vectors"].iloc[-1])
     theirs = vectors.needed(other, loss)
     saved = 1 - vectors.needed(own, loss) / (total if math.isnan(theirs) else theirs)
-    print(f"{name}, {m} workers: {saved:.4f} saved to loss {loss:.4f}; D-PSGD ({other.status}) needs {theirs} of {total}")
+    print(
+        f"{name}, {m} workers: {saved:.4f} saved to loss {loss:.4f}; D-PSGD ({other.status}) needs {theirs} of {total}"
+    )
     assert saved >= least
 
 
@@ -86,7 +91,9 @@ def test_local_sgd_sends_nothing(fig2: Callable[[str, int], Run]) -> None:
 
 def test_accuracy_and_epsilon_with_privacy(trained: Callable[..., Run]) -> None:
     """Table 1 with 15 workers. The paper's 0.97 at epsilon 4.651 is out of reach here (README)."""
-    run = trained("table1_m15", "algorithm=leasgd", "algorithm.workers=15", "algorithm.batch_size=256", "algorithm.lr=2.0")
+    run = trained(
+        "table1_m15", "algorithm=leasgd", "algorithm.workers=15", "algorithm.batch_size=256", "algorithm.lr=2.0"
+    )
     epsilon, accuracy = run.curve["epsilon"].iloc[-1], run.summary["metric"]["final"]
     print(f"private, 15 workers: accuracy {accuracy}, epsilon {epsilon}")
     assert 4.4 <= epsilon <= 4.5 and accuracy >= 0.91

@@ -1,4 +1,5 @@
-"""What MTCD's paper says of ridge regression, on a problem a fifth of the size of its figures'; those are in docs/results/mtcd/.
+"""What MTCD's paper says of ridge regression, on a problem a fifth of the size of its figures'; those are in
+docs/results/mtcd/.
 
 Three seeds of the walks. Which costs what is read off the ledger up to the first round at a relative gap of 1e-6.
 """
@@ -21,7 +22,8 @@ GAP = 1e-6
 
 
 class Cost(NamedTuple):
-    """Of reaching the gap, means over seeds; bytes between a client and the server, bytes between clients, hops walked."""
+    """Of reaching the gap, means over seeds; bytes between a client and the server, bytes between clients, hops
+    walked."""
 
     server: float
     clients: float
@@ -37,7 +39,10 @@ def cost(module: ModuleType, parties: int = 20, graph: str = "path", rounds: int
     for seed in range(3):
         result = run(module, task, config(module, task, graph=graph, rounds=rounds, seed=seed, target=GAP, **options))
         assert result.observer.status == "target_reached", (module.__name__, graph, options, result.gaps[-1])
-        ledger = np.array([[row[COLUMN["kind"]] == LINK_KINDS.index(CLIENT_SERVER), row[COLUMN["bytes"]]] for row in result.ledger], float)
+        ledger = np.array(
+            [[row[COLUMN["kind"]] == LINK_KINDS.index(CLIENT_SERVER), row[COLUMN["bytes"]]] for row in result.ledger],
+            float,
+        )
         ledger = ledger.reshape(-1, 2)
         server, everything = float(ledger[:, 0] @ ledger[:, 1]), float(ledger[:, 1].sum())
         found.append(Cost(server, everything - server, result.observer.rows[-1]["iterations"]))
@@ -61,7 +66,8 @@ def test_a_path_slows_one_token_down_the_more_the_longer_it_is_and_syncs_help() 
 
 
 def test_the_cheapest_moves_from_the_server_over_tokens_to_no_server() -> None:
-    """Checks 7 and 8: by the price r of a byte client-server; fewer hops S need fewer hops to the gap, and more of the server."""
+    """Checks 7 and 8: by the price r of a byte client-server; fewer hops S need fewer hops to the gap, and more of the
+    server."""
     by_hops = [cost(mtcd, tokens=2, hops=hops, local_steps=20, weights="cluster") for hops in (1, 4, 16)]
     assert by_hops[0].hops < by_hops[1].hops < by_hops[2].hops
     shares = [found.server / found.at(1) for found in by_hops]
@@ -77,7 +83,8 @@ def test_the_cheapest_moves_from_the_server_over_tokens_to_no_server() -> None:
 
 
 def test_more_local_steps_and_tokens_stop_helping() -> None:
-    """Check 10: the first steps up save rounds, the last one next to none. (Hops: fewer rounds and more hops, as above.)"""
+    """Check 10: the first steps up save rounds, the last one next to none. (Hops: fewer rounds and more hops, as
+    above.)"""
     step = 0.1  # of 1 / L_k: else one local step minimises a block already
     rounds = [cost(mtcd, tokens=2, hops=4, local_steps=q, lr=step).hops / 4 for q in (1, 5, 50, 500)]
     assert rounds[0] > 1.5 * rounds[1] and rounds[2] < 1.1 * rounds[3]

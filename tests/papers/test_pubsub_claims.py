@@ -14,7 +14,14 @@ from vflbench.results.reader import Run
 
 pytestmark = [pytest.mark.realdata]
 METHODS = ("vfl", "vfl_ps", "avfl", "avfl_ps", "pubsub_vfl")
-BANK = ("dataset=bank", "dataset.source=real", "dataset.samples=12000", "network=lan", "algorithm.batch_size=64", "seed=0")
+BANK = (
+    "dataset=bank",
+    "dataset.source=real",
+    "dataset.samples=12000",
+    "network=lan",
+    "algorithm.batch_size=64",
+    "seed=0",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -37,11 +44,12 @@ def run(folder: Path, *words: str) -> Run:
 
 @pytest.mark.slow
 def test_who_is_fast_and_well_used(folder: Path) -> None:
-    """Section 9, check 6, Table 10's order: workers in parallel beat one worker, asynchronous ones beat synchronous ones.
+    """Section 9, check 6, Table 10's order: workers in parallel beat one worker, asynchronous ones beat synchronous
+    ones.
 
-    PubSub-VFL is not faster than AVFL-PS here: with Table 8's constants the active party's workers are the bottleneck and equally fast, so
-    there is nothing for free workers to take over. Only a tie is asserted. Nor is VFL-PS always faster than VFL: it pays for a parameter
-    server after every batch.
+    PubSub-VFL is not faster than AVFL-PS here: with Table 8's constants the active party's workers are the bottleneck
+    and equally fast, so there is nothing for free workers to take over. Only a tie is asserted. Nor is VFL-PS always
+    faster than VFL: it pays for a parameter server after every batch.
     """
     runs = {name: run(folder, f"algorithm={name}", "epochs=1").summary for name in METHODS}
     seconds = {name: summary["virtual_seconds"] for name, summary in runs.items()}
@@ -56,10 +64,16 @@ def test_who_is_fast_and_well_used(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_workers_and_batches_have_an_interior_optimum(folder: Path) -> None:
-    """Check 10, of time to a target: latency favours many workers and the parameter server few; the penalty of large batches few rows."""
+    """Check 10, of time to a target: latency favours many workers and the parameter server few; the penalty of large
+    batches few rows."""
 
     def seconds(workers: int, size: int) -> float:
-        words = (f"algorithm.workers={workers}", "algorithm.passive_workers=null", f"algorithm.batch_size={size}", "epochs=1")
+        words = (
+            f"algorithm.workers={workers}",
+            "algorithm.passive_workers=null",
+            f"algorithm.batch_size={size}",
+            "epochs=1",
+        )
         return float(run(folder, "algorithm=pubsub_vfl", *words).summary["virtual_seconds"]) * (1 + size / 128)
 
     few, middle, many = (seconds(workers, 64) for workers in (2, 32, 50))
@@ -71,7 +85,10 @@ def test_workers_and_batches_have_an_interior_optimum(folder: Path) -> None:
 @pytest.mark.slow
 def test_asynchrony_costs_little_accuracy(folder: Path) -> None:
     """Check 8: on Bank PubSub-VFL comes within 0.03 of VFL's AUROC, at equal epochs."""
-    found = {name: run(folder, f"algorithm={name}", "epochs=12").summary["metric"]["selected"] for name in ("vfl", "pubsub_vfl")}
+    found = {
+        name: run(folder, f"algorithm={name}", "epochs=12").summary["metric"]["selected"]
+        for name in ("vfl", "pubsub_vfl")
+    }
     assert found["vfl"] > 0.88
     assert found["pubsub_vfl"] > found["vfl"] - 0.03
 

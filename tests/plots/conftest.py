@@ -8,7 +8,14 @@ import pytest
 
 import vflbench
 
-CONVEX = ["dataset=ridge", "dataset.samples=40", "dataset.features=24", "algorithm.parties=4", "topology=path", "engine.threads=1"]
+CONVEX = [
+    "dataset=ridge",
+    "dataset.samples=40",
+    "dataset.features=24",
+    "algorithm.parties=4",
+    "topology=path",
+    "engine.threads=1",
+]
 
 
 @pytest.fixture(scope="session")

@@ -14,14 +14,19 @@ import yaml
 
 from vflbench.results.folder import curve_columns
 
-# As an address, in an attribute, in a script and as markup: in a page that takes it for more than text it sets `window.hit`.
+# As an address, in an attribute, in a script and as markup: in a page that takes it for more than text it sets
+# `window.hit`.
 MARKUP = (
     "javascript:window.hit=1//{mark}';window.hit=1;alert(1)//'\"><script>window.hit=1</script></script><script>window.hit=1</script>"
     '<img src=x onerror="window.hit=1"><svg onload=window.hit=1></svg><!-- '
     "[a](javascript:window.hit=1) ![b](http://198.51.100.1/c.png) \u2028"
 )
-# Colours, a window's title, the clipboard and a link by escape sequences; rich's markup; a line that runs backwards; formulas; surrogates.
-COMMANDS = "=cmd|' /C calc'!A0 {mark}\x1b[31m\x1b]0;owned\x07\x1b]52;c;aGk=\x07\x9b2J\x08\r[red]x[/red][link=http://a.b]y[/link]\u202e$\\frac{$\x00\ud800"
+# Colours, a window's title, the clipboard and a link by escape sequences; rich's markup; a line that runs backwards;
+# formulas; surrogates.
+COMMANDS = (
+    "=cmd|' /C calc'!A0 "
+    "{mark}\x1b[31m\x1b]0;owned\x07\x1b]52;c;aGk=\x07\x9b2J\x08\r[red]x[/red][link=http://a.b]y[/link]\u202e$\\frac{$\x00\ud800"
+)
 
 FOLDER_NAME = "<img src=x onerror=window.hit=1>\"'onload='window.hit=1' {mark} javascript:window.hit=1"
 
@@ -62,7 +67,9 @@ class Poisoner:
     def copy(self, name: str, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
         """A copy of the run whose summary and manifest are changed, without the list by which that would be noticed."""
         folder = self.root / name
-        shutil.copytree(self.run, folder, ignore=shutil.ignore_patterns("files.jsonl", "model", "checkpoint", "*.png", "*.svg"))
+        shutil.copytree(
+            self.run, folder, ignore=shutil.ignore_patterns("files.jsonl", "model", "checkpoint", "*.png", "*.svg")
+        )
         summary, manifest = (json.loads((folder / f"{file}.json").read_text()) for file in ("summary", "manifest"))
         summary["seed"] = manifest["config"]["seed"] = next(self.seeds)
         change(summary, manifest)
@@ -76,7 +83,9 @@ class Poisoner:
             for number, path in enumerate(texts(json.loads((self.run / f"{file}.json").read_text()))):
                 text = self.text(f"{file}.{'.'.join(map(str, path))}")
                 text = in_header(text) if path == ("metric", "name") else text
-                folder = self.copy(f"{file}{number}", lambda *both, place=place, path=path, text=text: put(both[place], path, text))
+                folder = self.copy(
+                    f"{file}{number}", lambda *both, place=place, path=path, text=text: put(both[place], path, text)
+                )
                 if path == ("metric", "name"):
                     self.rename_metric(folder, text)
         texts_of_none = {"reason": "budget", "data_variant": "completed"}
@@ -90,8 +99,20 @@ class Poisoner:
         self.copy("failed", lambda s, m: s.update({"status": "failed", "reason": failed}))
 
     def all_at_once(self) -> Path:
-        """A run that is shown, with every text poisoned that does not decide whether it is: the names of parties and tags too."""
-        decides = {"status", "data_source", "goal", "neighbouring", "covers", "compute_clock", "timing", "accounting", "started", "ended"}
+        """A run that is shown, with every text poisoned that does not decide whether it is: the names of parties and
+        tags too."""
+        decides = {
+            "status",
+            "data_source",
+            "goal",
+            "neighbouring",
+            "covers",
+            "compute_clock",
+            "timing",
+            "accounting",
+            "started",
+            "ended",
+        }
 
         def change(summary: dict[str, Any], manifest: dict[str, Any]) -> None:
             for content in (summary, manifest):
@@ -101,10 +122,18 @@ class Poisoner:
             summary["reason"] = self.text("all: reason")
             metric = summary["metric"]
             metric["name"] = in_header(metric["name"])
-            metric |= {"selected": metric["final"], "selected_validation": metric["final"], "selected_round": summary["rounds"]}
+            metric |= {
+                "selected": metric["final"],
+                "selected_validation": metric["final"],
+                "selected_round": summary["rounds"],
+            }
             manifest["parties"] = {self.text("all: a party"): {"role": self.text("all: its role")}}
             manifest["versions"][self.text("all: a package")] = "1"
-            manifest["data"] = {**manifest["data"], "note": self.text("all: note"), "files": [[self.text("all: a file"), "0" * 64]]}
+            manifest["data"] = {
+                **manifest["data"],
+                "note": self.text("all: note"),
+                "files": [[self.text("all: a file"), "0" * 64]],
+            }
 
         folder = self.copy(FOLDER_NAME.replace("{mark}", "all"), change)
         self.rename_metric(folder, json.loads((folder / "summary.json").read_text())["metric"]["name"])
@@ -132,7 +161,8 @@ class Poisoner:
             if name in columns:
                 column = table[name].combine_chunks()
                 names = [
-                    self.text(f"all: {path.stem} {name} {text}").encode(errors="replace").decode() for text in column.dictionary.to_pylist()
+                    self.text(f"all: {path.stem} {name} {text}").encode(errors="replace").decode()
+                    for text in column.dictionary.to_pylist()
                 ]
                 table = table.set_column(place, name, pa.DictionaryArray.from_arrays(column.indices, pa.array(names)))
         pq.write_table(table, path)

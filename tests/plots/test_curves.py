@@ -61,7 +61,10 @@ def test_pictures_are_deterministic_and_drawn_before_the_summary_is_there(make_r
         ({"source": DataSource("synthetic")}, "SYNTHETIC DATA, nothing of it is real"),
         ({"source": DataSource("partial")}, "PARTLY SYNTHETIC DATA"),
         ({"status": "diverged"}, "status: diverged"),
-        ({"source": DataSource("synthetic"), "status": "target_reached"}, "SYNTHETIC DATA, nothing of it is real · status: target reached"),
+        (
+            {"source": DataSource("synthetic"), "status": "target_reached"},
+            "SYNTHETIC DATA, nothing of it is real · status: target reached",
+        ),
     ],
 )
 def test_what_is_not_real_or_not_complete_is_said_in_red(make_run, changes, alarm):
@@ -78,7 +81,8 @@ def test_without_communication(make_run):
     curves.draw_run(ideal)
     for name in ("curve", "bytes"):
         assert {"round", "no communication: drawn against rounds"} <= set(words(silent.folder / f"{name}.svg"))
-    assert any(word.startswith("weighted cost") for word in words(ideal.folder / "curve.svg"))  # a network of prices, without times
+    # a network of prices, without times
+    assert any(word.startswith("weighted cost") for word in words(ideal.folder / "curve.svg"))
     assert "bytes sent (MB)" in words(ideal.folder / "bytes.svg")
 
 
@@ -111,7 +115,9 @@ def test_hardly_any_points(make_run, rounds):
 
 
 def test_diverged_and_minimised(make_run):
-    run = make_run("a", level=lambda t: float("nan") if t > 20 else 5.0 / t, metric=Metric("rmse", "min"), status="diverged")
+    run = make_run(
+        "a", level=lambda t: float("nan") if t > 20 else 5.0 / t, metric=Metric("rmse", "min"), status="diverged"
+    )
     curves.draw_run(run)
     assert "0.25 at round 20 (selected on validation)" in words(run.folder / "curve.svg")
 
@@ -124,7 +130,8 @@ def test_draw_fails_by_name(make_run):
 
 
 def test_seeds_are_averaged_over_common_x(make_run, tmp_path):
-    # Seed 0 is at 20, 40, 60 s with 0.2, 0.4, 0.6; seed 1, twice as slow, at 40, 80, 120 s with 0.4, 0.8, 1.2: common are 40 to 60 s.
+    # Seed 0 is at 20, 40, 60 s with 0.2, 0.4, 0.6; seed 1, twice as slow, at 40, 80, 120 s with 0.4, 0.8, 1.2: common
+    # are 40 to 60 s.
     runs = [make_run("0"), make_run("1", seed=1, pace=4.0, level=lambda t: t / 25)]
     table = curves.draw_runs(runs, tmp_path)
     assert table["x"].tolist() == [40, 60]
@@ -140,9 +147,12 @@ def test_seeds_are_averaged_over_common_x(make_run, tmp_path):
 def test_a_gap_is_drawn_and_averaged_by_its_decades(make_run, tmp_path):
     gap = Metric("suboptimality", "min")
     levels = [lambda t: 10.0 ** (-t / 10), lambda t: 10.0 ** (-t / 5)]
-    runs = [make_run(f"{seed}", algorithm="stcd", seed=seed, metric=gap, level=level) for seed, level in enumerate(levels)]
+    runs = [
+        make_run(f"{seed}", algorithm="stcd", seed=seed, metric=gap, level=level) for seed, level in enumerate(levels)
+    ]
     table = curves.draw_runs(runs, tmp_path, x="round")
-    np.testing.assert_allclose(table["mean"], [10**-1.5, 10**-3.0, 10**-4.5])  # of 1e-1 and 1e-2, 1e-2 and 1e-4, 1e-3 and 1e-6
+    # of 1e-1 and 1e-2, 1e-2 and 1e-4, 1e-3 and 1e-6
+    np.testing.assert_allclose(table["mean"], [10**-1.5, 10**-3.0, 10**-4.5])
     curves.draw_run(runs[0])
     for picture in (tmp_path / "curve.svg", runs[0].folder / "curve.svg"):
         exponents = re.findall(">\N{MINUS SIGN}</tspan>\\s*<tspan[^>]*>([0-9])<", picture.read_text())
@@ -179,13 +189,20 @@ def test_an_options_own_keys_do_not_make_a_label_longer(make_run, tmp_path):
 def test_networks_of_one_name_and_other_keys_have_panels_of_their_own(make_run, tmp_path):
     runs = [make_run(f"{ratio}", network={"name": "cost_ratio", "ratio": ratio, "latency": 0}) for ratio in (1, 10)]
     table = curves.draw_runs([*runs, make_run("far")], tmp_path)
-    panels = ["Cora · cost_ratio ratio=1 · real data", "Cora · cost_ratio ratio=10 · real data", "Cora · us_uk · real data"]
+    panels = [
+        "Cora · cost_ratio ratio=1 · real data",
+        "Cora · cost_ratio ratio=10 · real data",
+        "Cora · us_uk · real data",
+    ]
     assert table["panel"].unique().tolist() == panels and set(table["line"]) == {"GLASU"}
 
 
 def test_times_of_real_processes_are_not_said_to_be_a_networks(make_run, tmp_path):
     """engine=ray uses nothing of `network`: one panel for all of its runs, apart from simulated ones."""
-    runs = [make_run(name, timing="measured", network={"name": name, "latency": at}) for at, name in enumerate(("us_uk", "us_us"))]
+    runs = [
+        make_run(name, timing="measured", network={"name": name, "latency": at})
+        for at, name in enumerate(("us_uk", "us_us"))
+    ]
     curves.draw_run(runs[0])
     assert "GLASU on Cora · engine=ray · real data · seed 0" in words(runs[0].folder / "curve.svg")
     panels = curves.draw_runs([*runs, make_run("simulated")], tmp_path)["panel"].unique()
@@ -209,4 +226,8 @@ def test_what_follows_from_the_varied_key_is_not_in_the_label() -> None:
     runs = [made(1, 8, place), made(2, 4, place)]
     assert list(curves._lines(runs)) == ["GLASU · local_steps=1", "GLASU · local_steps=2"]
     runs.append(made(2, 6, place))
-    assert list(curves._lines(runs)) == ["GLASU · local_steps=1", "GLASU · rounds=4 · local_steps=2", "GLASU · rounds=6 · local_steps=2"]
+    assert list(curves._lines(runs)) == [
+        "GLASU · local_steps=1",
+        "GLASU · rounds=4 · local_steps=2",
+        "GLASU · rounds=6 · local_steps=2",
+    ]

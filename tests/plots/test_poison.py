@@ -1,4 +1,5 @@
-"""Run folders of a stranger's: nothing of them runs in a browser, commands a terminal, becomes markup, a formula or a broken picture."""
+"""Run folders of a stranger's: nothing of them runs in a browser, commands a terminal, becomes markup, a formula or a
+broken picture."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ EVERYTHING = """
 const found = [];
 DATA.panels.forEach((panel, place) => {
   openPanel(place);
-  panel.runs.forEach((_, run) => { state.run = run; drawTraffic(); found.push(document.getElementById("traffic").textContent); });
+  panel.runs.forEach((_, run) => {
+    state.run = run; drawTraffic(); found.push(document.getElementById("traffic").textContent);
+  });
   for (const axis of panel.axes) { state.axis = axis; draw(); }
   const box = $("chart").getBoundingClientRect();
   drawn.slice(0, 1).forEach((at) => $("chart").onpointermove({ clientX: box.left + at.x, clientY: box.top + at.y }));
@@ -36,7 +39,10 @@ DATA.panels.forEach((panel, place) => {
 });
 return found.join("\\n");
 """
-HANDLERS = "return [...document.querySelectorAll('*')].filter((e) => [...e.attributes].some((a) => a.name.startsWith('on'))).length"
+HANDLERS = (
+    "return [...document.querySelectorAll('*')].filter((e) => [...e.attributes].some((a) => "
+    "a.name.startsWith('on'))).length"
+)
 
 
 @pytest.fixture(scope="module")
@@ -70,16 +76,45 @@ def test_no_text_of_a_run_runs_in_a_browser(poisoned: Poisoner, browser: Any, tm
         shown = browser.execute_script(EVERYTHING)
         assert hit(browser) is None
         assert browser.get_log("browser") == [], "a part of the page broke its own policy, or another error"
-        assert browser.execute_script("return document.querySelectorAll('img, a:not([href^=\"#\"]), iframe, object').length") == 0
+        assert (
+            browser.execute_script(
+                "return document.querySelectorAll('img, a:not([href^=\"#\"]), iframe, object').length"
+            )
+            == 0
+        )
         assert browser.execute_script("return document.scripts.length") == 2
         assert browser.execute_script(HANDLERS) == 0
         assert len(browser.find_elements("css selector", "#ranking tbody tr")) > 0, "the page's own script has run"
         visible = {what for mark, what in poisoned.marks.items() if mark in shown}
         assert visible >= {
-            *("summary.algorithm", "summary.dataset", "summary.metric.name", "summary.status", "summary.data_source", "summary.reason"),
-            *("summary.data_variant", "summary.timing", "summary.accounting", "summary.compute_clock", "summary.device"),
-            *("manifest.command", "manifest.platform", "manifest.git.commit", "manifest.versions.torch", "manifest.data.note"),
-            *("manifest.config.network.name", "manifest.config.algorithm.name", "a key of the configuration", "its value"),
+            *(
+                "summary.algorithm",
+                "summary.dataset",
+                "summary.metric.name",
+                "summary.status",
+                "summary.data_source",
+                "summary.reason",
+            ),
+            *(
+                "summary.data_variant",
+                "summary.timing",
+                "summary.accounting",
+                "summary.compute_clock",
+                "summary.device",
+            ),
+            *(
+                "manifest.command",
+                "manifest.platform",
+                "manifest.git.commit",
+                "manifest.versions.torch",
+                "manifest.data.note",
+            ),
+            *(
+                "manifest.config.network.name",
+                "manifest.config.algorithm.name",
+                "a key of the configuration",
+                "its value",
+            ),
             *("a failed run's reason", "all: reason", "all: a file", "all: a package", "all: a word of the command"),
             *("all: algorithm", "all: dataset", "all: metric.name", "all: command", "all: note"),
         }, f"not shown: {set(poisoned.marks.values()) - visible}"
@@ -92,7 +127,8 @@ def test_no_text_of_a_run_runs_in_a_browser(poisoned: Poisoner, browser: Any, tm
 
 
 def test_the_poison_would_work_and_the_policy_stops_it(poisoned: Poisoner, browser: Any, tmp_path: Path) -> None:
-    """The test above can fail: as markup the poison runs; and where a page takes it for markup all the same, the policy stops it."""
+    """The test above can fail: as markup the poison runs; and where a page takes it for markup all the same, the policy
+    stops it."""
     html = report.to_html(report.read([poisoned.root / "summary1"], KNOWN), NETWORKS)
     inject = "document.querySelector('main').innerHTML = arguments[0]"
     written = html.replace("</main>", MARKUP.replace("alert(1)", "0") + "</main>")
@@ -115,7 +151,7 @@ def test_the_poison_would_work_and_the_policy_stops_it(poisoned: Poisoner, brows
         assert works or any("Content Security Policy" in entry["message"] for entry in browser.get_log("browser"))
 
 
-# --- Markdown, CSV, terminal, pictures ----------------------------------------------------------------------------------------------
+# --- Markdown, CSV, terminal, pictures --------------------------------------------------------------------------------
 
 
 def test_no_text_becomes_markup_in_markdown(poisoned: Poisoner) -> None:
@@ -196,8 +232,8 @@ def test_no_text_is_a_formula(commanding: Poisoner) -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("=1+1", "'=1+1"), ("+1", "+1"), ("-1e-5", "-1e-5"), ("-1+cmd", "'-1+cmd"), ("@x", "'@x"), ("\t=x", "'\t=x"), ("\r=x", "\\r=x"),
-     (" =x", "' =x"), ("a=1", "a=1"), ("", ""), (-1.5, -1.5), (None, None), ("-", "'-")],
+    [("=1+1", "'=1+1"), ("+1", "+1"), ("-1e-5", "-1e-5"), ("-1+cmd", "'-1+cmd"), ("@x", "'@x"), ("\t=x", "'\t=x"),
+     ("\r=x", "\\r=x"), (" =x", "' =x"), ("a=1", "a=1"), ("", ""), (-1.5, -1.5), (None, None), ("-", "'-")],
 )  # fmt: skip
 def test_cells_of_a_spreadsheet(value: Any, expected: Any) -> None:
     assert texts.spreadsheet(value) == expected
@@ -205,8 +241,9 @@ def test_cells_of_a_spreadsheet(value: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("a_b c", "a_b c"), ("_a_", r"\_a\_"), ("[x](y)", r"\[x\](y)"), ("a|b\nc", r"a\|b c"), ("- a", r"\- a"), ("lr=0.1", "lr=0.1"),
-     ("-0.5 to 1", "-0.5 to 1"), ("# a", r"\# a"), ("\x1b[0m", r"\\x1b\[0m"), ("2 * 3 & 4", r"2 \* 3 \& 4")],
+    [("a_b c", "a_b c"), ("_a_", r"\_a\_"), ("[x](y)", r"\[x\](y)"),
+     ("a|b\nc", r"a\|b c"), ("- a", r"\- a"), ("lr=0.1", "lr=0.1"), ("-0.5 to 1", "-0.5 to 1"),
+     ("# a", r"\# a"), ("\x1b[0m", r"\\x1b\[0m"), ("2 * 3 & 4", r"2 \* 3 \& 4")],
 )  # fmt: skip
 def test_text_as_markdown(text: str, expected: str) -> None:
     assert texts.markdown(text) == expected

@@ -1,4 +1,5 @@
-"""The report: its table, its page as text, its size, and what it says of bad input. `test_report_page.py` opens it in a browser."""
+"""The report: its table, its page as text, its size, and what it says of bad input. `test_report_page.py` opens it in a
+browser."""
 
 from __future__ import annotations
 
@@ -36,20 +37,50 @@ def write_run(path: Path, evaluations: int = 3, **changes: Any) -> Run:
     """A run folder without ledger and trace, its test accuracy rising to 0.9 and its validation accuracy to 0.8."""
     folder.prepare(path)
     metric = changes.pop("metric", Metric("accuracy", "max"))
-    config = {"algorithm": {"name": "glasu", **changes.pop("options", {})}, "dataset": {"name": "cora"}, "network": {"name": "us_uk"}}
+    config = {
+        "algorithm": {"name": "glasu", **changes.pop("options", {})},
+        "dataset": {"name": "cora"},
+        "network": {"name": "us_uk"},
+    }
     config |= {"seed": changes.get("seed", 0)}
     curve = []
     for t in range(1, evaluations + 1):
         share = t / evaluations
-        scores = dict(zip((f"{split}_{metric.name}" for split in folder.splits(metric.name)), (0.8 * share, 0.9 * share), strict=False))
+        scores = dict(
+            zip(
+                (f"{split}_{metric.name}" for split in folder.splits(metric.name)),
+                (0.8 * share, 0.9 * share),
+                strict=False,
+            )
+        )
         curve.append({"round": t, "bytes": 1000 * t, "cost": 1000.0 * t, "communication_seconds": 0.5 * t, **scores})
     folder.write_curve(path / "curve.csv", curve, metric.name)
-    folder.write_json(path / "manifest.json", {"schema": 1, "config": config, "config_hash": identity.config_hash(config)})
+    folder.write_json(
+        path / "manifest.json", {"schema": 1, "config": config, "config_hash": identity.config_hash(config)}
+    )
     total = 1000 * evaluations
     settled: dict[str, Any] = {
-        **{"status": "completed", "algorithm": "glasu", "dataset": "cora", "source": DataSource("real"), "seed": 0, "metric": metric},
-        **{"rows": curve, "rounds": evaluations, "bytes_by_tag": {"x": total}, "bytes_by_link": {"client_server": total}},
-        **{"messages": 1, "vectors": 1, "cost": float(total), "communication_seconds": 0.5 * evaluations, "compute_seconds": 0.0},
+        **{
+            "status": "completed",
+            "algorithm": "glasu",
+            "dataset": "cora",
+            "source": DataSource("real"),
+            "seed": 0,
+            "metric": metric,
+        },
+        **{
+            "rows": curve,
+            "rounds": evaluations,
+            "bytes_by_tag": {"x": total},
+            "bytes_by_link": {"client_server": total},
+        },
+        **{
+            "messages": 1,
+            "vectors": 1,
+            "cost": float(total),
+            "communication_seconds": 0.5 * evaluations,
+            "compute_seconds": 0.0,
+        },
         **{"virtual_seconds": 0.5 * evaluations, "wall_seconds": 1.0, "compute_clock": "none", "timing": "causal"},
         **{"accounting": "strict", "device": "cpu"},
     }
@@ -59,7 +90,8 @@ def write_run(path: Path, evaluations: int = 3, **changes: Any) -> Run:
 
 
 def test_the_table_by_hand(tmp_path: Path) -> None:
-    """Two seeds of three evaluations; validation 0.267, 0.533, 0.8: the target of 0.8 is reached at the third, by both."""
+    """Two seeds of three evaluations; validation 0.267, 0.533, 0.8: the target of 0.8 is reached at the third, by
+    both."""
     for seed in (0, 1):
         write_run(tmp_path / str(seed), seed=seed)
     (row,) = report.table(report.read([tmp_path], KNOWN))
@@ -72,7 +104,8 @@ def test_the_table_by_hand(tmp_path: Path) -> None:
 
 
 def test_the_page_asks_nobody_for_anything(convex_runs: Path) -> None:
-    html = report.to_html(report.read([convex_runs], KNOWN), NETWORKS).replace('"http://www.w3.org/2000/svg"', "")  # a name, no address
+    # a name, no address
+    html = report.to_html(report.read([convex_runs], KNOWN), NETWORKS).replace('"http://www.w3.org/2000/svg"', "")
     assert not re.search(r"(?:src|href)=[\"'](?!#|data:)|@import|url\(|fetch\(|XMLHttpRequest|https?://", html)
     assert html.count("<script") == html.count("</script>") == 2
 
@@ -87,10 +120,14 @@ def test_the_page_has_the_engines_numbers(convex_runs: Path) -> None:
             entry = panel["runs"][place]
             run = load(convex_runs / entry["name"])
             priced = pricing.price(run, run.arrays("ledger"), False)
-            assert entry["chains"] == [[number for chain in chains for number in chain] for chains in priced.chains or []]
+            assert entry["chains"] == [
+                [number for chain in chains for number in chain] for chains in priced.chains or []
+            ]
             assert [sum(links) for links in entry["links"]] == run.curve["bytes"].tolist() == entry["axes"]["bytes"]
             assert sum(row[5] for row in entry["traffic"]["rows"]) == run.summary["bytes"]["total"]
-            assert entry["axes"]["communication_seconds"] == pytest.approx(run.curve["communication_seconds"].tolist(), rel=1e-5)
+            assert entry["axes"]["communication_seconds"] == pytest.approx(
+                run.curve["communication_seconds"].tolist(), rel=1e-5
+            )
 
 
 def test_long_curves_are_thinned_and_the_page_says_so(tmp_path: Path) -> None:
@@ -133,7 +170,9 @@ def test_runs_with_other_metrics_have_panels_of_their_own(tmp_path: Path) -> Non
 
 
 def test_times_of_real_processes_are_said_to_be_of_no_network() -> None:
-    run = SimpleNamespace(manifest={"config": {"network": {"name": "us_uk"}}}, summary={"timing": "measured", "accounting": "strict"})
+    run = SimpleNamespace(
+        manifest={"config": {"network": {"name": "us_uk"}}}, summary={"timing": "measured", "accounting": "strict"}
+    )
     panel: Any = SimpleNamespace(runs=[run])
     assert report.rule(panel) == "network engine=ray, timing measured, accounting strict"
 
@@ -142,7 +181,10 @@ def test_without_validation_no_target_is_judged_on_test(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     lines = run.folder.joinpath("curve.csv").read_text().splitlines()
     at = lines[0].split(",").index("val_accuracy")
-    cut = [lines[0], *(",".join("" if i == at else cell for i, cell in enumerate(line.split(","))) for line in lines[1:])]
+    cut = [
+        lines[0],
+        *(",".join("" if i == at else cell for i, cell in enumerate(line.split(","))) for line in lines[1:]),
+    ]
     run.folder.joinpath("curve.csv").write_text("\n".join(cut) + "\n")
     found = report.read([tmp_path], KNOWN)
     (row,) = report.table(found)
@@ -165,15 +207,24 @@ def test_a_run_without_its_messages_is_shown_and_not_repriced(name: str, convex_
             assert "ledger.parquet" in found.notes[0] and "traffic" not in entry
 
 
-def test_the_command_writes_all_three_and_names_what_it_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_all_three_and_names_what_it_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_run(tmp_path / "runs" / "a")
     write_run(tmp_path / "runs" / "b", status="failed", reason="the disk is full", seed=1)
     names = [tmp_path / name for name in ("page.html", "table.csv", "table.md")]
     page, table, markdown = names
-    assert cli.command(["report", str(tmp_path / "runs"), "--out", str(page), "--csv", str(table), "--markdown", str(markdown)]) == 0
+    assert (
+        cli.command(
+            ["report", str(tmp_path / "runs"), "--out", str(page), "--csv", str(table), "--markdown", str(markdown)]
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
     assert "the disk is full" in err and "report: " in out and "GLASU: selected the only one" in out
-    assert all("the disk is full" in path.read_text() for path in (page, markdown)) and table.read_text().startswith("dataset,")
+    assert all("the disk is full" in path.read_text() for path in (page, markdown)) and table.read_text().startswith(
+        "dataset,"
+    )
 
 
 @pytest.mark.parametrize("verb", ["report", "show"])
@@ -202,7 +253,14 @@ def test_what_is_rerun_has_the_runs_configuration(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
     monkeypatch.setattr("vflbench.plots.curves.draw_runs", lambda runs, folder: None)
-    words = ["algorithm=glasu", "dataset=digits_graph", "model.hidden=8", "rounds=2", "eval_every=1", "engine.threads=1"]
+    words = [
+        "algorithm=glasu",
+        "dataset=digits_graph",
+        "model.hidden=8",
+        "rounds=2",
+        "eval_every=1",
+        "engine.threads=1",
+    ]
     sweep = ["-m", *words, "algorithm.lr=0.001,0.05", "seed=0,1", f"hydra.sweep.dir={tmp_path / 'sweep'}"]
     assert cli.command(sweep) == 0
     found = report.read([tmp_path / "sweep"], KNOWN)

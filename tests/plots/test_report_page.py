@@ -1,4 +1,5 @@
-"""The page of `vflbench report` in a real browser: it loads offline, its sliders move the ranking, and its prices are Python's."""
+"""The page of `vflbench report` in a real browser: it loads offline, its sliders move the ranking, and its prices are
+Python's."""
 
 from __future__ import annotations
 
@@ -75,7 +76,11 @@ def expected(folder: Path, latency: float, bandwidth: float | None, ratio: float
             place, priced = selection.reached(run, panel.target), found.priced[run.folder]
             if place is not None and priced.chains is not None and priced.bytes_by_link is not None:
                 links = priced.bytes_by_link[place]
-                values.append(pricing.seconds(priced.chains[place], latency, bandwidth) if ratio is None else pricing.cost(*links, ratio))
+                values.append(
+                    pricing.seconds(priced.chains[place], latency, bandwidth)
+                    if ratio is None
+                    else pricing.cost(*links, ratio)
+                )
         if len(values) == len(setting.runs):
             costs[report.style.look(setting.algorithm).label] = float(np.mean(values))
     return costs
@@ -108,7 +113,8 @@ def test_dragging_latency_and_bandwidth_moves_curves_and_ranking(opened: Any, co
         assert reach == ranking(opened)[: len(want)]
         shown = column(opened, "time to target")
         for name, value in want.items():
-            assert float(shown[name].split()[0].replace(",", "")) == pytest.approx(value, rel=6e-3), name  # three digits
+            # three digits
+            assert float(shown[name].split()[0].replace(",", "")) == pytest.approx(value, rel=6e-3), name
         moved = opened.find_element("css selector", "#chart svg").get_attribute("innerHTML")
         assert moved != shapes
         shapes = moved
@@ -150,12 +156,15 @@ def test_the_reader_types_a_target_sorts_and_points(opened: Any, convex_runs: Pa
     chart = opened.find_element("id", "chart")
     opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
     size = chart.size
-    ActionChains(opened).move_to_element_with_offset(chart, round(x - size["width"] / 2), round(y - size["height"] / 2)).perform()
+    ActionChains(opened).move_to_element_with_offset(
+        chart, round(x - size["width"] / 2), round(y - size["height"] / 2)
+    ).perform()
     assert "suboptimality" in opened.find_element("id", "tip").text
 
 
 def test_every_control_draws(opened: Any) -> None:
-    """Each axis, plain and logarithmic, each network and each run's messages: something is drawn and nothing is undefined."""
+    """Each axis, plain and logarithmic, each network and each run's messages: something is drawn and nothing is
+    undefined."""
     from selenium.webdriver.support.ui import Select
 
     for _ in range(2):
@@ -173,7 +182,9 @@ def test_every_control_draws(opened: Any) -> None:
 
 
 def test_it_fits_a_narrow_screen(opened: Any) -> None:
-    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True})
+    opened.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    )
     try:
         opened.refresh()
         assert opened.execute_script("return document.documentElement.scrollWidth") <= 390

@@ -39,12 +39,19 @@ NAMES = [
 
 
 def test_all_algorithms_have_a_look_of_their_own():
-    families = {family: [name for name, info in registry.algorithms().items() if info.family == family] for family in style.FAMILIES}
+    families = {
+        family: [name for name, info in registry.algorithms().items() if info.family == family]
+        for family in style.FAMILIES
+    }
     assert {name for family in families.values() for name in family} == set(NAMES)
     looks = [style.look(name) for name in NAMES]
     assert len({(look.color, look.marker) for look in looks}) == len({look.label for look in looks}) == len(NAMES)
     for family in families.values():
-        assert len({style.look(name).color for name in family}) == len({style.look(name).marker for name in family}) == len(family)
+        assert (
+            len({style.look(name).color for name in family})
+            == len({style.look(name).marker for name in family})
+            == len(family)
+        )
 
 
 def test_strangers():

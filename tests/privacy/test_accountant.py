@@ -12,16 +12,19 @@ from hypothesis import strategies as st
 
 from vflbench.privacy import accountant
 
-# absl's handler holds the stderr of its import and closes it when logging is configured anew: here pytest's, for all later tests.
+# absl's handler holds the stderr of its import and closes it when logging is configured anew: here pytest's, for all
+# later tests.
 absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 MU = st.floats(0.01, 25.0)
 DELTA = st.floats(1e-10, 0.1)
 
 
-# mu -> epsilon at delta = 1e-5, ten digits, by bisection of the dual in 50-digit arithmetic (Bu et al. 2020 print 1.34 for mu = 0.35)
+# mu -> epsilon at delta = 1e-5, ten digits, by bisection of the dual in 50-digit arithmetic (Bu et al. 2020 print 1.34
+# for mu = 0.35)
 @pytest.mark.parametrize(
-    ("mu", "epsilon"), [(0.1, 0.3406693647), (0.35, 1.341416443), (1, 4.377178096), (2, 9.997256146), (4, 24.38161088), (10, 91.81728962)]
+    ("mu", "epsilon"),
+    [(0.1, 0.3406693647), (0.35, 1.341416443), (1, 4.377178096), (2, 9.997256146), (4, 24.38161088), (10, 91.81728962)],
 )
 def test_known_values(mu: float, epsilon: float) -> None:
     assert accountant.epsilon(mu, 1e-5) == pytest.approx(epsilon, rel=1e-9)
@@ -30,7 +33,9 @@ def test_known_values(mu: float, epsilon: float) -> None:
 @settings(deadline=None, max_examples=60)
 @given(MU, DELTA)
 def test_equals_dp_accounting(mu: float, delta: float) -> None:
-    assert accountant.epsilon(mu, delta) == pytest.approx(dp_accounting.get_epsilon_gaussian(1 / mu, delta), rel=1e-6, abs=1e-6)
+    assert accountant.epsilon(mu, delta) == pytest.approx(
+        dp_accounting.get_epsilon_gaussian(1 / mu, delta), rel=1e-6, abs=1e-6
+    )
 
 
 @settings(deadline=None, max_examples=40)
@@ -43,7 +48,8 @@ def test_composition_equals_dp_accounting(sensitivity: float, noise: float, rele
 
 
 def test_composition_below_discretised_and_renyi_accountants() -> None:
-    # PLD composition rounds upwards on a grid, RDP is looser still: both are upper bounds of the exact value, PLD a tight one
+    # PLD composition rounds upwards on a grid, RDP is looser still: both are upper bounds of the exact value, PLD a
+    # tight one
     noise, releases, delta = 10.0, 30, 1e-5
     exact = accountant.epsilon(accountant.composed_mu(2.0, noise, releases), delta)
     loss = privacy_loss_distribution.from_gaussian_mechanism(noise, sensitivity=2.0, value_discretization_interval=1e-4)
@@ -59,7 +65,9 @@ def test_composition_below_discretised_and_renyi_accountants() -> None:
 def test_monotone(mu_a: float, mu_b: float, delta_a: float, delta_b: float) -> None:
     tolerance = 1e-9
     assert accountant.epsilon(min(mu_a, mu_b), delta_a) <= accountant.epsilon(max(mu_a, mu_b), delta_a) + tolerance
-    assert accountant.epsilon(mu_a, max(delta_a, delta_b)) <= accountant.epsilon(mu_a, min(delta_a, delta_b)) + tolerance
+    assert (
+        accountant.epsilon(mu_a, max(delta_a, delta_b)) <= accountant.epsilon(mu_a, min(delta_a, delta_b)) + tolerance
+    )
 
 
 def test_edges() -> None:
@@ -72,7 +80,9 @@ def test_edges() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.floats(1e-3, 500.0), DELTA, st.sampled_from([1.0, 2.0]), st.integers(1, 2000))
-def test_calibration_is_tight_and_never_overshoots(target: float, delta: float, sensitivity: float, releases: int) -> None:
+def test_calibration_is_tight_and_never_overshoots(
+    target: float, delta: float, sensitivity: float, releases: int
+) -> None:
     noise = accountant.calibrate(target, delta, sensitivity, releases)
     assert accountant.epsilon(accountant.composed_mu(sensitivity, noise, releases), delta) <= target
     assert accountant.epsilon(accountant.composed_mu(sensitivity, noise * (1 - 1e-6), releases), delta) > target

@@ -62,9 +62,12 @@ def steps_of(result: Result) -> int:
 
 @pytest.mark.parametrize("unit", ["example", "batch"])
 @pytest.mark.parametrize("model", ["logistic", "mlp3"])
-def test_a_run_is_the_slow_reference_with_noise_redrawn_from_each_workers_stream(unit: str, model: str, recorded: Recorded) -> None:
-    """w <- w - eta (mean of clipped gradients + noise + decay w), by autograd row by row: noise of standard deviation sigma C / b (unit
-    batch: sigma C) from the stream noise/worker_i, on the batches recorded, divided by the expected size b."""
+def test_a_run_is_the_slow_reference_with_noise_redrawn_from_each_workers_stream(
+    unit: str, model: str, recorded: Recorded
+) -> None:
+    """w <- w - eta (mean of clipped gradients + noise + decay w), by autograd row by row: noise of standard deviation
+    sigma C / b (unit batch: sigma C) from the stream noise/worker_i, on the batches recorded, divided by the expected
+    size b."""
     data, eta, clip, sigma, decay, b = uneven(), 0.3, 0.2, 0.7, 0.05, 8
     secret = privacy_config("dp_sgd", clip=clip, noise_multiplier=sigma, clip_unit=unit)
     cfg = config(local_sgd, 1, "star", secret, workers=3, model=model, batch_size=b, lr=eta, weight_decay=decay, seed=3)
@@ -119,7 +122,11 @@ def test_workers_noise_is_their_own_and_new_in_every_step(module: ModuleType, mo
 def test_batches_of_a_run_are_poisson_samples_at_the_rate_accounted(module: ModuleType, recorded: Recorded) -> None:
     """Sizes binomial, every row equally often, and pairs of rows as often together as independent ones."""
     secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
-    result = run(module, uneven(), config(module, 120, graph="star" if module is local_sgd else "complete", privacy=secret, workers=3))
+    result = run(
+        module,
+        uneven(),
+        config(module, 120, graph="star" if module is local_sgd else "complete", privacy=secret, workers=3),
+    )
     parties = {p.privacy.rows: p.privacy for p in result.engine.order}
     assert sorted(recorded.batches) == sorted(parties) == sorted(ROWS)
     for n, batches in recorded.batches.items():
@@ -141,13 +148,16 @@ def test_batches_of_a_run_are_poisson_samples_at_the_rate_accounted(module: Modu
 
 @pytest.mark.parametrize("module", [local_sgd, leasgd, d_psgd, easgd, allreduce_sgd])
 def test_what_is_accounted_is_what_was_done(module: ModuleType, recorded: Recorded) -> None:
-    """Steps are iterations, the rate is b / n_i, epsilon that of both: also where shards are uneven, and one smaller than a batch."""
+    """Steps are iterations, the rate is b / n_i, epsilon that of both: also where shards are uneven, and one smaller
+    than a batch."""
     graph = {d_psgd: "ring", easgd: "star", local_sgd: "star"}.get(module, "complete")
     secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
     result = run(module, uneven((40, 5, 70)), config(module, 2, graph, secret, workers=3))
     for p, n in zip([p for p in result.engine.order if p.role == "worker"], (40, 5, 70), strict=True):
         spent, q = p.privacy.spent(), min(8, n) / n
-        assert (spent["steps"], spent["sample_rate"]) == (steps_of(result), q) and spent["steps"] == len(recorded.batches[n]) == 8
+        assert (spent["steps"], spent["sample_rate"]) == (steps_of(result), q) and spent["steps"] == len(
+            recorded.batches[n]
+        ) == 8
         assert spent["epsilon"] == accountant.spent_epsilon([(2.0, q, 8)], 1e-5)
 
 
@@ -155,7 +165,10 @@ def test_asynchronous_workers_account_for_their_own_steps(recorded: Recorded) ->
     secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
     result = run(leasgd_async, uneven(), config(leasgd_async, 3, privacy=secret, workers=3))
     steps = [p.privacy.spent()["steps"] for p in result.engine.order]
-    assert steps == [p.state.wakes for p in result.engine.order] == [len(recorded.batches[n]) for n in ROWS] and len(set(steps)) > 1
+    assert (
+        steps == [p.state.wakes for p in result.engine.order] == [len(recorded.batches[n]) for n in ROWS]
+        and len(set(steps)) > 1
+    )
 
 
 def test_rows_kept_for_ranking_are_in_no_batch_and_count_in_no_rate(recorded: Recorded) -> None:
@@ -164,7 +177,9 @@ def test_rows_kept_for_ranking_are_in_no_batch_and_count_in_no_rate(recorded: Re
     result = run(leasgd, uneven(), cfg)
     trained = [30, 12, 53]
     assert [p.privacy.sample_rate for p in result.engine.order] == [8 / n for n in trained]
-    assert sorted(recorded.batches) == sorted(trained) and all(max(map(max, filter(len, recorded.batches[n]))) == n - 1 for n in trained)
+    assert sorted(recorded.batches) == sorted(trained) and all(
+        max(map(max, filter(len, recorded.batches[n]))) == n - 1 for n in trained
+    )
 
 
 def test_an_empty_batch_is_a_step_of_noise_that_has_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +188,9 @@ def test_an_empty_batch_is_a_step_of_noise_that_has_no_loss(monkeypatch: pytest.
 
     def with_batches(*sizes: int) -> tuple[list[torch.Tensor], list[float | None], Result]:
         left: dict[int, list[int]] = {}
-        monkeypatch.setattr(ExamplePrivacy, "sample", lambda self, rng: np.arange(left.setdefault(id(self), list(sizes)).pop(0)))
+        monkeypatch.setattr(
+            ExamplePrivacy, "sample", lambda self, rng: np.arange(left.setdefault(id(self), list(sizes)).pop(0))
+        )
         running, end = [], LocalSgd.end
 
         def ended(sgd: LocalSgd, *args: Any) -> dict[str, Any]:

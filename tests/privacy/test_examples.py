@@ -1,4 +1,5 @@
-"""DP-SGD of workers with rows of their own: published values, dp-accounting's equal ones, noise, sensitivity, refusals."""
+"""DP-SGD of workers with rows of their own: published values, dp-accounting's equal ones, noise, sensitivity,
+refusals."""
 
 from __future__ import annotations
 
@@ -36,9 +37,13 @@ def test_published_values(rate: float, noise: float, steps: int, classical: floa
 @pytest.mark.parametrize("history", [[(1.1, 0.02, 840)], [(1.1, 0.02, 84), (3.0, 0.02, 9)], [(2.0, 1.0, 30)]])
 @pytest.mark.parametrize(("orders", "tolerance"), [(tuple(range(2, 64)), 1e-6), (accountant.ORDERS, 1e-5)])
 def test_rdp_is_that_of_dp_accounting(
-    history: list[tuple[float, float, int]], orders: tuple[float, ...], tolerance: float, monkeypatch: pytest.MonkeyPatch
+    history: list[tuple[float, float, int]],
+    orders: tuple[float, ...],
+    tolerance: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To 1e-6 at integer orders, where both compute the same finite sum; to 1e-5 at the orders used, which are also fractional.
+    """To 1e-6 at integer orders, where both compute the same finite sum; to 1e-5 at the orders used, which are also
+    fractional.
 
     At those both cut off an infinite series, each where it likes.
     """
@@ -51,13 +56,17 @@ def test_rdp_is_that_of_dp_accounting(
 
 
 def test_prv_is_within_its_stated_error_of_dp_accountings_losses() -> None:
-    """A method against another: Opacus' PRV (FFT over privacy random variables) and dp-accounting's PLD (privacy loss distributions).
+    """A method against another: Opacus' PRV (FFT over privacy random variables) and dp-accounting's PLD (privacy loss
+    distributions).
 
-    Unlike RDP's, equality is not to be had: PRV gives its estimate plus eps_error = 0.01, an upper bound, and the estimate is itself within
-    0.01 of the truth (delta_error = delta / 1000 besides); PLD rounds upwards on a grid of 1e-4.
+    Unlike RDP's, equality is not to be had: PRV gives its estimate plus eps_error = 0.01, an upper bound, and the
+    estimate is itself within 0.01 of the truth (delta_error = delta / 1000 besides); PLD rounds upwards on a grid of
+    1e-4.
     """
     noise, rate, steps, delta = 1.1, 0.02, 840, 1e-5
-    losses = privacy_loss_distribution.from_gaussian_mechanism(noise, value_discretization_interval=1e-4, sampling_prob=rate)
+    losses = privacy_loss_distribution.from_gaussian_mechanism(
+        noise, value_discretization_interval=1e-4, sampling_prob=rate
+    )
     pld = losses.self_compose(steps).get_epsilon_for_delta(delta)
     assert 0 <= accountant.spent_epsilon([(noise, rate, steps)], delta, "prv") - pld <= 0.02
 
@@ -85,7 +94,9 @@ def test_an_evaluation_asks_opacus_nothing_twice(monkeypatch: pytest.MonkeyPatch
     assert asked == [0.1, 0.1]  # for epsilon and for the classical one
 
 
-def made(unit: str = "example", noise: float | None = 1.5, rows: int = 100, batch: int = 10, **options: float) -> ExamplePrivacy:
+def made(
+    unit: str = "example", noise: float | None = 1.5, rows: int = 100, batch: int = 10, **options: float
+) -> ExamplePrivacy:
     secret = ExamplePrivacy(privacy_config("dp_sgd", clip=2.0, noise_multiplier=noise, clip_unit=unit, **options))  # type: ignore[arg-type]
     secret.prepare(rows, batch, 50, torch.Generator().manual_seed(0))
     return secret
@@ -112,7 +123,8 @@ def test_poisson_batches_hold_each_row_with_the_rate() -> None:
 
 @pytest.mark.parametrize("unit", ["example", "batch"])
 def test_a_worker_moves_by_the_noisy_mean_of_what_is_clipped(unit: str) -> None:
-    """One step from known models; the noise is what the same stream gives again. unit=batch: noise is not divided by the batch."""
+    """One step from known models; the noise is what the same stream gives again. unit=batch: noise is not divided by
+    the batch."""
     data, lr = task(3, rows=30), 0.5
     secret = privacy_config("dp_sgd", clip=0.2, noise_multiplier=0.5, clip_unit=unit)
     how = {"workers": 3, "batch_size": 30, "weight_decay": 0.0}
@@ -163,7 +175,12 @@ def test_spent_says_what_is_covered() -> None:
     assert secret.spent()["epsilon"] == 0
     secret.taken = 3
     found = secret.spent()
-    assert (found["covers"], found["neighbouring"], found["steps"], found["sample_rate"]) == ("transcript", "add_remove", 3, 0.1)
+    assert (found["covers"], found["neighbouring"], found["steps"], found["sample_rate"]) == (
+        "transcript",
+        "add_remove",
+        3,
+        0.1,
+    )
     assert 0 < found["epsilon"] < found["classical_epsilon"]
     assert math.isinf(_spent_without_noise())
 

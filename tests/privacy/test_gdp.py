@@ -17,7 +17,9 @@ from vflbench.seeding import torch_stream
 from vflbench.types import ConfigError, FederationError
 
 
-def mechanism(epochs: int = 3, batch_size: int | None = None, samples: int | None = None, **keys: object) -> GdpEmbedding:
+def mechanism(
+    epochs: int = 3, batch_size: int | None = None, samples: int | None = None, **keys: object
+) -> GdpEmbedding:
     made = make_mechanism(privacy_config("gdp_embedding", **keys), epochs, "aligned", batch_size, samples)  # type: ignore[arg-type]
     assert isinstance(made, GdpEmbedding)
     return made
@@ -47,7 +49,9 @@ def test_noise_by_hand() -> None:
     paper = mechanism(4, 40, 1000, mu=0.5, clip=3.0, max_retries=3, calibration="paper")
     assert (paper.limit, paper.noise_multiplier) == (16, pytest.approx(1.6))
     # 1001 rows: one more batch an epoch, K = 104
-    assert mechanism(4, 40, 1001, mu=0.5, calibration="paper").noise_multiplier == pytest.approx(2 * 40 * math.sqrt(104) / (0.5 * 1001))
+    assert mechanism(4, 40, 1001, mu=0.5, calibration="paper").noise_multiplier == pytest.approx(
+        2 * 40 * math.sqrt(104) / (0.5 * 1001)
+    )
     # a batch is at most all rows: N_m = N, K = 4
     assert mechanism(4, 40, 10, mu=0.5, calibration="paper").noise_multiplier == pytest.approx(2 * math.sqrt(4) / 0.5)
 
@@ -99,7 +103,11 @@ def test_what_it_says() -> None:
     private = mechanism(2, mu=1.0)
     private.protect(torch.ones(2, 3), [4, 5], generator())  # type: ignore[arg-type]
     spent = private.spent()
-    assert (spent["mechanism"], spent["neighbouring"], spent["covers"]) == ("gdp_embedding", "replace_one", "transcript")
+    assert (spent["mechanism"], spent["neighbouring"], spent["covers"]) == (
+        "gdp_embedding",
+        "replace_one",
+        "transcript",
+    )
     assert (spent["target_mu"], spent["calibration"], spent["guaranteed"]) == (1.0, "guaranteed", True)
     assert (spent["releases"], spent["max_releases"], spent["mu"]) == (1, 4, pytest.approx(0.5))
     for word in ("gradients", "labels", "evaluation", "when messages are sent", "through the bottom model"):
@@ -122,7 +130,10 @@ def test_the_papers_formula_is_reported_for_what_it_is_worth() -> None:
 
 @pytest.mark.parametrize("calibration", ["guaranteed", "paper"])
 def test_no_noise_with_infinite_mu(calibration: str) -> None:
-    private, rows = mechanism(2, 10, 100, mu=math.inf, calibration=calibration), 5 * torch.randn(6, 3, generator=generator())
+    private, rows = (
+        mechanism(2, 10, 100, mu=math.inf, calibration=calibration),
+        5 * torch.randn(6, 3, generator=generator()),
+    )
     assert torch.equal(private.protect(rows, np.arange(6), generator()), private.clip(rows))
     spent = private.spent()
     assert spent["epsilon"] == spent["mu"] == math.inf and not spent["guaranteed"]

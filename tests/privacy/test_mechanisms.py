@@ -15,7 +15,9 @@ from vflbench.seeding import torch_stream
 from vflbench.types import ConfigError, FederationError, VflbenchError
 
 
-def mechanism(clip: float = 1.0, noise: float = 1.0, neighbouring: str = "replace_one", limit: int | None = None) -> GaussianEmbedding:
+def mechanism(
+    clip: float = 1.0, noise: float = 1.0, neighbouring: str = "replace_one", limit: int | None = None
+) -> GaussianEmbedding:
     return GaussianEmbedding(clip, noise, 1e-5, neighbouring, limit)
 
 
@@ -44,7 +46,8 @@ def test_clipping_has_finite_gradients() -> None:
     rows = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.1, 0.0]], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda r: mechanism().clip(r)[[0, 2]], (rows,))
     (grad,) = torch.autograd.grad(mechanism().clip(rows).sum(), rows)
-    assert torch.equal(grad[1], torch.ones(2, dtype=torch.float64))  # inside the ball clipping is the identity, at 0 too
+    # inside the ball clipping is the identity, at 0 too
+    assert torch.equal(grad[1], torch.ones(2, dtype=torch.float64))
 
 
 def test_noise_moments() -> None:
@@ -93,7 +96,9 @@ def test_counts_releases() -> None:
     spent = private.spent()
     assert spent["releases"] == 3
     assert spent["mu"] == pytest.approx(math.sqrt(3) * 2.0 / 4.0)  # replace_one: a clipped row moves by at most 2 clip
-    assert {"mechanism", "epsilon", "delta", "unit", "neighbouring", "covers"} <= set(spent) and spent["covers"] == "transcript"
+    assert {"mechanism", "epsilon", "delta", "unit", "neighbouring", "covers"} <= set(spent) and spent[
+        "covers"
+    ] == "transcript"
     half = mechanism(noise=4.0, neighbouring="add_remove")
     half.load_state_dict(private.state_dict())
     assert half.spent()["mu"] == pytest.approx(math.sqrt(3) * 1.0 / 4.0)
@@ -164,8 +169,16 @@ def test_check(keys: dict, wrong: list[str]) -> None:
 
 @pytest.mark.parametrize("plus", ["", "+"])
 def test_a_key_of_another_mechanism_is_refused_by_name(plus: str) -> None:
-    words = ["algorithm=glasu", "dataset=digits_graph", "privacy=gaussian_embedding", "privacy.noise_multiplier=1", f"{plus}privacy.mu=2"]
-    with pytest.raises(ConfigError, match=r"^privacy\.mu=2: privacy=gaussian_embedding has no such key; gdp_embedding has it\.$"):
+    words = [
+        "algorithm=glasu",
+        "dataset=digits_graph",
+        "privacy=gaussian_embedding",
+        "privacy.noise_multiplier=1",
+        f"{plus}privacy.mu=2",
+    ]
+    with pytest.raises(
+        ConfigError, match=r"^privacy\.mu=2: privacy=gaussian_embedding has no such key; gdp_embedding has it\.$"
+    ):
         vflbench.run(words)
 
 

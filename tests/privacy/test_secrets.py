@@ -1,4 +1,5 @@
-"""privacy.secure_rng: noise and private batches come from a secret of each party; without it any party subtracts another's noise."""
+"""privacy.secure_rng: noise and private batches come from a secret of each party; without it any party subtracts
+another's noise."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ class Heard:
         return [payload for source, kind, _, payload in self.messages if (source, kind) == (src, tag)]
 
 
-# --- the generator ------------------------------------------------------------------------------------------------------------
+# --- the generator ----------------------------------------------------------------------------------------------------
 
 
 def test_the_numbers_have_the_distributions_that_they_are_asked_for() -> None:
@@ -80,7 +81,9 @@ def test_the_numbers_have_the_distributions_that_they_are_asked_for() -> None:
     assert stats.kstest(stream.random(100_000), "uniform").pvalue > 1e-3
     normal = stream.normal(2.0, (400, 500))
     assert stats.kstest(normal.ravel() / 2, "norm").pvalue > 1e-3
-    assert normal.var() == pytest.approx(4, rel=0.01) and stats.kurtosis(normal, axis=None) == pytest.approx(0, abs=0.05)
+    assert normal.var() == pytest.approx(4, rel=0.01) and stats.kurtosis(normal, axis=None) == pytest.approx(
+        0, abs=0.05
+    )
     assert abs(np.corrcoef(normal.ravel()[:-1], normal.ravel()[1:])[0, 1]) < 0.01
     assert stats.kstest(stream.laplace(3.0, (50_000, 2)).ravel(), "laplace", args=(0, 3)).pvalue > 1e-3
     assert isinstance(float(stream.normal(scale=2.0)), float)
@@ -96,7 +99,11 @@ def test_long_draws_are_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_streams_differ_by_key_by_name_and_from_draw_to_draw() -> None:
     secret = known_key()
     draws = [secret.stream("noise").random(50), secret.stream("noise").random(50), secret.stream("batches").random(50)]
-    draws += [known_key(1).stream("noise").random(50), Secret().stream("noise").random(50), Secret().stream("noise").random(50)]
+    draws += [
+        known_key(1).stream("noise").random(50),
+        Secret().stream("noise").random(50),
+        Secret().stream("noise").random(50),
+    ]
     assert len(np.unique(np.concatenate(draws))) == 300
     np.testing.assert_array_equal(draws[0], known_key().stream("noise").random(50))
 
@@ -106,7 +113,9 @@ def test_poisson_batches_and_noisy_labels_of_a_secret_are_those_of_the_mechanism
     batches = [poisson(rows, rate, stream) for _ in range(400)]
     assert all((np.diff(batch) > 0).all() and batch.dtype == np.int64 for batch in batches)
     sizes = np.array([len(batch) for batch in batches])
-    assert sizes.mean() == pytest.approx(rows * rate, abs=1.5) and sizes.var() == pytest.approx(rows * rate * (1 - rate), rel=0.2)
+    assert sizes.mean() == pytest.approx(rows * rate, abs=1.5) and sizes.var() == pytest.approx(
+        rows * rate * (1 - rate), rel=0.2
+    )
     counts = np.bincount(np.concatenate(batches), minlength=rows)
     assert stats.chisquare(counts).pvalue > 1e-3
     assert len(poisson(rows, 1.0, stream)) == rows and len(poisson(rows, 0.0, stream)) == 0
@@ -118,7 +127,7 @@ def test_poisson_batches_and_noisy_labels_of_a_secret_are_those_of_the_mechanism
     assert kept["secret"] == pytest.approx(kept["seed"], abs=0.015)
 
 
-# --- its key ------------------------------------------------------------------------------------------------------------------
+# --- its key ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_key_is_kept_where_its_user_alone_may_read_it(keys: Callable[[], list[Path]]) -> None:
@@ -154,23 +163,28 @@ def test_a_name_from_a_checkpoint_leads_to_no_other_file(name: str, tmp_path: Pa
     assert precious.read_bytes() == b"mine"
 
 
-# --- the attack ---------------------------------------------------------------------------------------------------------------
+# --- the attack -------------------------------------------------------------------------------------------------------
 
 
 def subtracted(run: Heard, clean: torch.Tensor) -> float:
-    """How far from client_0's first embedding another party gets that subtracts the noise of the seed; the noise itself has length 1."""
+    """How far from client_0's first embedding another party gets that subtracts the noise of the seed; the noise itself
+    has length 1."""
     sent = run.of("client_0", "embedding")[0]
     noise = 0.5 * torch.randn(sent.shape, generator=seeding.torch_stream(run.config.seed, "noise/client_0"))  # type: ignore[union-attr]
     return float((sent - noise - clean).norm() / noise.norm())
 
 
 def test_noise_of_the_seed_can_be_subtracted_and_noise_of_a_secret_cannot() -> None:
-    clean = Heard(*GLASU, "privacy=gaussian_embedding", "privacy.noise_multiplier=0", "rounds=1").of("client_0", "embedding")[0]
+    clean = Heard(*GLASU, "privacy=gaussian_embedding", "privacy.noise_multiplier=0", "rounds=1").of(
+        "client_0", "embedding"
+    )[0]
     open_noise, hidden = Heard(*NOISY, "rounds=1"), Heard(*NOISY, "rounds=1", "privacy.secure_rng=true")
     assert subtracted(open_noise, clean) < 1e-6
     assert subtracted(hidden, clean) > 1.3  # two independent noises: sqrt(2)
     residual = hidden.of("client_0", "embedding")[0] - clean
-    assert float(residual.std()) == pytest.approx(0.5, rel=0.05) and float(residual.mean()) == pytest.approx(0, abs=0.05)
+    assert float(residual.std()) == pytest.approx(0.5, rel=0.05) and float(residual.mean()) == pytest.approx(
+        0, abs=0.05
+    )
 
 
 def test_equal_seeds_give_other_noise_and_equal_everything_else() -> None:
@@ -180,7 +194,8 @@ def test_equal_seeds_give_other_noise_and_equal_everything_else() -> None:
         assert run.federation.secure and {party.secret.key for party in run.engine.order if party.secret} != {None}
     keys = [party.secret.key for run in (one, other) for party in run.engine.order if party.secret]
     assert len(set(keys)) == len(keys) == 2 * len(one.engine.order)
-    np.testing.assert_array_equal(one.of("server", "batch")[0], other.of("server", "batch")[0])  # sent in clear: nothing rests on it
+    # sent in clear: nothing rests on it
+    np.testing.assert_array_equal(one.of("server", "batch")[0], other.of("server", "batch")[0])
     assert [message[:3] for message in one.messages] == [message[:3] for message in other.messages]
     plain = Heard(*GLASU, "rounds=1")
     np.testing.assert_array_equal(plain.of("server", "batch")[0], one.of("server", "batch")[0])
@@ -198,7 +213,8 @@ def test_nothing_that_others_see_holds_a_partys_key(keys: Callable[[], list[Path
 
 
 def test_batches_that_an_accountant_takes_credit_for_are_secret_too() -> None:
-    """vfl_sgd: the server draws them, and other clients would know them from the seed. Labels and parameters at the start stay equal."""
+    """vfl_sgd: the server draws them, and other clients would know them from the seed. Labels and parameters at the
+    start stay equal."""
     found = {}
     for secure in ("false", "true"):
         run = Heard(*SGD, f"privacy.secure_rng={secure}", "rounds=1")
@@ -209,7 +225,14 @@ def test_batches_that_an_accountant_takes_credit_for_are_secret_too() -> None:
 
 
 def test_batches_of_workers_are_secret_too() -> None:
-    words = ["algorithm=local_sgd", "dataset=digits", "model.widths=[8]", "algorithm.workers=3", "privacy=dp_sgd", "rounds=1"]
+    words = [
+        "algorithm=local_sgd",
+        "dataset=digits",
+        "model.widths=[8]",
+        "algorithm.workers=3",
+        "privacy=dp_sgd",
+        "rounds=1",
+    ]
     run = Heard(*words, "privacy.epsilon=null", "privacy.noise_multiplier=1", "privacy.secure_rng=true")
     for party in run.engine.order:
         assert party.secret is not None
@@ -217,7 +240,7 @@ def test_batches_of_workers_are_secret_too() -> None:
         assert not party.name.startswith("worker") or (drawn["batches"] > 0 and drawn["noise"] > 0)
 
 
-# --- runs ---------------------------------------------------------------------------------------------------------------------
+# --- runs -------------------------------------------------------------------------------------------------------------
 
 
 def interrupted(words: list[str], monkeypatch: pytest.MonkeyPatch, after: int) -> None:
@@ -238,7 +261,8 @@ def interrupted(words: list[str], monkeypatch: pytest.MonkeyPatch, after: int) -
 def test_a_resumed_run_repeats_its_noise_and_forgets_the_keys_at_its_end(
     keys: Callable[[], list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it sends again, after the checkpoint, tells nothing new. The operating system's numbers are replaced, so that runs compare."""
+    """What it sends again, after the checkpoint, tells nothing new. The operating system's numbers are replaced, so
+    that runs compare."""
     words = [*NOISY, "rounds=6", "checkpoint_every=2", "privacy.secure_rng=true"]
     made: list[Secret] = []
 
@@ -266,18 +290,42 @@ def test_a_resumed_run_repeats_its_noise_and_forgets_the_keys_at_its_end(
 def test_a_run_whose_keys_are_gone_is_not_continued_with_other_noise(
     keys: Callable[[], list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [*NOISY, "rounds=3", "checkpoint_every=1", "privacy.secure_rng=true", f"hydra.run.dir={tmp_path / 'run'}", "resume=true"]
+    words = [
+        *NOISY,
+        "rounds=3",
+        "checkpoint_every=1",
+        "privacy.secure_rng=true",
+        f"hydra.run.dir={tmp_path / 'run'}",
+        "resume=true",
+    ]
     interrupted(words, monkeypatch, 2)
     for path in keys():
         os.unlink(path)
-    with pytest.raises(FederationError, match=r"the key of its noise is not on this machine .* start anew in another folder"):
+    with pytest.raises(
+        FederationError, match=r"the key of its noise is not on this machine .* start anew in another folder"
+    ):
         vflbench.run(words)
 
 
-def test_a_run_whose_messages_depend_on_real_time_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_messages_depend_on_real_time_is_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would send other things with the noise that it has used; the processes are left out here."""
-    words = ["algorithm=leasgd_async", "dataset=digits", "model.widths=[8]", "algorithm.workers=3", "privacy=dp_sgd", "rounds=3"]
-    words += ["privacy.epsilon=null", "privacy.noise_multiplier=1", "privacy.secure_rng=true", "checkpoint_every=1", "resume=true"]
+    words = [
+        "algorithm=leasgd_async",
+        "dataset=digits",
+        "model.widths=[8]",
+        "algorithm.workers=3",
+        "privacy=dp_sgd",
+        "rounds=3",
+    ]
+    words += [
+        "privacy.epsilon=null",
+        "privacy.noise_multiplier=1",
+        "privacy.secure_rng=true",
+        "checkpoint_every=1",
+        "resume=true",
+    ]
     words += [f"hydra.run.dir={tmp_path / 'run'}"]
     interrupted(words, monkeypatch, 2)
     begin = Federation.__init__
@@ -287,11 +335,15 @@ def test_a_run_whose_messages_depend_on_real_time_is_not_continued(tmp_path: Pat
         self.live = True
 
     monkeypatch.setattr(Federation, "__init__", live)
-    with pytest.raises(VflbenchError, match=r"leasgd_async with noise of the parties' own cannot be continued.*another folder"):
+    with pytest.raises(
+        VflbenchError, match=r"leasgd_async with noise of the parties' own cannot be continued.*another folder"
+    ):
         vflbench.run(words)
 
 
-def test_the_simulation_says_that_its_noise_is_for_simulation_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_simulation_says_that_its_noise_is_for_simulation_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     runs = {}
     for secure in ("null", "true"):
         caplog.clear()
@@ -306,10 +358,14 @@ def test_the_simulation_says_that_its_noise_is_for_simulation_only(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_pool")
-def test_parties_in_processes_of_their_own_have_secrets_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their noise differs from that of the simulation, epsilon does not; a run that failed goes on, and its keys are gone at the end."""
+def test_parties_in_processes_of_their_own_have_secrets_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their noise differs from that of the simulation, epsilon does not; a run that failed goes on, and its keys are
+    gone at the end."""
     monkeypatch.delenv("XDG_STATE_HOME")
-    monkeypatch.setenv("XDG_STATE_HOME", os.environ["VFLBENCH_TEST_STATE"])  # what the pool's processes were started with
+    # what the pool's processes were started with
+    monkeypatch.setenv("XDG_STATE_HOME", os.environ["VFLBENCH_TEST_STATE"])
     words = [*NOISY, "rounds=4", "checkpoint_every=2", "engine.threads=1"]
     simulated = vflbench.run([*words, f"hydra.run.dir={tmp_path / 'simulated'}"])
     apart = [*words, "engine=ray", "engine.address=auto", f"hydra.run.dir={tmp_path / 'ray'}", "resume=true"]
@@ -328,6 +384,9 @@ def test_parties_in_processes_of_their_own_have_secrets_by_default(tmp_path: Pat
 
 def test_epsilon_of_a_secret_is_the_accountants() -> None:
     """Nothing but where the numbers come from has changed."""
-    spent = [Heard(*NOISY, "rounds=2", f"privacy.secure_rng={secure}").engine.order[1].privacy.spent() for secure in ("true", "false")]
+    spent = [
+        Heard(*NOISY, "rounds=2", f"privacy.secure_rng={secure}").engine.order[1].privacy.spent()
+        for secure in ("true", "false")
+    ]
     assert spent[0] == spent[1]
     assert spent[0]["epsilon"] == accountant.epsilon(accountant.composed_mu(2.0, 0.5, spent[0]["releases"]), 1e-5)

@@ -21,13 +21,15 @@ from vflbench.privacy.tables import NoisyGradients, NoisyLabels, TablePrivacy, p
 from vflbench.seeding import stream, torch_stream
 from vflbench.types import ConfigError, FederationError, hook
 
-# --- labels -------------------------------------------------------------------------------------------------------------------
+# --- labels -----------------------------------------------------------------------------------------------------------
 
 
 def flip_rate(deviation: float, classes: int) -> float:
     """1 - P(1 + L_1 exceeds the others' largest noise): exact."""
     noise = stats.laplace(scale=deviation / math.sqrt(2))
-    kept = integrate.quad(lambda v: noise.pdf(v - 1) * noise.cdf(v) ** (classes - 1), -20, 20, points=[0, 1], limit=200)[0]
+    kept = integrate.quad(
+        lambda v: noise.pdf(v - 1) * noise.cdf(v) ** (classes - 1), -20, 20, points=[0, 1], limit=200
+    )[0]
     return 1 - float(kept)
 
 
@@ -102,12 +104,14 @@ def test_other_regressions_are_refused_by_name(bad: float) -> None:
     labels = np.array([1.0, 5.0, bad])
     with pytest.raises(ConfigError, match=r"whole ratings from 1 to 5.*use privacy=dp_sgd"):
         NoisyLabels(0.5, 5).protect(labels, 0, stream(0, "noise"))
-    assert [p.key for p in tablepuppet.check_labels(privacy_config("tablepuppet", epsilon=1.0), labels, 0)] == ["privacy"]
+    assert [p.key for p in tablepuppet.check_labels(privacy_config("tablepuppet", epsilon=1.0), labels, 0)] == [
+        "privacy"
+    ]
     assert hook(dp_sgd, "check_labels") is None  # it noises none
     assert label_dp.check_labels(privacy_config("label_dp"), np.array([0, 99]), 100) == []
 
 
-# --- gradients ----------------------------------------------------------------------------------------------------------------
+# --- gradients --------------------------------------------------------------------------------------------------------
 
 MODELS = [
     {"name": "linear", "intercept": "none"},
@@ -119,7 +123,9 @@ MODELS = [
 
 
 def made(how: dict[str, Any], rows: int = 7, outputs: int = 3) -> tuple[partial.Partial, torch.Tensor, torch.Tensor]:
-    model = partial.Partial(partial.Config(**{"dtype": "float64", **how}), 5, outputs, True, np.random.default_rng(0), "cpu")
+    model = partial.Partial(
+        partial.Config(**{"dtype": "float64", **how}), 5, outputs, True, np.random.default_rng(0), "cpu"
+    )
     generator = torch.Generator().manual_seed(0)
     model.theta.copy_(torch.randn(model.theta.shape, generator=generator, dtype=torch.float64))
     x = torch.randn(rows, 5, generator=generator, dtype=torch.float64)
@@ -161,9 +167,13 @@ def test_row_norms_and_clipped_sums_are_those_of_autograd(how: dict[str, Any]) -
     torch.testing.assert_close(model.row_norms(x, cotangent, out, inside), rows.norm(dim=1), rtol=1e-12, atol=1e-12)
     clip = float(rows.norm(dim=1).mean())
     expected = (rows * (clip / rows.norm(dim=1)).clamp(max=1)[:, None]).sum(dim=0)
-    torch.testing.assert_close(noisy(clip=clip).gradient(model, x, cotangent, out, inside), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        noisy(clip=clip).gradient(model, x, cotangent, out, inside), expected, rtol=1e-12, atol=1e-12
+    )
     assert not torch.allclose(model.gradient(x, cotangent, out, inside), expected)
-    torch.testing.assert_close(noisy(clip=1e9).gradient(model, x, cotangent, out, inside), rows.sum(dim=0), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        noisy(clip=1e9).gradient(model, x, cotangent, out, inside), rows.sum(dim=0), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("how", MODELS, ids=str)
@@ -236,7 +246,7 @@ def test_how_often_a_duplicated_row_is_part_of_a_batch() -> None:
     assert hit.max() / 4000 == pytest.approx(part_of_a_batch(counts, 0.1), abs=0.04)
 
 
-# --- accounting -----------------------------------------------------------------------------------------------------------------
+# --- accounting -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(1.1, 0.01, 1000), (5.0, 0.2, 300), (20.0, 1.0, 50)])
@@ -245,7 +255,9 @@ def test_epsilon_is_opacus_and_dp_accountings(noise: float, rate: float, steps: 
     opacus = RDPAccountant()
     opacus.history = [(noise, rate, steps)]
     assert found == pytest.approx(opacus.get_epsilon(delta=1e-5), rel=1e-12)
-    event = dp_accounting.SelfComposedDpEvent(dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise)), steps)
+    event = dp_accounting.SelfComposedDpEvent(
+        dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise)), steps
+    )
     other = dp_accounting.rdp.RdpAccountant(orders=list(accountant.ORDERS)).compose(event).get_epsilon(1e-5)
     assert found == pytest.approx(other, rel=1e-6)
 
@@ -268,12 +280,18 @@ def test_epsilon_grows_with_steps_and_with_less_noise_and_sigma_with_both() -> N
     by_noise = [accountant.spent_epsilon([(noise, 0.05, 100)], 1e-5) for noise in (8.0, 4.0, 2.0, 1.0)]
     assert by_steps == sorted(set(by_steps)) and by_noise == sorted(set(by_noise))
     sigma = accountant.calibrate_steps
-    assert sigma(1.0, 1e-5, 0.02, 100) < sigma(1.0, 1e-5, 0.02, 400) < sigma(1.0, 1e-5, 0.08, 400) < sigma(0.5, 1e-5, 0.08, 400)
+    assert (
+        sigma(1.0, 1e-5, 0.02, 100)
+        < sigma(1.0, 1e-5, 0.02, 400)
+        < sigma(1.0, 1e-5, 0.08, 400)
+        < sigma(0.5, 1e-5, 0.08, 400)
+    )
     assert sigma(0.5, 1e-5, 0.08, 400) < sigma(0.5, 1e-6, 0.08, 400)
 
 
 @pytest.mark.parametrize(
-    ("target", "rate", "steps"), [(1.0, 0.02, 500), (8.0, 0.3, 60), (1.0, 1.0, 100), (0.15, 0.01, 100), (1.0, 0.97, 9), (30.0, 0.001, 50)]
+    ("target", "rate", "steps"),
+    [(1.0, 0.02, 500), (8.0, 0.3, 60), (1.0, 1.0, 100), (0.15, 0.01, 100), (1.0, 0.97, 9), (30.0, 0.001, 50)],
 )
 def test_calibration_is_tight_and_never_overshoots(target: float, rate: float, steps: int) -> None:
     noise = accountant.calibrate_steps(target, 1e-5, rate, steps)
@@ -294,14 +312,18 @@ def test_targets_that_rdp_cannot_prove() -> None:
     assert problem.key == "privacy.epsilon" and "must be above 0.1029" in problem.allowed
 
 
-# --- one party ------------------------------------------------------------------------------------------------------------------
+# --- one party --------------------------------------------------------------------------------------------------------
 
 
 def me(seed: int = 0) -> Any:
-    return SimpleNamespace(secret_rng=lambda name: stream(seed, name), secret_torch_rng=lambda name: torch_stream(seed, name), privacy=None)
+    return SimpleNamespace(
+        secret_rng=lambda name: stream(seed, name), secret_torch_rng=lambda name: torch_stream(seed, name), privacy=None
+    )
 
 
-def party(config: Any, layout: str = "relational", rate: float = 0.1, steps: int = 50, by_server: bool = False) -> TablePrivacy:
+def party(
+    config: Any, layout: str = "relational", rate: float = 0.1, steps: int = 50, by_server: bool = False
+) -> TablePrivacy:
     private = make_mechanism(config, layout=layout)
     assert isinstance(private, TablePrivacy)
     private.prepare(me(), rate, steps, by_server)
@@ -322,8 +344,16 @@ def test_what_is_covered_is_said() -> None:
     step(private, 50)
     spent = private.spent()
     assert {"mechanism", "epsilon", "delta", "unit", "neighbouring", "covers"} <= set(spent)
-    assert (spent["mechanism"], spent["covers"], spent["neighbouring"], spent["delta"]) == ("tablepuppet", "model", "add_remove", 1e-5)
-    assert spent["unit"] == "the features of one row of a table T_i" and "predictions sent over the wire" in spent["not_covered"]
+    assert (spent["mechanism"], spent["covers"], spent["neighbouring"], spent["delta"]) == (
+        "tablepuppet",
+        "model",
+        "add_remove",
+        1e-5,
+    )
+    assert (
+        spent["unit"] == "the features of one row of a table T_i"
+        and "predictions sent over the wire" in spent["not_covered"]
+    )
     assert "labels" not in spent["not_covered"] and spent["label_epsilon"] == 0.0  # this party has none
     assert 0.99 < spent["epsilon"] <= 1.0 and spent["steps"] == 50
     bare = party(privacy_config("dp_sgd", epsilon=1.0), layout="aligned", by_server=True).spent()
@@ -358,7 +388,9 @@ def test_noise_on_predictions_is_counted_and_composed() -> None:
     # a server that draws the batches knows who is in them: 7 of 30, each in full
     known = party(privacy_config("dp_sgd", noise_multiplier=3.0, prediction_noise=20.0), by_server=True)
     known.load_state_dict({**private.state_dict(), "drawn_by_server": True})
-    assert known.spent()["epsilon"] == accountant.spent_epsilon([(3.0, 1.0, 7), (20.0, 1.0, 7)], 1e-5) > spent["epsilon"]
+    assert (
+        known.spent()["epsilon"] == accountant.spent_epsilon([(3.0, 1.0, 7), (20.0, 1.0, 7)], 1e-5) > spent["epsilon"]
+    )
 
 
 def test_state_continues() -> None:
@@ -382,7 +414,10 @@ def test_a_party_without_rows_hides_nothing() -> None:
 
 
 def test_the_summary_names_the_largest_and_every_party() -> None:
-    few, many = party(privacy_config("tablepuppet", noise_multiplier=2.0)), party(privacy_config("tablepuppet", noise_multiplier=2.0))
+    few, many = (
+        party(privacy_config("tablepuppet", noise_multiplier=2.0)),
+        party(privacy_config("tablepuppet", noise_multiplier=2.0)),
+    )
     assert few.labels is not None
     few.labels.protect(np.array([0, 1]), 2, stream(0, "noise"))
     step(few), step(many, 9)

@@ -72,14 +72,17 @@ def test_pubmeds_partial_files_are_an_error_that_names_the_missing_one(root):
     needs(root, "pubmed", "missing")
     with pytest.raises(DataError) as error:
         planetoid.load(planetoid.Config(name="pubmed"), "graph", 3, 0, root)
-    assert "missing planetoid/PubMed/raw/ind.pubmed.allx." in str(error.value) and "dataset.source=synthetic" in str(error.value)
+    assert "missing planetoid/PubMed/raw/ind.pubmed.allx." in str(error.value) and "dataset.source=synthetic" in str(
+        error.value
+    )
 
 
 def test_venice_is_partial(root, caplog):
     needs(root, "venice", "partial")
     task = herigraph.load(herigraph.Config(name="venice"), "graph", 3, 0, root)
     assert task.source.kind == "partial" and "MADE UP" in task.source.note and "PARTIAL DATA" in caplog.text
-    assert [edges.shape[1] for edges in task.edges] == [501191 - 2951, 488103 - 2951, 445779 - 2951]  # without self-loops
+    # without self-loops
+    assert [edges.shape[1] for edges in task.edges] == [501191 - 2951, 488103 - 2951, 445779 - 2951]
     assert task.all_edges.shape[1] == 1071977 - 2951  # the union is the repository's own A_simp
     assert [block.shape for block in task.features] == [(2951, 512), (2951, 365), (2951, 102)]
     assert np.bincount(task.labels[task.labels >= 0]).tolist() == [196, 392, 28, 65, 177, 274, 188, 8, 28]

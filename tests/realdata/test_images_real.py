@@ -75,4 +75,5 @@ def test_cifar10s_sample(root):
     shards = cifar10.load(cifar10.Config(variant="sample1000"), "sharded", 5, 0, root)
     assert shards.public.rows == (144,) * 5 and shards.public.shape == (3, 32, 32)
     pixels = shards.joined().features
-    assert np.abs(pixels.mean(axis=(0, 2, 3))).max() < 0.1 and np.abs(pixels.std(axis=(0, 2, 3)) - 1).max() < 0.1  # by published numbers
+    # by published numbers
+    assert np.abs(pixels.mean(axis=(0, 2, 3))).max() < 0.1 and np.abs(pixels.std(axis=(0, 2, 3)) - 1).max() < 0.1

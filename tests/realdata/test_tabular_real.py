@@ -37,13 +37,20 @@ def everything(task) -> tuple[np.ndarray, np.ndarray]:
 def test_energy(root):
     needs(root, "appliances_energy/energydata_complete.csv.gz")
     frame = pd.read_csv(
-        io.BytesIO(gzip.decompress((root / "appliances_energy/energydata_complete.csv.gz").read_bytes())), skipinitialspace=True
+        io.BytesIO(gzip.decompress((root / "appliances_energy/energydata_complete.csv.gz").read_bytes())),
+        skipinitialspace=True,
     )
-    made = energy.read([(gzip.decompress((root / "appliances_energy/energydata_complete.csv.gz").read_bytes()), "energy")])
+    made = energy.read(
+        [(gzip.decompress((root / "appliances_energy/energydata_complete.csv.gz").read_bytes()), "energy")]
+    )
     np.testing.assert_allclose(made.values, frame.drop(columns=["date", "Appliances"]).astype(float), rtol=1e-12)
     np.testing.assert_array_equal(made.labels, frame["Appliances"].astype(float))
     task = energy.load(energy.Config(), "aligned", 2, 0, root)
-    assert task.source.kind == "real" and [len(task.labels), len(task.truth("val")), len(task.truth("test"))] == [11841, 1974, 5920]
+    assert task.source.kind == "real" and [len(task.labels), len(task.truth("val")), len(task.truth("test"))] == [
+        11841,
+        1974,
+        5920,
+    ]
     rows, labels = everything(task)
     assert rows.shape == (19735, 27) and labels.mean() == pytest.approx(97.695, abs=0.001)
 
@@ -58,7 +65,9 @@ def test_the_minimum_of_energys_ridge_form(root):
     assert task.optimum == pytest.approx(0.4414866811643677, rel=1e-9)
 
 
-@pytest.mark.parametrize(("variant", "rows", "columns", "yes"), [("additional", 41188, 20, 4640), ("full", 45211, 16, 5289)])
+@pytest.mark.parametrize(
+    ("variant", "rows", "columns", "yes"), [("additional", 41188, 20, 4640), ("full", 45211, 16, 5289)]
+)
 def test_bank(root, variant, rows, columns, yes):
     needs(root, bank.EDITIONS[variant].archive.path)
     task = bank.load(bank.Config(variant=variant), "aligned", columns, 0, root)
@@ -90,7 +99,9 @@ def test_blog(root):
 def test_criteo(root, monkeypatch):
     """The sample's lines as pandas reads them; the first ones are read with a small block, too."""
     needs(root, "criteo_sample/train.txt")
-    frame = pd.read_csv(root / "criteo_sample/train.txt", sep="\t", header=None, dtype=dict.fromkeys(range(14, 40), str))
+    frame = pd.read_csv(
+        root / "criteo_sample/train.txt", sep="\t", header=None, dtype=dict.fromkeys(range(14, 40), str)
+    )
     task = criteo.load(criteo.Config(variant="sample"), "aligned", 2, 0, root)
     assert (task.source.kind, task.source.variant) == ("real", "sample") and "not the benchmark" in task.source.note
     assert [block.shape[1] for block in task.features] == [13 + 128, 128]
@@ -116,7 +127,9 @@ def test_criteo(root, monkeypatch):
 
 @pytest.mark.parametrize("parties", [2, 10])
 @pytest.mark.parametrize(
-    ("module", "columns"), [(energy, 27), pytest.param(blog, 280, marks=pytest.mark.slow), (bank, 20)], ids=["energy", "blog", "bank"]
+    ("module", "columns"),
+    [(energy, 27), pytest.param(blog, 280, marks=pytest.mark.slow), (bank, 20)],
+    ids=["energy", "blog", "bank"],
 )
 def test_two_and_ten_parties_have_all_columns_between_them(root, module, columns, parties):
     needs(root, {energy: "appliances_energy", blog: "blogfeedback", bank: "bank_marketing/bank-additional.zip"}[module])
@@ -126,7 +139,9 @@ def test_two_and_ten_parties_have_all_columns_between_them(root, module, columns
         task = module.load(config, "aligned", parties, 0, root)
         assert task.parties == parties and task.source.kind == "real"
         np.testing.assert_array_equal(np.concatenate(task.features, axis=1), alone.features[0])
-        np.testing.assert_array_equal(np.concatenate(task.held_out_features["test"], axis=1), alone.held_out_features["test"][0])
+        np.testing.assert_array_equal(
+            np.concatenate(task.held_out_features["test"], axis=1), alone.held_out_features["test"][0]
+        )
     assert module is bank or [block.shape[1] for block in task.features] == given
 
 
@@ -139,7 +154,9 @@ def test_the_users_own_file(root, tmp_path):
     mine = tabular_files.load(tabular_files.Config(files=["calls.csv"], label="y"), "aligned", 2, 0, tmp_path)
     theirs = bank.load(bank.Config(variant="full"), "aligned", 2, 0, root)
     np.testing.assert_array_equal(mine.labels, theirs.labels)
-    assert mine.metric == theirs.metric and [block.shape for block in mine.features] == [block.shape for block in theirs.features]
+    assert mine.metric == theirs.metric and [block.shape for block in mine.features] == [
+        block.shape for block in theirs.features
+    ]
     for own, other in zip(mine.features, theirs.features, strict=True):  # levels stand in another order
         np.testing.assert_allclose(np.sort(own.sum(axis=0)), np.sort(other.sum(axis=0)), atol=0.05)
         np.testing.assert_allclose(np.sort(own, axis=1), np.sort(other, axis=1), atol=1e-6)

@@ -8,7 +8,17 @@ from vflbench.types import DataSource, Metric
 def make_run(tmp_path):
     """Writes a small run folder below tmp_path."""
 
-    def make(name, algorithm="glasu", seed=0, status="completed", overrides=None, validation=True, options=None, scale=1.0, **root):
+    def make(
+        name,
+        algorithm="glasu",
+        seed=0,
+        status="completed",
+        overrides=None,
+        validation=True,
+        options=None,
+        scale=1.0,
+        **root,
+    ):
         path = tmp_path / name
         folder.prepare(path)
         curve = [
@@ -29,12 +39,26 @@ def make_run(tmp_path):
             "privacy": {"name": "none"},
         }
         config |= {"seed": seed, **root}
-        folder.write_json(path / "manifest.json", {"schema": 1, "config": config, "config_hash": identity.config_hash(config)})
+        folder.write_json(
+            path / "manifest.json", {"schema": 1, "config": config, "config_hash": identity.config_hash(config)}
+        )
         summary = folder.summarise(
             **{"status": status, "algorithm": algorithm, "dataset": "cora", "source": DataSource("real"), "seed": seed},
             **{"metric": Metric("accuracy", "max"), "rows": curve, "rounds": 30, "bytes_by_tag": {"embedding": 30000}},
-            **{"bytes_by_link": {"client_server": 30000}, "messages": 9, "vectors": 9, "cost": 1.0, "communication_seconds": 15.0},
-            **{"compute_seconds": 0.0, "virtual_seconds": 15.0, "wall_seconds": 1.0, "compute_clock": "none", "timing": "causal"},
+            **{
+                "bytes_by_link": {"client_server": 30000},
+                "messages": 9,
+                "vectors": 9,
+                "cost": 1.0,
+                "communication_seconds": 15.0,
+            },
+            **{
+                "compute_seconds": 0.0,
+                "virtual_seconds": 15.0,
+                "wall_seconds": 1.0,
+                "compute_clock": "none",
+                "timing": "causal",
+            },
             **{"accounting": "strict", "device": "cpu", "reason": None if status == "completed" else "because"},
         )
         folder.write_json(path / "summary.json", summary)

@@ -19,22 +19,39 @@ ACCURACY = Metric("accuracy", "max")
 
 def rows(validation, test=(0.1, 0.2, 0.3, 0.4)):
     return [
-        {"round": 10 * i, "val_accuracy": v, "test_accuracy": t} for i, (v, t) in enumerate(zip(validation, test, strict=False), start=1)
+        {"round": 10 * i, "val_accuracy": v, "test_accuracy": t}
+        for i, (v, t) in enumerate(zip(validation, test, strict=False), start=1)
     ]
 
 
 def summary(**changes):
     arguments = {
-        **{"status": "completed", "algorithm": "glasu", "dataset": "cora", "source": DataSource("real", "public"), "seed": 0},
+        **{
+            "status": "completed",
+            "algorithm": "glasu",
+            "dataset": "cora",
+            "source": DataSource("real", "public"),
+            "seed": 0,
+        },
         **{"metric": ACCURACY, "rows": rows([0.5, 0.7, 0.7, 0.6]), "rounds": 40, "epochs": None},
-        **{"bytes_by_tag": {"embedding": 70, "indices": 30}, "bytes_by_link": {"client_server": 60, "client_client": 40, "local": 5}},
-        **{"messages": 7, "vectors": 3, "cost": 100.0, "communication_seconds": 1.5, "compute_seconds": 0.0, "virtual_seconds": 1.5},
+        **{
+            "bytes_by_tag": {"embedding": 70, "indices": 30},
+            "bytes_by_link": {"client_server": 60, "client_client": 40, "local": 5},
+        },
+        **{
+            "messages": 7,
+            "vectors": 3,
+            "cost": 100.0,
+            "communication_seconds": 1.5,
+            "compute_seconds": 0.0,
+            "virtual_seconds": 1.5,
+        },
         **{"wall_seconds": 0.1, "compute_clock": "none", "timing": "causal", "accounting": "strict", "device": "cpu"},
     }
     return folder.summarise(**arguments | changes)
 
 
-# --- files --------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def test_atomic_write_replaces(tmp_path):
@@ -104,7 +121,9 @@ def test_prepare(tmp_path):
     folder.atomic_write(tmp_path / "x" / "y" / "a", "private")
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "x" / "y").iterdir()} == {0o600}
     (tmp_path / "file").touch()
-    with pytest.raises(VflbenchError, match=r"cannot write to the run folder .*file/run: Not a directory; choose another"):
+    with pytest.raises(
+        VflbenchError, match=r"cannot write to the run folder .*file/run: Not a directory; choose another"
+    ):
         folder.prepare(tmp_path / "file" / "run")
 
 
@@ -115,16 +134,26 @@ def test_prepare_names_a_folder_without_permission(tmp_path):
         folder.prepare(tmp_path / "run")
 
 
-# --- JSON and CSV -------------------------------------------------------------------------------------------------------
+# --- JSON and CSV -----------------------------------------------------------------------------------------------------
 
 
 def test_json_is_plain(tmp_path):
-    value = {"z": np.float32(0.5), "a": [float("nan"), math.inf, np.int64(3)], "m": (np.array([1.0, -np.inf]), True, None), "s": ACCURACY}
+    value = {
+        "z": np.float32(0.5),
+        "a": [float("nan"), math.inf, np.int64(3)],
+        "m": (np.array([1.0, -np.inf]), True, None),
+        "s": ACCURACY,
+    }
     folder.write_json(tmp_path / "a.json", value)
     text = (tmp_path / "a.json").read_text()
     assert "NaN" not in text and "Infinity" not in text
     read = json.loads(text)
-    assert read == {"z": 0.5, "a": [None, None, 3], "m": [[1.0, None], True, None], "s": {"name": "accuracy", "goal": "max"}}
+    assert read == {
+        "z": 0.5,
+        "a": [None, None, 3],
+        "m": [[1.0, None], True, None],
+        "s": {"name": "accuracy", "goal": "max"},
+    }
     assert list(read) == ["z", "a", "m", "s"]
     with pytest.raises(TypeError, match="set does not go into JSON"):
         folder.plain({1})
@@ -146,8 +175,11 @@ def test_curve_round_trips_to_the_last_bit(tmp_path):
     ]
     written.append({"round": 50, "train_loss": float("nan"), "virtual_seconds": 0.1, "bytes": 1, "test_accuracy": 0.5})
     folder.write_curve(tmp_path / "curve.csv", written, "accuracy")
-    header = "round,epoch,iterations,virtual_seconds,communication_seconds,compute_seconds,bytes,messages,vectors,cost,epsilon,train_loss"
-    assert (tmp_path / "curve.csv").read_text().splitlines()[0] == header + ",val_accuracy,test_accuracy"
+    header = (
+        "round,epoch,iterations,virtual_seconds,communication_seconds,compute_seconds,bytes,messages,vectors,cost,"
+        "epsilon,train_loss,val_accuracy,test_accuracy"
+    )
+    assert (tmp_path / "curve.csv").read_text().splitlines()[0] == header
     curve = reader.Run(tmp_path).curve
     for name in ("round", "virtual_seconds", "bytes", "test_accuracy"):
         assert curve[name].tolist() == [row[name] for row in written]
@@ -161,7 +193,7 @@ def test_curve_refuses_a_column_it_would_lose(tmp_path):
         folder.write_curve(tmp_path / "curve.csv", [{"round": 1, "test_f1": 0.5}], "accuracy")
 
 
-# --- parquet ------------------------------------------------------------------------------------------------------------
+# --- parquet ----------------------------------------------------------------------------------------------------------
 
 
 def ledger(count):
@@ -211,7 +243,7 @@ def test_trace(tmp_path):
     assert read["value"].tolist() == [0.25, 8.0, 1.0]
 
 
-# --- summary ------------------------------------------------------------------------------------------------------------
+# --- summary ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -230,7 +262,11 @@ def test_validation_selects(goal, validation, place):
     if place is None:
         assert result["selected"] is result["selected_round"] is result["selected_validation"] is None
     else:
-        assert (result["selected"], result["selected_round"], result["selected_validation"]) == (0.2, 20, validation[place])
+        assert (result["selected"], result["selected_round"], result["selected_validation"]) == (
+            0.2,
+            20,
+            validation[place],
+        )
 
 
 def test_summary_keeps_the_contract():
@@ -246,11 +282,20 @@ def test_summary_keeps_the_contract():
 
 
 def test_summary_of_what_never_ran():
-    names = {"algorithm": "glasu", "dataset": "cora", "seed": 0, "compute_clock": "none", "timing": "causal", "accounting": "strict"}
+    names = {
+        "algorithm": "glasu",
+        "dataset": "cora",
+        "seed": 0,
+        "compute_clock": "none",
+        "timing": "causal",
+        "accounting": "strict",
+    }
     result = folder.summarise_unrun(status="skipped", reason="no common layout", device="cpu", **names)
     assert folder.validate_summary(result) == []
     assert set(result) == set(summary())
-    assert folder.validate_summary({**result, "status": "completed"}) == ["data_source, metric.name: null with status completed"]
+    assert folder.validate_summary({**result, "status": "completed"}) == [
+        "data_source, metric.name: null with status completed"
+    ]
 
 
 def test_summary_checks():
@@ -272,5 +317,7 @@ def test_imports_are_light():
     import sys
 
     code = "import sys, vflbench.results.folder, vflbench.results.reader, vflbench.cli; print(*sys.modules)"
-    loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
     assert not loaded & {"torch", "pandas", "pyarrow", "matplotlib", "scipy", "yaml", "rich", "hydra", "omegaconf"}

@@ -4,13 +4,20 @@ import pytest
 
 from vflbench.results.identity import config_hash
 
-CONFIG = {"seed": 0, "algorithm": {"name": "glasu", "lr": 0.1, "aggregation_layers": [2, 4]}, "device": "cpu", "resume": False}
+CONFIG = {
+    "seed": 0,
+    "algorithm": {"name": "glasu", "lr": 0.1, "aggregation_layers": [2, 4]},
+    "device": "cpu",
+    "resume": False,
+}
 
 
 def test_hash_is_stable():
     assert config_hash(CONFIG) == "8ed74ee96566c75e"  # a change here orphans every finished run
     assert config_hash(dict(reversed(CONFIG.items()))) == config_hash(CONFIG)
-    assert config_hash({**CONFIG, "algorithm": {**CONFIG["algorithm"], "aggregation_layers": (2, 4)}}) == config_hash(CONFIG)
+    assert config_hash({**CONFIG, "algorithm": {**CONFIG["algorithm"], "aggregation_layers": (2, 4)}}) == config_hash(
+        CONFIG
+    )
 
 
 @pytest.mark.parametrize("key", ["resume", "device", "overwrite", "dry_run", "hydra", "hydra.run.dir", "data_root"])
@@ -19,7 +26,8 @@ def test_how_and_where_is_no_identity(key):
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"algorithm": {**CONFIG["algorithm"], "lr": 0.2}}, {"rounds": None}, {"checkpoint_every": 5}]
+    "change",
+    [{"seed": 1}, {"algorithm": {**CONFIG["algorithm"], "lr": 0.2}}, {"rounds": None}, {"checkpoint_every": 5}],
 )
 def test_what_is_computed_is(change):
     assert config_hash({**CONFIG, **change}) != config_hash(CONFIG)

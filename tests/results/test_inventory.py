@@ -90,7 +90,9 @@ def test_what_a_killed_write_left_is_removed_at_the_next_start(run: Path) -> Non
     assert names(run) == {"summary.json", "model/a.safetensors", ".other.csv.0f0f0f0f.tmp", inventory.NAME}
 
 
-def test_a_kill_before_a_whole_file_takes_its_place_leaves_nothing_of_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_before_a_whole_file_takes_its_place_leaves_nothing_of_it(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Listed as what it was about to become, and still under its temporary name."""
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(os, "replace", lambda *_: sys.exit())
@@ -100,7 +102,9 @@ def test_a_kill_before_a_whole_file_takes_its_place_leaves_nothing_of_it(run: Pa
     inventory._known.clear()  # as the next process finds it
     assert inventory.foreign(run) == []
     prepare(run)
-    assert names(run) == {"summary.json", "model/a.safetensors", inventory.NAME} and inventory.owns(run, run / "summary.json")
+    assert names(run) == {"summary.json", "model/a.safetensors", inventory.NAME} and inventory.owns(
+        run, run / "summary.json"
+    )
 
 
 def test_a_line_that_was_cut_short_costs_that_file_alone(run: Path) -> None:
@@ -186,4 +190,8 @@ def test_a_list_whose_first_line_is_damaged_is_known_by_the_others(run: Path, st
     whole = (run / inventory.NAME).read_bytes()
     (run / inventory.NAME).write_bytes(start + whole[len(start) :])
     inventory._known.clear()
-    assert inventory.kept(run) and inventory.own(run) == ["model/a.safetensors", "summary.json"] and inventory.foreign(run) == []
+    assert (
+        inventory.kept(run)
+        and inventory.own(run) == ["model/a.safetensors", "summary.json"]
+        and inventory.foreign(run) == []
+    )

@@ -52,15 +52,28 @@ def recorded(events, links):
             seq = counts.get((kind, *pair), 0)
             counts[kind, *pair] = seq + 1
         if kind == "send":
-            rows.append({"round": 1, "src": party, "dst": peer, "link": links(party, peer), "tag": "x", "bytes": value, "seq": seq})
-        trace.append({"party": party, "kind": kind, "peer": peer, "seq": seq, "value": value if kind == "mark" else 0.0})
+            rows.append(
+                {
+                    "round": 1,
+                    "src": party,
+                    "dst": peer,
+                    "link": links(party, peer),
+                    "tag": "x",
+                    "bytes": value,
+                    "seq": seq,
+                }
+            )
+        trace.append(
+            {"party": party, "kind": kind, "peer": peer, "seq": seq, "value": value if kind == "mark" else 0.0}
+        )
     order = list(dict.fromkeys(["server", *(event[0] for event in events)]))
     trace.sort(key=lambda row: order.index(row["party"]))  # a run's trace has one party after the other
     return arrays(rows), arrays(trace)
 
 
 def test_an_exchange():
-    """Two clients send 100 bytes each, the server answers with 30 each: 2 L + 260 bytes; by latencies=1, L + 260 bytes."""
+    """Two clients send 100 bytes each, the server answers with 30 each: 2 L + 260 bytes; by latencies=1, L + 260
+    bytes."""
     up = [event for k in "ab" for event in ((k, "send", "server", 100), ("server", "recv", k, 0))]
     down = [event for k in "ab" for event in (("server", "send", k, 30), (k, "recv", "server", 0))]
     marks = [(party, "mark", None, 1) for party in ("server", "a", "b")]
@@ -70,13 +83,15 @@ def test_an_exchange():
 
 
 def test_messages_among_clients():
-    """a sends 10 bytes to b, b 10 to c: 2 L + 20 bytes; meanwhile a sends 500 to c: L + 500 bytes. Either may be the later one."""
+    """a sends 10 bytes to b, b 10 to c: 2 L + 20 bytes; meanwhile a sends 500 to c: L + 500 bytes. Either may be the
+    later one."""
     hops = [("a", "send", "b", 10), ("b", "recv", "a", 0), ("b", "send", "c", 10), ("c", "recv", "b", 0)]
     long = [("a", "send", "c", 500), ("c", "recv", "a", 0)]
     marks = [(party, "mark", None, 1) for party in "abc"]
     ledger, trace = recorded([*hops, *long, *marks], lambda a, b: CLIENT_CLIENT)
     assert pricing.chains(ledger, trace, 2) == {1: ((2, 20), (1, 500))}
-    # One after the other over the same link: 10 bytes, then 500, one latency. Inside an organisation nothing costs anything.
+    # One after the other over the same link: 10 bytes, then 500, one latency. Inside an organisation nothing costs
+    # anything.
     one = [("a", "send", "b", 10), ("a", "send", "b", 500), ("b", "recv", "a", 0), ("b", "recv", "a", 0), *marks[:2]]
     assert pricing.chains(*recorded(one, lambda a, b: CLIENT_CLIENT), 2) == {1: ((1, 510),)}
     assert pricing.chains(*recorded(one, lambda a, b: "local"), 2) == {1: ((0, 0),)}
@@ -95,7 +110,15 @@ SPLIT = [*TABLES, "model.width=8", "model.depth=3", "algorithm.batch_size=64"]
 GRAPH = ["dataset=digits_graph", "model.hidden=24"]
 FAST = {"glasu": GRAPH, "vfl_sgd": TABLES, "mtcd": CONVEX, "leasgd": ROWS}
 SLOW = {
-    **{"rfl_admm_v": TABLES, "rfl_admm": TABLES, "gd_join": TABLES, "svfl": CONVEX, "stcd": CONVEX, "dcpa": CONVEX, "d_psgd": ROWS},
+    **{
+        "rfl_admm_v": TABLES,
+        "rfl_admm": TABLES,
+        "gd_join": TABLES,
+        "svfl": CONVEX,
+        "stcd": CONVEX,
+        "dcpa": CONVEX,
+        "d_psgd": ROWS,
+    },
     **{"easgd": ROWS, "allreduce_sgd": ROWS, "glasu_exact": GRAPH, "simulated_centralized": GRAPH},
     **{"vfl": SPLIT, "vfl_ps": [*SPLIT, "algorithm.workers=2"]},
 }
@@ -103,10 +126,18 @@ CASES = [*FAST.items(), *(pytest.param(*item, marks=pytest.mark.slow) for item i
 
 
 @pytest.mark.parametrize(("algorithm", "data"), CASES)
-def test_prices_are_what_the_engine_takes(algorithm: str, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a run under timing=causal, with computing: the times of another run under timing=round, at that run's latency and bandwidth."""
+def test_prices_are_what_the_engine_takes(
+    algorithm: str, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a run under timing=causal, with computing: the times of another run under timing=round, at that run's
+    latency and bandwidth."""
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
-    small = [f"algorithm={algorithm}", *data, *(["rounds=2"] if data[:4] == TABLES else ["rounds=4", "eval_every=2"]), "engine.threads=1"]
+    small = [
+        f"algorithm={algorithm}",
+        *data,
+        *(["rounds=2"] if data[:4] == TABLES else ["rounds=4", "eval_every=2"]),
+        "engine.threads=1",
+    ]
     run = vflbench.run([*small, "network=us_us", f"hydra.run.dir={tmp_path / 'causal'}"])
     other = vflbench.run([*small, "network=us_uk", "network.timing=round", f"hydra.run.dir={tmp_path / 'round'}"])
     priced = pricing.price(run, run.arrays("ledger"), time_dependent=False)
@@ -114,7 +145,9 @@ def test_prices_are_what_the_engine_takes(algorithm: str, data: list[str], tmp_p
     assert ours == pytest.approx(other.curve["communication_seconds"].tolist(), rel=1e-12)
     assert ours[-1] > 0
     assert [pricing.cost(*sums, 1.0) for sums in priced.bytes_by_link] == other.curve["bytes"].tolist()
-    assert [pricing.cost(*sums, run.manifest["config"]["network"]["ratio"]) for sums in priced.bytes_by_link] == run.curve["cost"].tolist()
+    assert [
+        pricing.cost(*sums, run.manifest["config"]["network"]["ratio"]) for sums in priced.bytes_by_link
+    ] == run.curve["cost"].tolist()
 
 
 def test_what_cannot_be_priced_says_why(convex, monkeypatch):
@@ -137,7 +170,9 @@ def test_what_cannot_be_priced_says_why(convex, monkeypatch):
 @pytest.fixture
 def convex(tmp_path, monkeypatch):
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
-    return vflbench.run(["algorithm=svfl", *CONVEX, "rounds=2", "engine.threads=1", f"hydra.run.dir={tmp_path / 'run'}"])
+    return vflbench.run(
+        ["algorithm=svfl", *CONVEX, "rounds=2", "engine.threads=1", f"hydra.run.dir={tmp_path / 'run'}"]
+    )
 
 
 def test_traffic():
@@ -153,7 +188,9 @@ def test_traffic():
 
 
 def test_many_parties_are_shown_by_family():
-    ledger = arrays([{"src": "server", "dst": f"client_{k}", "tag": "x", "bytes": 10, "link": CLIENT_SERVER} for k in range(20)])
+    ledger = arrays(
+        [{"src": "server", "dst": f"client_{k}", "tag": "x", "bytes": 10, "link": CLIENT_SERVER} for k in range(20)]
+    )
     found = pricing.traffic(ledger)
     assert found.families and found.parties == ["server", "client_*"]
     assert found.rows == [("x", "server", "client_*", CLIENT_SERVER, 20, 200)]

@@ -148,7 +148,9 @@ def test_a_run_whose_trace_lacks_rounds_is_refused(make_run):
     write_marks(run, range(1, 31))
     run.check_curve()
     write_marks(run, range(11, 31))  # as of a run that was continued without what came before
-    with pytest.raises(VflbenchError, match=r"a/trace.parquet is not of the whole run: it lacks 10 rounds, the first of them 1$"):
+    with pytest.raises(
+        VflbenchError, match=r"a/trace.parquet is not of the whole run: it lacks 10 rounds, the first of them 1$"
+    ):
         run.check_curve()
     (run.folder / "trace.parquet").write_text("cut")
     run.check_curve()  # it cannot be read: whoever needs it says so

@@ -1,4 +1,5 @@
-"""Which runs are compared, what sets them apart, which setting validation chooses, and what is said of runs that cannot be read."""
+"""Which runs are compared, what sets them apart, which setting validation chooses, and what is said of runs that cannot
+be read."""
 
 import json
 import shlex
@@ -38,8 +39,13 @@ def test_conditions_are_compared_over_all_methods(make_run):
 
 
 def test_validation_chooses_and_test_does_not(make_run):
-    """All test values are the same; validation is scaled: 0.3, 0.6 and 0.9 at the end. The best of them lacks a seed."""
-    runs = [make_run(f"{lr}{s}", seed=s, options={"lr": lr}, scale=scale) for lr, scale in ((1, 1.0), (2, 2.0)) for s in (0, 1)]
+    """All test values are the same; validation is scaled: 0.3, 0.6 and 0.9 at the end. The best of them lacks a
+    seed."""
+    runs = [
+        make_run(f"{lr}{s}", seed=s, options={"lr": lr}, scale=scale)
+        for lr, scale in ((1, 1.0), (2, 2.0))
+        for s in (0, 1)
+    ]
     runs.append(make_run("lucky", seed=0, options={"lr": 3}, scale=3.0))
     (choice,) = selection.choose(selection.settings(runs))
     assert choice.setting.differs == {"algorithm.lr": 2}
@@ -58,7 +64,9 @@ def test_groups_are_what_no_search_may_choose(make_run):
 def test_without_validation_nothing_is_chosen(make_run):
     found = selection.settings([make_run("a", validation=False), make_run("b", options={"lr": 2}, validation=False)])
     choices = selection.choose(found)
-    assert all(choice.setting is None and choice.command is None and "no validation split" in choice.why for choice in choices)
+    assert all(
+        choice.setting is None and choice.command is None and "no validation split" in choice.why for choice in choices
+    )
     assert selection.target(found) == (None, "no validation split: a target would be judged on test data")
     assert selection.reached(found[0].runs[0], 0.1) is None  # though the test metric has reached it
 
@@ -70,7 +78,10 @@ def test_target(make_run):
     value, why = selection.target(selection.settings(runs))
     assert value == 0.33 and "three quarters" in why
     assert selection.reached(runs[1], value) == 2 and selection.reached(runs[0], value) is None
-    assert selection.target(selection.settings([*runs, make_run("own", target=0.25, seed=9)])) == (0.25, "the runs' target")
+    assert selection.target(selection.settings([*runs, make_run("own", target=0.25, seed=9)])) == (
+        0.25,
+        "the runs' target",
+    )
 
 
 def test_rerun_has_all_seeds_and_what_made_the_run(make_run, tmp_path):
@@ -79,9 +90,15 @@ def test_rerun_has_all_seeds_and_what_made_the_run(make_run, tmp_path):
     command = selection.rerun(selection.settings(runs)[0])
     assert shlex.split(command) == ["vflbench", "-m", *words[:3], "seed=2,4"]
     manifest = json.loads((runs[0].folder / "manifest.json").read_text())
-    (runs[0].folder / "manifest.json").write_text(json.dumps(manifest | {"command": "vflbench --config-dir 'my options' algorithm=glasu"}))
+    (runs[0].folder / "manifest.json").write_text(
+        json.dumps(manifest | {"command": "vflbench --config-dir 'my options' algorithm=glasu"})
+    )
     again = type(runs[0])(runs[0].folder)
-    assert shlex.split(selection.rerun(selection.settings([again])[0]))[:3] == ["vflbench", "--config-dir", "my options"]
+    assert shlex.split(selection.rerun(selection.settings([again])[0]))[:3] == [
+        "vflbench",
+        "--config-dir",
+        "my options",
+    ]
     assert selection.rerun(selection.settings([make_run("bare")])[0]) is None
 
 
@@ -112,11 +129,24 @@ def test_bad_runs_are_named_and_left_out(damaged):
     assert [run.folder.name for run in found.runs] == ["good"]
     notes = {note.split(" is left out: ")[0].rsplit("/", 1)[1]: note.split(" is left out: ")[1] for note in found.notes}
     expected = {
-        **{"failed": "status failed: because", "skipped": "status skipped: because", "interrupted": "status interrupted: because"},
+        **{
+            "failed": "status failed: because",
+            "skipped": "status skipped: because",
+            "interrupted": "status interrupted: because",
+        },
         **{"diverged": "status diverged: because", "unfinished": "it has not ended", "truncated": "curve.csv line 4"},
         "cut_between_lines": f"it ends with round 20, test_accuracy {20 / 90}; summary.json ends with {30 / 90}",
-        **{"no_curve": "curve.csv is missing", "no_manifest": "manifest.json is missing", "version": "schema version 7"},
-        **{"incomplete": "bytes.total: missing", "text": "is no object", "broken": "is truncated or malformed", "twice": "the seed of"},
+        **{
+            "no_curve": "curve.csv is missing",
+            "no_manifest": "manifest.json is missing",
+            "version": "schema version 7",
+        },
+        **{
+            "incomplete": "bytes.total: missing",
+            "text": "is no object",
+            "broken": "is truncated or malformed",
+            "twice": "the seed of",
+        },
         "no_config": "manifest.json is malformed: config: [] is no object",
     }
     assert set(notes) == set(expected)

@@ -1,4 +1,5 @@
-"""Checkpoints as files: few of them however long the run, a whole one at every moment, and no damaged one goes unnoticed."""
+"""Checkpoints as files: few of them however long the run, a whole one at every moment, and no damaged one goes
+unnoticed."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ def begun(folder: Path) -> Checkpoints:
 
 def save(checkpoints: Checkpoints, round: int, count: int = 2) -> None:
     """A cut after `round`, whose rows hold its number."""
-    traces = {"server": np.full((count, len(TRACE_FIELDS)), round, float), "client": np.full((1, len(TRACE_FIELDS)), -round, float)}
+    traces = {
+        "server": np.full((count, len(TRACE_FIELDS)), round, float),
+        "client": np.full((1, len(TRACE_FIELDS)), -round, float),
+    }
     checkpoints.save(Cut(round), {"round": round}, np.full((count, len(LEDGER_FIELDS)), round, float), traces)
 
 
@@ -76,7 +80,9 @@ def test_a_long_run_has_few_files_and_all_rows_in_their_order(tmp_path: Path, mo
     assert not list((tmp_path / "checkpoint").iterdir())
 
 
-def test_merging_keeps_every_value_and_a_part_of_the_rows_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_keeps_every_value_and_a_part_of_the_rows_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import pyarrow.parquet as pq
 
     monkeypatch.setattr(files, "ROW_GROUP", 100)
@@ -162,11 +168,14 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_damaged_is_named_and_the_cut_before_it_taken(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_damaged_is_named_and_the_cut_before_it_taken(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
     checkpoints = begun(tmp_path / "whole")
     for round in (1, 2, 3):
         save(checkpoints, round)
-    both = {f"{kind}_0000000{round}_0.parquet" for kind in ("ledger", "trace") for round in (1, 2)}  # which cut 2 and 3 count on
+    # which cut 2 and 3 count on
+    both = {f"{kind}_0000000{round}_0.parquet" for kind in ("ledger", "trace") for round in (1, 2)}
     last = {"ledger_00000003_0.parquet", "trace_00000003_0.parquet", "round_00000003.pt", "round_00000003.json"}
     every = names(tmp_path / "whole")
     assert every == both | last | {"round_00000002.pt", "round_00000002.json"}
@@ -177,7 +186,9 @@ def test_what_is_damaged_is_named_and_the_cut_before_it_taken(tmp_path: Path, da
         DAMAGES[damage](tmp_path / "copy" / "checkpoint" / name)
         caplog.clear()
         if name in both:
-            with pytest.raises(VflbenchError, match=rf"{name} .*No checkpoint before it is whole: start anew in another folder"):
+            with pytest.raises(
+                VflbenchError, match=rf"{name} .*No checkpoint before it is whole: start anew in another folder"
+            ):
                 loaded(tmp_path / "copy")
         else:
             assert loaded(tmp_path / "copy") == ((2, [1, 2]) if name in last else (3, [1, 2, 3])), name
@@ -197,7 +208,9 @@ def test_a_list_is_protected_itself_and_belongs_to_one_run(tmp_path: Path) -> No
     content["ledger"] = []
     path.write_text(json.dumps(content))
     (tmp_path / "checkpoint" / "round_00000000.json").unlink()
-    with pytest.raises(VflbenchError, match=r"round_00000001.json is damaged or was changed: its SHA-256 is not the one in it"):
+    with pytest.raises(
+        VflbenchError, match=r"round_00000001.json is damaged or was changed: its SHA-256 is not the one in it"
+    ):
         loaded(tmp_path)
     path.unlink()
     save(begun(tmp_path), 1)
@@ -211,7 +224,9 @@ def test_a_list_that_names_a_file_elsewhere_is_refused_and_nothing_removed(tmp_p
     content = json.loads((tmp_path / "checkpoint" / "round_00000000.json").read_text())
     del content["sha256"]
     content |= {"round": 7, "ledger": [vars(Part("../precious.txt", 4, "0"))]}
-    files.write_json(tmp_path / "checkpoint" / "round_00000007.json", {**content, "sha256": checkpoint._digest(content)})
+    files.write_json(
+        tmp_path / "checkpoint" / "round_00000007.json", {**content, "sha256": checkpoint._digest(content)}
+    )
     with pytest.raises(VflbenchError, match="names a file elsewhere"):
         checkpoints._read(tmp_path / "checkpoint" / "round_00000007.json")
     save(checkpoints, 1)
@@ -234,7 +249,10 @@ def test_files_in_the_folder_that_no_list_names_stay(tmp_path: Path) -> None:
 def test_the_cut_of_an_older_vflbench_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
     torch.save({}, tmp_path / "checkpoint" / "round_00000002.pt")
-    with pytest.raises(VflbenchError, match=r"round_00000002.pt has no list .* an older vflbench wrote it. Start anew in another folder"):
+    with pytest.raises(
+        VflbenchError,
+        match=r"round_00000002.pt has no list .* an older vflbench wrote it. Start anew in another folder",
+    ):
         loaded(tmp_path)
 
 

@@ -1,4 +1,5 @@
-"""Damaged run folders, by every command that reads one: what comes out is right, or the damage is named; never a traceback."""
+"""Damaged run folders, by every command that reads one: what comes out is right, or the damage is named; never a
+traceback."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class Killed(BaseException):
     """As SIGKILL: nobody catches it."""
 
 
-# --- the runs, and how they are harmed --------------------------------------------------------------------------------------------
+# --- the runs, and how they are harmed --------------------------------------------------------------------------------
 
 
 def train(folder: str, seed: int, last: int | None) -> None:
@@ -83,9 +84,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def damages(data: bytes, other: bytes | None, chance: random.Random) -> Iterator[tuple[str, bytes | None]]:
     """What may become of a file's contents `data`; None: it is gone. `other` is the same file of another run."""
     yield "removed", None
-    yield from ((f"cut to {size}", data[:size]) for size in {0, len(data) // 3, len(data) // 2, len(data) - 8} if 0 <= size < len(data))
+    yield from (
+        (f"cut to {size}", data[:size])
+        for size in {0, len(data) // 3, len(data) // 2, len(data) - 8}
+        if 0 <= size < len(data)
+    )
     for place in sorted(chance.sample(range(8 * len(data)), FLIPS)):
-        yield f"bit {place} flipped", data[: place // 8] + bytes([data[place // 8] ^ 1 << place % 8]) + data[place // 8 + 1 :]
+        yield (
+            f"bit {place} flipped",
+            data[: place // 8] + bytes([data[place // 8] ^ 1 << place % 8]) + data[place // 8 + 1 :],
+        )
     for place in (0, chance.randrange(len(data))):
         yield f"zeros from {place}", data[:place] + bytes(len(data[place : place + 64])) + data[place + 64 :]
     if other is not None and other != data:
@@ -96,18 +104,22 @@ def cases(runs: Path, command: str) -> list[tuple[str, str, str, bytes | None]]:
     """(kind of run, file, what was done to it, its new contents) of every folder that `command` is tried on."""
     chance, found = random.Random(command), []
     for kind in ("figures",) if command == "figures" else ("ended", "killed"):
-        (own, other) = (next((runs / name / "runs").iterdir()) if command == "figures" else runs / name for name in (kind, f"{kind}_other"))
+        (own, other) = (
+            next((runs / name / "runs").iterdir()) if command == "figures" else runs / name
+            for name in (kind, f"{kind}_other")
+        )
         for path in sorted(path for path in own.rglob("*") if path.is_file()):
             name = path.relative_to(own).as_posix()
             twin = other / name
             harmed = list(damages(path.read_bytes(), twin.read_bytes() if twin.exists() else None, chance))
-            if not (name in READ if kind != "killed" else command == "resume"):  # others are not looked into: one of each is enough
+            # others are not looked into: one of each is enough
+            if not (name in READ if kind != "killed" else command == "resume"):
                 harmed = chance.sample(harmed, 1)
             found += [(kind, name, what, data) for what, data in harmed]
     return found
 
 
-# --- what comes out ---------------------------------------------------------------------------------------------------------------
+# --- what comes out ---------------------------------------------------------------------------------------------------
 
 
 def content(path: Path) -> Any:
@@ -125,17 +137,31 @@ def content(path: Path) -> Any:
 
 def result(command: str, out: str) -> dict[str, Any]:
     """What a command has made in the working folder, and what it has said."""
-    places = {"show": [], "report": ["page.html", "page.csv"], "reprice": ["priced"], "figures": ["figures/glasu"], "resume": ["run"]}
+    places = {
+        "show": [],
+        "report": ["page.html", "page.csv"],
+        "reprice": ["priced"],
+        "figures": ["figures/glasu"],
+        "resume": ["run"],
+    }
     paths = [file for place in places[command] for file in (Path(place), *Path(place).rglob("*")) if file.is_file()]
     kinds = (".csv", ".html", ".json", ".parquet", ".safetensors")
     told = ("result.json", "page.html") if command == "figures" else ()  # they have times in them
-    made = {str(path): content(path) for path in paths if path.suffix in kinds and path.name not in told and "checkpoint" not in path.parts}
+    made = {
+        str(path): content(path)
+        for path in paths
+        if path.suffix in kinds and path.name not in told and "checkpoint" not in path.parts
+    }
     return made | {"said": "" if command in ("resume", "figures") else out}
 
 
 def untouched(folder: Path) -> dict[str, bytes]:
     """Its files, but for the list, which notes who was there."""
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != inventory.NAME}
+    return {
+        str(path): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != inventory.NAME
+    }
 
 
 def faults(runs: Path, place: Path, command: str, chosen: list[Any], capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -199,17 +225,21 @@ def test_some_damaged_folders(command: str, runs: Path, tmp_path: Path, capsys: 
     assert not found, "\n".join(found)
 
 
-# --- checkpoints, through whole runs ----------------------------------------------------------------------------------------------
+# --- checkpoints, through whole runs ----------------------------------------------------------------------------------
 
 
 def same(one: Path, other: Path) -> bool:
     """Whether two run folders hold the same result, to the last bit."""
-    names = [path.relative_to(one) for path in sorted(one.rglob("*")) if path.suffix in (".csv", ".parquet", ".safetensors")]
+    names = [
+        path.relative_to(one) for path in sorted(one.rglob("*")) if path.suffix in (".csv", ".parquet", ".safetensors")
+    ]
     assert len(names) > 4 and "checkpoint" not in {name.parts[0] for name in names}
     return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
 
 
-@pytest.mark.parametrize("name", ["round_00000003.pt", "round_00000003.json", "ledger_00000003_0.parquet", "trace_00000003_0.parquet"])
+@pytest.mark.parametrize(
+    "name", ["round_00000003.pt", "round_00000003.json", "ledger_00000003_0.parquet", "trace_00000003_0.parquet"]
+)
 def test_from_the_checkpoint_before_a_damaged_one_the_result_is_the_same(
     runs: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -218,7 +248,9 @@ def test_from_the_checkpoint_before_a_damaged_one_the_result_is_the_same(
     data = path.read_bytes()
     path.write_bytes(data[:100] + bytes([data[100] ^ 4]) + data[101:])
     assert cli.command([*RUN, f"hydra.run.dir={tmp_path / 'run'}", "resume=true"]) == 0
-    assert re.search(rf"{name} is (damaged|truncated).*Going on from the checkpoint before it, of round 2", capsys.readouterr().err)
+    assert re.search(
+        rf"{name} is (damaged|truncated).*Going on from the checkpoint before it, of round 2", capsys.readouterr().err
+    )
     assert same(runs / "ended", tmp_path / "run")
     (aside,) = (tmp_path / "run" / "checkpoint").iterdir()
     assert aside.name.startswith(name) and aside.suffix == ".damaged"

@@ -1,4 +1,5 @@
-"""A disk that really fills up: one line says which file could not be written, nothing is lost, and the run goes on when there is room."""
+"""A disk that really fills up: one line says which file could not be written, nothing is lost, and the run goes on when
+there is room."""
 
 from __future__ import annotations
 
@@ -15,7 +16,14 @@ from tests.conftest import absent
 from vflbench import cli
 
 pytestmark = pytest.mark.slow
-SMALL = ["algorithm=stcd", "algorithm.parties=3", "dataset=ridge", "dataset.samples=40", "dataset.features=24", "topology=path"]
+SMALL = [
+    "algorithm=stcd",
+    "algorithm.parties=3",
+    "dataset=ridge",
+    "dataset.samples=40",
+    "dataset.features=24",
+    "topology=path",
+]
 RUN = [*SMALL, "rounds=12", "eval_every=2", "checkpoint_every=4"]
 PAGE = 4096  # bytes; of a small file a whole one is taken
 
@@ -25,7 +33,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True
+    )
     if mounted.returncode:
         absent(f"this user cannot mount a small disk: {mounted.stderr.strip()}")
     yield folder
@@ -40,7 +50,8 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def fills_up(disk: Path, room: int, whole: dict[str, bytes], capsys: pytest.CaptureFixture[str]) -> Path | None:
-    """A run on the disk with `room` bytes left fails in one line, and goes on to `whole` when there is more; the file that it names.
+    """A run on the disk with `room` bytes left fails in one line, and goes on to `whole` when there is more; the file
+    that it names.
 
     None where there is room enough.
     """
@@ -51,7 +62,9 @@ def fills_up(disk: Path, room: int, whole: dict[str, bytes], capsys: pytest.Capt
     code, error = cli.command(words), capsys.readouterr().err
     if code == 0:
         return None
-    named = re.match(rf"error: cannot write (?:to the run folder )?{re.escape(str(run))}([^:]*): No space left on device", error)
+    named = re.match(
+        rf"error: cannot write (?:to the run folder )?{re.escape(str(run))}([^:]*): No space left on device", error
+    )
     assert code == 1 and named and len(error.splitlines()) == 1, error
     assert not [path for path in disk.rglob("*") if path.suffix == ".tmp"]
     filler.unlink()
@@ -64,11 +77,14 @@ def fills_up(disk: Path, room: int, whole: dict[str, bytes], capsys: pytest.Capt
 def test_wherever_the_disk_fills_up_the_run_goes_on_when_there_is_room(
     disk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)  # drawing takes longer than these runs
+    # drawing takes longer than these runs
+    monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
     whole, _ = made(disk)
     rooms = itertools.count(0, 2 * PAGE)
     named = list(iter(lambda: fills_up(disk, next(rooms), whole, capsys), None))
-    assert {".hydra", "manifest.json", "checkpoint", "ledger.parquet"} <= {name.parts[0] for name in named if name.parts}
+    assert {".hydra", "manifest.json", "checkpoint", "ledger.parquet"} <= {
+        name.parts[0] for name in named if name.parts
+    }
 
 
 def test_a_disk_that_fills_up_with_pictures(disk: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,5 @@
-"""engine=ray on a user's files: a party builds its own part from its own file, and needs nobody else's. No process is started here."""
+"""engine=ray on a user's files: a party builds its own part from its own file, and needs nobody else's. No process is
+started here."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def survey(words: list[str], folder: Path | None = None) -> tuple[RunConfig, Fed
 def alone(run_config: RunConfig, known: Known, message: Briefing, name: str) -> Any:
     """The data and program that party `name` builds in its process."""
     info = registry.algorithms()[run_config.algorithm.name]
-    made = party(run_config, info, 1, None, name, known=dataclasses.replace(known, task=message.task), index=message.index)
+    made = party(
+        run_config, info, 1, None, name, known=dataclasses.replace(known, task=message.task), index=message.index
+    )
     return made["specs"][name]
 
 
@@ -81,13 +84,20 @@ def each_needs_its_own(words: list[str], owned: dict[str, Path], owner_of: Any) 
 def test_a_party_opens_its_own_table_and_no_other(algorithm: str, alignment: str, tmp_path: Path) -> None:
     paths = tables(tmp_path, "all" if alignment == "given" else "some")
     files = ",".join(map(str, paths.values()))
-    words = [f"algorithm={algorithm}", "algorithm.parties=3", "dataset=tabular_files", f"dataset.files=[{files}]", "dataset.label=bought"]
+    words = [
+        f"algorithm={algorithm}",
+        "algorithm.parties=3",
+        "dataset=tabular_files",
+        f"dataset.files=[{files}]",
+        "dataset.label=bought",
+    ]
     words += ["dataset.id=id", f"dataset.alignment={alignment}", "algorithm.batch_size=8"]
     words += ["algorithm.workers=2", "algorithm.passive_workers=2"] if algorithm == "pubsub_vfl" else []
     messages = each_needs_its_own(words, paths, lambda name: name.partition("_worker")[0])
     task = messages["passive_1"].task
     assert isinstance(task, AlignedTask) and task.rows is not None
-    assert not task.labels.any() and not any(truth.any() for truth in task.held_out_labels.values())  # they are the active party's
+    # they are the active party's
+    assert not task.labels.any() and not any(truth.any() for truth in task.held_out_labels.values())
     assert [len(rows) > 0 for rows in task.rows] == [False, True, False]
     assert messages["active"].task.labels.any()
     only(paths, "passive_1")
@@ -107,7 +117,12 @@ def test_a_client_of_a_graph_opens_the_shared_features_and_its_own_edges(tmp_pat
     for m in range(3):
         owned[f"client_{m}"] = tmp_path / f"e{m}.npy"
         np.save(owned[f"client_{m}"], rng.integers(0, 60, (80, 2)))
-    words = ["algorithm=glasu", "dataset=graph_files", f"dataset.features={tmp_path / 'x.npy'}", f"dataset.labels={tmp_path / 'y.npy'}"]
+    words = [
+        "algorithm=glasu",
+        "dataset=graph_files",
+        f"dataset.features={tmp_path / 'x.npy'}",
+        f"dataset.labels={tmp_path / 'y.npy'}",
+    ]
     words += [f"dataset.client_edges=[{','.join(map(str, owned.values()))}]"]
     run_config, whole, known, messages = survey(words)
     (tmp_path / "y.npy").unlink()  # labels are told
@@ -121,7 +136,9 @@ def test_a_client_of_a_graph_opens_the_shared_features_and_its_own_edges(tmp_pat
 def test_a_client_of_a_join_opens_its_own_table(algorithm: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     users = pd.DataFrame({"user": np.arange(30), "age": rng.normal(size=30), "height": rng.normal(size=30)})
-    orders = pd.DataFrame({"order": np.arange(80), "user": rng.integers(0, 30, 80), "sum": rng.normal(size=80), "y": rng.normal(size=80)})
+    orders = pd.DataFrame(
+        {"order": np.arange(80), "user": rng.integers(0, 30, 80), "sum": rng.normal(size=80), "y": rng.normal(size=80)}
+    )
     owned = {"users": tmp_path / "users.csv", "first": tmp_path / "first.csv", "second": tmp_path / "second.csv"}
     users.to_csv(owned["users"], index=False)
     orders[:50].to_csv(owned["first"], index=False)
@@ -150,7 +167,13 @@ joins: [orders.user = users.user]
 
 def test_a_party_that_holds_everything_opens_everything(tmp_path: Path) -> None:
     files = ",".join(map(str, tables(tmp_path, "all").values()))
-    words = ["algorithm=centralized_gd", "algorithm.parties=3", "dataset=tabular_files", f"dataset.files=[{files}]", "model=split_mlp"]
+    words = [
+        "algorithm=centralized_gd",
+        "algorithm.parties=3",
+        "dataset=tabular_files",
+        f"dataset.files=[{files}]",
+        "model=split_mlp",
+    ]
     _, whole, _, messages = survey([*words, "dataset.label=bought", "dataset.id=id"])
     assert len(whole.specs) == 1 and messages == {}
 

@@ -22,8 +22,8 @@ from vflbench.results.folder import prepare
 from vflbench.runner import interrupts
 from vflbench.runner.evaluate import Observer
 
-# A round takes a fifth of a second longer, so that a run cannot end before a busy machine gets round to the signal; and Ctrl-C means
-# something even if these tests run in a shell's background, where it is ignored and children inherit that.
+# A round takes a fifth of a second longer, so that a run cannot end before a busy machine gets round to the signal; and
+# Ctrl-C means something even if these tests run in a shell's background, where it is ignored and children inherit that.
 SLOWLY = """
 import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,7 +32,14 @@ on_round = Observer.on_round
 Observer.on_round = lambda *args: (time.sleep(0.2), on_round(*args))[1]
 """
 COMMAND = "from vflbench.cli import main\nmain()"
-SMALL = ["algorithm=stcd", "algorithm.parties=3", "dataset=ridge", "dataset.samples=40", "dataset.features=24", "topology=path"]
+SMALL = [
+    "algorithm=stcd",
+    "algorithm.parties=3",
+    "dataset=ridge",
+    "dataset.samples=40",
+    "dataset.features=24",
+    "topology=path",
+]
 RUN = [*SMALL, "rounds=40", "eval_every=4", "checkpoint_every=2"]
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -47,7 +54,7 @@ def statuses(folder: Path) -> set[str]:
     return {json.loads(path.read_text())["status"] for path in folder.rglob("summary.json")}
 
 
-# --- alone ------------------------------------------------------------------------------------------------------------------------
+# --- alone ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -118,7 +125,10 @@ def test_what_is_being_written_is_written_and_then_the_signal_counts(number: sig
 
 
 def test_a_sigterm_that_ends_a_users_own_program_still_does() -> None:
-    code = "import signal; from vflbench.runner import interrupts\nwith interrupts.once(): signal.raise_signal(signal.SIGTERM)"
+    code = (
+        "import signal; from vflbench.runner import interrupts\nwith interrupts.once(): "
+        "signal.raise_signal(signal.SIGTERM)"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGTERM
 
 
@@ -138,7 +148,9 @@ def test_elsewhere_than_in_the_main_thread_nothing_is_changed() -> None:
 
 @pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize(("number", "code"), CODES.items())
-def test_exit_codes(number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes(
+    number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(cli, "_dispatch", lambda args: signal.raise_signal(number))
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -155,7 +167,7 @@ def test_a_folder_in_which_a_run_was_killed_is_not_held(tmp_path: Path) -> None:
     assert not lock.held_below(tmp_path)
 
 
-# --- through the command ------------------------------------------------------------------------------------------------------------
+# --- through the command ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -169,7 +181,9 @@ def test_a_run_that_is_interrupted_leaves_what_there_is_and_goes_on(number: sign
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.05)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == CODES[number] and "resume=true continues it" in output and "Traceback" not in output, output
+    assert process.returncode == CODES[number] and "resume=true continues it" in output and "Traceback" not in output, (
+        output
+    )
     run = reader.load(folder)
     assert run.summary["status"] == "interrupted" and 8 <= run.summary["rounds"] < 40
     assert len(run.curve) and int(run.ledger["round"].max()) == run.summary["rounds"]
@@ -184,7 +198,10 @@ def test_a_run_that_is_interrupted_leaves_what_there_is_and_goes_on(number: sign
 
 @pytest.mark.slow
 def test_a_run_that_is_ended_while_it_loads_leaves_nothing(tmp_path: Path) -> None:
-    loads = "import time\nfrom vflbench.data.tabular import ridge\nridge.load = lambda *_: (open('loads', 'w').close(), time.sleep(100))\n"
+    loads = (
+        "import time\nfrom vflbench.data.tabular import ridge\nridge.load = lambda *_: (open('loads', "
+        "'w').close(), time.sleep(100))\n"
+    )
     process = start(loads + COMMAND, *RUN, "hydra.run.dir=run", where=tmp_path)
     until(tmp_path, "loads", process)
     process.send_signal(signal.SIGTERM)
@@ -207,12 +224,21 @@ def test_the_jobs_of_a_sweep_end_with_it(launcher: str, tmp_path: Path) -> None:
     assert process.returncode == 143 and "Traceback" not in output, output
     assert gone(below) and not lock.held_below(tmp_path)
     assert "interrupted" in statuses(tmp_path / "s") <= {"interrupted", "completed"}
-    assert not list((tmp_path / "s" / "2").glob("*"))  # no job begins any more; Hydra may have made the folder of the next
+    # no job begins any more; Hydra may have made the folder of the next
+    assert not list((tmp_path / "s" / "2").glob("*"))
 
 
 @pytest.mark.slow
 def test_the_processes_of_a_sweep_that_is_killed_write_what_they_have_reached_and_end(tmp_path: Path) -> None:
-    words = ["-m", *RUN, "rounds=2000", "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.sweep.dir=s"]
+    words = [
+        "-m",
+        *RUN,
+        "rounds=2000",
+        "seed=0,1",
+        "hydra/launcher=joblib",
+        "hydra.launcher.n_jobs=2",
+        "hydra.sweep.dir=s",
+    ]
     process = start(COMMAND, *words, where=tmp_path)
     until(tmp_path, "s/0/checkpoint/*.pt", process)
     until(tmp_path, "s/1/checkpoint/*.pt", process)

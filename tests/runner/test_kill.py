@@ -22,7 +22,9 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.slow
-def test_ten_commands_are_killed_and_go_on_to_what_they_would_have_been(kill: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ten_commands_are_killed_and_go_on_to_what_they_would_have_been(
+    kill: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The first ten scenarios: a method of each family, privacy, a sweep, figures, real processes, NATS."""
     assert kill.main(["--kills", "10", "--seed", "1", "--once", "--jobs", "2"]) == 0, capsys.readouterr()
     table = capsys.readouterr().out.splitlines()

@@ -1,4 +1,5 @@
-"""engine=ray broker=nats through the real command: the same messages as without, and what happens when a worker or the broker dies."""
+"""engine=ray broker=nats through the real command: the same messages as without, and what happens when a worker or the
+broker dies."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ MODEL = ["model.depth=2", "model.width=8", "model.embedding=4", "model.top_width
 ROWS = ["dataset=synthetic", "dataset.features=12", "dataset.informative=6", "dataset.redundant=0"]
 WORKERS = ["algorithm.workers=2", "algorithm.passive_workers=2", "algorithm.batch_size=50", "algorithm.deadline=60"]
 RUN = ["algorithm=pubsub_vfl", "engine=ray", *MODEL, *ROWS, *WORKERS]
-SMALL, LONG = ["dataset.samples=1000", "epochs=3"], ["dataset.samples=8000", "epochs=4"]  # 12 and 96 batches an epoch, of 2 s and more
+# 12 and 96 batches an epoch, of 2 s and more
+SMALL, LONG = ["dataset.samples=1000", "epochs=3"], ["dataset.samples=8000", "epochs=4"]
 # Tells which process is whose.
 COMMAND = """
 import json
@@ -71,9 +73,18 @@ def test_over_a_broker_pass_the_messages_that_pass_without(tmp_path: Path, monke
 
     server = Server()
     monkeypatch.setenv("BROKER_PASSWORD", server.password)
-    named = ["broker=nats", f"broker.address={server.url}", "broker.user=vflbench", "broker.password_env=BROKER_PASSWORD"]
+    named = [
+        "broker=nats",
+        f"broker.address={server.url}",
+        "broker.user=vflbench",
+        "broker.password_env=BROKER_PASSWORD",
+    ]
     try:
-        for name, words in {"embedded": [], "own": ["broker=nats"], "named": [*named, "resume=true", "checkpoint_every=1"]}.items():
+        for name, words in {
+            "embedded": [],
+            "own": ["broker=nats"],
+            "named": [*named, "resume=true", "checkpoint_every=1"],
+        }.items():
             vflbench.run([*RUN, *SMALL, "engine.address=auto", f"hydra.run.dir={tmp_path / name}", *words])
     finally:
         server.stop()
@@ -85,20 +96,37 @@ def test_over_a_broker_pass_the_messages_that_pass_without(tmp_path: Path, monke
         assert found["status"] == "completed"
         assert found["batches"] == {"trained": 36, "repeated": 0, "discarded": 0, "dropped": 0, "skipped": 0}
         assert found["dropped_by_broker"] == {"embedding": 0, "gradient": 0}
-        assert {key: count for key, count in messages(tmp_path / name).items() if key[3] in ("embedding", "gradient")} == published
+        assert {
+            key: count for key, count in messages(tmp_path / name).items() if key[3] in ("embedding", "gradient")
+        } == published
         assert found["bytes"] == summary(tmp_path / "embedded")["bytes"]
         manifest = json.loads((tmp_path / name / "manifest.json").read_text())
-        assert manifest["broker"] == {"kind": "nats", "server_version": manifest["broker"]["server_version"], "own_server": name == "own"}
-        assert not [path for path in (tmp_path / name).rglob("*") if path.is_file() and server.password.encode() in path.read_bytes()]
+        assert manifest["broker"] == {
+            "kind": "nats",
+            "server_version": manifest["broker"]["server_version"],
+            "own_server": name == "own",
+        }
+        assert not [
+            path
+            for path in (tmp_path / name).rglob("*")
+            if path.is_file() and server.password.encode() in path.read_bytes()
+        ]
 
 
 @pytest.mark.usefixtures("ray_pool")
-def test_a_run_whose_broker_is_gone_for_good_fails_by_name_within_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_broker_is_gone_for_good_fails_by_name_within_the_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import vflbench
 
     server, folder = Server(), tmp_path / "run"
     monkeypatch.setenv("BROKER_PASSWORD", server.password)
-    named = ["broker=nats", f"broker.address={server.url}", "broker.user=vflbench", "broker.password_env=BROKER_PASSWORD"]
+    named = [
+        "broker=nats",
+        f"broker.address={server.url}",
+        "broker.user=vflbench",
+        "broker.password_env=BROKER_PASSWORD",
+    ]
     ended: list[float] = []
 
     def stop() -> None:
@@ -109,7 +137,14 @@ def test_a_run_whose_broker_is_gone_for_good_fails_by_name_within_the_timeout(tm
 
     thread = threading.Thread(target=stop)
     thread.start()
-    words = [*LONG, "epochs=100", "checkpoint_every=1", "engine.timeout=5", "engine.address=auto", f"hydra.run.dir={folder}"]
+    words = [
+        *LONG,
+        "epochs=100",
+        "checkpoint_every=1",
+        "engine.timeout=5",
+        "engine.address=auto",
+        f"hydra.run.dir={folder}",
+    ]
     with pytest.raises(FederationError, match=r"broker at nats://127.0.0.1:\d+ .*\(engine.timeout\)"):
         vflbench.run([*RUN, *words, *named])
     assert time.monotonic() - ended[0] < 60.0  # 5 s, and the time to notice and to write on a busy machine
@@ -150,7 +185,10 @@ def test_a_worker_that_is_killed_costs_its_tasks_and_every_batch_is_trained_once
     assert found["batches"]["trained"] == 4 * 96 and found["batches"]["repeated"] >= 1
     assert list(found["lost"]) == ["passive_1_worker_0", "active_worker_1"]
     for worker in found["lost"]:
-        assert re.search(rf"the process of {worker} has died in round \d \(killed, or out of memory\). The run goes on without it", output)
+        assert re.search(
+            rf"the process of {worker} has died in round \d \(killed, or out of memory\). The run goes on without it",
+            output,
+        )
     assert not (folder / "model" / "active_worker_1.safetensors").exists()
     counts = pd.read_parquet(folder / "ledger.parquet").groupby(["round", "tag"]).size().unstack()
     assert (counts["gradient"] >= 96).all() and counts["embedding"].sum() <= 4 * 96 + found["batches"]["repeated"]

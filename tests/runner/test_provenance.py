@@ -47,8 +47,14 @@ def test_git_is_the_packages_own(tmp_path):
 
 
 def test_cpu_run_imports_no_torch():
-    code = "import sys; from vflbench.runner import provenance; provenance.collect('x', 1, 'cpu'); print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+    code = (
+        "import sys; from vflbench.runner import provenance; provenance.collect('x', 1, 'cpu'); print('torch' in "
+        "sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        == "False"
+    )
 
 
 def test_a_run_ends_after_its_start_by_any_clock() -> None:

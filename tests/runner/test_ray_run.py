@@ -1,4 +1,5 @@
-"""engine=ray through the real command: who holds which data, what is killed and goes on, what listens and what is left running."""
+"""engine=ray through the real command: who holds which data, what is killed and goes on, what listens and what is left
+running."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ from vflbench.types import ConfigError, FederationError, VflbenchError
 RUN = ["algorithm=glasu", "dataset=digits_graph", "model.hidden=8", "algorithm.local_steps=1", "engine=ray"]
 PLANTED = np.array([1234.567, 2345.678, 3456.789, 4567.891], np.float32)  # client_1's features of node 5
 
-# Looks at all processes at the end of a run, before they end: arrays, tensors and messages that hold a planted value, and the driver's raw
-# memory.
+# Looks at all processes at the end of a run, before they end: arrays, tensors and messages that hold a planted value,
+# and the driver's raw memory.
 LOOK = """
 import gc, json, struct, sys
 import numpy as np, torch
@@ -54,7 +55,8 @@ def holders(_, values):
         elif issubclass(kind, torch.Tensor):
             whole = one.detach().untyped_storage()
             if one.is_floating_point() and one.layout is torch.strided:
-                flat = torch.empty(0, dtype=one.dtype).set_(whole).numpy() if one.dtype in (torch.float32, torch.float64) else np.zeros(0)
+                known = one.dtype in (torch.float32, torch.float64)
+                flat = torch.empty(0, dtype=one.dtype).set_(whole).numpy() if known else np.zeros(0)
                 found += bool(np.isin(flat, np.array(values, np.float32).astype(flat.dtype)).any())
             stack.extend(gc.get_referents(one))
         elif kind in (bytes, bytearray, memoryview):
@@ -66,7 +68,8 @@ def holders(_, values):
     return found
 
 def in_memory(_, values):
-    needle, rest = struct.pack("<2f", *values[:2]), struct.pack("<2f", *values[2:])  # two halves, which lie side by side in no code
+    # two halves, which lie side by side in no code
+    needle, rest = struct.pack("<2f", *values[:2]), struct.pack("<2f", *values[2:])
     count = 0
     with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
         for line in maps.read().splitlines():
@@ -90,7 +93,8 @@ heard_last = RayEngine._heard_last
 def look(engine, words):
     import ray
 
-    found = {"driver's memory": in_memory(None, halves), "driver": holders(None, halves)}  # the second lays the values side by side
+    # `holders` lays the values side by side, so it comes second
+    found = {"driver's memory": in_memory(None, halves), "driver": holders(None, halves)}
     found["its owner's memory"] = ray.get(engine._actors["client_1"].__ray_call__.remote(in_memory, halves))
     found |= {name: ray.get(actor.__ray_call__.remote(holders, halves)) for name, actor in engine._actors.items()}
     print("FOUND", json.dumps(found), flush=True)
@@ -119,7 +123,9 @@ def start(code: str, *words: str, where: Path) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     command = [sys.executable, "-c", code, *words]
-    return subprocess.Popen(command, env=environment, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, env=environment, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def finish(process: subprocess.Popen[str], code: int = 0) -> str:
@@ -152,7 +158,8 @@ def gone(pids: Iterable[int], seconds: float = 30.0) -> bool:
         left = {
             pid
             for pid in left
-            if Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            if Path(f"/proc/{pid}/stat").exists()
+            and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
         }
         time.sleep(0.1)
     return not left
@@ -216,7 +223,9 @@ def test_all_of_ray_listens_on_the_loopback_interface_and_ends_with_a_party_that
     assert all("--disable-frontend" in name for name in seen.values() if "dashboard.py" in name)
     parties = sorted(pid for pid, name in family(process.pid).items() if name.startswith("ray::PartyProcess"))
     assert len(parties) == 4
-    services = [pid for pid, name in family(process.pid).items() if Path(name.split(" ")[0]).name in ("raylet", "gcs_server")]
+    services = [
+        pid for pid, name in family(process.pid).items() if Path(name.split(" ")[0]).name in ("raylet", "gcs_server")
+    ]
     assert len(services) == 2  # nothing is reported to Ray's makers
     assert all(b"RAY_USAGE_STATS_ENABLED=0\0" in Path(f"/proc/{pid}/environ").read_bytes() for pid in services)
     os.kill(parties[1], signal.SIGKILL)
@@ -253,7 +262,9 @@ TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_pool")
-def test_a_party_killed_at_ten_random_moments_fails_the_run_by_name_and_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_party_killed_at_ten_random_moments_fails_the_run_by_name_and_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To the curve and the parameters of the run that was never stopped, which is the simulated one."""
     import vflbench
     from vflbench.runner.evaluate import Observer
@@ -262,14 +273,22 @@ def test_a_party_killed_at_ten_random_moments_fails_the_run_by_name_and_it_goes_
     kills = 10
     draw, on_round = random.Random(kills), Observer.on_round
     task = [word for word in RUN if word != "engine=ray"]
-    task += [f"rounds={8 * kills + 8}", "eval_every=4", "checkpoint_every=2", "engine.threads=1", "engine.batch_compute=false"]
+    task += [
+        f"rounds={8 * kills + 8}",
+        "eval_every=4",
+        "checkpoint_every=2",
+        "engine.threads=1",
+        "engine.batch_compute=false",
+    ]
     whole = vflbench.run([*task, f"hydra.run.dir={tmp_path / 'whole'}"])
     folder = tmp_path / "broken"
     apart = [*task, "engine=ray", "engine.address=auto", "engine.timeout=60", f"hydra.run.dir={folder}", "resume=true"]
     for kill in range(kills):
         last, delay, killed = 8 * kill + draw.randint(0, 7), 0.03 * draw.random(), []
 
-        def strikes(self: Observer, round: int, engine: Any, last: int = last, delay: float = delay, killed: list[Any] = killed) -> bool:
+        def strikes(
+            self: Observer, round: int, engine: Any, last: int = last, delay: float = delay, killed: list[Any] = killed
+        ) -> bool:
             if round >= last and not killed:
                 killed.append((name := draw.choice(list(engine.pids)), engine.pids[name], time.monotonic()))
                 threading.Timer(delay, os.kill, (engine.pids[name], signal.SIGKILL)).start()
@@ -280,8 +299,11 @@ def test_a_party_killed_at_ten_random_moments_fails_the_run_by_name_and_it_goes_
             with pytest.raises(FederationError) as error:
                 vflbench.run(apart)
         (name, pid, when) = killed[0]
-        assert re.fullmatch(rf"the process of {name} has died in round \d+ \(killed, or out of memory\)", str(error.value))
-        assert time.monotonic() - when < 60 + 20 and gone([pid])  # engine.timeout, and writing the folder on a busy machine
+        assert re.fullmatch(
+            rf"the process of {name} has died in round \d+ \(killed, or out of memory\)", str(error.value)
+        )
+        # engine.timeout, and writing the folder on a busy machine
+        assert time.monotonic() - when < 60 + 20 and gone([pid])
         summary = json.loads((folder / "summary.json").read_text())
         assert summary["status"] == "failed" and name in summary["reason"]
     run = vflbench.run(apart)
@@ -300,7 +322,12 @@ def refused(*words: str) -> str:
 
 
 def test_what_does_not_go_with_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    wrong = ["engine.compute_clock=modelled", "engine.batch_compute=true", "network.timing=round", "network.server_bandwidth_gbps=1"]
+    wrong = [
+        "engine.compute_clock=modelled",
+        "engine.batch_compute=true",
+        "network.timing=round",
+        "network.server_bandwidth_gbps=1",
+    ]
     text = refused(*wrong, "engine.address=everywhere", "engine.timeout=0")
     for key in [word.partition("=")[0] for word in wrong] + ["engine.address", "engine.timeout"]:
         assert f"{key}=" in text
@@ -313,7 +340,9 @@ def test_a_device_for_no_party_and_bad_data_are_told_before_the_run(ray_cluster:
     import vflbench
 
     auto = ["engine.address=auto", f"hydra.run.dir={tmp_path / 'run'}", "rounds=1"]
-    with pytest.raises(ConfigError, match=r"engine.devices.client_7=cpu: there is no such party; there are: server, client_0"):
+    with pytest.raises(
+        ConfigError, match=r"engine.devices.client_7=cpu: there is no such party; there are: server, client_0"
+    ):
         vflbench.run([*RUN, *auto, "+engine.devices.client_7=cpu"])
     with pytest.raises(VflbenchError, match="cora"):
         vflbench.run(["algorithm=glasu", "dataset=cora", f"data_root={tmp_path}", "engine=ray", *auto])
@@ -325,7 +354,9 @@ def test_a_device_that_is_none_is_told_with_its_party(monkeypatch: pytest.Monkey
     from vflbench import config, registry
     from vflbench.runner.distributed import party
 
-    assert "engine.devices.client_0=gpu: must be auto, cpu, cuda or cuda:NUMBER" in refused("+engine.devices.client_0=gpu")
+    assert "engine.devices.client_0=gpu: must be auto, cpu, cuda or cuda:NUMBER" in refused(
+        "+engine.devices.client_0=gpu"
+    )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     words = [*RUN, "+engine.devices.client_0=cuda:1"]
     with config.session(words) as hydra:
@@ -335,13 +366,18 @@ def test_a_device_that_is_none_is_told_with_its_party(monkeypatch: pytest.Monkey
         party(plan.config, registry.algorithms()["glasu"], 1, None, "client_0")
     found = party(plan.config, registry.algorithms()["glasu"], 1, None, "client_1", source="real")
     assert found["specs"]["client_1"].data is not None
-    with pytest.raises(VflbenchError, match="its data of digits_graph are real, those of the process that looked before the run synthetic"):
+    with pytest.raises(
+        VflbenchError,
+        match="its data of digits_graph are real, those of the process that looked before the run synthetic",
+    ):
         party(plan.config, registry.algorithms()["glasu"], 1, None, "client_1", source="synthetic")
 
 
 @pytest.mark.usefixtures("ray_pool")
 @pytest.mark.parametrize("when", ["survey", pytest.param("score", marks=pytest.mark.slow)])
-def test_a_surveyor_that_is_killed_fails_the_run_by_name(when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_surveyor_that_is_killed_fails_the_run_by_name(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import ray
 
     import vflbench
@@ -364,8 +400,18 @@ def test_a_surveyor_that_is_killed_fails_the_run_by_name(when: str, tmp_path: Pa
         monkeypatch.setattr(Cluster, "hire", killed)
     else:
         monkeypatch.setattr(ScoredElsewhere, "score", strikes)
-    words = ["algorithm=leasgd", "dataset=digits", "model.widths=[16]", "algorithm.workers=3", "rounds=2", "eval_every=1", "engine=ray"]
-    with pytest.raises(FederationError, match=r"the process of the surveyor, which .*, has died \(killed, or out of memory\)"):
+    words = [
+        "algorithm=leasgd",
+        "dataset=digits",
+        "model.widths=[16]",
+        "algorithm.workers=3",
+        "rounds=2",
+        "eval_every=1",
+        "engine=ray",
+    ]
+    with pytest.raises(
+        FederationError, match=r"the process of the surveyor, which .*, has died \(killed, or out of memory\)"
+    ):
         vflbench.run([*words, "engine.address=auto", f"hydra.run.dir={tmp_path / 'run'}"])
     if when == "survey":
         assert not (tmp_path / "run").exists()
@@ -383,7 +429,14 @@ def test_who_does_not_answer_the_driver_is_named_in_time(ray_cluster: Any) -> No
     ray_cluster.dismiss([actor])
 
 
-BANK = ["dataset=bank", "dataset.source=synthetic", "dataset.samples=600", "algorithm.batch_size=32", "model.width=8", "model.depth=3"]
+BANK = [
+    "dataset=bank",
+    "dataset.source=synthetic",
+    "dataset.samples=600",
+    "algorithm.batch_size=32",
+    "model.width=8",
+    "model.depth=3",
+]
 IN_REAL_TIME = {
     "pubsub_vfl": [*BANK, "algorithm.workers=2", "algorithm.passive_workers=2", "algorithm.deadline=100"],
     "avfl": BANK,
@@ -395,8 +448,11 @@ IN_REAL_TIME = {
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", sorted(IN_REAL_TIME))
 @pytest.mark.usefixtures("ray_pool")
-def test_what_depends_on_time_runs_to_its_end_in_real_time(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every batch of split learning is trained once an epoch, whichever message comes first; times and cores' use are measured."""
+def test_what_depends_on_time_runs_to_its_end_in_real_time(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every batch of split learning is trained once an epoch, whichever message comes first; times and cores' use are
+    measured."""
     import vflbench
     from vflbench.results.folder import validate_summary
 
@@ -420,13 +476,21 @@ def test_what_depends_on_time_runs_to_its_end_in_real_time(algorithm: str, tmp_p
 
 
 @pytest.mark.usefixtures("ray_pool")
-def test_a_file_for_each_party_makes_the_run_that_it_makes_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_for_each_party_makes_the_run_that_it_makes_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import vflbench
     from tests.runner.test_distributed import tables
 
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
     files = ",".join(map(str, tables(tmp_path, "some").values()))
-    words = ["algorithm=vfl", "algorithm.parties=3", "dataset=tabular_files", f"dataset.files=[{files}]", "dataset.label=bought"]
+    words = [
+        "algorithm=vfl",
+        "algorithm.parties=3",
+        "dataset=tabular_files",
+        f"dataset.files=[{files}]",
+        "dataset.label=bought",
+    ]
     words += ["dataset.id=id", "dataset.alignment=psi", "algorithm.batch_size=8", "rounds=2"]
     words += ["engine.threads=1", "engine.batch_compute=false"]
     whole = vflbench.run([*words, f"hydra.run.dir={tmp_path / 'whole'}"])

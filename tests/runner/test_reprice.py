@@ -1,4 +1,5 @@
-"""`vflbench reprice`: where results go, what is refused and in which words. That they equal fresh runs: tests/contracts/test_reprice.py."""
+"""`vflbench reprice`: where results go, what is refused and in which words. That they equal fresh runs:
+tests/contracts/test_reprice.py."""
 
 from __future__ import annotations
 
@@ -89,15 +90,21 @@ def test_one_profile(a: Path, trained: Callable[..., Run], capsys: pytest.Captur
     before = again.stat().st_mtime_ns
     assert cli.command(["reprice", "a", "network=us_us"]) == 0 and "kept" in capsys.readouterr().out
     assert again.stat().st_mtime_ns == before
-    assert cli.command(["reprice", str(made), "network=us_uk", "--out", "back"]) == 0, "what was re-priced can be re-priced"
+    assert cli.command(["reprice", str(made), "network=us_uk", "--out", "back"]) == 0, (
+        "what was re-priced can be re-priced"
+    )
     same_but_wall(Path("back/a_us_us_us_uk"), trained())
 
 
-def test_several_profiles_and_the_runs_own_network(a: Path, trained: Callable[..., Run], capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_profiles_and_the_runs_own_network(
+    a: Path, trained: Callable[..., Run], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.command(["reprice", "a", "network=us_us,lan", "network.timing=round,causal", "--out", "x"]) == 0
     table = capsys.readouterr().out.splitlines()
     assert table[0].split()[:2] == ["run", "priced"] and len(table) == 5
-    assert {path.name for path in Path("x").iterdir()} == {f"a_{n}_timing-{t}" for n in ("us_us", "lan") for t in ("round", "causal")}
+    assert {path.name for path in Path("x").iterdir()} == {
+        f"a_{n}_timing-{t}" for n in ("us_us", "lan") for t in ("round", "causal")
+    }
     assert cli.command(["reprice", "x/a_us_us_timing-causal", "network.ratio=3", "--out", "y"]) == 0
     made = load(next(Path("y").iterdir()))
     assert made.manifest["config"]["network"] == {**trained("network=us_us").manifest["config"]["network"], "ratio": 3}
@@ -141,7 +148,14 @@ def test_two_runs_for_one_folder_are_refused_before_any_work(a: Path, capsys: py
 
 
 def test_all_mistakes_are_told_before_any_work(a: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    typed = ["network=us_ukk", "network.timing=causl", "network.ration=2", "seed=1", "accounting=strct", "network.ratio=0"]
+    typed = [
+        "network=us_ukk",
+        "network.timing=causl",
+        "network.ration=2",
+        "seed=1",
+        "accounting=strct",
+        "network.ratio=0",
+    ]
     assert cli.command(["reprice", "a", *typed]) == 1
     err = capsys.readouterr().err
     assert "Did you mean 'us_uk'" in err and "re-pricing changes network" in err
@@ -157,7 +171,10 @@ def test_all_mistakes_are_told_before_any_work(a: Path, capsys: pytest.CaptureFi
     ):
         assert cli.command(words) == 1 and said in capsys.readouterr().err
     Path("empty").mkdir()
-    assert cli.command(["reprice", "empty", "network=us_us"]) == 1 and "there are no runs at or below it" in capsys.readouterr().err
+    assert (
+        cli.command(["reprice", "empty", "network=us_us"]) == 1
+        and "there are no runs at or below it" in capsys.readouterr().err
+    )
     assert not Path("outputs").exists()
 
 
@@ -174,10 +191,22 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "half a curve": (lambda run: truncate(run / "curve.csv"), "the file is truncated"),
     "half a manifest": (lambda run: truncate(run / "manifest.json"), "manifest.json is truncated"),
     "another schema": (lambda run: edit(run / "summary.json", schema=2), "has schema version 2"),
-    "another's trace": (lambda run: edit(run / "summary.json", rounds=5), "its trace ends with round 6, its summary with round 5"),
-    "no configuration": (lambda run: edit(run / "manifest.json", config={}), "manifest.json is malformed: config.algorithm: missing"),
-    "wrong parties": (lambda run: edit(run / "manifest.json", parties={"server": {"role": "server"}}), "none of server"),
-    "malformed parties": (lambda run: edit(run / "manifest.json", parties={"server": {"rank": 1}}), "malformed: parties"),
+    "another's trace": (
+        lambda run: edit(run / "summary.json", rounds=5),
+        "its trace ends with round 6, its summary with round 5",
+    ),
+    "no configuration": (
+        lambda run: edit(run / "manifest.json", config={}),
+        "manifest.json is malformed: config.algorithm: missing",
+    ),
+    "wrong parties": (
+        lambda run: edit(run / "manifest.json", parties={"server": {"role": "server"}}),
+        "none of server",
+    ),
+    "malformed parties": (
+        lambda run: edit(run / "manifest.json", parties={"server": {"rank": 1}}),
+        "malformed: parties",
+    ),
 }
 
 
@@ -201,7 +230,8 @@ def test_what_does_not_go_with_the_run(a: Path, capsys: pytest.CaptureFixture[st
     options = Path("mine/network")
     options.mkdir(parents=True)
     text = (
-        "name: us_uk\nclient_server: {latency_ms: 136.0, bandwidth_gbps: 0.42}\nlinks: {'%s': {latency_ms: 300.0, bandwidth_gbps: 0.42}}\n"
+        "name: us_uk\nclient_server: {latency_ms: 136.0, bandwidth_gbps: 0.42}\nlinks: {'%s': {latency_ms: 300.0, "
+        "bandwidth_gbps: 0.42}}\n"
     )
     for name, pair in (("slow", "client_0->server"), ("typo", "client_0->srver"), ("gap", "client_0->client_1")):
         (options / f"{name}.yaml").write_text(text % pair)
@@ -209,7 +239,9 @@ def test_what_does_not_go_with_the_run(a: Path, capsys: pytest.CaptureFixture[st
     assert cli.command(["reprice", "a", "network=slow,typo,gap", *mine]) == 1
     err = capsys.readouterr().err
     assert (
-        "Did you mean 'client_0->server'" in err and "the topology has no edge between the two" in err and err.count("not re-priced") == 2
+        "Did you mean 'client_0->server'" in err
+        and "the topology has no edge between the two" in err
+        and err.count("not re-priced") == 2
     )
     fresh = vflbench.run([*SMALL, "network=slow", "hydra.run.dir=fresh"], config_dir="mine")
     same_but_wall(Path("outputs/reprice/a_slow"), fresh)
@@ -302,8 +334,11 @@ def test_an_older_run(a: Path, trained: Callable[..., Run], capsys: pytest.Captu
     assert "an older vflbench made it: its manifest.json lacks `parties`" in capsys.readouterr().err
 
 
-def test_a_run_that_stopped_at_its_target(trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fresh run stops in the same round; under a shared bandwidth too, where nobody is ahead when the last message arrives."""
+def test_a_run_that_stopped_at_its_target(
+    trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fresh run stops in the same round; under a shared bandwidth too, where nobody is ahead when the last message
+    arrives."""
     monkeypatch.chdir(tmp_path)
     best = trained().curve["val_accuracy"].tolist()
     target = f"target={max(best[:3])!r}"
@@ -328,7 +363,9 @@ def test_time_budgets(
     same_but_wall(Path("x/never_us_us"), trained(never, "network=us_us"))
     assert cli.command(["reprice", "third", "network=us_us", "--out", "x"]) == 1
     assert "a fresh run would not have stopped" in capsys.readouterr().err
-    assert cli.command(["reprice", "third", "network.ratio=2", "--out", "x"]) == 0, "the profile does not affect its time"
+    assert cli.command(["reprice", "third", "network.ratio=2", "--out", "x"]) == 0, (
+        "the profile does not affect its time"
+    )
     assert load(next(Path("x").glob("third*"))).summary["status"] == "budget"
     assert cli.command(["reprice", "never", "network.client_server.latency_ms=5000", "--out", "x"]) == 1
     assert "a fresh run would have ended after round" in capsys.readouterr().err
@@ -337,5 +374,7 @@ def test_time_budgets(
     assert load("only").summary["status"] == "completed" and trained(only).summary["status"] == "budget"
     assert cli.command(["reprice", "only", "network=us_uk", "--out", "y"]) == 0
     same_but_wall(Path("y/only_us_uk"), trained(only))
-    assert cli.command(["reprice", "y/only_us_uk", "network=us_us", "--out", "y"]) == 0, "the last round was reached all the same"
+    assert cli.command(["reprice", "y/only_us_uk", "network=us_us", "--out", "y"]) == 0, (
+        "the last round was reached all the same"
+    )
     same_but_wall(Path("y/only_us_uk_us_us"), trained(only, "network=us_us"))

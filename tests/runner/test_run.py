@@ -27,7 +27,14 @@ from vflbench.results.reader import Run
 from vflbench.runner.evaluate import Observer
 from vflbench.types import DataSource, FederationError, LinkConfig, NetworkConfig, VflbenchError
 
-SMALL = ["dataset=digits_graph", "model.hidden=24", "rounds=12", "eval_every=2", "checkpoint_every=4", "engine.threads=1"]
+SMALL = [
+    "dataset=digits_graph",
+    "model.hidden=24",
+    "rounds=12",
+    "eval_every=2",
+    "checkpoint_every=4",
+    "engine.threads=1",
+]
 
 
 def run(folder: Path, *more: str) -> Run:
@@ -57,7 +64,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
 def test_a_run_has_pictures_and_its_summary_is_its_last_file(tmp_path: Path) -> None:
     folder = run(tmp_path / "run").folder
     pictures = [folder / f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg")]
-    written = [path.stat().st_mtime_ns for path in (*pictures, folder / "manifest.json", folder / "ledger.parquet", folder / "curve.csv")]
+    written = [
+        path.stat().st_mtime_ns
+        for path in (*pictures, folder / "manifest.json", folder / "ledger.parquet", folder / "curve.csv")
+    ]
     assert (folder / "summary.json").stat().st_mtime_ns >= max(written)
 
 
@@ -85,12 +95,15 @@ def test_budgets_stop_at_the_first_round_that_reaches_them(tmp_path: Path, undis
 
 
 def test_a_budget_waits_for_the_first_evaluation(tmp_path: Path) -> None:
-    """One byte is spent in round 1, and round 2 is the first that is evaluated: a run without a single number would be worth nothing."""
+    """One byte is spent in round 1, and round 2 is the first that is evaluated: a run without a single number would be
+    worth nothing."""
     ended = run(tmp_path / "run", "max_bytes=1")
     assert (ended.summary["status"], ended.summary["rounds"], list(ended.curve["round"])) == ("budget", 2, [2])
 
 
-def test_a_run_that_fails_keeps_what_it_has(tmp_path: Path, undisturbed: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_keeps_what_it_has(
+    tmp_path: Path, undisturbed: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = undisturbed()
     on_round = Observer.on_round
 
@@ -122,8 +135,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_as_diverged(tmp_path: Path) -> N
 
 
 def test_round_timing_is_the_ledgers_sums(tmp_path: Path) -> None:
-    """An exchange costs 2 L + its bytes / B. With K = 2 there are three a round; the batch rides with the scatter before it, but for the
-    first one, a scatter alone, which takes one L."""
+    """An exchange costs 2 L + its bytes / B. With K = 2 there are three a round; the batch rides with the scatter
+    before it, but for the first one, a scatter alone, which takes one L."""
     ended = run(tmp_path / "run", "network.timing=round")
     ledger, network = ended.ledger, ended.manifest["config"]["network"]["client_server"]
     transfer = ledger["bytes"].sum() * 8 / (network["bandwidth_gbps"] * 1e9)
@@ -234,7 +247,9 @@ def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(
     tmp_path: Path, undisturbed: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = undisturbed()
-    kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME}
+    kept = {
+        path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME
+    }
     from vflbench.runner import checkpoint
 
     def full(*_: object, **__: object) -> None:
@@ -244,7 +259,9 @@ def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(
     with pytest.raises(VflbenchError, match="No space left"):
         run(tmp_path / "run")
     assert not list((tmp_path / "run").rglob("*.tmp*"))
-    assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME}
+    assert kept == {
+        path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME
+    }
 
 
 @pytest.mark.parametrize("part", ["ledger", "trace"])
@@ -272,7 +289,9 @@ def test_a_checkpoint_that_cannot_be_written_loses_no_rows(
 
 
 @pytest.mark.parametrize("where", ["vflbench.data.graph.digits_graph.load", "vflbench.privacy.mechanisms.make"])
-def test_ctrl_c_before_the_run_has_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_ctrl_c_before_the_run_has_begun_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -284,10 +303,14 @@ def test_ctrl_c_before_the_run_has_begun_leaves_nothing(tmp_path: Path, monkeypa
 
 def test_a_run_that_cannot_start_leaves_the_one_it_was_to_replace(tmp_path: Path) -> None:
     before = run(tmp_path / "run")
-    kept = {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME}
+    kept = {
+        path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME
+    }
     with pytest.raises(VflbenchError, match="nowhere"):
         run(tmp_path / "run", "overwrite=true", "dataset=cora", "data_root=/nowhere/at/all")
-    assert kept == {path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME}
+    assert kept == {
+        path: path.read_bytes() for path in before.folder.rglob("*") if path.is_file() and path.name != inventory.NAME
+    }
     replaced = run(tmp_path / "run", "overwrite=true", "rounds=4")
     assert replaced.summary["rounds"] == 4
 
@@ -299,14 +322,22 @@ def test_an_epsilon_that_no_noise_reaches_leaves_the_run_it_was_to_replace(tmp_p
     """Found by calibrating, which comes before the first file is touched."""
     folder = f"hydra.run.dir={tmp_path / 'run'}"
     vflbench.run(["algorithm=leasgd", *DIGITS, folder])
-    kept = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name != inventory.NAME}
+    kept = {
+        path: path.read_bytes()
+        for path in (tmp_path / "run").rglob("*")
+        if path.is_file() and path.name != inventory.NAME
+    }
     for key, private in (
         (r"privacy\.epsilon=0\.005", ["privacy.epsilon=0.005", "privacy.accountant=prv"]),
         (r"algorithm\.ranking_epsilon=0\.05", ["algorithm.ranking=noisy", "algorithm.ranking_epsilon=0.05"]),
     ):
         with pytest.raises(VflbenchError, match=f"{key}: no noise reaches"):
             vflbench.run(["algorithm=leasgd", *DIGITS, "privacy=dp_sgd", *private, "overwrite=true", folder])
-        assert kept == {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name != inventory.NAME}
+        assert kept == {
+            path: path.read_bytes()
+            for path in (tmp_path / "run").rglob("*")
+            if path.is_file() and path.name != inventory.NAME
+        }
 
 
 @pytest.mark.parametrize(
@@ -315,8 +346,11 @@ def test_an_epsilon_that_no_noise_reaches_leaves_the_run_it_was_to_replace(tmp_p
     + [[f"algorithm={name}"] for name in ("d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")],
     ids=lambda options: options[0].partition("=")[2],
 )
-def test_all_noise_is_calibrated_before_a_file_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
-    """What is asked for later has been asked for before; uneven shards have a noise each. Ctrl-C while it is computed leaves nothing."""
+def test_all_noise_is_calibrated_before_a_file_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    """What is asked for later has been asked for before; uneven shards have a noise each. Ctrl-C while it is computed
+    leaves nothing."""
     from vflbench.privacy import accountant
 
     calibrate, asked, seen = accountant.calibrate_steps.__wrapped__, {}, []
@@ -331,7 +365,9 @@ def test_all_noise_is_calibrated_before_a_file_is_touched(tmp_path: Path, monkey
     arguments = [*options, *DIGITS, "privacy=dp_sgd", "dataset.sharding=dirichlet", f"hydra.run.dir={tmp_path / 'run'}"]
     arguments += [] if "centralized" in options[0] else ["algorithm.workers=3"]
     ended = vflbench.run(arguments)
-    assert ended.summary["status"] == "completed" and len(seen) > len(asked) == (1 if "centralized" in options[0] else len(options) * 3)
+    assert ended.summary["status"] == "completed" and len(seen) > len(asked) == (
+        1 if "centralized" in options[0] else len(options) * 3
+    )
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -342,7 +378,9 @@ def test_all_noise_is_calibrated_before_a_file_is_touched(tmp_path: Path, monkey
     assert not (tmp_path / "other").exists()
 
 
-def test_a_private_runs_epsilons_are_those_of_its_steps_and_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_private_runs_epsilons_are_those_of_its_steps_and_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Dirichlet shards: each worker's from its own rate b / n_i, the largest in the curve."""
     from vflbench.privacy import accountant
     from vflbench.runner import run as runner
@@ -366,15 +404,20 @@ def test_a_link_of_its_own_must_join_two_parties(tmp_path: Path, undisturbed: Ca
     options = tmp_path / "options" / "network"
     options.mkdir(parents=True)
     text = (
-        "name: us_uk\nclient_server: {latency_ms: 136.0, bandwidth_gbps: 0.42}\nlinks: {'%s': {latency_ms: 300.0, bandwidth_gbps: 0.42}}\n"
+        "name: us_uk\nclient_server: {latency_ms: 136.0, bandwidth_gbps: 0.42}\nlinks: {'%s': {latency_ms: 300.0, "
+        "bandwidth_gbps: 0.42}}\n"
     )
     (options / "slow.yaml").write_text(text % "client_0->server")
     (options / "typo.yaml").write_text(text % "client_0->srver")
     arguments = ["algorithm=glasu", *SMALL]
-    slow = vflbench.run([*arguments, "network=slow", f"hydra.run.dir={tmp_path / 'slow'}"], config_dir=str(tmp_path / "options"))
+    slow = vflbench.run(
+        [*arguments, "network=slow", f"hydra.run.dir={tmp_path / 'slow'}"], config_dir=str(tmp_path / "options")
+    )
     assert slow.summary["communication_seconds"] > undisturbed().summary["communication_seconds"]
     with pytest.raises(VflbenchError, match=r"client_0->server"):
-        vflbench.run([*arguments, "network=typo", f"hydra.run.dir={tmp_path / 'typo'}"], config_dir=str(tmp_path / "options"))
+        vflbench.run(
+            [*arguments, "network=typo", f"hydra.run.dir={tmp_path / 'typo'}"], config_dir=str(tmp_path / "options")
+        )
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,10 @@ def failed(folder: Path, *more: str) -> str:
 
 
 def test_a_key_that_nobody_knows_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reporting(lambda _, values: {("prediction" if key == "predictions" else key): value for key, value in values.items()}, monkeypatch)
+    reporting(
+        lambda _, values: {("prediction" if key == "predictions" else key): value for key, value in values.items()},
+        monkeypatch,
+    )
     text = failed(tmp_path / "run")
     assert "client_0 reports 'prediction' in round 2; what can be reported is train_loss, predictions, partial" in text
     assert "Did you mean 'predictions'?" in text
@@ -51,17 +54,28 @@ def test_a_run_that_was_never_scored_has_failed(tmp_path: Path, monkeypatch: pyt
 
 def test_a_run_whose_last_round_lacks_the_test_rows_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def validation_only(round: int, values: dict[str, Any]) -> dict[str, Any]:
-        return {**values, "predictions": {"val": values["predictions"]["val"]}} if round == 4 and "predictions" in values else values
+        return (
+            {**values, "predictions": {"val": values["predictions"]["val"]}}
+            if round == 4 and "predictions" in values
+            else values
+        )
 
     reporting(validation_only, monkeypatch)
-    assert "the last round was not scored: no party reported predictions of the rows of test_accuracy" in failed(tmp_path / "run")
+    assert "the last round was not scored: no party reported predictions of the rows of test_accuracy" in failed(
+        tmp_path / "run"
+    )
 
 
 @pytest.mark.parametrize("more", [[], ["max_bytes=1e30"]])
-def test_predictions_that_are_not_finite_at_the_end_have_diverged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]) -> None:
+def test_predictions_that_are_not_finite_at_the_end_have_diverged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]
+) -> None:
     def broken(round: int, values: dict[str, Any]) -> dict[str, Any]:
         if round == 4 and "predictions" in values:
-            return {**values, "predictions": {split: torch.full_like(z, torch.nan) for split, z in values["predictions"].items()}}
+            return {
+                **values,
+                "predictions": {split: torch.full_like(z, torch.nan) for split, z in values["predictions"].items()},
+            }
         return values
 
     reporting(broken, monkeypatch)
@@ -92,8 +106,14 @@ def test_a_target_that_all_or_no_values_reach_is_refused(words: list[str], messa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["dataset.noise=0", "dataset.alpha=1e-20"], "a gap relative to it has no meaning; choose a larger dataset.alpha, here 1e-20"),
-        (["dataset.alpha=1e25"], r"dataset.alpha=1e\+25 is so large that all parameters are 0 at the minimum: there is nothing to learn"),
+        (
+            ["dataset.noise=0", "dataset.alpha=1e-20"],
+            "a gap relative to it has no meaning; choose a larger dataset.alpha, here 1e-20",
+        ),
+        (
+            ["dataset.alpha=1e25"],
+            r"dataset.alpha=1e\+25 is so large that all parameters are 0 at the minimum: there is nothing to learn",
+        ),
     ],
 )
 def test_a_convex_problem_whose_gap_means_nothing_is_refused(words: list[str], message: str, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Sweeps in several processes: who may write where, how many threads a job has, and the same results as one after the other."""
+"""Sweeps in several processes: who may write where, how many threads a job has, and the same results as one after the
+other."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from vflbench.runner import launchers
 from vflbench.types import ConfigError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SMALL = ["algorithm=stcd", "algorithm.parties=3", "dataset=ridge", "dataset.samples=40", "dataset.features=24", "topology=path"]
+SMALL = [
+    "algorithm=stcd",
+    "algorithm.parties=3",
+    "dataset=ridge",
+    "dataset.samples=40",
+    "dataset.features=24",
+    "topology=path",
+]
 FILES = ("curve.csv", "ledger.parquet", "trace.parquet", "model/client_0.safetensors", "model/client_2.safetensors")
 
 
@@ -38,7 +46,9 @@ def test_a_folder_is_one_process_alone(tmp_path: Path) -> None:
         "import sys, time; from pathlib import Path; from vflbench.results import lock\n"
         "with lock.held(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
-    other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
     try:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
         with pytest.raises(lock.Taken, match=f"process {other.pid} on .* is running there"), lock.held(tmp_path):
@@ -56,7 +66,9 @@ def composed(launcher: str, **keys: Any) -> Any:
     runtime = SimpleNamespace(choices={"hydra/launcher": launcher})
     sweeper = SimpleNamespace(max_batch_size=keys.pop("max_batch_size", None))
     return SimpleNamespace(
-        hydra=SimpleNamespace(runtime=runtime, sweep=SimpleNamespace(dir="s"), sweeper=sweeper, launcher=SimpleNamespace(**keys))
+        hydra=SimpleNamespace(
+            runtime=runtime, sweep=SimpleNamespace(dir="s"), sweeper=sweeper, launcher=SimpleNamespace(**keys)
+        )
     )
 
 
@@ -88,10 +100,12 @@ def test_submitit_starts_no_more_jobs_at_once_than_there_are_cores(monkeypatch: 
     monkeypatch.setattr(joblib, "cpu_count", lambda: 8)
     assert launchers.of(composed("submitit_local"), 30, []).overrides[0] == "hydra.sweeper.max_batch_size=8"
     mine = ["hydra.launcher.timeout_min=5"]
-    assert launchers.of(composed("submitit_local", max_batch_size=3), 30, mine).overrides == ["hydra.sweeper.max_batch_size=3"]
+    assert launchers.of(composed("submitit_local", max_batch_size=3), 30, mine).overrides == [
+        "hydra.sweeper.max_batch_size=3"
+    ]
 
 
-# --- whole sweeps -----------------------------------------------------------------------------------------------------------------
+# --- whole sweeps -----------------------------------------------------------------------------------------------------
 
 SWEEP = ["-m", *SMALL, "rounds=20", "seed=0,1,2,3", "hydra.sweep.dir=s"]
 
@@ -122,7 +136,9 @@ def swept(at: Path, *words: str, **environment: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
-def test_a_sweep_side_by_side_is_the_one_after_the_other(launcher: str, one_after_the_other: Path, tmp_path: Path) -> None:
+def test_a_sweep_side_by_side_is_the_one_after_the_other(
+    launcher: str, one_after_the_other: Path, tmp_path: Path
+) -> None:
     """A failing job leaves a status and the rest go on; results to the last bit; a repeated sweep does what is left."""
     if importlib.util.find_spec(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher") is None:
         absent(f"the launcher {launcher} is not installed: pip install 'vflbench[parallel,slurm]'")
@@ -131,7 +147,10 @@ def test_a_sweep_side_by_side_is_the_one_after_the_other(launcher: str, one_afte
     at = swept(tmp_path, *words)
     for job in ("0", "2", "3"):
         for name in FILES:
-            assert (at / "s" / job / name).read_bytes() == (one_after_the_other / "s" / job / name).read_bytes(), (job, name)
+            assert (at / "s" / job / name).read_bytes() == (one_after_the_other / "s" / job / name).read_bytes(), (
+                job,
+                name,
+            )
     threads = {json.loads((at / "s" / job / "manifest.json").read_text())["threads"] for job in ("0", "2", "3")}
     assert threads == {max(joblib.cpu_count() // 2, 1)}
 

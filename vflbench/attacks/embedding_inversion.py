@@ -1,20 +1,24 @@
 """The active party inverts a passive party's embeddings: from what it received back to the features.
 
-After Song and Raghunathan 2020 (embedding inversion). What counts as success is ours: the PubSub-VFL paper does not say.
+After Song and Raghunathan 2020 (embedding inversion). What counts as success is ours: the PubSub-VFL paper does not
+say.
 
-Threat model: an honest but curious active party. It has the embeddings that its hub received; which rows are in a batch, which is public;
-a shadow set of the same distribution (validation rows, which nobody trains on); and black-box access: whenever an epoch is over, the
-passive party's model (the parameter server's mean) embeds the shadow rows, with the run's own clipping and noise.
+Threat model: an honest but curious active party. It has the embeddings that its hub received; which rows are in a
+batch, which is public; a shadow set of the same distribution (validation rows, which nobody trains on); and black-box
+access: whenever an epoch is over, the passive party's model (the parameter server's mean) embeds the shadow rows, with
+the run's own clipping and noise.
 
-It trains a small MLP (scikit-learn) from a model's answers to the shadow inputs, all standardised, and applies it to the embeddings of
-the victims: training rows, `attack.rows` of them. A feature that the best constant guesses better, on a fifth of the shadow set that the
-MLP has not seen, is guessed so. The answers must come from nearly the model that published, and workers' replicas drift
-apart until they are averaged. So of the epochs in which every row was published, and of the answers before and after each, it takes the
-pair whose means and covariances are nearest (Frechet distance of Gaussians): it needs no victim's features to see that.
+It trains a small MLP (scikit-learn) from a model's answers to the shadow inputs, all standardised, and applies it to
+the embeddings of the victims: training rows, `attack.rows` of them. A feature that the best constant guesses better, on
+a fifth of the shadow set that the MLP has not seen, is guessed so. The answers must come from nearly the model that
+published, and workers' replicas drift apart until they are averaged. So of the epochs in which every row was published,
+and of the answers before and after each, it takes the pair whose means and covariances are nearest (Frechet distance of
+Gaussians): it needs no victim's features to see that.
 
-An entry (row, feature) counts as recovered within `attack.tolerance` standard deviations of the feature; of a feature with two values, if
-the nearer value is the right one. `floor` is the best constant guess for every feature, fitted on the shadow set. `r2` is the MLP's: one
-minus squared error over variance, all features that vary counted alike, before any rounding; the mean has 0.
+An entry (row, feature) counts as recovered within `attack.tolerance` standard deviations of the feature; of a feature
+with two values, if the nearer value is the right one. `floor` is the best constant guess for every feature, fitted on
+the shadow set. `r2` is the MLP's: one minus squared error over variance, all features that vary counted alike, before
+any rounding; the mean has 0.
 """
 
 import warnings
@@ -60,13 +64,21 @@ def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
         return [Problem("attack", config.attack.name, f"inverts columns of a table; {task.name} has images")]
     if len(task.held_out_labels.get("val", ())) >= 20:
         return []
-    return [Problem("attack", config.attack.name, "its shadow set is the validation rows: at least 20 are needed (dataset.validation=0.1)")]
+    return [
+        Problem(
+            "attack",
+            config.attack.name,
+            "its shadow set is the validation rows: at least 20 are needed (dataset.validation=0.1)",
+        )
+    ]
 
 
 def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
-    """Attack every passive party; the summary's `attack`. `hubs` in the order of the task's parties, the active one first.
+    """Attack every passive party; the summary's `attack`. `hubs` in the order of the task's parties, the active one
+    first.
 
-    A party without a whole epoch, or whose embeddings are not numbers, since the run diverged, is left out of `clients`.
+    A party without a whole epoch, or whose embeddings are not numbers, since the run diverged, is left out of
+    `clients`.
     """
     samples, size, chosen = task.public.samples, config.algorithm.batch_size, shadow_rows(task, config)
     seen = best_epoch(view, lambda epoch: batches(config.seed, epoch, samples, size), samples)
@@ -80,8 +92,12 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
         tolerance, columns = config.attack.tolerance, [Column(values) for values in features.T]
         held = np.arange(len(shadow)) % 5 == 0
         inverse = train(answers[~held], shadow[~held], derive(config.seed, f"attack/{name}"))
-        constant = np.array([column.best_constant(values, tolerance) for column, values in zip(columns, shadow.T, strict=True)])
-        learnt, flatly = (hits(guesses, shadow[held], columns, tolerance) for guesses in (inverse(answers[held]), constant[None]))
+        constant = np.array(
+            [column.best_constant(values, tolerance) for column, values in zip(columns, shadow.T, strict=True)]
+        )
+        learnt, flatly = (
+            hits(guesses, shadow[held], columns, tolerance) for guesses in (inverse(answers[held]), constant[None])
+        )
         better = learnt.mean(axis=0) > flatly.mean(axis=0)
         guesses, truth = inverse(embeddings[rows]), features[rows].astype(np.float64)
         score = {
@@ -89,7 +105,13 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
             "floor": float(hits(constant[None], truth, columns, tolerance).mean()),
             "r2": r_squared(guesses, truth, columns),
         }
-        found[name] = {"epoch": epoch, "rows": len(rows), "features": shadow.shape[1], "learnt": int(better.sum()), **score}
+        found[name] = {
+            "epoch": epoch,
+            "rows": len(rows),
+            "features": shadow.shape[1],
+            "learnt": int(better.sum()),
+            **score,
+        }
     weights = [client["rows"] * client["features"] for client in found.values()]
     total = {
         key: float(np.average([client[key] for client in found.values()], weights=weights)) if found else None
@@ -98,8 +120,11 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
     return {"name": "embedding_inversion", "tolerance": config.attack.tolerance, **total, "clients": found}
 
 
-def best_epoch(view: Iterable[Message], rows_of: Batches, samples: int) -> dict[str, tuple[int, np.ndarray, np.ndarray]]:
-    """Per passive party the epoch to attack, the embeddings (samples, d_e) of its training rows, and answers (shadow rows, d_e).
+def best_epoch(
+    view: Iterable[Message], rows_of: Batches, samples: int
+) -> dict[str, tuple[int, np.ndarray, np.ndarray]]:
+    """Per passive party the epoch to attack, the embeddings (samples, d_e) of its training rows, and answers (shadow
+    rows, d_e).
 
     A party is left out that published no epoch whole, or no numbers.
     """
@@ -127,7 +152,8 @@ def best_epoch(view: Iterable[Message], rows_of: Batches, samples: int) -> dict[
 
 
 def frechet(a: np.ndarray, b: np.ndarray) -> float:
-    """Squared Frechet distance of the normal distributions with the moments of `a` (n, d) and `b` (m, d), over the variance of `a`."""
+    """Squared Frechet distance of the normal distributions with the moments of `a` (n, d) and `b` (m, d), over the
+    variance of `a`."""
     means, covariances = [], []
     for values in (a, b):
         own = values.astype(np.float64)
@@ -137,7 +163,9 @@ def frechet(a: np.ndarray, b: np.ndarray) -> float:
     root = (axes * np.sqrt(size.clip(min=0))) @ axes.T
     middle = np.sqrt(np.linalg.eigvalsh(root @ covariances[1] @ root).clip(min=0)).sum()
     spread = sum(np.trace(covariance) for covariance in covariances) - 2 * middle
-    return float((np.sum((means[0] - means[1]) ** 2) + spread) / max(np.trace(covariances[0]), np.finfo(np.float64).tiny))
+    return float(
+        (np.sum((means[0] - means[1]) ** 2) + spread) / max(np.trace(covariances[0]), np.finfo(np.float64).tiny)
+    )
 
 
 def train(embeddings: np.ndarray, inputs: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -186,7 +214,8 @@ def hits(guesses: np.ndarray, truth: np.ndarray, columns: list[Column], toleranc
 
 
 def r_squared(guesses: np.ndarray, truth: np.ndarray, columns: list[Column]) -> float:
-    """1 - squared error / variance of `guesses` (k, d), in deviations of every column that varies; 0 where none does."""
+    """1 - squared error / variance of `guesses` (k, d), in deviations of every column that varies; 0 where none
+    does."""
     varying = [c for c, column in enumerate(columns) if column.spread > 0]
     scale = np.array([columns[c].spread for c in varying])
     residual, total = (guesses - truth)[:, varying] / scale, (truth - truth.mean(axis=0))[:, varying] / scale
@@ -194,7 +223,8 @@ def r_squared(guesses: np.ndarray, truth: np.ndarray, columns: list[Column]) -> 
 
 
 def best_constant(values: np.ndarray, reach: float) -> float:
-    """The number with the most of `values` (n,) within `reach` of it: the middle of an interval that begins at one of them."""
+    """The number with the most of `values` (n,) within `reach` of it: the middle of an interval that begins at one of
+    them."""
     ordered = np.sort(values)
     counts = np.searchsorted(ordered, ordered + 2 * reach, side="right") - np.arange(len(ordered))
     first = int(counts.argmax())

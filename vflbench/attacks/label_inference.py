@@ -1,21 +1,24 @@
-"""A passive party guesses the training rows' labels from the gradients that it received, without its own features or model.
+"""A passive party guesses the training rows' labels from the gradients that it received, without its own features or
+model.
 
-PubSub-VFL (arXiv 2510.12494) protects embeddings, not gradients, so labels can leak. After Li et al., arXiv 2102.08504 (norms and
-directions of gradients in two-party split learning). Classification only.
+PubSub-VFL (arXiv 2510.12494) protects embeddings, not gradients, so labels can leak. After Li et al., arXiv 2102.08504
+(norms and directions of gradients in two-party split learning). Classification only.
 
-Threat model: an honest but curious passive party, the first. It has d loss / d z of every row and epoch that its hub received, which rows
-are in a batch, and the share of each class among the training rows, which counts as public. No label.
+Threat model: an honest but curious passive party, the first. It has d loss / d z of every row and epoch that its hub
+received, which rows are in a batch, and the share of each class among the training rows, which counts as public. No
+label.
 
-Of a row with softmax output p, d loss / d z = J^T (p - e_y): with two classes it is (p_1 - y) times the gradient of the score, so the label
-decides to which side of a hyperplane it points. A row's gradients of all epochs, each scaled to length 1 (0 where there was none),
-stand side by side in one vector, so no epoch's direction has to be matched with another's.
+Of a row with softmax output p, d loss / d z = J^T (p - e_y): with two classes it is (p_1 - y) times the gradient of the
+score, so the label decides to which side of a hyperplane it points. A row's gradients of all epochs, each scaled to
+length 1 (0 where there was none), stand side by side in one vector, so no epoch's direction has to be matched with
+another's.
 
 - Two classes: the side is the sign of the projection on the leading singular direction.
 - More: k-means of these vectors into as many clusters as there are classes.
 
-Which cluster is which class: by size, the largest is the most frequent class, and so on. Where two classes are about equally frequent the
-sizes cannot tell them apart, and names may be swapped: a success rate below a half, an AUROC near 0, is then the same leak.
-`floor`: all rows guessed to be of the most frequent class.
+Which cluster is which class: by size, the largest is the most frequent class, and so on. Where two classes are about
+equally frequent the sizes cannot tell them apart, and names may be swapped: a success rate below a half, an AUROC near
+0, is then the same leak. `floor`: all rows guessed to be of the most frequent class.
 """
 
 from collections.abc import Iterable
@@ -48,7 +51,11 @@ def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
     """Whether there are classes to guess."""
     if task.classes:
         return []
-    return [Problem("attack", config.attack.name, "guesses classes, and this data set is a regression: use embedding_inversion")]
+    return [
+        Problem(
+            "attack", config.attack.name, "guesses classes, and this data set is a regression: use embedding_inversion"
+        )
+    ]
 
 
 def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
@@ -57,7 +64,12 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
     rows = some(samples, config.attack.rows, config.seed, "attack")
     gradients = directions(view, lambda epoch: batches(config.seed, epoch, samples, size), rows)
     seen = np.abs(gradients).max(axis=1, initial=0) > 0
-    found: dict[str, Any] = {"name": "label_inference", "adversary": hubs[1], "rows": int(seen.sum()), "classes": task.classes}
+    found: dict[str, Any] = {
+        "name": "label_inference",
+        "adversary": hubs[1],
+        "rows": int(seen.sum()),
+        "classes": task.classes,
+    }
     if not seen.any():
         return found | {"success_rate": None, "auroc": None, "floor": None}
     balance = np.bincount(task.labels, minlength=task.classes) / samples
@@ -71,7 +83,8 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
 
 
 def directions(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> np.ndarray:
-    """(len(rows), epochs * d_e): the gradients of the training rows `rows`, ascending, each of length 1 or 0, epoch by epoch."""
+    """(len(rows), epochs * d_e): the gradients of the training rows `rows`, ascending, each of length 1 or 0, epoch by
+    epoch."""
     epochs = []
     for epoch, messages in by_round(view):
         ids = rows_of(epoch)
@@ -89,7 +102,8 @@ def directions(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> n
 
 
 def guess(gradients: np.ndarray, balance: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(classes (n,), scores (n, classes), higher is likelier) of `gradients` (n, d), by clusters named after their size.
+    """(classes (n,), scores (n, classes), higher is likelier) of `gradients` (n, d), by clusters named after their
+    size.
 
     balance : the public share of each class.
     """
@@ -115,10 +129,13 @@ def guess(gradients: np.ndarray, balance: np.ndarray, seed: int) -> tuple[np.nda
 
 
 def auroc(scores: np.ndarray, truth: np.ndarray) -> float | None:
-    """Mean over classes of the area under the curve of one class against the others; None where only one class is there."""
+    """Mean over classes of the area under the curve of one class against the others; None where only one class is
+    there."""
     from sklearn.metrics import roc_auc_score
 
     there = np.unique(truth)
     if len(there) < 2:
         return None
-    return float(np.mean([roc_auc_score(truth == c, np.maximum(scores[:, c], np.finfo(np.float64).min)) for c in there]))
+    return float(
+        np.mean([roc_auc_score(truth == c, np.maximum(scores[:, c], np.finfo(np.float64).min)) for c in there])
+    )

@@ -1,15 +1,19 @@
 """The server solves for the rows of a table behind a linear model's predictions of them.
 
-An attack on TablePuppet (arXiv 2403.15839). A prediction of row x is h_t = W_t^T x + b_t. Whoever has h_t and (W_t, b_t) of
-enough rounds solves for x: linear equations, as many per round as the model has outputs. Noise on theta (DP-SGD) does not help, since
-what matters is that theta is *known*; it even makes the equations better conditioned. Noise on the predictions does.
+An attack on TablePuppet (arXiv 2403.15839). A prediction of row x is h_t = W_t^T x + b_t. Whoever has h_t and (W_t,
+    b_t) of
+enough rounds solves for x: linear equations, as many per round as the model has outputs. Noise on theta (DP-SGD) does
+not help, since what matters is that theta is *known*; it even makes the equations better conditioned. Noise on the
+predictions does.
 
-Threat model: an honest but curious server. It has what it received and sent, the public configuration, and theta of every prediction:
+Threat model: an honest but curious server. It has what it received and sent, the public configuration, and theta of
+every prediction:
 
-- `parameters=received`: from the protocol. Of a table in horizontal parts the server averages parameters (rfl_admm) or adds up gradients
-  (rfl_sgd, whose models start at 0), so it knows theta exactly. A table with one holder is not attacked.
-- `parameters=released`: every iterate is public. DP-SGD's (epsilon, delta) holds for the publication of all iterates of a model; the
-  attack takes that at its word. No other protocol shows them to the server.
+- `parameters=received`: from the protocol. Of a table in horizontal parts the server averages parameters (rfl_admm) or
+  adds up gradients (rfl_sgd, whose models start at 0), so it knows theta exactly. A table with one holder is not
+  attacked.
+- `parameters=released`: every iterate is public. DP-SGD's (epsilon, delta) holds for the publication of all iterates of
+  a model; the attack takes that at its word. No other protocol shows them to the server.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +37,8 @@ SENT = frozenset(("mapping", "batches", "rows", "step", "consensus"))
 @dataclass
 class Config:
     name: str = "prediction_recovery"
-    parameters: Literal["released", "received"] = "released"  # how the server knows theta: every iterate is public | from the protocol
+    # how the server knows theta: every iterate is public | from the protocol
+    parameters: Literal["released", "received"] = "released"
     rows: Count = 1000  # attacked rows per client, drawn at random
     tolerance: Positive = 0.05  # a row counts as recovered up to this relative error
 
@@ -53,11 +58,15 @@ class Target:
     batches: list[np.ndarray] = field(default_factory=list)  # rows of each batch of an epoch
     asked: np.ndarray | None = None  # rows of the batch that was drawn last
     theta: np.ndarray | None = None
-    events: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)  # theta, places in `chosen`, their predictions
+    # theta, places in `chosen`, their predictions
+    events: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
 
 
-def recover(view: Iterable[Message], config: RunConfig, bias: Mapping[str, bool]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Per client (rows, (k,); estimates of their features, (k, d)); clients whose parameters the server does not know are left out.
+def recover(
+    view: Iterable[Message], config: RunConfig, bias: Mapping[str, bool]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Per client (rows, (k,); estimates of their features, (k, d)); clients whose parameters the server does not know
+    are left out.
 
     Parameters
     ----------
@@ -132,7 +141,8 @@ def _solve(client: Target) -> tuple[np.ndarray, np.ndarray]:
     shift = outputs if client.bias else 0
     weights, answers = [], []
     seen: list[list[int]] = [[] for _ in client.chosen]
-    where = np.full((len(client.events), len(client.chosen)), -1)  # of an event and a chosen row, which of the event's predictions
+    # of an event and a chosen row, which of the event's predictions
+    where = np.full((len(client.events), len(client.chosen)), -1)
     for e, (theta, places, predictions) in enumerate(client.events):
         matrix, intercept = np.split(theta.astype(np.float64), [len(theta) - shift])
         weights.append(matrix.reshape(-1, outputs).T)  # (d_c, d)
@@ -153,8 +163,11 @@ def _solve(client: Target) -> tuple[np.ndarray, np.ndarray]:
     return client.chosen, estimates
 
 
-def score(recovered: Mapping[str, tuple[np.ndarray, np.ndarray]], truth: Mapping[str, np.ndarray], tolerance: float) -> dict[str, Any]:
-    """How near the estimates are, over all clients and for each: median relative error, share of rows within `tolerance`.
+def score(
+    recovered: Mapping[str, tuple[np.ndarray, np.ndarray]], truth: Mapping[str, np.ndarray], tolerance: float
+) -> dict[str, Any]:
+    """How near the estimates are, over all clients and for each: median relative error, share of rows within
+    `tolerance`.
 
     Rows without features that differ from 0 have no relative error and are left out.
     """
@@ -164,20 +177,33 @@ def score(recovered: Mapping[str, tuple[np.ndarray, np.ndarray]], truth: Mapping
         size = np.linalg.norm(true, axis=1)
         errors[name] = (np.linalg.norm(estimates - true, axis=1) / np.where(size > 0, size, 1))[size > 0]
     everything = np.concatenate([*errors.values(), np.zeros(0)])
-    return _summary(everything, tolerance) | {"clients": {name: _summary(found, tolerance) for name, found in errors.items()}}
+    return _summary(everything, tolerance) | {
+        "clients": {name: _summary(found, tolerance) for name, found in errors.items()}
+    }
 
 
 def _summary(errors: np.ndarray, tolerance: float) -> dict[str, Any]:
     if not len(errors):
         return {"rows": 0, "relative_error": None, "recovered": None}
-    return {"rows": len(errors), "relative_error": float(np.median(errors)), "recovered": float(np.mean(errors <= tolerance))}
+    return {
+        "rows": len(errors),
+        "relative_error": float(np.median(errors)),
+        "recovered": float(np.mean(errors <= tolerance)),
+    }
 
 
-def attack(view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> dict[str, Any]:
+def attack(
+    view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]
+) -> dict[str, Any]:
     """Attack every client, and compare with the truth, which the server does not have. The summary's `attack`."""
     biases = partial.intercepts(config.model, task.public.blocks, task.public.owner)
     held = {name: task.block(number) for number, name in enumerate(clients)}
     bias = {name: biases[block] for name, (block, _) in held.items()}
     truth = {name: features for name, (_, features) in held.items()}
     found = score(recover(view, config, bias), truth, config.attack.tolerance)
-    return {"name": "prediction_recovery", "parameters": config.attack.parameters, "tolerance": config.attack.tolerance, **found}
+    return {
+        "name": "prediction_recovery",
+        "parameters": config.attack.parameters,
+        "tolerance": config.attack.tolerance,
+        **found,
+    }

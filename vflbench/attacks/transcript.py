@@ -12,7 +12,8 @@ from vflbench.seeding import stream
 
 Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 RELEASED = "released"  # tag of parameters that are public by assumption: no message carried them
-ANSWER = "answer"  # tag of a model's answer to the adversary's question, once a round is over: black-box access, no message either
+# tag of a model's answer to the adversary's question, once a round is over: black-box access, no message either
+ANSWER = "answer"
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,15 @@ class Message:
 
 @dataclass(frozen=True)
 class Watch:
-    """What an attack needs of a run: messages that `party` read, of those that it sent what `sent` names, and answers to its questions."""
+    """What an attack needs of a run: messages that `party` read, of those that it sent what `sent` names, and answers
+    to its questions."""
 
     party: str
     received: frozenset[str] | None = None  # tags; None: all
     sent: frozenset[str] = frozenset()
     released: bool = False  # with every prediction also the parameters behind it, which are public by assumption
-    questions: Mapping[str, np.ndarray] = field(default_factory=dict)  # per party rows that its model embeds after every round
+    # per party rows that its model embeds after every round
+    questions: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def some(rows: int, most: int, seed: int, name: str) -> np.ndarray:
@@ -49,10 +52,11 @@ def by_round(view: Iterable[Message]) -> Iterator[tuple[int, list[Message]]]:
 
 
 def last_published(messages: Iterable[Message], tag: str) -> dict[str, dict[int, np.ndarray]]:
-    """By source and batch id the tensor (rows, d) of one round's messages (batch id, attempt, timestamp, tensor) with `tag`.
+    """By source and batch id the tensor (rows, d) of one round's messages (batch id, attempt, timestamp, tensor) with
+    `tag`.
 
-    Of several attempts at a batch the last published counts: the latest timestamp, where there is none the last read. (A message of
-    an earlier round that is read late is older than every attempt of this round.)
+    Of several attempts at a batch the last published counts: the latest timestamp, where there is none the last read.
+    (A message of an earlier round that is read late is older than every attempt of this round.)
     """
     found: dict[str, dict[int, tuple[float, np.ndarray]]] = {}
     for message in messages:
@@ -82,7 +86,11 @@ def file_name(round: int) -> str:
 
 def pack(messages: list[Message]) -> dict[str, np.ndarray]:
     """The arrays of a round's messages by number/source/destination/tag/part, as they stand in its file."""
-    return {f"{n:08d}/{m.src}/{m.dst}/{m.tag}/{i}": array for n, m in enumerate(messages) for i, array in enumerate(m.arrays)}
+    return {
+        f"{n:08d}/{m.src}/{m.dst}/{m.tag}/{i}": array
+        for n, m in enumerate(messages)
+        for i, array in enumerate(m.arrays)
+    }
 
 
 def read(folder: Path, names: Iterable[str] | None = None) -> Iterator[Message]:

@@ -33,7 +33,9 @@ def command(args: Sequence[str]) -> int:
         return _dispatch([*args])  # `list` is a verb of this package
     except ConfigError as error:
         count = len(error.problems)
-        complain(f"{count} problem{'s' if count > 1 else ''} in the configuration:\n" + textwrap.indent(str(error), "  "))
+        complain(
+            f"{count} problem{'s' if count > 1 else ''} in the configuration:\n" + textwrap.indent(str(error), "  ")
+        )
     except KeyboardInterrupt:
         complain("interrupted")
         return 130
@@ -61,7 +63,9 @@ def _dispatch(args: list[str]) -> int:
     if verb and not verb.startswith(("-", "~")) and "=" not in verb:
         hint = closest(verb, VERBS)
         raise VflbenchError(
-            f"{verb!r} is no command and no key=value." + (f" Did you mean {hint!r}?" if hint else "") + " See vflbench --help"
+            f"{verb!r} is no command and no key=value."
+            + (f" Did you mean {hint!r}?" if hint else "")
+            + " See vflbench --help"
         )
     return _command_of("train", args)
 

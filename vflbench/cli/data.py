@@ -11,7 +11,8 @@ from vflbench.types import VflbenchError
 
 
 def command(args: list[str]) -> int:
-    """`vflbench data status` and `vflbench data get NAME ...`, both with an optional data_root=DIR; `vflbench data profile`."""
+    """`vflbench data status` and `vflbench data get NAME ...`, both with an optional data_root=DIR; `vflbench data
+    profile`."""
     named = [text.removeprefix("data_root=") for text in args if text.startswith("data_root=")]
     words = [text for text in args if not text.startswith("data_root=")]
     root = sources.data_root(named[-1] if named else None)
@@ -21,7 +22,11 @@ def command(args: list[str]) -> int:
         rows = [["dataset", "found", "folder", ""]]
         for row in sources.status(root):
             lacking = [Path(name).name for name in row.missing]
-            missing = f"missing: {', '.join(lacking[:3])}{f' and {len(lacking) - 3} more' if lacking[3:] else ''}" if lacking else ""
+            missing = (
+                f"missing: {', '.join(lacking[:3])}{f' and {len(lacking) - 3} more' if lacking[3:] else ''}"
+                if lacking
+                else ""
+            )
             variants = f"variant{'s' if row.variants[1:] else ''} {', '.join(row.variants)}" if row.variants else ""
             made_up = f"made up: {', '.join(row.made_up)}" if row.made_up else ""
             rows.append([row.option, row.found, row.folder, "; ".join(filter(None, (variants, made_up, missing)))])
@@ -31,7 +36,10 @@ def command(args: list[str]) -> int:
     if words[:1] == ["get"] and len(words) > 1:
         for name in words[1:]:
             row = sources.get(name, root)
-            say(f"{row.option}: {row.found}, {len(row.present)} files in {(root or sources.cache_folder()) / row.folder}")
+            say(
+                f"{row.option}: {row.found}, {len(row.present)} files in "
+                f"{(root or sources.cache_folder()) / row.folder}"
+            )
         return 0
     if words[:1] == ["profile"]:
         from vflbench.plots.delays import draw_profile

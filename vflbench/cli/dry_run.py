@@ -20,7 +20,8 @@ def dry_run(config: RunConfig) -> str:
 
 
 class _Compiler(ModuleType):
-    """What torch's optimisers ask of its compiler where nothing is compiled; whatever else is asked for brings the compiler itself."""
+    """What torch's optimisers ask of its compiler where nothing is compiled; whatever else is asked for brings the
+    compiler itself."""
 
     graph_break = staticmethod(lambda: None)
     disable = staticmethod(lambda function, *_, **__: function)

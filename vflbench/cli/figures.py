@@ -41,11 +41,14 @@ def _train_job(words: list[str], folder: str) -> str:
 
 
 def _reprice_job(run: Run, values: dict[str, Any], folder: Path) -> Run:
-    """A figure's run from one that differs in its network and accounting alone; raises VflbenchError where that is not exact."""
+    """A figure's run from one that differs in its network and accounting alone; raises VflbenchError where that is not
+    exact."""
     from vflbench.plots.curves import draw_run
     from vflbench.runner import reprice
 
-    profile = reprice.Profile({"network": values["network"]["name"], "accounting": values["accounting"]}, values["network"])
+    profile = reprice.Profile(
+        {"network": values["network"]["name"], "accounting": values["accounting"]}, values["network"]
+    )
     _finished(run.folder.resolve()).write(profile, folder, "vflbench figures", overwrite=False, draw=draw_run)
     return reader.load(folder)
 
@@ -85,7 +88,8 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
 
 
 def command(args: list[str]) -> int:
-    """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures, from runs found or trained."""
+    """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures, from runs found
+    or trained."""
     usage = (
         "usage: vflbench figures NAME ... [scale=smoke|small|full] [jobs=N] [out=DIR] [key=value ...]; "
         f"NAME is all, a paper or one of: {', '.join(definition.names())}"

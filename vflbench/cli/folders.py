@@ -18,7 +18,8 @@ from vflbench.types import ENDED, ConfigError, EngineConfig, NetworkConfig, Prob
 
 
 def state(folder: Path) -> tuple[str | None, str | None]:
-    """(status, config hash) of the run in `folder`; the status of a run that was killed is `unfinished`, of no run None."""
+    """(status, config hash) of the run in `folder`; the status of a run that was killed is `unfinished`, of no run
+    None."""
     if not any((folder / name).is_file() for name in ("manifest.json", "summary.json")):
         return None, None
     found = reader.load(folder)
@@ -30,56 +31,76 @@ def admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
     """Refuse a folder in which a run or anything else of the user's would be lost, before anything is written to it."""
     status, identity = state(folder)
     places = (folder.absolute(), *folder.absolute().parents)
-    inside = next((p for p in places if p.name in ("checkpoint", "model", "transcript", ".hydra") and state(p.parent)[0]), None)
+    inside = next(
+        (p for p in places if p.name in ("checkpoint", "model", "transcript", ".hydra") and state(p.parent)[0]), None
+    )
     if inside is not None:
-        raise VflbenchError(f"{folder} is where the run in {shown(inside.parent)} has its files: choose another hydra.run.dir")
+        raise VflbenchError(
+            f"{folder} is where the run in {shown(inside.parent)} has its files: choose another hydra.run.dir"
+        )
     others = inventory.own(folder) if status is None and inventory.kept(folder) else []
     # What a start of a run that never began has left there is nobody's.
     if others := [name for name in others if Path(name).parts[0] != ".hydra" and not name.endswith(".tmp")]:
         a_runs = next((name for name in others if Path(name).parts[0] in files.FILES - files.SWEEP_FILES), None)
         if a_runs is None:
-            raise VflbenchError(f"{folder} holds {others[0]} of a sweep or figure: choose another folder with hydra.run.dir=...")
+            raise VflbenchError(
+                f"{folder} holds {others[0]} of a sweep or figure: choose another folder with hydra.run.dir=..."
+            )
         if not cfg.overwrite:
             lost = f"{folder} holds {a_runs} of a run whose manifest.json is gone"
-            raise VflbenchError(f"{lost}: choose another folder with hydra.run.dir=..., or replace it with overwrite=true")
+            raise VflbenchError(
+                f"{lost}: choose another folder with hydra.run.dir=..., or replace it with overwrite=true"
+            )
     if status is None or cfg.overwrite or _is_nothing(folder, status):
         _admit_foreign(folder)
         return
     same = identity == config_hash(config.plain(cfg))
     if (cfg.resume or sweep) and not same:
-        raise VflbenchError(f"{folder} holds a run of another configuration ({_difference(folder, cfg)}): choose another folder")
+        raise VflbenchError(
+            f"{folder} holds a run of another configuration ({_difference(folder, cfg)}): choose another folder"
+        )
     if sweep or cfg.resume:  # a repeated sweep keeps what has ended and continues the rest
         if status not in ENDED:
             _admit_foreign(folder, goes_on=True)
         return
     if status in ENDED:
-        raise VflbenchError(f"{folder} holds a run that has ended ({status}): choose another folder, or replace it with overwrite=true")
+        raise VflbenchError(
+            f"{folder} holds a run that has ended ({status}): choose another folder, or replace it with overwrite=true"
+        )
     raise VflbenchError(
-        f"{folder} holds a run that has not ended ({status}): continue it with resume=true, or replace it with overwrite=true"
+        f"{folder} holds a run that has not ended ({status}): continue it with resume=true, or replace it with "
+        "overwrite=true"
     )
 
 
 def _admit_foreign(folder: Path, goes_on: bool = False) -> None:
-    """Refuse a folder with anything in it that no run wrote; where a run `goes_on` there, with what stands in its way."""
+    """Refuse a folder with anything in it that no run wrote; where a run `goes_on` there, with what stands in its
+    way."""
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not there.is_dir():
         raise ConfigError([Problem("hydra.run.dir", str(folder), f"cannot be a folder: {there} is a file")])
     if there != folder:
         return
     handlers = HydraConfig.get().job_logging.get("handlers") or {}
-    logs = {Path(str(handler["filename"])).name for handler in handlers.values() if "filename" in handler}  # Hydra has opened them by now
+    # Hydra has opened them by now
+    logs = {Path(str(handler["filename"])).name for handler in handlers.values() if "filename" in handler}
     found = [name for name in inventory.foreign(folder) if name not in logs]
     if not inventory.kept(folder) and state(folder)[0] is not None:
         older = "a run of an older vflbench, which kept no list of its files"
         raise VflbenchError(f"{folder} holds {older}: choose another folder with hydra.run.dir=..., or move it")
     if goes_on:  # damaged checkpoints are looked at when they are needed
         found = [name for name in found if Path(name).parts[0] in files.FILES]
-        found = [name for name in found if Path(name).parts[0] not in ("checkpoint", "transcript") or not inventory.damaged(folder, name)]
+        found = [
+            name
+            for name in found
+            if Path(name).parts[0] not in ("checkpoint", "transcript") or not inventory.damaged(folder, name)
+        ]
     inventory.refuse(folder, found, "Choose another folder with hydra.run.dir=...")
 
 
 def admit_sweep(folder: Path) -> None:
-    """Refuse the folder of a new sweep with anything in it, and that of a sweep which goes on with what stands in its way."""
+    """Refuse the folder of a new sweep with anything in it, and that of a sweep which goes on with what stands in its
+    way."""
     if state(folder)[0] is not None:
         raise VflbenchError(f"{folder} holds a run: choose another folder with hydra.sweep.dir=...")
     found = inventory.foreign(folder) if folder.is_dir() else []
@@ -94,8 +115,8 @@ def _is_nothing(folder: Path, status: str) -> bool:
 
 
 def clear(folder: Path, overwrite: bool, cfg: DictConfig) -> None:
-    """Remove the files of the run in `folder` that is to be replaced, its summary first, so that half a run is no result; and write
-    `.hydra`.
+    """Remove the files of the run in `folder` that is to be replaced, its summary first, so that half a run is no
+    result; and write `.hydra`.
 
     Called when the new run has its data and parties, so that one that cannot start leaves the old one.
     """
@@ -106,10 +127,15 @@ def clear(folder: Path, overwrite: bool, cfg: DictConfig) -> None:
 
 
 def _write_hydra(folder: Path, cfg: DictConfig) -> None:
-    """The files that Hydra itself writes before a job, which may then not start: config.yaml, hydra.yaml, overrides.yaml."""
+    """The files that Hydra itself writes before a job, which may then not start: config.yaml, hydra.yaml,
+    overrides.yaml."""
     hydra = HydraConfig.get()
     (folder / ".hydra").mkdir(mode=0o700, exist_ok=True)
-    for name, part in (("config", cfg), ("hydra", OmegaConf.create({"hydra": hydra})), ("overrides", hydra.overrides.task)):
+    for name, part in (
+        ("config", cfg),
+        ("hydra", OmegaConf.create({"hydra": hydra})),
+        ("overrides", hydra.overrides.task),
+    ):
         files.atomic_write(folder / ".hydra" / f"{name}.yaml", OmegaConf.to_yaml(part))
 
 
@@ -120,7 +146,10 @@ def _difference(folder: Path, cfg: DictConfig) -> str:
     written = (config.without_secrets(cfg), reader.load(folder).manifest.get("config", {}))
     ours, theirs = (identity.flat(identity.identifying(values)) for values in written)
     keys = [key for key in {**theirs, **ours} if ours.get(key) != theirs.get(key)]
-    return ", ".join(f"{key}={theirs.get(key)} there, {ours.get(key)} here" for key in keys[:5]) or "another vflbench or environment"
+    return (
+        ", ".join(f"{key}={theirs.get(key)} there, {ours.get(key)} here" for key in keys[:5])
+        or "another vflbench or environment"
+    )
 
 
 def dated(cfg: DictConfig, kind: Literal["run", "sweep"], overrides: list[str]) -> bool:
@@ -130,7 +159,8 @@ def dated(cfg: DictConfig, kind: Literal["run", "sweep"], overrides: list[str]) 
 
 
 def make_new(folder: Path) -> Path:
-    """The folder, made now, or one with a number where it is there: two may start in one microsecond, and a clock may be set back."""
+    """The folder, made now, or one with a number where it is there: two may start in one microsecond, and a clock may
+    be set back."""
     for number in itertools.count(1):
         new = folder if number == 1 else folder.with_name(f"{folder.name}_{number}")
         with contextlib.suppress(FileExistsError):
@@ -140,7 +170,8 @@ def make_new(folder: Path) -> Path:
 
 
 def to_continue(root: Path, values: dict[str, Any]) -> Path | None:
-    """The newest run below `root` of this configuration that has a list of its files to go by; one that has not ended before others."""
+    """The newest run below `root` of this configuration that has a list of its files to go by; one that has not ended
+    before others."""
     wanted = config_hash(values)
     found = {}
     for candidate in reader.find(root) if root.is_dir() else []:
@@ -162,7 +193,9 @@ def ended(folder: Path) -> str | None:
     return status if status in ENDED else None
 
 
-def write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str, values: dict[str, Any], cfg: DictConfig) -> None:
+def write_unrun(
+    folder: Path, status: Literal["failed", "skipped"], reason: str, values: dict[str, Any], cfg: DictConfig
+) -> None:
     """The summary of a run that never came to its end; what the runner itself has written stays."""
     before, _ = state(folder)
     if before is not None and not _is_nothing(folder, before):
@@ -170,9 +203,11 @@ def write_unrun(folder: Path, status: Literal["failed", "skipped"], reason: str,
     reason = identity.hide(reason, config.from_environment(cfg))
     how = {group: values[group]["name"] for group in ("algorithm", "dataset")}
     how |= {key: values[key] for key in ("seed", "accounting", "device")}
-    how["compute_clock"] = values["engine"].get("compute_clock", EngineConfig.compute_clock)  # a user's option need not list every key
+    # a user's option need not list every key
+    how["compute_clock"] = values["engine"].get("compute_clock", EngineConfig.compute_clock)
     how["timing"] = values["network"].get("timing", NetworkConfig.timing)
     summary = files.summarise_unrun(status=status, reason=reason, **how)
-    with contextlib.suppress(VflbenchError, OSError):  # the disk may be what failed; the reason itself is told all the same
+    # the disk may be what failed; the reason itself is told all the same
+    with contextlib.suppress(VflbenchError, OSError):
         _write_hydra(folder, cfg)
         files.write_json(folder / "summary.json", summary)

@@ -11,19 +11,19 @@ vflbench: which federated method reaches your accuracy with the least communicat
 
   vflbench                                                         GLASU on Cora, from the US to the UK
   vflbench algorithm=glasu dataset=cora seed=1 network=us_us       other options, other values
-  vflbench algorithm=glasu dry_run=true                            parties, shapes, messages, bytes per round; trains nothing
+  vflbench algorithm=glasu dry_run=true                            parties, shapes, messages, bytes; trains nothing
   vflbench -m algorithm=glasu,standalone_gnn seed=0,1,2            a sweep: every combination
   vflbench experiment=glasu/table3                                 a preset, here a paper's table
   vflbench algorithm=glasu resume=true                             go on where a run was stopped
 
 Other commands
-  vflbench figures glasu/table3 scale=small  a paper's figure: its runs, picture, numbers beside the paper's, claims; or all
+  vflbench figures glasu/table3 scale=small  a paper's figure: runs, picture, numbers beside the paper's; or all
   vflbench list                              algorithms, with the data sets, privacy, models and attacks that fit them
   vflbench reprice RUN network=us_us,lan     finished runs on other networks, in seconds, without training
   vflbench data status                       which data sets are there, real or as synthetic twins
   vflbench data get NAME [NAME ...]          download data sets
   vflbench data profile features=50,450      time split learning on this machine, for compute=measured
-  vflbench report RUN [RUN ...] --out FILE   runs side by side as one HTML file, with sliders for the network; a RUN may be a sweep
+  vflbench report RUN [RUN ...] --out FILE   runs or sweeps side by side, one HTML file with sliders
   vflbench show RUN                          the same in the terminal
 """
 FLAGS = """\
@@ -34,7 +34,8 @@ Flags
   --info, --hydra-help what Hydra itself offers
   --version, --help
   hydra.run.dir=DIR    the run's folder; hydra.sweep.dir=DIR a sweep's
-  hydra/launcher=joblib  a sweep in parallel (pip install 'vflbench[parallel]'); or submitit_local, submitit_slurm ('vflbench[slurm]')
+  hydra/launcher=joblib           a sweep in parallel (pip install 'vflbench[parallel]')
+  hydra/launcher=submitit_slurm   a sweep on a cluster (pip install 'vflbench[slurm]'); or submitit_local
 """
 
 
@@ -43,10 +44,16 @@ def help_text() -> str:
     conf = config_dir()
     width = max(80, min(shutil.get_terminal_size().columns, 140))
     lines = [EXAMPLES, "Groups (group=option)"]
-    for group in sorted(path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "tuned", "figure")):
+    for group in sorted(
+        path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "tuned", "figure")
+    ):
         names = " ".join(sorted(path.relative_to(group).with_suffix("").as_posix() for path in group.rglob("*.yaml")))
-        lines += textwrap.wrap(names, width, initial_indent=f"  {group.name:12} ", subsequent_indent=" " * 15, break_on_hyphens=False)
+        lines += textwrap.wrap(
+            names, width, initial_indent=f"  {group.name:12} ", subsequent_indent=" " * 15, break_on_hyphens=False
+        )
     lines += ["", "Keys (key=value), with their defaults; an option's own keys are group.key, e.g. algorithm.lr=0.01"]
-    for key, value, comment in re.findall(r"^(\w+): (\S+)\s+# (.*)$", (conf / "config.yaml").read_text(encoding="utf-8"), re.MULTILINE):
+    for key, value, comment in re.findall(
+        r"^(\w+): (\S+)\s+# (.*)$", (conf / "config.yaml").read_text(encoding="utf-8"), re.MULTILINE
+    ):
         lines.append(f"  {key + '=' + value:28} {comment}")
     return "\n".join([*lines, "", FLAGS]).rstrip()

@@ -54,7 +54,9 @@ def start(hydra: Session, cfg: DictConfig, overrides: list[str], command: str, q
         if found is not None:
             overrides = [*overrides, config.quoted("hydra.run.dir", str(found))]
         if not quiet and (found is None or folders.ended(found) is None):
-            complain(f"continuing {found}" if found else f"no run of this configuration below {RUNS}/: starting a new one")
+            complain(
+                f"continuing {found}" if found else f"no run of this configuration below {RUNS}/: starting a new one"
+            )
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     if dated and found is None:
         made[:1] = [folders.make_new(folder)]
@@ -76,9 +78,15 @@ def start(hydra: Session, cfg: DictConfig, overrides: list[str], command: str, q
 
 @interrupts.job()
 def job(
-    cfg: DictConfig, *, command: str = "vflbench", quiet: bool = False, total: int | None = None, swept: frozenset[str] = frozenset()
+    cfg: DictConfig,
+    *,
+    command: str = "vflbench",
+    quiet: bool = False,
+    total: int | None = None,
+    swept: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """One run, in the folder that Hydra made; module level and without state, since a launcher may run it in another process.
+    """One run, in the folder that Hydra made; module level and without state, since a launcher may run it in another
+    process.
 
     `total` is the number of a sweep's jobs, None for a single run; of those, `swept` keys differ.
     """
@@ -135,7 +143,12 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
     else:
         status = summary["status"]
         code = 1 if status == "failed" or (status == "diverged" and not label) else 0
-        done = Outcome(code, folder, line=f"{label}: {result_line(summary)}" if label else last_lines(summary, folder), status=status)
+        done = Outcome(
+            code,
+            folder,
+            line=f"{label}: {result_line(summary)}" if label else last_lines(summary, folder),
+            status=status,
+        )
         if status == "diverged" and not label:
             complain(f"the run diverged: {summary.get('reason') or 'its numbers are not finite'}")
         if status == "interrupted":
@@ -154,15 +167,24 @@ def _run(run_config: RunConfig, folder: Path, command: str, quiet: bool, cfg: Di
     from vflbench.runner.run import run
 
     info = registry.algorithms()[run_config.algorithm.name]
-    choices = {str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None}
+    choices = {
+        str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None
+    }
     how: dict[str, Any] = {"command": command, "choices": choices, "info": info, "quiet": quiet, "draw": draw_run}
-    how |= {"plain": config.without_secrets(cfg), "identity": config_hash(config.plain(cfg)), "hidden": config.from_environment(cfg)}
-    summary: dict[str, Any] = run(run_config, folder, clear=partial(folders.clear, folder, run_config.overwrite, cfg), **how)
+    how |= {
+        "plain": config.without_secrets(cfg),
+        "identity": config_hash(config.plain(cfg)),
+        "hidden": config.from_environment(cfg),
+    }
+    summary: dict[str, Any] = run(
+        run_config, folder, clear=partial(folders.clear, folder, run_config.overwrite, cfg), **how
+    )
     return summary
 
 
 def _done(cfg: DictConfig, folder: Path, label: str) -> Outcome | None:
-    """The outcome of a job whose run has ended before: one that is queued twice is no failure. None where there is something to do.
+    """The outcome of a job whose run has ended before: one that is queued twice is no failure. None where there is
+    something to do.
 
     Raises VflbenchError: the folder cannot be written to without a loss, or what is there is damaged.
     """
@@ -171,5 +193,8 @@ def _done(cfg: DictConfig, folder: Path, label: str) -> Outcome | None:
         return None
     run = reader.load(folder)
     run.check_curve()
-    line = f"{shown(folder)} holds a run that has ended ({status}): nothing is left to do\n{last_lines(run.summary, folder)}"
+    line = (
+        f"{shown(folder)} holds a run that has ended ({status}): nothing is left to "
+        f"do\n{last_lines(run.summary, folder)}"
+    )
     return Outcome(0, folder, line=f"{label}: {status}, kept" if label else line, status=status)

@@ -20,10 +20,21 @@ def command(args: list[str]) -> int:
         attacks = " ".join(registry.options("attack", info, info.attacks))
         private = " ".join(registry.options("privacy", info, info.privacy))
         fits = {"data": fitting, "privacy": private, "models": " ".join(info.models), "attacks": attacks}
-        fits["codecs"] = f"none ({info.exact})" if info.exact else " ".join(("none", *codecs)) + " (feedback)" * bool(info.remembered)
+        fits["codecs"] = (
+            f"none ({info.exact})"
+            if info.exact
+            else " ".join(("none", *codecs)) + " (feedback)" * bool(info.remembered)
+        )
         say(f"{name:23} {info.summary}")
         for what, names in fits.items():
             fact = f"{what} {names or '-'}"
-            say(textwrap.fill(fact, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False))
-    say(f"\n{len(algorithms)} algorithms, {len(data)} data sets: vflbench algorithm=... dataset=... [privacy=...] [model=...] [attack=...]")
+            say(
+                textwrap.fill(
+                    fact, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False
+                )
+            )
+    say(
+        f"\n{len(algorithms)} algorithms, {len(data)} data sets: vflbench algorithm=... dataset=... [privacy=...] "
+        "[model=...] [attack=...]"
+    )
     return 0

@@ -16,18 +16,25 @@ from vflbench.types import VflbenchError
 
 
 def command(args: list[str]) -> int:
-    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--overwrite]`: runs side by side, on one page."""
-    parser = ArgumentParser(prog="vflbench report", description="Runs side by side, as one HTML file that needs nothing else.")
+    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--overwrite]`: runs side by side, on one
+    page."""
+    parser = ArgumentParser(
+        prog="vflbench report", description="Runs side by side, as one HTML file that needs nothing else."
+    )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
     parser.add_argument("--out", default="report.html", metavar="FILE", help="the page (default: report.html)")
-    parser.add_argument("--csv", metavar="FILE", help="its table, with all digits; a text that would be a formula gets an apostrophe")
+    parser.add_argument(
+        "--csv", metavar="FILE", help="its table, with all digits; a text that would be a formula gets an apostrophe"
+    )
     parser.add_argument("--markdown", metavar="FILE", help="its tables, to paste")
     parser.add_argument("--overwrite", action="store_true", help="replace these files where they are there")
     flags = parser.parse_args(args)
     files = [Path(name) for name in (flags.out, flags.csv, flags.markdown) if name]
     for path in files:
         if inventory.listed_by(path) is not None or (path.parent / "manifest.json").exists():
-            raise VflbenchError(f"{path}: lies in the folder of a run, whose files it could replace; name another place")
+            raise VflbenchError(
+                f"{path}: lies in the folder of a run, whose files it could replace; name another place"
+            )
     if len(set(files)) < len(files):
         raise VflbenchError(f"{', '.join(map(str, files))}: each needs a file of its own")
     if not flags.overwrite and (there := [str(path) for path in files if os.path.lexists(path)]):
@@ -58,7 +65,8 @@ def read_runs(paths: list[str]) -> Report:
 
 
 def _networks() -> dict[str, tuple[float, float | None]]:
-    """The network profiles whose links are alike: latency in ms and bandwidth in Gbit/s; ideal ones have no times to look at."""
+    """The network profiles whose links are alike: latency in ms and bandwidth in Gbit/s; ideal ones have no times to
+    look at."""
     found = {}
     for path in sorted((registry.config_dir() / "network").glob("*.yaml")):
         profile = yaml.safe_load(path.read_text(encoding="utf-8"))

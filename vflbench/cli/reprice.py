@@ -13,8 +13,13 @@ from vflbench.types import VflbenchError
 
 def command(args: list[str]) -> int:
     """`vflbench reprice RUN [RUN ...] network=... [network.key=...] [accounting=...] [overwrite=true] [--out DIR]`."""
-    usage = "vflbench reprice RUN [RUN ...] network=NAME[,NAME] [network.key=value] [accounting=...] [overwrite=true] [--out DIR]"
-    parser = ArgumentParser(prog="vflbench reprice", usage=usage, description="Finished runs under another network, without training.")
+    usage = (
+        "vflbench reprice RUN [RUN ...] network=NAME[,NAME] [network.key=value] [accounting=...] [overwrite=true] "
+        "[--out DIR]"
+    )
+    parser = ArgumentParser(
+        prog="vflbench reprice", usage=usage, description="Finished runs under another network, without training."
+    )
     parser.add_argument("words", nargs="*", help="folders of runs or of sweeps, and what to price them by")
     parser.add_argument("--out", type=Path, default=RUNS / "reprice", help="where the results go (outputs/reprice)")
     parser.add_argument("--config-dir", help="a folder with networks of your own")
@@ -41,7 +46,10 @@ def command(args: list[str]) -> int:
         complain(f"not re-priced: {reason}")
 
     profiles = [reprice.Profile(typed, network) for typed, network in found]
-    how: dict[str, Any] = {"command": shlex.join(["vflbench", "reprice", *args]), "overwrite": overwrite[-1:] == ["overwrite=true"]}
+    how: dict[str, Any] = {
+        "command": shlex.join(["vflbench", "reprice", *args]),
+        "overwrite": overwrite[-1:] == ["overwrite=true"],
+    }
     done = reprice.reprice(runs, profiles, flags.out, draw=draw_run, refused=leave_out, **how)
     if len(done) == 1:
         summary = reader.load(done[0].folder).summary
@@ -49,6 +57,9 @@ def command(args: list[str]) -> int:
         say("\n".join([result_line(summary), kept, f"run folder: {shown(done[0].folder)}"]))
     elif done:
         rows = [["run", "priced by", "status", "metric", "selected", "final", "sent", "communication", "folder"]]
-        rows += [[str(r.source), r.profile, *sweep.results(reader.load(r.folder)), f"{r.folder}{' (kept)' * r.kept}"] for r in done]
+        rows += [
+            [str(r.source), r.profile, *sweep.results(reader.load(r.folder)), f"{r.folder}{' (kept)' * r.kept}"]
+            for r in done
+        ]
         say(sweep.align(rows))
     return 1 if refused else 0

@@ -8,7 +8,9 @@ from vflbench.plots.report_terminal import show
 
 def command(args: list[str]) -> int:
     """`vflbench show RUN...`: the same in the terminal."""
-    parser = ArgumentParser(prog="vflbench show", description="Runs in the terminal; `vflbench report` makes a page of them.")
+    parser = ArgumentParser(
+        prog="vflbench show", description="Runs in the terminal; `vflbench report` makes a page of them."
+    )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
     show(read_runs(parser.parse_args(args).runs))
     return 0

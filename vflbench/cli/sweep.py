@@ -18,14 +18,18 @@ from vflbench.runner import interrupts, launchers
 from vflbench.types import ENDED_WELL, ConfigError, Problem, VflbenchError
 
 
-def start(hydra: Session, cfg: DictConfig, jobs: list[list[str]], swept: frozenset[str], overrides: list[str], command: str) -> int:
+def start(
+    hydra: Session, cfg: DictConfig, jobs: list[list[str]], swept: frozenset[str], overrides: list[str], command: str
+) -> int:
     """Do a checked sweep (`config.Plan`); the exit code."""
     own = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
     if cfg.dry_run:
         return _dry_runs(hydra, jobs, own)
     folder = config.folder_of(cfg, "hydra.sweep.dir")
     if cfg.resume and not folder.is_dir() and not any(text.startswith("hydra.sweep.dir=") for text in overrides):
-        raise VflbenchError("resume=true: a sweep is continued in its own folder; name it with hydra.sweep.dir=outputs/multirun/...")
+        raise VflbenchError(
+            "resume=true: a sweep is continued in its own folder; name it with hydra.sweep.dir=outputs/multirun/..."
+        )
     numbered = OmegaConf.to_container(cfg.hydra.sweep)["subdir"] == "${hydra.job.num}"  # type: ignore[call-overload,index]
     dated = folders.dated(cfg, "sweep", overrides)
     if (folder.is_dir() and not dated) or not numbered:
@@ -79,16 +83,21 @@ def _admit_jobs(hydra: Session, folder: Path, jobs: list[list[str]], own: list[s
             cfg.hydra.job.num = cfg.hydra.job.id = number
         run_folder = folder / config.folder_of(cfg, "hydra.sweep.subdir")
         if folder.resolve() not in run_folder.resolve().parents:
-            raise ConfigError([Problem("hydra.sweep.subdir", str(cfg.hydra.sweep.subdir), "must name a folder below hydra.sweep.dir")])
+            raise ConfigError(
+                [Problem("hydra.sweep.subdir", str(cfg.hydra.sweep.subdir), "must name a folder below hydra.sweep.dir")]
+            )
         other = taken.setdefault(run_folder.resolve(), words)
         if other is not words:
             both = f"{' '.join(other)} and {' '.join(words)}"
-            raise VflbenchError(f"two jobs would write to {run_folder}: {both}. Let hydra.sweep.subdir name what differs")
+            raise VflbenchError(
+                f"two jobs would write to {run_folder}: {both}. Let hydra.sweep.subdir name what differs"
+            )
         folders.admit(run_folder, cfg, sweep=True)
 
 
 def _conclude(folder: Path, outcomes: list[Outcome], died: str) -> int:
-    """The table, the picture and the last words; `died`: what is said of a job's process that ended without a result."""
+    """The table, the picture and the last words; `died`: what is said of a job's process that ended without a
+    result."""
     from vflbench.plots.curves import draw_runs
 
     say("\n" + sweep.table(folder))

@@ -1,4 +1,5 @@
-"""`vflbench [flags] [group=option ...] [key=value ...]`, and `vflbench.run`: check, compose, train, and say what came out."""
+"""`vflbench [flags] [group=option ...] [key=value ...]`, and `vflbench.run`: check, compose, train, and say what came
+out."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ def command(args: list[str]) -> int:
     parser = flags_parser(USAGE)
     flags = parser.parse_intermixed_args(args)
     if flags.config_path or flags.config_name or flags.experimental_rerun:
-        raise VflbenchError("--config-path, --config-name and --experimental-rerun are not supported; give your options with --config-dir")
+        raise VflbenchError(
+            "--config-path, --config-name and --experimental-rerun are not supported; give your options with "
+            "--config-dir"
+        )
     if flags.cfg or flags.info is not None or flags.hydra_help or flags.shell_completion:
         return _show(flags, parser)
     overrides = flags.overrides + (["hydra.mode=RUN"] if flags.run else [])
@@ -44,9 +48,12 @@ def command(args: list[str]) -> int:
 
 
 def _show(flags: Namespace, parser: ArgumentParser) -> int:
-    """`--cfg`, `--info`, `--hydra-help` and shell completion are Hydra's, with the options that a run would use, in their order."""
+    """`--cfg`, `--info`, `--hydra-help` and shell completion are Hydra's, with the options that a run would use, in
+    their order."""
     if flags.multirun:
-        raise VflbenchError("-m does not go with --cfg, --info, --hydra-help and --shell-completion: give the values of one job")
+        raise VflbenchError(
+            "-m does not go with --cfg, --info, --hydra-help and --shell-completion: give the values of one job"
+        )
     with config.session(flags.overrides, flags.config_dir) as hydra, config.refusing():
         if not flags.shell_completion:
             config.check_hydra_keys(hydra, flags.overrides)

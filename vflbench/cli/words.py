@@ -12,7 +12,8 @@ RUNS = Path("outputs")
 
 
 def say(text: str) -> None:
-    """One line or more on stdout, where results go. Texts of data and run folders may be in it: none commands the terminal."""
+    """One line or more on stdout, where results go. Texts of data and run folders may be in it: none commands the
+    terminal."""
     print(printable(text), flush=True)
 
 
@@ -22,7 +23,8 @@ def complain(text: str) -> None:
 
 
 def for_user(error: Exception) -> VflbenchError | None:
-    """`error` as one for the user: the operating system's, and memory, of the machine or a GPU, that is not there, too. None: a bug."""
+    """`error` as one for the user: the operating system's, and memory, of the machine or a GPU, that is not there, too.
+    None: a bug."""
     reason = str(error) or type(error).__name__
     if isinstance(error, VflbenchError):
         return error
@@ -44,12 +46,17 @@ def result_line(summary: dict[str, Any]) -> str:
 
     metric, status = summary["metric"], summary["status"]
     if metric["selected"] is not None:
-        score = f"test_{metric['name']} {metric['selected']:.4g} (selected on validation at round {metric['selected_round']})"
+        score = (
+            f"test_{metric['name']} {metric['selected']:.4g} (selected on validation at round "
+            f"{metric['selected_round']})"
+        )
     elif metric["final"] is not None:
         score = f"{splits(metric['name'])[-1]}_{metric['name']} {metric['final']:.4g} (at the end)"
     else:
         score = "not evaluated"
-    source = {"real": "real data", "partial": "PARTLY MADE-UP DATA", "synthetic": "SYNTHETIC DATA"}[summary["data_source"]]
+    source = {"real": "real data", "partial": "PARTLY MADE-UP DATA", "synthetic": "SYNTHETIC DATA"}[
+        summary["data_source"]
+    ]
     epsilon = (summary.get("privacy") or {}).get("epsilon")
     parts = [
         *([] if status == "completed" else [f"{status}{': ' + summary['reason'] if summary.get('reason') else ''}"]),
@@ -78,9 +85,14 @@ def made_up(summary: dict[str, Any]) -> str:
     if summary["data_source"] == "synthetic":
         if "real" not in registry.datasets()[summary["dataset"]].sources:
             return f"SYNTHETIC DATA: {summary['dataset']} is always made up"
-        return f"SYNTHETIC DATA: a made-up twin of {summary['dataset']}; these numbers say nothing about the real data set"
+        return (
+            f"SYNTHETIC DATA: a made-up twin of {summary['dataset']}; these numbers say nothing about the real data set"
+        )
     if summary["data_source"] == "partial":
-        return f"PARTLY MADE-UP DATA: parts of {summary['dataset']} are synthetic; these numbers are not the real data set's"
+        return (
+            f"PARTLY MADE-UP DATA: parts of {summary['dataset']} are synthetic; these numbers are not the real "
+            "data set's"
+        )
     return ""
 
 

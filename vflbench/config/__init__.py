@@ -1,7 +1,10 @@
-"""From what the user typed to a `RunConfig`: every problem is found before any work, those of names, types and ranges together.
+"""From what the user typed to a `RunConfig`: every problem is found before any work, those of names, types and ranges
+together.
 
-Hydra composes; the checks are ours, because Hydra stops at the first problem. `plan` walks the overrides (of a whole sweep), then
-turns a composed configuration into dataclasses, and asks whether algorithm, data set, model, topology and privacy fit together.
+Hydra composes; the checks are ours, because Hydra stops at the first problem. `plan` walks the overrides (of a whole
+sweep), then turns a composed configuration into dataclasses, and asks whether algorithm, data set, model, topology and
+privacy fit
+    together.
 Names come first: where one is wrong, the types of keys are read from the sources of modules, which are not imported.
 """
 
@@ -17,10 +20,27 @@ from omegaconf.errors import OmegaConfBaseException
 
 from vflbench import registry
 from vflbench.config import overrides as words
-from vflbench.config.composition import UNCOMPOSED, compose, configurations, from_environment, plain, session, without_secrets
+from vflbench.config.composition import (
+    UNCOMPOSED,
+    compose,
+    configurations,
+    from_environment,
+    plain,
+    session,
+    without_secrets,
+)
 from vflbench.config.fit import check
 from vflbench.config.overrides import folder_of, refusing
-from vflbench.config.typed import HYDRAS, convert, convert_dataclass, convert_run, kinds_of, lists, to_config, value_problems
+from vflbench.config.typed import (
+    HYDRAS,
+    convert,
+    convert_dataclass,
+    convert_run,
+    kinds_of,
+    lists,
+    to_config,
+    value_problems,
+)
 from vflbench.hydra_internals import Override, Session, expand, line, quoted, values_of
 from vflbench.registry import config_dir
 from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, closest, hook, refuse
@@ -29,7 +49,8 @@ __all__ = [
     "Plan", "check", "check_hydra_keys", "checked", "compose", "config_dir", "configurations", "convert", "folder_of",
     "from_environment", "plain", "plan", "profiles", "quoted", "refusing", "session", "to_config", "without_secrets",
 ]  # fmt: skip
-LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}  # of sweeps, and the extra that has each
+# of sweeps, and the extra that has each
+LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}
 
 
 @dataclass
@@ -57,7 +78,13 @@ class Findings:
                 self.faulty.append(override)
 
 
-def plan(hydra: Session, overrides: Sequence[str], multirun: bool = False, algorithms: int | None = None, loading: bool = True) -> Plan:
+def plan(
+    hydra: Session,
+    overrides: Sequence[str],
+    multirun: bool = False,
+    algorithms: int | None = None,
+    loading: bool = True,
+) -> Plan:
     """Check every override, in a sweep every value of it.
 
     `algorithms`: of a sweep only so many algorithms are wanted, and one value of every other key, the first ones.
@@ -72,7 +99,9 @@ def plan(hydra: Session, overrides: Sequence[str], multirun: bool = False, algor
     sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
     if sweeping:
         preset = base.hydra.sweeper.get("params") or {}
-        typed = words.merge(words.parse(hydra, [f"{key}={value}" for key, value in preset.items()], found.problems), typed)
+        typed = words.merge(
+            words.parse(hydra, [f"{key}={value}" for key, value in preset.items()], found.problems), typed
+        )
         if (jobs := math.prod(len(values_of(o)) for o in typed if o.is_discrete_sweep())) > words.MOST_JOBS:
             allowed = f"is {jobs} jobs, at most {words.MOST_JOBS} are started together: give fewer values"
             raise ConfigError([*found.problems, Problem("the sweep", " ".join(map(line, typed)), allowed)])
@@ -84,7 +113,9 @@ def plan(hydra: Session, overrides: Sequence[str], multirun: bool = False, algor
             unknown.append(override)
             found.note(of_options, override)
     wanted = typed if algorithms is None else words.first_values(hydra, typed, algorithms)
-    known = [o for o, original in zip(wanted, typed, strict=True) if original not in found.faulty or original in unknown]
+    known = [
+        o for o, original in zip(wanted, typed, strict=True) if original not in found.faulty or original in unknown
+    ]
     of_run = [o for o in typed if not o.is_hydra_override() and o.key_or_group not in groups]
     misnamed = False
     for composed in words.combinations(hydra, known) if sweeping else [base]:
@@ -105,7 +136,8 @@ def plan(hydra: Session, overrides: Sequence[str], multirun: bool = False, algor
     sound = [line(o) for o in typed if o not in found.faulty]
     whole = not (misnamed and found.problems)
     cfg = compose(hydra, sound) if whole else base
-    values = plain(cfg) if whole else next(configurations(hydra, [sound]))[1]  # of what will not run, from what is composed already
+    # of what will not run, from what is composed already
+    values = plain(cfg) if whole else next(configurations(hydra, [sound]))[1]
     config, mistyped = convert_run(values, kinds_of(values, whole))
     found.note(mistyped)
     if config is not None:
@@ -157,7 +189,8 @@ def check_hydra_keys(hydra: Session, overrides: Sequence[str]) -> None:
 
 
 def _uncomposed(hydra: Session, typed: list[Override]) -> list[tuple[Override, Problem]]:
-    """Of overrides that do not compose, which of Hydra's own configuration are wrong; asked of Hydra, which knows it, one by one."""
+    """Of overrides that do not compose, which of Hydra's own configuration are wrong; asked of Hydra, which knows it,
+    one by one."""
     others = [o for o in typed if not o.is_hydra_override()]
     next(words.combinations(hydra, others))  # raises where Hydra's own configuration is not at fault
     problems = []
@@ -178,21 +211,34 @@ def _uncomposed(hydra: Session, typed: list[Override]) -> list[tuple[Override, P
 
 
 def profiles(hydra: Session, overrides: Sequence[str]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """What finished runs are to be priced by: for every combination of the values typed, those (key -> value), and the `network` composed.
+    """What finished runs are to be priced by: for every combination of the values typed, those (key -> value), and the
+    `network` composed.
 
-    `overrides` are of `network`, `network.<key>` and `accounting` alone; the network is None where no option of it is typed.
+    `overrides` are of `network`, `network.<key>` and `accounting` alone; the network is None where no option of it is
+    typed.
 
     Raises ConfigError: all problems.
     """
     problems: list[Problem] = []
-    allowed = "re-pricing changes network, its keys, and accounting; with another value of this it would be another run: train it"
-    foreign = [o for o in words.parse(hydra, overrides, []) if o.key_or_group.split(".")[0] not in ("network", "accounting")]
+    allowed = (
+        "re-pricing changes network, its keys, and accounting; with another value of this it would be another "
+        "run: train it"
+    )
+    foreign = [
+        o for o in words.parse(hydra, overrides, []) if o.key_or_group.split(".")[0] not in ("network", "accounting")
+    ]
     for key, value in ((o.key_or_group, line(o).partition("=")[2]) for o in foreign):
         problems.append(Problem(key, value, allowed, closest(key, ("network", "accounting"))))
     if not overrides:
-        problems.append(Problem("network", "(missing)", "name what to price by: network=us_us, network.timing=round, accounting=..."))
+        problems.append(
+            Problem(
+                "network", "(missing)", "name what to price by: network=us_us, network.timing=round, accounting=..."
+            )
+        )
     try:
-        jobs = plan(hydra, [text for text in overrides if text not in map(line, foreign)], True, loading=False).jobs or []
+        jobs = (
+            plan(hydra, [text for text in overrides if text not in map(line, foreign)], True, loading=False).jobs or []
+        )
     except ConfigError as error:
         raise ConfigError([*problems, *error.problems]) from None
     refuse(problems)

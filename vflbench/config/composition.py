@@ -32,7 +32,9 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
     if folder is not None and not folder.is_dir():
         raise VflbenchError(f"--config-dir {user_dir}: there is no such folder")
     if folder is not None and (folder / "config.yaml").exists():
-        raise VflbenchError(f"--config-dir {user_dir}: its config.yaml would take the place of ours; give options in group folders")
+        raise VflbenchError(
+            f"--config-dir {user_dir}: its config.yaml would take the place of ours; give options in group folders"
+        )
     _store_plugins(list(overrides))
     with hydra_internals.session(registry.config_dir(), folder, register_resolvers) as hydra:
         yield hydra
@@ -44,8 +46,11 @@ def register_resolvers() -> None:
     OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
     # A value per option: lr: ${by:${model.name},{gcn:0.003,gcnii:0.03}}.
     # An option without a value takes the first: what the algorithm cannot run with is refused later, by name.
-    OmegaConf.register_new_resolver("by", lambda option, values: values.get(option, next(iter(values.values()))), replace=True)
-    # A measured constant: delays: ${profile:${compute.file},delays}; so a run's manifest has the constants, not only a path.
+    OmegaConf.register_new_resolver(
+        "by", lambda option, values: values.get(option, next(iter(values.values()))), replace=True
+    )
+    # A measured constant: delays: ${profile:${compute.file},delays}; so a run's manifest has the constants, not only a
+    # path.
     OmegaConf.register_new_resolver("profile", delays.measured, replace=True)
 
 
@@ -54,17 +59,29 @@ def _store_plugins(overrides: list[str]) -> None:
     anything = any("*" in text or text.lstrip("+").startswith("experiment=") for text in overrides)
     for open_group in OPEN:
         group, entries = HYDRAS.get(open_group, open_group), registry.entries(open_group)
-        typed = [word for text in overrides if text.startswith(f"{group}=") for word in text.partition("=")[2].split(",")]
-        meant = {closest(word, entries) for word in typed if word not in entries}  # an unknown option stands as its closest match
+        typed = [
+            word for text in overrides if text.startswith(f"{group}=") for word in text.partition("=")[2].split(",")
+        ]
+        # an unknown option stands as its closest match
+        meant = {closest(word, entries) for word in typed if word not in entries}
         for name, entry in entries.items():
             if not entry.plugin or not (anything or name in meant or any(name in text for text in overrides)):
                 continue
-            node: dict[str, Any] = {**dataclasses.asdict(registry.option_config(open_group, name)(name=name)), "name": name}
-            wanted = [(g, getattr(entry.info, f)) for g, f in (("model", "models"), ("topology", "topologies")) if group == "algorithm"]
+            node: dict[str, Any] = {
+                **dataclasses.asdict(registry.option_config(open_group, name)(name=name)),
+                "name": name,
+            }
+            wanted = [
+                (g, getattr(entry.info, f))
+                for g, f in (("model", "models"), ("topology", "topologies"))
+                if group == "algorithm"
+            ]
             defaults = [{f"override /{g}@_global_.{g}": allowed[0]} for g, allowed in wanted if allowed]
             if open_group == "launcher":
                 node["_target_"] = OWN_LAUNCHER
-            ConfigStore.instance().store(group=group, name=name, node={"defaults": ["_self_", *defaults], **node}, provider="vflbench")
+            ConfigStore.instance().store(
+                group=group, name=name, node={"defaults": ["_self_", *defaults], **node}, provider="vflbench"
+            )
 
 
 def compose(hydra: Session, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
@@ -80,8 +97,8 @@ def compose(hydra: Session, overrides: Sequence[str], sweep: bool = False) -> Di
 def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Each of a sweep's jobs with its configuration as plain data.
 
-    Composing takes a sixth of a second, so jobs that differ in values alone, not in options, share what is composed, with each other and
-    with `plan`; their values are set as Hydra itself does it.
+    Composing takes a sixth of a second, so jobs that differ in values alone, not in options, share what is composed,
+    with each other and with `plan`; their values are set as Hydra itself does it.
     """
     groups = hydra.groups()
     for job in jobs:
@@ -119,8 +136,8 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 
 
 def from_environment(cfg: DictConfig) -> dict[str, str]:
-    """Texts in the configuration that come from the environment, the longest first: text -> `${oc.env:NAME}`. Not those below 4 characters:
-    they are no secrets, and stand in other words.
+    """Texts in the configuration that come from the environment, the longest first: text -> `${oc.env:NAME}`. Not those
+    below 4 characters: they are no secrets, and stand in other words.
     """
     found: dict[str, str] = {}
 
@@ -144,7 +161,8 @@ def without_secrets(cfg: DictConfig) -> dict[str, Any]:
             inside = value.items() if isinstance(value, dict) else enumerate(value)
             found = {inner: named(item, place[key], inner) for inner, item in inside}
             return found if isinstance(value, dict) else list(found.values())
-        return place[key] if isinstance(value, str) else value  # a number is no secret, and what is computed of one has no name
+        # a number is no secret, and what is computed of one has no name
+        return place[key] if isinstance(value, str) else value
 
     values = plain(cfg)
     with _environment(lambda name, *default: "${oc.env:" + name + "}"):

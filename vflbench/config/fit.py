@@ -1,4 +1,5 @@
-"""What fits together: algorithm, data set, model, topology, privacy and codec, by what the registry knows; then the rules of modules."""
+"""What fits together: algorithm, data set, model, topology, privacy and codec, by what the registry knows; then the
+rules of modules."""
 
 from vflbench import registry
 from vflbench.config.typed import KEYED, shown
@@ -7,7 +8,8 @@ from vflbench.types import AlgorithmInfo, Problem, RunConfig, division, hook, mo
 
 
 def check(config: RunConfig, whole: bool = True) -> list[Problem]:
-    """What does not fit together; the rules of modules are asked where `config` is of the `whole` modules' dataclasses."""
+    """What does not fit together; the rules of modules are asked where `config` is of the `whole` modules'
+    dataclasses."""
     info = registry.algorithms()[config.algorithm.name]
     data = registry.datasets()[config.dataset.name]
     problems = []
@@ -25,9 +27,16 @@ def check(config: RunConfig, whole: bool = True) -> list[Problem]:
     }
     for group, (name, allowed_names) in chosen.items():
         if name not in allowed_names and not (name is None and not allowed_names):
-            has = f"{info.name} can have: {', '.join(allowed_names)}" if allowed_names else f"{info.name} takes no {group}"
+            has = (
+                f"{info.name} can have: {', '.join(allowed_names)}"
+                if allowed_names
+                else f"{info.name} takes no {group}"
+            )
             if name is None:  # an option file of the user's that does not say
-                has += f"; say model={allowed_names[0]}, or `- override /model@_global_.model: {allowed_names[0]}` in its defaults"
+                has += (
+                    f"; say model={allowed_names[0]}, or `- override /model@_global_.model: {allowed_names[0]}` in "
+                    "its defaults"
+                )
             problems.append(Problem(group, shown(name), has))
     if config.epochs is not None and not info.epochs:
         problems.append(Problem("epochs", config.epochs, f"{info.name} counts rounds, not epochs: use rounds"))
@@ -70,10 +79,16 @@ def _codec_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
         return [Problem("codec", codec.name, f"{info.name} takes none: {info.exact}")]
     problems = []
     if config.accounting != "strict":
-        allowed = f"accounting={config.accounting} charges every number by a rule of its own, which knows no codec: use accounting=strict"
+        allowed = (
+            f"accounting={config.accounting} charges every number by a rule of its own, which knows no codec: "
+            "use accounting=strict"
+        )
         problems.append(Problem("codec", codec.name, allowed))
     if codec.feedback and not info.remembered:
         having = ", ".join(name for name, other in registry.algorithms().items() if other.remembered)
-        allowed = f"messages of {info.name} are about other rows every time, so there is nothing to remember; these have: {having}"
+        allowed = (
+            f"messages of {info.name} are about other rows every time, so there is nothing to remember; these "
+            f"have: {having}"
+        )
         problems.append(Problem("codec.feedback", "true", allowed))
     return problems

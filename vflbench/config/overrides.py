@@ -1,8 +1,8 @@
 """What was typed, word by word: whether it can be read, names an option, may be a sweep, and may be set of Hydra's own.
 
-Of its keys `hydra.*` and groups `hydra/*` Hydra would take any. Some run code (`_target_`, the classes of log handlers), some write to
-files of their own, others end in a traceback when a job starts. Option files in a user's --config-dir are the user's own program: there
-anything may stand, and what Hydra cannot do with it is told in one line.
+Of its keys `hydra.*` and groups `hydra/*` Hydra would take any. Some run code (`_target_`, the classes of log
+handlers), some write to files of their own, others end in a traceback when a job starts. Option files in a user's
+--config-dir are the user's own program: there anything may stand, and what Hydra cannot do with it is told in one line.
 """
 
 import contextlib
@@ -48,7 +48,8 @@ HYDRA_KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 LAUNCHER = "hydra.launcher."  # its keys are the launcher's own
 JOBLIB = LAUNCHER + "n_jobs"  # of joblib's alone: threads and other backends share what Hydra keeps once in a process
-# Group -> options of Hydra's that do not work here; None: the group is not for command lines. A user's own option is another one.
+# Group -> options of Hydra's that do not work here; None: the group is not for command lines. A user's own option is
+# another one.
 HYDRA_GROUPS: dict[str, tuple[str, ...]] = {
     "hydra/launcher": (),
     "hydra/callbacks": (),
@@ -64,7 +65,9 @@ def parse(hydra: Session, overrides: Sequence[str], problems: list[Problem]) -> 
         key, equals, value = text.partition("=")
         if SECRET.search(text):  # before anything is written: Hydra keeps overrides in files
             key, value = (SECRET.sub("://***@", part) for part in (key, value))
-            refused = "a password does not belong into a URL, which is written to files: name its variable with password_env"
+            refused = (
+                "a password does not belong into a URL, which is written to files: name its variable with password_env"
+            )
         elif text.startswith("~"):
             refused = "cannot be removed: every key and group has a value; set another one with key=value"
         elif not equals:
@@ -125,8 +128,13 @@ def option_problems(hydra: Session, override: Override) -> list[Problem]:
     if group not in hydra.groups() or override.package is not None or override.is_delete():
         return []
     known = options(hydra, group)
-    found = [value for value in values_of(override) if value not in known and not (value is None and group == "experiment")]
-    return [Problem(group, shown(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known)) for v in found]
+    found = [
+        value for value in values_of(override) if value not in known and not (value is None and group == "experiment")
+    ]
+    return [
+        Problem(group, shown(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known))
+        for v in found
+    ]
 
 
 def sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
@@ -135,18 +143,29 @@ def sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
     if not override.is_sweep_override():
         return []
     if not sweeping:
-        return [Problem(key, value, "several values are a sweep: add -m (for a list write [a,b], for text with a comma quote it)")]
+        return [
+            Problem(
+                key,
+                value,
+                "several values are a sweep: add -m (for a list write [a,b], for text with a comma quote it)",
+            )
+        ]
     if override.is_hydra_override():
         return [Problem(key, value, "cannot be swept")]
     if key in ("dry_run", "resume", "overwrite"):
         return [Problem(key, value, "holds for the whole sweep: give one value")]
     if key == "experiment":  # each preset has its own sweep, which Hydra would drop without a word
         return [Problem(key, value, "presets are started one at a time")]
-    return [] if override.is_discrete_sweep() else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
+    return (
+        []
+        if override.is_discrete_sweep()
+        else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
+    )
 
 
 def combinations(hydra: Session, typed: list[Override]) -> Iterator[DictConfig]:
-    """The configurations of every combination of options, without the values; an unknown option stands as its closest match."""
+    """The configurations of every combination of options, without the values; an unknown option stands as its closest
+    match."""
     fixed = [line(o) for o in typed if o.is_hydra_override() and not o.is_sweep_override()]
     choices = []
     for override in typed:
@@ -164,11 +183,12 @@ def combinations(hydra: Session, typed: list[Override]) -> Iterator[DictConfig]:
         yield compose(hydra, [*fixed, *chosen], sweep=True)
 
 
-# --- Hydra's own keys -------------------------------------------------------------------------------------------------------
+# --- Hydra's own keys -------------------------------------------------------------------------------------------------
 
 
 def hydra_problems(typed: Iterable[Override]) -> Iterator[tuple[Override, Problem]]:
-    """What is wrong with overrides of `hydra.*` and `hydra/*` that have one value; Hydra itself checks names of options and types."""
+    """What is wrong with overrides of `hydra.*` and `hydra/*` that have one value; Hydra itself checks names of options
+    and types."""
     own = [override for override in typed if override.is_hydra_override() and not override.is_sweep_override()]
     joblib = any(override.key_or_group == "hydra/launcher" and override.value() == "joblib" for override in own)
     for override in own:
@@ -184,16 +204,23 @@ def _hydra_problem(override: Override, joblib: bool) -> Problem | None:
     rule, holds = HYDRA_KEYS.get(key, ("", None))
     if holds is not None:
         return None if holds(value) else Problem(key, shown, rule)
-    if key.startswith(LAUNCHER) and not any(part.startswith("_") for part in key.split(".")) and not (joblib and key != JOBLIB):
+    if (
+        key.startswith(LAUNCHER)
+        and not any(part.startswith("_") for part in key.split("."))
+        and not (joblib and key != JOBLIB)
+    ):
         return None
     allowed = [*HYDRA_KEYS, JOBLIB if joblib else LAUNCHER + "KEY", *HYDRA_GROUPS]
-    return Problem(key, shown, f"is not supported on the command line; there are: {', '.join(allowed)}", closest(key, allowed))
+    return Problem(
+        key, shown, f"is not supported on the command line; there are: {', '.join(allowed)}", closest(key, allowed)
+    )
 
 
 def folder_of(cfg: DictConfig, key: str) -> Path:
     """The folder that `hydra.run.dir`, `hydra.sweep.dir` or `hydra.sweep.subdir` names in a composed configuration.
 
-    Raises ConfigError: it refers to something that is not there, or is empty: that would be the folder where the user stands.
+    Raises ConfigError: it refers to something that is not there, or is empty: that would be the folder where the user
+    stands.
     """
     try:
         found = str(OmegaConf.select(cfg, key, throw_on_missing=True))
@@ -213,7 +240,8 @@ def first_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
-    """Around what Hydra does alone; jobs raise nothing here: what fails is logging, a callback or a launcher, by a file of the user's.
+    """Around what Hydra does alone; jobs raise nothing here: what fails is logging, a callback or a launcher, by a file
+    of the user's.
 
     Raises VflbenchError: names Hydra's key, where it says which, and the reason.
     """

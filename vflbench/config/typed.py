@@ -1,4 +1,5 @@
-"""Which keys a run has and of what types, and plain values as those: whatever is missing, unknown, mistyped or out of range is told."""
+"""Which keys a run has and of what types, and plain values as those: whatever is missing, unknown, mistyped or out of
+range is told."""
 
 import dataclasses
 import functools
@@ -16,7 +17,8 @@ from vflbench.hydra_internals import Override, line, values_of
 from vflbench.types import ConfigError, Problem, Range, RunConfig, closest
 
 HYDRAS = {"launcher": "hydra/launcher"}  # open groups that Hydra has itself
-KEYED = tuple(group for group, kind in OPTIONS.items() if kind.keys is not None and group not in HYDRAS)  # of a run, with keys
+# of a run, with keys
+KEYED = tuple(group for group, kind in OPTIONS.items() if kind.keys is not None and group not in HYDRAS)
 OPEN = ("algorithm", "dataset", *KEYED, *HYDRAS)  # groups that other packages may add to
 UNTYPED = ("algorithm", "dataset", "model", *KEYED)  # their dataclass belongs to the chosen option
 # Keys of many algorithms' and data sets' own Config, by name; what another key may be stands with its type.
@@ -61,7 +63,9 @@ def lists(values: Mapping[str, Any], key: str) -> bool:
     return True
 
 
-def value_problems(override: Override, values: Mapping[str, Any], kinds: Mapping[str, Any], groups: frozenset[str]) -> list[Problem]:
+def value_problems(
+    override: Override, values: Mapping[str, Any], kinds: Mapping[str, Any], groups: frozenset[str]
+) -> list[Problem]:
     """What is wrong with a `key=value` for a configuration `values` of types `kinds`."""
     key, parts = override.key_or_group, override.key_or_group.split(".")
     if override.package is not None:
@@ -81,8 +85,15 @@ def value_problems(override: Override, values: Mapping[str, Any], kinds: Mapping
                 return [Problem(key, typed, f"no {part} is chosen")]
             having = _options_with(where, part) if depth == 1 and (part in fields or where in KEYED) else []
             if part in fields or having:
-                if isinstance(inside, dict) and inside.get("name") in having:  # an option file of the user's need not list every key
-                    return [Problem(key, typed, f"your file of {owner} does not list this key: write it there, or +{line(override)}")]
+                # an option file of the user's need not list every key
+                if isinstance(inside, dict) and inside.get("name") in having:
+                    return [
+                        Problem(
+                            key,
+                            typed,
+                            f"your file of {owner} does not list this key: write it there, or +{line(override)}",
+                        )
+                    ]
                 others = f"; {', '.join(having)} {'has' if len(having) == 1 else 'have'} it" if having else ""
                 return [Problem(key, typed, f"{owner or 'this configuration'} has no such key{others}")]
             has = f"{owner} has: {', '.join(n for n in listed if n != 'name')}" if depth else "see vflbench --help"
@@ -104,7 +115,8 @@ def _options_with(group: str, key: str) -> list[str]:
 
 
 def _closest_key(parts: list[str], depth: int, listed: Iterable[str], kinds: Mapping[str, Any]) -> str | None:
-    """A key that the user may have meant: beside the one typed, else of the same last name, else the most similar anywhere."""
+    """A key that the user may have meant: beside the one typed, else of the same last name, else the most similar
+    anywhere."""
     if beside := closest(parts[depth], listed):
         return ".".join((*parts[:depth], beside, *parts[depth + 1 :]))
     known = list(_dotted(kinds))
@@ -144,15 +156,20 @@ def convert_run(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[Ru
 
 
 def _of_none(group: str, given: Any) -> Any:
-    """`given`, where it is `none` without the keys of the group's other options: a preset sets those for a sweep that tries both."""
+    """`given`, where it is `none` without the keys of the group's other options: a preset sets those for a sweep that
+    tries both."""
     own = fields_of(OPTIONS[group].keys).keys()
     if not isinstance(given, Mapping) or given.get("name") != "none" or given.keys() <= own:
         return given
-    others = {key for name in registry.option_entries(group) for key in fields_of(registry.option_config(group, name, whole=False))}
+    others = {
+        key
+        for name in registry.option_entries(group)
+        for key in fields_of(registry.option_config(group, name, whole=False))
+    }
     return {key: value for key, value in given.items() if key in own or key not in others}
 
 
-# --- values -----------------------------------------------------------------------------------------------------------------
+# --- values -----------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -168,7 +185,9 @@ def convert(kind: Any, values: Mapping[str, Any]) -> tuple[Any, list[Problem]]:
     return convert_dataclass(kind, values, "", problems), problems
 
 
-def convert_dataclass(kind: Any, values: Any, prefix: str, problems: list[Problem], kinds: Mapping[str, Any] | None = None) -> Any:
+def convert_dataclass(
+    kind: Any, values: Any, prefix: str, problems: list[Problem], kinds: Mapping[str, Any] | None = None
+) -> Any:
     """As `convert_value`; `kinds`: the types of the fields, where they are not those of the dataclass."""
     fields = fields_of(kind) if kinds is None else kinds
     if not isinstance(values, Mapping):
@@ -177,8 +196,16 @@ def convert_dataclass(kind: Any, values: Any, prefix: str, problems: list[Proble
     for key in values:
         if key not in fields:
             has = ", ".join(name for name in fields if name != "name")
-            problems.append(Problem(f"{prefix}{key}", shown(values[key]), f"unknown key; there are: {has}", closest(str(key), fields)))
-    needed = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+            problems.append(
+                Problem(
+                    f"{prefix}{key}", shown(values[key]), f"unknown key; there are: {has}", closest(str(key), fields)
+                )
+            )
+    needed = [
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
     lacking = [name for name in needed if name not in values]
     problems += [Problem(prefix + name, "(missing)", "needs a value") for name in lacking]
     given = {n: convert_value(k, values[n], prefix + n, problems) for n, k in fields.items() if n in values}
@@ -189,7 +216,8 @@ _SCALARS = {int: "an integer", float: "a number", bool: "true or false", str: "t
 
 
 def convert_value(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
-    """`value` as a `kind`; where it is none, or out of its range, a problem is added and the return value means nothing."""
+    """`value` as a `kind`; where it is none, or out of its range, a problem is added and the return value means
+    nothing."""
     if dataclasses.is_dataclass(kind):
         return convert_dataclass(kind, value, f"{key}.", problems)
     allowed, before = Range(), len(problems)
@@ -215,14 +243,22 @@ def _convert_scalar(kind: Any, value: Any, key: str, problems: list[Problem]) ->
     if typing.get_origin(kind) is typing.Literal:
         args = typing.get_args(kind)
         if value not in args:
-            problems.append(Problem(key, shown(value), f"must be one of {', '.join(map(str, args))}", closest(str(value), map(str, args))))
+            problems.append(
+                Problem(
+                    key,
+                    shown(value),
+                    f"must be one of {', '.join(map(str, args))}",
+                    closest(str(value), map(str, args)),
+                )
+            )
     elif kind is int or kind is bool:
         if type(value) is not kind:
             problems.append(Problem(key, shown(value), f"must be {_SCALARS[kind]}"))
         elif abs(value) >= 2**63:
             problems.append(Problem(key, value, "is too large for an integer of 64 bits"))
     elif kind is float:
-        finite = isinstance(value, int | float) and abs(value) <= sys.float_info.max  # an integer may have thousands of digits
+        # an integer may have thousands of digits
+        finite = isinstance(value, int | float) and abs(value) <= sys.float_info.max
         if isinstance(value, bool) or not finite:
             problems.append(Problem(key, shown(value), "must be a number"))
         else:
@@ -246,9 +282,13 @@ def _convert_union(args: tuple[Any, ...], value: Any, key: str, problems: list[P
         if not tries[-1]:
             return result
     if len(kinds) == 1 or not all(isinstance(kind, type) for kind in kinds):
-        problems += [dataclasses.replace(p, allowed=f"{p.allowed}, or null") if types.NoneType in args else p for p in tries[0]]
+        problems += [
+            dataclasses.replace(p, allowed=f"{p.allowed}, or null") if types.NoneType in args else p for p in tries[0]
+        ]
     else:
-        allowed = " or ".join(_SCALARS.get(kind, kind.__name__) for kind in kinds) + (" or null" if types.NoneType in args else "")
+        allowed = " or ".join(_SCALARS.get(kind, kind.__name__) for kind in kinds) + (
+            " or null" if types.NoneType in args else ""
+        )
         problems.append(Problem(key, shown(value), f"must be {allowed}"))
     return None
 
@@ -267,7 +307,10 @@ def _convert_container(origin: Any, args: tuple[Any, ...], value: Any, key: str,
         problems.append(Problem(key, shown(value), f"must have {len(args)} entries"))
         return None
     kinds = args if fixed else (args[0] if args else Any,) * len(value)
-    return origin(convert_value(kind, item, f"{key}[{i}]", problems) for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
+    return origin(
+        convert_value(kind, item, f"{key}[{i}]", problems)
+        for i, (kind, item) in enumerate(zip(kinds, value, strict=True))
+    )
 
 
 def _range_problems(key: str, value: Any) -> list[Problem]:

@@ -26,7 +26,9 @@ def check_header(content: Path | bytes, label: str, names: Sequence[str], separa
     """Refuse a file whose line number `line` has not the `names`. Raises DataError."""
     for i, (has, wanted) in enumerate(itertools.zip_longest(header(content, label, separator, line), names), 1):
         if has != wanted:
-            raise DataError(f"{label}, line {line}: column {i} of the header is {has!r}, not {wanted!r}. Get the file again.")
+            raise DataError(
+                f"{label}, line {line}: column {i} of the header is {has!r}, not {wanted!r}. Get the file again."
+            )
 
 
 def batches(
@@ -55,7 +57,13 @@ def batches(
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    kinds = {"integer": pa.int64(), "number": pa.float64(), "time": pa.timestamp("s"), "text": pa.string(), "bytes": pa.binary()}
+    kinds = {
+        "integer": pa.int64(),
+        "number": pa.float64(),
+        "time": pa.timestamp("s"),
+        "text": pa.string(),
+        "bytes": pa.binary(),
+    }
     convert = arrow.ConvertOptions(
         include_columns=list(columns),
         column_types={name: kinds[kind] for name, kind in columns.items()},
@@ -73,7 +81,8 @@ def batches(
 
 
 def refuse(label: str, first: int, cells: Sequence[Any] | np.ndarray, wrong: np.ndarray, why: str) -> None:
-    """Raise a DataError for the first of `cells` that is `wrong`, if there is one; they stand in lines `first`, `first` + 1, ..."""
+    """Raise a DataError for the first of `cells` that is `wrong`, if there is one; they stand in lines `first`, `first`
+    + 1, ..."""
     rows = np.flatnonzero(wrong).tolist()
     if rows:
         line = f"{label}, line {first + rows[0]}"
@@ -103,9 +112,16 @@ def _named_errors(label: str, names: Sequence[str] = ()) -> Iterator[None]:
 
 
 def read(
-    content: Path | bytes, label: str, names: Sequence[str], columns: Mapping[str, str], *, optional: Sequence[str] = (), **how: Any
+    content: Path | bytes,
+    label: str,
+    names: Sequence[str],
+    columns: Mapping[str, str],
+    *,
+    optional: Sequence[str] = (),
+    **how: Any,
 ) -> dict[str, np.ndarray]:
-    """All of a smaller file: int64, float64, datetime64[s] and objects; cells of `optional` columns may be empty: NaT or None.
+    """All of a smaller file: int64, float64, datetime64[s] and objects; cells of `optional` columns may be empty: NaT
+    or None.
 
     See `batches`.
     """

@@ -1,5 +1,5 @@
-"""How a graph is divided between parties (GLASU: disjoint random feature blocks, each party loses some edges) and its nodes into splits,
-and how rows are dealt to workers."""
+"""How a graph is divided between parties (GLASU: disjoint random feature blocks, each party loses some edges) and its
+nodes into splits, and how rows are dealt to workers."""
 
 import logging
 from collections.abc import Mapping
@@ -26,13 +26,15 @@ class RawGraph:
 
 
 def distinct(keys: np.ndarray) -> np.ndarray:
-    """The distinct values, ascending. By sorting: numpy's hashing `unique` takes five times as long on millions of edges."""
+    """The distinct values, ascending. By sorting: numpy's hashing `unique` takes five times as long on millions of
+    edges."""
     keys = np.sort(keys)
     return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
 
 def undirected(pairs: np.ndarray, nodes: int) -> np.ndarray:
-    """Both directions of every edge in `pairs` (2, n), without self-loops and duplicates, sorted by (row, column); int64."""
+    """Both directions of every edge in `pairs` (2, n), without self-loops and duplicates, sorted by (row, column);
+    int64."""
     row, column = pairs.astype(np.int64)
     apart = row != column
     low, high = np.minimum(row, column)[apart], np.maximum(row, column)[apart]
@@ -42,8 +44,11 @@ def undirected(pairs: np.ndarray, nodes: int) -> np.ndarray:
     return np.stack([keys // nodes, keys % nodes])
 
 
-def drop_edges(edges: np.ndarray, nodes: int, keep: float, parties: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """For each party its own copy of `edges` in which every undirected edge stayed with probability `keep`, independently.
+def drop_edges(
+    edges: np.ndarray, nodes: int, keep: float, parties: int, rng: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """For each party its own copy of `edges` in which every undirected edge stayed with probability `keep`,
+    independently.
 
     Parameters
     ----------
@@ -57,25 +62,32 @@ def drop_edges(edges: np.ndarray, nodes: int, keep: float, parties: int, rng: np
     count = int(forth.sum())
     which = np.empty(edges.shape[1], np.int64)  # the undirected edge that each direction belongs to
     which[forth] = np.arange(count)
-    # The way back is in the same order by column: transposing a sparse matrix finds it in linear time (Reddit has 57 million edges).
+    # The way back is in the same order by column: transposing a sparse matrix finds it in linear time (Reddit has 57
+    # million edges).
     which[~forth] = sparse.csr_matrix((np.arange(count), edges[:, forth]), shape=(nodes, nodes)).tocsc().data
     return tuple(edges[:, (rng.random(count) < keep)[which]] for _ in range(parties))
 
 
 def feature_blocks(columns: int, parties: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Disjoint random blocks of ceil(columns / parties) column ids each, the last one smaller; ids ascend within a block.
+    """Disjoint random blocks of ceil(columns / parties) column ids each, the last one smaller; ids ascend within a
+    block.
 
     Raises ConfigError: a party would be left without a column.
     """
     size = -(-columns // parties)
     if size * (parties - 1) >= columns:
-        raise ConfigError([Problem("algorithm.parties", parties, f"{columns} feature columns in blocks of {size} leave a party none")])
+        raise ConfigError(
+            [Problem("algorithm.parties", parties, f"{columns} feature columns in blocks of {size} leave a party none")]
+        )
     order = rng.permutation(columns)
     return tuple(np.sort(order[m * size : (m + 1) * size]) for m in range(parties))
 
 
-def count_split(labels: np.ndarray, classes: int, per_class: int, validation: int, test: int, seed: int) -> dict[str, np.ndarray]:
-    """`per_class` training nodes of each class, then `validation` and `test` nodes of the rest, drawn by the stream "split".
+def count_split(
+    labels: np.ndarray, classes: int, per_class: int, validation: int, test: int, seed: int
+) -> dict[str, np.ndarray]:
+    """`per_class` training nodes of each class, then `validation` and `test` nodes of the rest, drawn by the stream
+    "split".
 
     Raises ConfigError: there are not enough labelled nodes.
     """
@@ -96,14 +108,17 @@ def count_split(labels: np.ndarray, classes: int, per_class: int, validation: in
 
 
 def fraction_split(labels: np.ndarray, classes: int, train: float, test: float, seed: int) -> dict[str, np.ndarray]:
-    """Per class floor(train * n) training and floor(test * n) test nodes; the rest is for validation. Stream "split"."""
+    """Per class floor(train * n) training and floor(test * n) test nodes; the rest is for validation. Stream
+    "split"."""
     rng = stream(seed, "split")
     parts: tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]] = ([], [], [])
     for c in range(classes):
         rows = rng.permutation(np.flatnonzero(labels == c))
         # 1e-9: 0.3 * 10 is 3.0000000000000004 or 2.9999..., and must be 3 either way
         first, second = int(train * len(rows) + 1e-9), int(test * len(rows) + 1e-9)
-        for part, chosen in zip(parts, (rows[:first], rows[first + second :], rows[first : first + second]), strict=True):
+        for part, chosen in zip(
+            parts, (rows[:first], rows[first + second :], rows[first : first + second]), strict=True
+        ):
             part.append(chosen)
     return _sorted(*(np.concatenate(part) for part in parts))
 
@@ -116,7 +131,9 @@ def check_fractions(train: float, test: float) -> list[Problem]:
     """What is wrong with the fractions of `fraction_split`."""
     if train > 0 and test > 0 and train + test <= 1:
         return []
-    return [Problem("dataset.train, dataset.test", f"{train}, {test}", "must be fractions above 0 that add up to at most 1")]
+    return [
+        Problem("dataset.train, dataset.test", f"{train}, {test}", "must be fractions above 0 that add up to at most 1")
+    ]
 
 
 @dataclass
@@ -145,13 +162,15 @@ def divide(
     blocks: tuple[np.ndarray, ...] | None = None,
     edges: tuple[np.ndarray, ...] | None = None,
 ) -> GraphTask:
-    """The task in which `parties` clients hold `graph` together, as GLASU divides it: random feature blocks, lost edges.
+    """The task in which `parties` clients hold `graph` together, as GLASU divides it: random feature blocks, lost
+    edges.
 
     Draws from the stream "partition" of `seed`.
 
     Parameters
     ----------
-    blocks, edges : column ids and edge sets per party where the data itself says who holds what: such edges are all kept.
+    blocks, edges : column ids and edge sets per party where the data itself says who holds what: such edges are all
+    kept.
     """
     rng = stream(seed, "partition")
     columns = blocks if blocks is not None else feature_blocks(graph.features.shape[1], parties, rng)
@@ -166,7 +185,7 @@ def divide(
     return GraphTask(name, source, metric, graph.classes, graph.labels, splits, features, kept, graph.edges, columns)
 
 
-# --- rows to workers ------------------------------------------------------------------------------------------------------------
+# --- rows to workers --------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -190,9 +209,11 @@ def iid_rows(rows: int, workers: int, rng: np.random.Generator) -> list[np.ndarr
 
 
 def dirichlet_rows(labels: np.ndarray, workers: int, alpha: float, rng: np.random.Generator) -> list[np.ndarray]:
-    """All rows, each class dealt to the workers in proportions drawn from Dirichlet(alpha, ..., alpha); in random order.
+    """All rows, each class dealt to the workers in proportions drawn from Dirichlet(alpha, ..., alpha); in random
+    order.
 
-    Hsu, Qi, Brown, arXiv 1909.06335, as Li, Diao, Chen, He (arXiv 2102.02079) deal it: class by class. Sizes differ, and a worker
+    Hsu, Qi, Brown, arXiv 1909.06335, as Li, Diao, Chen, He (arXiv 2102.02079) deal it: class by class. Sizes differ,
+        and a worker
     may be left without rows.
     """
     dealt: list[list[np.ndarray]] = [[] for _ in range(workers)]
@@ -231,8 +252,14 @@ def shard(
     iid, alpha, rng = how.sharding == "iid", how.dirichlet_alpha, stream(seed, "partition")
     dealt = iid_rows(len(train.labels), workers, rng) if iid else dirichlet_rows(train.labels, workers, alpha, rng)
     if empty := [worker for worker, rows in enumerate(dealt) if not len(rows)]:
-        what = f"leave worker {empty[0]}" + (f" and {len(empty) - 1} others" if len(empty) > 1 else "") + " without a row"
+        what = (
+            f"leave worker {empty[0]}" + (f" and {len(empty) - 1} others" if len(empty) > 1 else "") + " without a row"
+        )
         key, value = ("algorithm.workers", workers) if iid else ("dataset.dirichlet_alpha", alpha)
-        raise ConfigError([Problem(key, value, f"{len(train.labels)} rows of {name} dealt to {workers} workers {what}")])
+        raise ConfigError(
+            [Problem(key, value, f"{len(train.labels)} rows of {name} dealt to {workers} workers {what}")]
+        )
     shards = tuple(Shard(train.features[rows], train.labels[rows]) for rows in dealt)
-    return ShardedTask(name, source, metric, classes, shards, {split: part for split, part in held_out.items() if len(part.labels)})
+    return ShardedTask(
+        name, source, metric, classes, shards, {split: part for split, part in held_out.items() if len(part.labels)}
+    )

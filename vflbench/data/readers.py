@@ -1,4 +1,5 @@
-"""Reading other people's files without trusting them: pickles through a short list of allowed names, numpy archives without pickles."""
+"""Reading other people's files without trusting them: pickles through a short list of allowed names, numpy archives
+without pickles."""
 
 import io
 import pickle
@@ -11,8 +12,8 @@ import numpy as np
 
 from vflbench.types import DataError
 
-# All that the published graph files need (found by listing their pickle opcodes), under the names of Python 2 and 3, old and new numpy
-# and scipy. A name that is not here is never looked up, so nothing that a file names can run.
+# All that the published graph files need (found by listing their pickle opcodes), under the names of Python 2 and 3,
+# old and new numpy and scipy. A name that is not here is never looked up, so nothing that a file names can run.
 _ALLOWED = {
     ("collections", "defaultdict"),
     ("__builtin__", "list"),
@@ -33,7 +34,17 @@ _ALLOWED = {
 
 # What a damaged pickle or archive can raise while it is read.
 _BROKEN = (
-    *(pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, TypeError, LookupError, AttributeError),
+    *(
+        pickle.UnpicklingError,
+        zipfile.BadZipFile,
+        zlib.error,
+        OSError,
+        EOFError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ),
     *(MemoryError, OverflowError, RecursionError),
 )
 
@@ -65,7 +76,8 @@ class _RestrictedUnpickler(pickle.Unpickler):
 
 
 def load_pickle(data: bytes, where: str) -> Any:
-    """What the pickle `data` holds, if it holds nothing but lists, dicts, numbers, strings, numpy arrays and sparse matrices.
+    """What the pickle `data` holds, if it holds nothing but lists, dicts, numbers, strings, numpy arrays and sparse
+    matrices.
 
     Parameters
     ----------
@@ -78,7 +90,8 @@ def load_pickle(data: bytes, where: str) -> Any:
     """
     try:
         for operation, argument, _ in pickletools.genops(data):
-            # The C unpickler reserves memory up to the largest index that it is told to remember: a damaged one would take all there is.
+            # The C unpickler reserves memory up to the largest index that it is told to remember: a damaged one would
+            # take all there is.
             if operation.name in ("PUT", "LONG_BINPUT") and isinstance(argument, int) and argument > len(data):
                 raise ValueError(f"it remembers {argument} objects")
         return _RestrictedUnpickler(io.BytesIO(data), encoding="latin1").load()
@@ -88,11 +101,14 @@ def load_pickle(data: bytes, where: str) -> Any:
             "Get the file again from its official address."
         ) from None
     except _BROKEN as broken:
-        raise DataError(f"{where}: cut short or not a pickle ({broken or type(broken).__name__}). Get the file again.") from None
+        raise DataError(
+            f"{where}: cut short or not a pickle ({broken or type(broken).__name__}). Get the file again."
+        ) from None
 
 
 def load_npz(data: bytes, where: str, keys: tuple[str, ...], objects: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """Arrays `keys` of a numpy .npz archive; those in `objects` may be object arrays and pass through the restricted unpickler.
+    """Arrays `keys` of a numpy .npz archive; those in `objects` may be object arrays and pass through the restricted
+    unpickler.
 
     Raises DataError: no archive, cut short, an array is missing, or an array holds Python objects where numbers belong.
     """
@@ -101,7 +117,9 @@ def load_npz(data: bytes, where: str, keys: tuple[str, ...], objects: tuple[str,
             held = npz_names(data, where)
             missing = [key for key in keys if key not in held]
             if missing:
-                raise DataError(f"{where}: holds no array {', '.join(missing)} (it holds {', '.join(sorted(held)) or 'nothing'}).")
+                raise DataError(
+                    f"{where}: holds no array {', '.join(missing)} (it holds {', '.join(sorted(held)) or 'nothing'})."
+                )
             return {key: load_npy(archive.read(f"{key}.npy"), f"{where}, array {key}", key in objects) for key in keys}
     except _BROKEN as broken:
         raise DataError(f"{where}: cut short or not an .npz archive ({broken}). Get the file again.") from None
@@ -132,7 +150,9 @@ def load_npy(data: bytes, where: str, objects: bool = False) -> np.ndarray:
         raise DataError(f"{where}: holds Python objects where numbers belong; refused.")
     array = load_pickle(file.read(), where)
     if not isinstance(array, np.ndarray) or array.shape != shape:
-        raise DataError(f"{where}: its content is not the array of shape {shape} that it announces. Get the file again.")
+        raise DataError(
+            f"{where}: its content is not the array of shape {shape} that it announces. Get the file again."
+        )
     return array
 
 

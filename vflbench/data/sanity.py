@@ -13,10 +13,11 @@ log = logging.getLogger(__name__)
 
 
 def check(task: Task) -> None:
-    """Refuse a task on which nothing can be learnt or scored; warn of classes without a training row, and of parties that know nothing.
+    """Refuse a task on which nothing can be learnt or scored; warn of classes without a training row, and of parties
+    that know nothing.
 
-    Raises DataError: no training rows; all their labels are equal; no feature differs between them; a split that is empty or has one
-    class only.
+    Raises DataError: no training rows; all their labels are equal; no feature differs between them; a split that is
+    empty or has one class only.
     """
     name, labels = f"dataset {task.name}", task.training_labels()
     if not len(labels):
@@ -46,7 +47,8 @@ def check(task: Task) -> None:
 
 def _check_features(task: Task, name: str) -> None:
     """The same features in every row tell nothing."""
-    held = {who: features for who, features in task.training_features().items() if features[0].size}  # a table may have keys alone
+    # a table may have keys alone
+    held = {who: features for who, features in task.training_features().items() if features[0].size}
     constant = [who for who, features in held.items() if not varies(features)]
     if held and len(constant) == len(held):
         raise DataError(f"{name}: no feature differs between the training rows: there is nothing to learn from")

@@ -1,8 +1,9 @@
-"""Where data comes from: the user's data_root or the cache, else the official address, else (only without a data_root) a synthetic twin.
+"""Where data comes from: the user's data_root or the cache, else the official address, else (only without a data_root)
+a synthetic twin.
 
-A data set declares its files as a `FileSet`: parts that it needs, each with one or more alternative groups of files, under the folder
-names of the project's data room (`planetoid/Cora/raw/ind.cora.x`). `locate` finds or downloads them, checks their sha256 and says what it
-did; the loader then reads through `Found`. Nothing here knows a data set.
+A data set declares its files as a `FileSet`: parts that it needs, each with one or more alternative groups of files,
+under the folder names of the project's data room (`planetoid/Cora/raw/ind.cora.x`). `locate` finds or downloads them,
+checks their sha256 and says what it did; the loader then reads through `Found`. Nothing here knows a data set.
 """
 
 import contextlib
@@ -32,7 +33,8 @@ from vflbench.types import DataError, DataSource, VflbenchError, closest
 
 log = logging.getLogger(__name__)
 
-HASHED = 1 << 30  # bytes: a larger file of no known checksum is recorded by size and time, not read twice at every start
+# bytes: a larger file of no known checksum is recorded by size and time, not read twice at every start
+HASHED = 1 << 30
 CONNECT_SECONDS = 5.0  # without an answer within this, there is no network
 
 
@@ -56,7 +58,8 @@ class RawFile:
 
 @dataclass(frozen=True)
 class Part:
-    """One thing a data set needs; any one of the `groups` of files gives it. `twin`: it can be made up, the rest staying real.
+    """One thing a data set needs; any one of the `groups` of files gives it. `twin`: it can be made up, the rest
+    staying real.
 
     `variants`: per group the variant of the data set that it is, where there are several.
     """
@@ -69,7 +72,8 @@ class Part:
 
 @dataclass(frozen=True)
 class FileSet:
-    """All files of one dataset option. `folders`: other places below the root where the files of `folder` are looked for."""
+    """All files of one dataset option. `folders`: other places below the root where the files of `folder` are looked
+    for."""
 
     option: str
     folder: str
@@ -117,11 +121,12 @@ class StatusRow:
     folder: str  #: below the root
 
 
-# --- where to look ------------------------------------------------------------------------------------------------------
+# --- where to look ----------------------------------------------------------------------------------------------------
 
 
 def data_root(config_value: str | None) -> Path | None:
-    """The folder that the user named: the `data_root` key, else the environment variable VFLBENCH_DATA, else None (the cache is used)."""
+    """The folder that the user named: the `data_root` key, else the environment variable VFLBENCH_DATA, else None (the
+    cache is used)."""
     value = config_value or os.environ.get("VFLBENCH_DATA")
     return Path(value).expanduser() if value else None
 
@@ -155,7 +160,8 @@ def _search(files: FileSet, root: Path) -> dict[str, Path]:
 
 
 def _missing(part: Part, paths: dict[str, Path]) -> tuple[RawFile, ...]:
-    """What `part` still lacks, by the group that is nearest to complete (the first one, where nothing of any is there)."""
+    """What `part` still lacks, by the group that is nearest to complete (the first one, where nothing of any is
+    there)."""
     lacking = [tuple(file for file in group if file.path not in paths) for group in part.groups]
     begun = [rest for rest, group in zip(lacking, part.groups, strict=True) if len(rest) < len(group)]
     return min(begun or lacking[:1], key=len)
@@ -169,10 +175,12 @@ def _names(files: tuple[RawFile, ...]) -> str:
     return ", ".join(f"{folder}{', '.join(names)}" for folder, names in folders.items())
 
 
-# --- finding the files ----------------------------------------------------------------------------------------------------
+# --- finding the files ------------------------------------------------------------------------------------------------
 
 
-def locate(files: FileSet, root: Path | None, source: str = "auto", verify: bool = True, has_twin: bool = True) -> Found | None:
+def locate(
+    files: FileSet, root: Path | None, source: str = "auto", verify: bool = True, has_twin: bool = True
+) -> Found | None:
     """The files of a data set: found, else downloaded; None means: build the synthetic twin.
 
     Parameters
@@ -186,10 +194,15 @@ def locate(files: FileSet, root: Path | None, source: str = "auto", verify: bool
     DataError : with a data_root, files that are neither there nor to be had; a checksum that differs.
     """
     if source == "synthetic":  # a twin asked for by name deserves a loud word too
-        log.warning("SYNTHETIC TWIN: dataset %s is MADE UP (dataset.source=synthetic). Results say data_source=synthetic.", files.option)
+        log.warning(
+            "SYNTHETIC TWIN: dataset %s is MADE UP (dataset.source=synthetic). Results say data_source=synthetic.",
+            files.option,
+        )
         return None
     if root is not None and not root.is_dir():
-        raise DataError(f"data_root {root}: no such folder. Correct data_root (or VFLBENCH_DATA), or use dataset.source=synthetic.")
+        raise DataError(
+            f"data_root {root}: no such folder. Correct data_root (or VFLBENCH_DATA), or use dataset.source=synthetic."
+        )
     folder = root if root is not None else cache_folder()
     paths = _search(files, folder)
     reason = ""
@@ -206,23 +219,33 @@ def locate(files: FileSet, root: Path | None, source: str = "auto", verify: bool
         names = "; ".join(_names(missing) for missing in lacking.values())
         if root is None and source == "auto" and has_twin:
             log.warning(
-                "SYNTHETIC TWIN: dataset %s is MADE UP, its real files are not here (%s). Results say data_source=synthetic.",
+                "SYNTHETIC TWIN: dataset %s is MADE UP, its real files are not here (%s). Results say "
+                "data_source=synthetic.",
                 files.option,
                 reason,
             )
             return None
         shown = "the cache folder" if root is None else f"data_root {root}"
         present = f" ({len(paths)} other files of it are there)" if paths else ""
-        partly = f"dataset.source=auto (made-up {', '.join(made_up)} take their place) or " if set(made_up) == set(lacking) else ""
+        partly = (
+            f"dataset.source=auto (made-up {', '.join(made_up)} take their place) or "
+            if set(made_up) == set(lacking)
+            else ""
+        )
         address = any(file.url for part in files.parts for group in part.groups for file in group)
-        put = f"Put the files there (`vflbench data get {files.option}`)" if address else "Put the files there: they have no public address"
+        put = (
+            f"Put the files there (`vflbench data get {files.option}`)"
+            if address
+            else "Put the files there: they have no public address"
+        )
         raise DataError(
             f"dataset {files.option}: not complete below {shown}{present}; missing {names}. Download failed: {reason}. "
             f"{put}, or use {partly}dataset.source=synthetic."
         )
     if lacking:
         log.warning(
-            "PARTIAL DATA: dataset %s has no %s here (%s); MADE-UP ones take their place. Results say data_source=partial.",
+            "PARTIAL DATA: dataset %s has no %s here (%s); MADE-UP ones take their place. Results say "
+            "data_source=partial.",
             files.option,
             ", ".join(made_up),
             reason,
@@ -242,7 +265,8 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def memory_map(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> np.ndarray:
-    """The float32 array in the file `path`, read-only; where there is none, `fill` is given one of this shape to write into.
+    """The float32 array in the file `path`, read-only; where there is none, `fill` is given one of this shape to write
+    into.
 
     Raises DataError: there is too little room for the file.
     """
@@ -250,7 +274,10 @@ def memory_map(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], 
         path.parent.mkdir(parents=True, exist_ok=True)
         size, free = 4 * math.prod(shape), shutil.disk_usage(path.parent).free
         if free < size + 1e9:  # a memory map on a full disk ends the process without a word
-            raise DataError(f"{path}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free. Set XDG_CACHE_HOME to another disk.")
+            raise DataError(
+                f"{path}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free. Set XDG_CACHE_HOME to "
+                "another disk."
+            )
         with atomic(path) as place:
             out = np.lib.format.open_memmap(place, "w+", np.float32, shape)
             fill(out)
@@ -271,8 +298,10 @@ def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) ->
         held = checksum if path.suffix != ".gz" or not file.sha256 else hashlib.sha256(content(path, label)).hexdigest()
         if verify and file.sha256 and held != file.sha256:
             raise DataError(
-                f"{label}: wrong checksum: sha256 expected {file.sha256}, got {held}. The file is damaged or another version: "
-                f"get it again (remove it, then `vflbench data get {files.option}`), or accept it with dataset.verify=false."
+                f"{label}: wrong checksum: sha256 expected {file.sha256}, got {held}. The file is damaged or another "
+                "version: "
+                f"get it again (remove it, then `vflbench data get {files.option}`), or accept it with "
+                "dataset.verify=false."
             )
         rows.append((label, checksum))
     return tuple(rows)
@@ -305,7 +334,7 @@ def content(path: Path, label: str) -> bytes:
     return data
 
 
-# --- download ---------------------------------------------------------------------------------------------------------------
+# --- download ---------------------------------------------------------------------------------------------------------
 
 
 def _fetch(files: FileSet, root: Path, paths: dict[str, Path]) -> None:
@@ -321,8 +350,8 @@ def _fetch(files: FileSet, root: Path, paths: dict[str, Path]) -> None:
 
 
 def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNECT_SECONDS) -> None:
-    """Download `url` to the place of its file below `root` (a zip: its members to theirs; a .gz: decompressed); complete and verified,
-    or not there at all.
+    """Download `url` to the place of its file below `root` (a zip: its members to theirs; a .gz: decompressed);
+    complete and verified, or not there at all.
 
     Parameters
     ----------
@@ -357,9 +386,13 @@ def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNEC
                         shutil.copyfileobj(packed, out, 1 << 20)
                 got = _sha256(part)
                 if file.sha256 and got != file.sha256:
-                    raise DataError(f"{file.path}: wrong checksum of what {url} sent: sha256 expected {file.sha256}, got {got}. Removed.")
+                    raise DataError(
+                        f"{file.path}: wrong checksum of what {url} sent: sha256 expected {file.sha256}, got {got}. "
+                        "Removed."
+                    )
                 part.replace(root / file.path)
-    except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:  # network, disk, archive
+    except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+        # network, disk, archive
         raise Unreachable(f"{files[0].name} cannot be had from {url}: {error}") from None
 
 
@@ -383,7 +416,7 @@ def _connect(url: str, seconds: float) -> Any:
     return result[0]
 
 
-# --- `vflbench data` --------------------------------------------------------------------------------------------------------
+# --- `vflbench data` --------------------------------------------------------------------------------------------------
 
 
 def file_sets() -> Iterator[FileSet]:
@@ -429,7 +462,9 @@ def get(name: str, root: Path | None) -> StatusRow:
     if name not in known:
         hint = closest(name, known)
         nothing = f"vflbench data get: there is no data set {name!r} to download."
-        raise VflbenchError(f"{nothing}{f' Did you mean {hint!r}?' if hint else ''} There are: {', '.join(sorted(known))}")
+        raise VflbenchError(
+            f"{nothing}{f' Did you mean {hint!r}?' if hint else ''} There are: {', '.join(sorted(known))}"
+        )
     folder = root if root is not None else cache_folder()
     _fetch(known[name], folder, _search(known[name], folder))
     _record(known[name], folder, _search(known[name], folder), verify=True)

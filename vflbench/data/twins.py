@@ -1,4 +1,5 @@
-"""Synthetic twins of graph data sets: same sizes, classes, sparsity and homophily as the real one, learnable, made from a fixed seed.
+"""Synthetic twins of graph data sets: same sizes, classes, sparsity and homophily as the real one, learnable, made from
+a fixed seed.
 
 A twin never depends on the run's seed: every run of a study sees the same data, as with a real data set.
 """
@@ -23,12 +24,17 @@ class WordShape:
     words: float  # mean number of non-zero features of a node
     homophily: float  # fraction of edges within a class
     topic: float  # fraction of a node's words that come from its class; the rest is common language
-    misread: float  # fraction of nodes whose words and citations are those of another class: what keeps a good model from 100 %
+    # fraction of nodes whose words and citations are those of another class: what keeps a good model from 100 %
+    misread: float
     weighted: bool = False  # tf-idf-like values instead of ones (PubMed)
 
 
 def twin_source(variant: str | None = None, note: str = "") -> DataSource:
-    return DataSource(kind="synthetic", variant=variant, note=note or "synthetic twin: made-up data with the sizes of the real data set")
+    return DataSource(
+        kind="synthetic",
+        variant=variant,
+        note=note or "synthetic twin: made-up data with the sizes of the real data set",
+    )
 
 
 def word_graph(name: str, shape: WordShape) -> RawGraph:
@@ -64,11 +70,13 @@ def _among_looks(homophily: float, labels: np.ndarray, looks: np.ndarray, classe
 
 
 def _bags_of_words(labels: np.ndarray, classes: int, shape: WordShape, rng: np.random.Generator) -> np.ndarray:
-    """(nodes, features) float32: word w occurs in a node of class c with probability ~ (1 - topic) common(w) + topic class_c(w)."""
+    """(nodes, features) float32: word w occurs in a node of class c with probability ~ (1 - topic) common(w) + topic
+    class_c(w)."""
     d = shape.features
     common = 1 / (np.arange(d) + 10.0)  # Zipf-like, flattened at the head
     rng.shuffle(common)
-    # A class prefers some words twenty to one; neighbouring classes share half of theirs, so that words alone do not settle the class.
+    # A class prefers some words twenty to one; neighbouring classes share half of theirs, so that words alone do not
+    # settle the class.
     size = max(1, d // classes)
     order = rng.permutation(d)
     prefers = np.zeros((classes, d))
@@ -82,7 +90,8 @@ def _bags_of_words(labels: np.ndarray, classes: int, shape: WordShape, rng: np.r
     present[empty, rng.integers(0, d, len(empty))] = True
     if not shape.weighted:
         return present.astype(np.float32)
-    value = np.exp(rng.normal(np.log(0.03), 0.8, size=(1, d))).astype(np.float32)  # rare words weigh more than common ones: one idf a word
+    # rare words weigh more than common ones: one idf a word
+    value = np.exp(rng.normal(np.log(0.03), 0.8, size=(1, d))).astype(np.float32)
     return np.where(present, value * (0.5 + rng.random(present.shape, dtype=np.float32)), np.float32(0))
 
 
@@ -95,17 +104,19 @@ def _scaled(chance: np.ndarray, words: float) -> np.ndarray:
 
 
 def homophilous_pairs(labels: np.ndarray, edges: int, homophily: float, rng: np.random.Generator) -> np.ndarray:
-    """Exactly `edges` distinct node pairs (2, edges), a fraction `homophily` of them within a class, degrees heavy-tailed.
+    """Exactly `edges` distinct node pairs (2, edges), a fraction `homophily` of them within a class, degrees
+    heavy-tailed.
 
-    Nearly every node has an edge, as in the real graphs, where `edges` is not smaller than the number of nodes. The pairs must exist: a
-    graph that is asked to be nearly complete is drawn for a long time.
+    Nearly every node has an edge, as in the real graphs, where `edges` is not smaller than the number of nodes. The
+    pairs must exist: a graph that is asked to be nearly complete is drawn for a long time.
     """
     nodes = len(labels)
     weight = rng.pareto(2.5, nodes) + 0.3
     order = np.argsort(labels, kind="stable")
     counts = np.bincount(labels)
     starts = np.concatenate([[0], np.cumsum(counts)])
-    mass = np.concatenate([[0.0], np.cumsum(weight[order])])  # of the nodes in class order: drawing a class is drawing from an interval
+    # of the nodes in class order: drawing a class is drawing from an interval
+    mass = np.concatenate([[0.0], np.cumsum(weight[order])])
 
     def partner(first: np.ndarray, within: bool) -> np.ndarray:
         """A weighted node of the same class, or of any other one."""
@@ -138,6 +149,7 @@ def homophilous_pairs(labels: np.ndarray, edges: int, homophily: float, rng: np.
 
 
 def dense_block(labels: np.ndarray, width: int, signal: float, rng: np.random.Generator) -> np.ndarray:
-    """(nodes, width) float32 of class centres plus unit noise; `signal` is the distance scale between centres in units of the noise."""
+    """(nodes, width) float32 of class centres plus unit noise; `signal` is the distance scale between centres in units
+    of the noise."""
     centres = rng.normal(size=(int(labels.max()) + 1, width)) * signal / np.sqrt(width)
     return (centres[labels] + rng.normal(size=(len(labels), width))).astype(np.float32)

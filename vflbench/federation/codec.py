@@ -1,9 +1,9 @@
 """Codecs: what is sent is compressed, the ledger charges what is sent, the receiver sees what arrives.
 
-A codec works on the floating-point arrays of a payload, each by itself. Row ids, numbers, text and booleans cross as they are; so do
-arrays that it would not make smaller, messages inside an organisation, those of an evaluation, and all that is sent before the first
-round (keys, labels, the table mapping: data, not training). Encoding takes no virtual time. Noise of a privacy mechanism is added
-before `send`: a codec is post-processing of it, and epsilon stays.
+A codec works on the floating-point arrays of a payload, each by itself. Row ids, numbers, text and booleans cross as
+they are; so do arrays that it would not make smaller, messages inside an organisation, those of an evaluation, and all
+that is sent before the first round (keys, labels, the table mapping: data, not training). Encoding takes no virtual
+time. Noise of a privacy mechanism is added before `send`: a codec is post-processing of it, and epsilon stays.
 """
 
 from collections.abc import Collection
@@ -18,7 +18,8 @@ from vflbench.types import FederationError, module_of
 
 
 class Encoded(NamedTuple):
-    """As `Copied`: `value` is what arrives, for the bytes that were sent. No payload: what a program makes of it is refused."""
+    """As `Copied`: `value` is what arrives, for the bytes that were sent. No payload: what a program makes of it is
+    refused."""
 
     value: Any
     nbytes: int
@@ -27,15 +28,17 @@ class Encoded(NamedTuple):
 
 
 class Encoder:
-    """What one party does to what it sends, by the keys of a codec; `rng` is the stream `codec/<party>`, for stochastic rounding.
+    """What one party does to what it sends, by the keys of a codec; `rng` is the stream `codec/<party>`, for stochastic
+    rounding.
 
-    Of the tags `remembered` sender and receiver remember what has arrived: the *difference* to it is encoded, and both add that to what
-    they remember. This is EF21 (Richtarik, Sokolov, Fatkhullin 2021, arXiv 2106.05203, Algorithm 2). What topk leaves out of one message
-    crosses in a later one. Adding what was left out to the next message instead (Seide et al. 2014) would be right for gradients alone,
-    not for predictions and models, which do not add up.
+    Of the tags `remembered` sender and receiver remember what has arrived: the *difference* to it is encoded, and both
+    add that to what they remember. This is EF21 (Richtarik, Sokolov, Fatkhullin 2021, arXiv 2106.05203, Algorithm 2).
+    What topk leaves out of one message crosses in a later one. Adding what was left out to the next message instead
+    (Seide et al. 2014) would be right for gradients alone, not for predictions and models, which do not add up.
 
-    The memory is per receiver, tag and place in the payload, and starts at 0, again where shape or dtype change. Messages between two
-    parties never overtake each other, so both ends' memories are equal: the sender's stands for both, and goes into checkpoints.
+    The memory is per receiver, tag and place in the payload, and starts at 0, again where shape or dtype change.
+    Messages between two parties never overtake each other, so both ends' memories are equal: the sender's stands for
+    both, and goes into checkpoints.
     """
 
     def __init__(self, codec: Any, rng: np.random.Generator, remembered: Collection[str] = ()) -> None:
@@ -62,7 +65,9 @@ class Encoder:
             items = value.items() if isinstance(value, dict) else enumerate(value)
             walked = {key: self._walk(part, place and f"{place}/{key}") for key, part in items}
             arrived = {key: part for key, (part, _) in walked.items()}
-            return arrived if isinstance(value, dict) else type(value)(arrived.values()), sum(saved for _, saved in walked.values())
+            return arrived if isinstance(value, dict) else type(value)(arrived.values()), sum(
+                saved for _, saved in walked.values()
+            )
         if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()):
             return self._array(value, place)
         if isinstance(value, np.ndarray) and value.dtype.kind in "fc":

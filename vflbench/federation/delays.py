@@ -1,4 +1,5 @@
-"""The delay model of split learning: how long a batch keeps a worker busy (PubSub-VFL, section 4.2, Table 8, read per sample).
+"""The delay model of split learning: how long a batch keeps a worker busy (PubSub-VFL, section 4.2, Table 8, read per
+sample).
 
 One worker of a party with C cores and w workers uses min(C / w, core_cap) cores, and a batch of B samples takes it
 scale * B^(1 + exponent) / cores seconds. The fixed latency per batch and the parameter server's cost are beside this.
@@ -12,7 +13,8 @@ from typing import Any
 from vflbench.types import ComputeConfig, Problem, closest
 
 PARTS = ("active_forward", "active_backward", "passive_forward", "passive_backward", "top_forward", "top_backward")
-NOTHING: dict[str, Any] = {"delays": {}, "core_cap": 1.0, "batch_latency": 0.0, "server_seconds": 0.0}  # a profile's keys, unmeasured
+# a profile's keys, unmeasured
+NOTHING: dict[str, Any] = {"delays": {}, "core_cap": 1.0, "batch_latency": 0.0, "server_seconds": 0.0}
 MOST_SECONDS, MOST_CORES = 1e6, 1_000_000
 BAD_FILE = (OSError, ValueError, KeyError, TypeError)
 
@@ -27,7 +29,8 @@ class Delays:
     config: ComputeConfig
 
     def seconds(self, part: str, batch: int, party: int, workers: int) -> float:
-        """Seconds in which one of `workers` workers of `party` does `part` (one of PARTS) of a batch of `batch` samples.
+        """Seconds in which one of `workers` workers of `party` does `part` (one of PARTS) of a batch of `batch`
+        samples.
 
         The latency per batch is not in it. KeyError where the model has constants for other parts only.
         """
@@ -52,12 +55,18 @@ def check(config: ComputeConfig) -> list[Problem]:
     """What is wrong with the keys of the group `compute` that a range of one number does not say."""
     problems = []
     if config.file is not None and config.name in ("modelled", "paper_table8"):
-        problems.append(Problem("compute.file", config.file, f"compute={config.name} reads no file: compute=measured does"))
+        problems.append(
+            Problem("compute.file", config.file, f"compute={config.name} reads no file: compute=measured does")
+        )
     elif config.file is not None:
         try:
             _profile(config.file)
         except BAD_FILE as error:
-            reason = "there is no such file" if isinstance(error, FileNotFoundError) else f"is no profile ({type(error).__name__}: {error})"
+            reason = (
+                "there is no such file"
+                if isinstance(error, FileNotFoundError)
+                else f"is no profile ({type(error).__name__}: {error})"
+            )
             problems.append(Problem("compute.file", config.file, f"{reason}; make one with: vflbench data profile"))
     for name, delay in config.delays.items():
         key = f"compute.delays.{name}"
@@ -65,13 +74,19 @@ def check(config: ComputeConfig) -> list[Problem]:
             shown = f"{{scale: {delay.scale}, exponent: {delay.exponent}}}"
             problems.append(Problem(key, shown, f"no such part; there are: {', '.join(PARTS)}", closest(name, PARTS)))
         if not 0 < delay.scale <= MOST_SECONDS:
-            problems.append(Problem(f"{key}.scale", delay.scale, f"must be greater than 0 and at most {MOST_SECONDS:g} seconds a sample"))
+            problems.append(
+                Problem(
+                    f"{key}.scale", delay.scale, f"must be greater than 0 and at most {MOST_SECONDS:g} seconds a sample"
+                )
+            )
         if not -2 <= delay.exponent <= 1:
             allowed = "must be from -2 to 1; 0 is a time that grows with the batch, -1 one that does not depend on it"
             problems.append(Problem(f"{key}.exponent", delay.exponent, allowed))
     lacking = [name for name in PARTS if name not in config.delays]
     if config.delays and lacking and set(config.delays) <= set(PARTS):
-        problems.append(Problem("compute.delays", ",".join(config.delays), f"lacks {', '.join(lacking)}; give all parts or none"))
+        problems.append(
+            Problem("compute.delays", ",".join(config.delays), f"lacks {', '.join(lacking)}; give all parts or none")
+        )
     if not config.cores or min(config.cores) < 1 or max(config.cores) > MOST_CORES:
         allowed = f"must list at least one party's cores, each at least 1 and at most {MOST_CORES:,}"
         problems.append(Problem("compute.cores", config.cores, allowed))
@@ -79,7 +94,8 @@ def check(config: ComputeConfig) -> list[Problem]:
 
 
 def measured(file: str, key: str) -> Any:
-    """One constant of a profile (NOTHING's keys); NOTHING's value where there is no readable file: `check` says so before a run."""
+    """One constant of a profile (NOTHING's keys); NOTHING's value where there is no readable file: `check` says so
+    before a run."""
     try:
         return _profile(file)[key]
     except BAD_FILE:
@@ -89,7 +105,8 @@ def measured(file: str, key: str) -> Any:
 def _profile(file: str) -> dict[str, Any]:
     """The constants of a profile.
 
-    Raises OSError, ValueError, KeyError, TypeError: where the file cannot be read, lacks a constant, or has one that is no number.
+    Raises OSError, ValueError, KeyError, TypeError: where the file cannot be read, lacks a constant, or has one that is
+    no number.
     """
     values = json.loads(Path(file).expanduser().read_text(encoding="utf-8"))
     delays = {name: {key: float(values["delays"][name][key]) for key in ("scale", "exponent")} for name in PARTS}

@@ -45,7 +45,8 @@ class Observed(Protocol):
 class Engine(ABC):
     """Drives the parties of a run."""
 
-    on_round: Callable[[int, Any], bool] | None = None  # called with (round, engine) when all have finished it; True stops the run there
+    # called with (round, engine) when all have finished it; True stops the run there
+    on_round: Callable[[int, Any], bool] | None = None
     checkpoint_every: int | None = None  # a cut every so many rounds
     on_cut: Callable[[Cut], None] | None = None  # called with each complete cut, after `on_round`
     resume_from: Cut | None = None  # a cut to continue from
@@ -59,7 +60,8 @@ class Engine(ABC):
         cut = self.resume_from
         self.finished_round = cut.round if cut else 0  # the last that all parties have finished
         self.bytes_sent: int = cut.totals["bytes_sent"] if cut else 0  # charged, in those rounds
-        self.boundary_clock: float = cut.totals["boundary_clock"] if cut else 0.0  # the latest of the parties' clocks, s, at its end
+        # the latest of the parties' clocks, s, at its end
+        self.boundary_clock: float = cut.totals["boundary_clock"] if cut else 0.0
 
     @property
     def facts(self) -> Mapping[str, Any]:

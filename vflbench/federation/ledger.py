@@ -1,8 +1,8 @@
 """The ledger (one row per message) and the trace (what each party did, in program order), as flat column buffers.
 
-A row is a stretch of doubles in one `array`: no object per message (garbage collection would cost more than the message), packed
-by `struct`, which is twice as fast as `array.extend`.
-All values are exact in a double: counts and codes stay below 2^53.
+A row is a stretch of doubles in one `array`: no object per message (garbage collection would cost more than the
+message), packed by `struct`, which is twice as fast as `array.extend`. All values are exact in a double: counts and
+codes stay below 2^53.
 """
 
 import struct
@@ -12,7 +12,8 @@ import numpy as np
 
 # One ledger row. `kind` indexes links.LINK_KINDS, `tag` the ledger's tag names, `src` and `dst` the parties' order.
 LEDGER_FIELDS = ("round", "src", "dst", "kind", "tag", "bytes", "vectors", "sent", "delivered", "seq")
-# One trace row of a party. peer: of a message, the other party; seq: its number; of a computation, 1 while no core is busy.
+# One trace row of a party. peer: of a message, the other party; seq: its number; of a computation, 1 while no core is
+#   busy.
 # value: seconds computed (compute) or round finished (mark); time: the party's clock after it.
 TRACE_FIELDS = ("kind", "peer", "seq", "value", "time")
 TRACE_KINDS = ("compute", "send", "recv", "mark")
@@ -35,7 +36,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.rows = array("d")
-        self.deferred = array("d")  # rows that belong to the part of a later round than their own, each after that round
+        # rows that belong to the part of a later round than their own, each after that round
+        self.deferred = array("d")
         self.tags: dict[str, int] = {}
 
     def tag(self, name: str) -> int:
@@ -43,7 +45,8 @@ class Ledger:
         return self.tags.setdefault(name, len(self.tags))
 
     def defer(self, part: int, row: bytes) -> None:
-        """Add a row that the receiver decides (timing=round), in its round `part`: a run resumed before that decides it again."""
+        """Add a row that the receiver decides (timing=round), in its round `part`: a run resumed before that decides it
+        again."""
         self.deferred.append(part)
         self.deferred.frombytes(row)
 

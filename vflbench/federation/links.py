@@ -1,7 +1,7 @@
 """How long a message takes: links with latency and bandwidth, a shared server bandwidth, and the timing rule `round`.
 
-All times are virtual seconds. What happens on a link depends on its sender's program order alone; only a shared bandwidth *into* a
-server depends on global time, so the engine resolves that one in the order of arrival (`Ingress`).
+All times are virtual seconds. What happens on a link depends on its sender's program order alone; only a shared
+bandwidth *into* a server depends on global time, so the engine resolves that one in the order of arrival (`Ingress`).
 """
 
 import bisect
@@ -24,7 +24,8 @@ class Link:
     """One direction between two parties: serves messages one after the other (FIFO), then the latency passes."""
 
     __slots__ = (
-        "boxes", "busy", "charged", "dst", "kind", "kind_code", "known", "latency", "rate", "receiver", "seq", "src", "start",
+        "boxes", "busy", "charged", "dst", "kind", "kind_code", "known", "latency", "rate", "receiver", "seq", "src",
+        "start",
     )  # fmt: skip
 
     def __init__(self, src: int, dst: int, kind: str, config: LinkConfig) -> None:
@@ -38,7 +39,8 @@ class Link:
         self.busy = 0.0  # when the last byte handed over so far has left
         self.seq = 0  # number of the next message
         self.start = 0.0  # shared bandwidth: when the first byte of the latest message left
-        self.known: dict[str, tuple[Any, int, Any]] = {}  # tag -> (a form that is free, the ledger's code, the first message's form)
+        # tag -> (a form that is free, the ledger's code, the first message's form)
+        self.known: dict[str, tuple[Any, int, Any]] = {}
         self.receiver: Any = None  # the party at its end and ...
         self.boxes: dict[str, Any] = {}  # ... its mailboxes for what comes from here, by tag; set by the engine
 
@@ -48,8 +50,8 @@ class Medium:
     """Timing rule `round` at a server: everything passes one medium in the server's program order.
 
     An exchange (a gather and the scatter that answers it) costs `latencies` x L + all its bytes / B: the gather pays
-    latencies - 1, the scatter one; the next exchange starts when the last of the scatter has arrived. A scatter that follows a
-    scatter belongs to the same exchange.
+    latencies - 1, the scatter one; the next exchange starts when the last of the scatter has arrived. A scatter that
+    follows a scatter belongs to the same exchange.
     """
 
     free: float = 0.0
@@ -74,15 +76,18 @@ class Medium:
 class Ingress:
     """A server's shared inbound bandwidth: first come, first served, by the time at which the first byte arrives.
 
-    After a resume, messages served before the cut are known only as `history`: one that is sent again and arrived between two of
-    them must find the line as busy as it was then. Messages that arrive together are served by (source, seq).
+    After a resume, messages served before the cut are known only as `history`: one that is sent again and arrived
+    between two of them must find the line as busy as it was then. Messages that arrive together are served by (source,
+    seq).
     """
 
     rate: float  # s per byte
     keep: bool = False  # log what was served, for checkpoints
     busy: float = 0.0
-    history: list[tuple[float, int, int, float]] = field(default_factory=list)  # sorted (arrival, src, seq, end of service)
-    log: list[tuple[float, int, int, float, int]] = field(default_factory=list)  # the same with the round, since the start
+    # sorted (arrival, src, seq, end of service)
+    history: list[tuple[float, int, int, float]] = field(default_factory=list)
+    # the same with the round, since the start
+    log: list[tuple[float, int, int, float, int]] = field(default_factory=list)
 
     def serve(self, arrival: float, src: int, seq: int, nbytes: int, round: int) -> float:
         before = bisect.bisect_left(self.history, (arrival, src, seq)) if self.history else 0
@@ -103,7 +108,8 @@ class Ingress:
 
 
 class Shared:
-    """What all messages of a server with its clients pass: one medium (timing=round), or a bandwidth each way. Parties by their places."""
+    """What all messages of a server with its clients pass: one medium (timing=round), or a bandwidth each way. Parties
+    by their places."""
 
     def __init__(self, network: NetworkConfig, keep: bool = False) -> None:
         self.network, self.rate = network, seconds_per_byte(network.server_bandwidth_gbps)
@@ -112,7 +118,8 @@ class Shared:
         self.ingress: dict[int, Ingress] = defaultdict(lambda: Ingress(self.rate, keep))
 
     def send(self, link: Link, now: float, nbytes: int, serves: bool) -> float | None:
-        """Delivery time of a message that a server sends (`serves`) or is sent; None where that server decides it later."""
+        """Delivery time of a message that a server sends (`serves`) or is sent; None where that server decides it
+        later."""
         if self.network.timing == "round":
             return self.media[link.src].scatter(now, nbytes, link) if serves else None
         out = now
@@ -125,7 +132,8 @@ class Shared:
 
 
 def link_config(network: NetworkConfig, kind: str, pair: str) -> LinkConfig:
-    """The link `pair` ("src->dst"): its own where the profile has some, else as the option's module says, else its kind's; local: free."""
+    """The link `pair` ("src->dst"): its own where the profile has some, else as the option's module says, else its
+    kind's; local: free."""
     if kind == LOCAL:
         return LinkConfig(0.0, None)
     if pair in network.links:

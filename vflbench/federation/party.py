@@ -1,7 +1,8 @@
 """What a party program sees: `me`, its state, its guarded data and the rules for what may cross.
 
-An algorithm is a set of party programs, plain ``async def`` coroutines that own their data and meet the others only through
-messages (ARCHITECTURE.md, section 1). `Party` is the interface that they are written against; what they are given is `runtime.me.Me`.
+An algorithm is a set of party programs, plain ``async def`` coroutines that own their data and meet the others only
+through messages (ARCHITECTURE.md, section 1). `Party` is the interface that they are written against; what they are
+given is `runtime.me.Me`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Program = Callable[..., Coroutine[Any, Any, Any]]  # async def program(me, data,
 
 
 def party_names(prefix: str, count: int) -> list[str]:
-    """`count` names whose alphabetical order is their numerical order: client_0 .. client_9, or client_00 .. client_14."""
+    """`count` names whose alphabetical order is their numerical order: client_0 .. client_9, or client_00 ..
+    client_14."""
     width = len(str(max(count - 1, 0)))
     return [f"{prefix}_{i:0{width}d}" for i in range(count)]
 
@@ -44,13 +46,15 @@ class PartySpec:
     program: Program
     data: Any = None
     role: str = "client"  #: server | client | worker
-    organisation: str | None = None  #: parties of one organisation talk over `local` links; None: an organisation of its own
+    #: parties of one organisation talk over `local` links; None: an organisation of its own
+    organisation: str | None = None
     cores: float | None = None  #: cores that its computations keep busy, where the run reports their utilisation
     expendable: bool = False  #: engine=ray: where its process dies, the run goes on; who waits for it gets PartyLost
 
 
 class PartyLost(FederationError):
-    """The process of a party that others wait for has died, and nothing of it is left to read; only of those that are expendable."""
+    """The process of a party that others wait for has died, and nothing of it is left to read; only of those that are
+    expendable."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)  # with what it was made of, a copy in another process is made
@@ -60,7 +64,7 @@ class PartyLost(FederationError):
         return f"the process of {self.name} has died"
 
 
-# --- guarded data -------------------------------------------------------------------------------------------------------
+# --- guarded data -----------------------------------------------------------------------------------------------------
 
 
 class _Running:
@@ -95,24 +99,28 @@ class Guarded:
         return self._read(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise FederationError(f"{RUNNING.name or 'somebody'} tried to change `{name}` of {self._owner}'s data: data are read-only")
+        raise FederationError(
+            f"{RUNNING.name or 'somebody'} tried to change `{name}` of {self._owner}'s data: data are read-only"
+        )
 
 
-# --- computations -------------------------------------------------------------------------------------------------------
+# --- computations -----------------------------------------------------------------------------------------------------
 
 
 def batchable(function: F) -> F:
     """Mark a pure module-level function as one that `me.compute` may run for a cohort in one `torch.func.vmap` call.
 
-    It takes and returns tensors (or containers of them), calls no `.item()`, changes nothing in place and draws no random numbers.
-    An attribute `together` of it, a function of the same arguments with every tensor stacked, is called instead of vmap.
+    It takes and returns tensors (or containers of them), calls no `.item()`, changes nothing in place and draws no
+    random numbers. An attribute `together` of it, a function of the same arguments with every tensor stacked, is called
+    instead of vmap.
     """
     function.batchable = True  # type: ignore[attr-defined]
     return function
 
 
 class Report(TypedDict, total=False):
-    """What a party may tell the observer. Scores, (rows, outputs), stand by split: `val`, `test`; parts of them also `train`, `rows`."""
+    """What a party may tell the observer. Scores, (rows, outputs), stand by split: `val`, `test`; parts of them also
+    `train`, `rows`."""
 
     train_loss: float  #: mean over the parties, and over the rounds since the last evaluation
     predictions: Mapping[str, Any]  #: of a party that predicts alone
@@ -135,7 +143,8 @@ def check_report(party: str, round: int, values: Mapping[str, Any], scored: Sequ
             near = closest(key, Report.__annotations__)
             hint = f". Did you mean {near!r}?" if near else ""
             raise FederationError(
-                f"{party} reports {key!r} in round {round}; what can be reported is {', '.join(Report.__annotations__)}{hint}"
+                f"{party} reports {key!r} in round {round}; what can be reported is "
+                f"{', '.join(Report.__annotations__)}{hint}"
             )
         if key in SCORED and key not in scored:
             raise FederationError(f"{party} reports {key!r}; its ALGORITHM says that it reports {', '.join(scored)}")
@@ -143,21 +152,30 @@ def check_report(party: str, round: int, values: Mapping[str, Any], scored: Sequ
             one = isinstance(value, torch.Tensor | np.ndarray) and np.prod(value.shape) == 1
             good, wanted = one or isinstance(value, int | float | np.number), "a number"
         elif key == "facts":
-            good, wanted = isinstance(value, Mapping) and all(isinstance(name, str) for name in value), "a dict with names as keys"
+            good, wanted = (
+                isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
+                "a dict with names as keys",
+            )
         elif key in SPLITS:
-            arrays = isinstance(value, Mapping) and all(isinstance(scores, np.ndarray | torch.Tensor) for scores in value.values())
-            good, wanted = arrays and SPLITS[key] >= value.keys(), f"a dict of arrays, by split: {', '.join(sorted(SPLITS[key]))}"
+            arrays = isinstance(value, Mapping) and all(
+                isinstance(scores, np.ndarray | torch.Tensor) for scores in value.values()
+            )
+            good, wanted = (
+                arrays and SPLITS[key] >= value.keys(),
+                f"a dict of arrays, by split: {', '.join(sorted(SPLITS[key]))}",
+            )
         else:
             good, wanted = isinstance(value, int | float | np.number | np.ndarray | torch.Tensor), "an array"
         if not good:
             raise FederationError(f"{party} reports {key} of type {type(value).__name__}: it must be {wanted}")
 
 
-# --- the party ----------------------------------------------------------------------------------------------------------
+# --- the party --------------------------------------------------------------------------------------------------------
 
 
 class State:
-    """All of a party that outlives a round: modules, optimisers, tensors, arrays, numbers, text and containers of those."""
+    """All of a party that outlives a round: modules, optimisers, tensors, arrays, numbers, text and containers of
+    those."""
 
     if TYPE_CHECKING:  # any attribute may be set and read
 
@@ -203,11 +221,13 @@ class Party(ABC):
 
     @abstractmethod
     def torch_rng(self, name: str) -> torch.Generator:
-        """The torch generator of this party's stream `name`, on its device; within `evaluating()` an independent one."""
+        """The torch generator of this party's stream `name`, on its device; within `evaluating()` an independent
+        one."""
 
     @abstractmethod
     def secret_rng(self, name: str) -> np.random.Generator | seeding.SecretStream:
-        """As `rng`, for what nobody else may know, noise and who is in a batch: from `secret` under privacy.secure_rng."""
+        """As `rng`, for what nobody else may know, noise and who is in a batch: from `secret` under
+        privacy.secure_rng."""
 
     @abstractmethod
     def secret_torch_rng(self, name: str) -> torch.Generator | seeding.SecretStream:
@@ -220,7 +240,8 @@ class Party(ABC):
 
     @abstractmethod
     def send(self, dst: str, payload: Any, tag: str = "message") -> Any:
-        """Hand a detached copy of `payload` to `dst`. Never waits. Raises FederationError where there is no edge to `dst`."""
+        """Hand a detached copy of `payload` to `dst`. Never waits. Raises FederationError where there is no edge to
+        `dst`."""
 
     @abstractmethod
     def send_many(self, dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:
@@ -228,14 +249,17 @@ class Party(ABC):
 
     @abstractmethod
     def recv(self, src: str, tag: str = "message", timeout: float | None = None) -> Any:
-        """The next payload from `src` with `tag`. With a timeout in virtual seconds (time-dependent): TimeoutError after it."""
+        """The next payload from `src` with `tag`. With a timeout in virtual seconds (time-dependent): TimeoutError
+        after it."""
 
     @abstractmethod
     def recv_all(self, srcs: Sequence[str], tag: str = "message") -> Any:
         """One payload from each of `srcs`, in their order, whatever the order of arrival."""
 
     @abstractmethod
-    def recv_any(self, srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None) -> Any:
+    def recv_any(
+        self, srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None
+    ) -> Any:
         """(src, payload) of the message delivered first (ties: by party order). Time-dependent.
 
         `srcs` may be tag -> sources, one mapping for all calls: then (src, tag, payload).
@@ -243,12 +267,17 @@ class Party(ABC):
 
     @abstractmethod
     def compute(
-        self, function: Callable[..., Any], *args: Any, cost: float = 0.0, seconds: float | None = None, latency: float = 0.0
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        cost: float = 0.0,
+        seconds: float | None = None,
+        latency: float = 0.0,
     ) -> Any:
         """``function(*args)`` on the compute clock. `batchable` ones of a cohort run as one.
 
-        The modelled clock takes `seconds`, after `latency` seconds during which no core is busy; where `seconds` is None, `cost` in the
-        units of compute.seconds_per_unit.
+        The modelled clock takes `seconds`, after `latency` seconds during which no core is busy; where `seconds` is
+        None, `cost` in the units of compute.seconds_per_unit.
         """
 
     @abstractmethod

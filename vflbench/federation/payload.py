@@ -1,12 +1,14 @@
 """What may cross from party to party, and what it costs.
 
-What a receiver could tell from a message is charged or cannot vary. Values cost what they hold, and with them the first dimension of arrays
-and the length of text, which values count out. All else of a payload is its *form*: types, containers, keys, further dimensions, the order
-of dimensions in memory. The first form of a tag from one party to another is the tag's, and free: it is the protocol. A message of another
-form costs 8 bytes for each entry of its form. Free in no case: an array without entries that is the first or in a container (8 bytes a
-dimension), a container within a container or an empty one (8 bytes), None (1 byte), and keys of dicts (UTF-8) that the algorithm's EXPOSES
-does not declare. What cannot be charged is refused: subclasses, names and metadata of types. Strides do not arrive. Framing, and when a
-message is sent, are not charged; nor is which of these types a number or text by itself has, nor what crosses within `evaluating()`.
+What a receiver could tell from a message is charged or cannot vary. Values cost what they hold, and with them the first
+dimension of arrays and the length of text, which values count out. All else of a payload is its *form*: types,
+containers, keys, further dimensions, the order of dimensions in memory. The first form of a tag from one party to
+another is the tag's, and free: it is the protocol. A message of another form costs 8 bytes for each entry of its form.
+Free in no case: an array without entries that is the first or in a container (8 bytes a dimension), a container within
+a container or an empty one (8 bytes), None (1 byte), and keys of dicts (UTF-8) that the algorithm's EXPOSES does not
+declare. What cannot be charged is refused: subclasses, names and metadata of types. Strides do not arrive. Framing, and
+when a message is sent, are not charged; nor is which of these types a number or text by itself has, nor what crosses
+within `evaluating()`.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -25,18 +27,22 @@ PLAIN = ("none", "bool", "int", "float", "text", "number")  # forms without a di
 
 
 def copy_payload(payload: Any) -> Copied:
-    """A detached copy of a payload, its size in bytes, the arrays in it, and its form. Nothing else of the original crosses.
+    """A detached copy of a payload, its size in bytes, the arrays in it, and its form. Nothing else of the original
+    crosses.
 
-    Tensors and numpy arrays cost what their entries have, inside a container at least 8 bytes a dimension if they have none. Numbers cost
-    8, booleans and None 1, text its UTF-8. A tuple, list or dict is free if it is the payload, 8 bytes inside another, or empty. The types
-    are these exactly: anything else raises FederationError. Keys and forms are charged by `form_bytes`, which knows the way.
+    Tensors and numpy arrays cost what their entries have, inside a container at least 8 bytes a dimension if they have
+    none. Numbers cost 8, booleans and None 1, text its UTF-8. A tuple, list or dict is free if it is the payload, 8
+    bytes inside another, or empty. The types are these exactly: anything else raises FederationError. Keys and forms
+    are charged by `form_bytes`, which knows the way.
     """
     kind = type(payload)
     copy = COPIES.get(kind)
     if copy is None:
         near = [k.__name__ for k in kind.__mro__ if k in COPIES]
         hint = f" (it is not exactly {near[0]})" if near else ""
-        raise FederationError(f"a payload cannot hold {kind.__name__}{hint}: arrays, numbers, text and containers of those can cross")
+        raise FederationError(
+            f"a payload cannot hold {kind.__name__}{hint}: arrays, numbers, text and containers of those can cross"
+        )
     return copy(payload)
 
 
@@ -56,7 +62,8 @@ def _copy_tensor(tensor: torch.Tensor) -> Copied:
         raise FederationError(f"a payload cannot be a tensor of {tensor.dtype}")
     shape = tuple(tensor.shape)
     form = _shaped(f"tensor {name}", shape, tensor.element_size())
-    if 1 in shape and tensor.is_contiguous():  # the stride of a dimension of size 1 means nothing, and a copy would keep it
+    # the stride of a dimension of size 1 means nothing, and a copy would keep it
+    if 1 in shape and tensor.is_contiguous():
         copy = tensor.detach().clone(memory_format=torch.contiguous_format)
     else:
         copy = tensor.detach().clone()
@@ -106,7 +113,8 @@ def _copy_dict(parts: dict[Any, Any]) -> Copied:
 
 
 CONTAINERS = (tuple, list, dict)
-LINES = {id(dtype): f"array {dtype.str}" for dtype in wire.NUMPY_DTYPES.values()}  # of one dimension; numpy has each of these once
+# of one dimension; numpy has each of these once
+LINES = {id(dtype): f"array {dtype.str}" for dtype in wire.NUMPY_DTYPES.values()}
 COPIES: dict[type, Callable[[Any], Copied]] = {
     np.ndarray: _copy_array,
     torch.Tensor: _copy_tensor,
@@ -117,7 +125,11 @@ COPIES: dict[type, Callable[[Any], Copied]] = {
     float: lambda value: (value, SIZE, 0, "float"),
     str: lambda value: (value, len(value.encode("utf-8", "surrogatepass")) or 1, 0, "text"),
     np.bool_: lambda value: (bool(value), 1, 0, "bool"),
-    **{dtype.type: lambda value: (value, SIZE, 0, "number") for dtype in wire.NUMPY_DTYPES.values() if dtype.kind in "iuf"},
+    **{
+        dtype.type: lambda value: (value, SIZE, 0, "number")
+        for dtype in wire.NUMPY_DTYPES.values()
+        if dtype.kind in "iuf"
+    },
     tuple: _copy_parts,
     list: _copy_parts,
     dict: _copy_dict,
@@ -127,8 +139,8 @@ COPIES: dict[type, Callable[[Any], Copied]] = {
 def form_bytes(form: Form, first: Form, declared: Collection[str]) -> int:
     """What a payload's form costs: keys that are not declared, and, where it is not `first`, 8 bytes for each entry.
 
-    `first` is the form of the first message with its tag between the same two: to say the same again says nothing. Entries are the
-    dimensions of arrays and the parts of containers; a number or text by itself has none.
+    `first` is the form of the first message with its tag between the same two: to say the same again says nothing.
+    Entries are the dimensions of arrays and the parts of containers; a number or text by itself has none.
     """
     keys = sum(len(key.encode("utf-8", "surrogatepass")) or 1 for key in _keys(form) if key not in declared)
     return keys + (0 if form == first or form in PLAIN else SIZE * _entries(form))

@@ -1,8 +1,9 @@
-"""Re-time a finished run from its trace: what each party did, in its program's order, under another network, without training.
+"""Re-time a finished run from its trace: what each party did, in its program's order, under another network, without
+training.
 
-Exact for programs whose control flow does not depend on time: equal links serve equal messages in equal order, in the same
-floating-point expressions as the engine's (tests/contracts/test_reprice.py). A loop of its own and no engine driving players: a
-message costs it a tenth.
+Exact for programs whose control flow does not depend on time: equal links serve equal messages in equal order, in the
+same floating-point expressions as the engine's (tests/contracts/test_reprice.py). A loop of its own and no engine
+driving players: a message costs it a tenth.
 """
 
 import heapq
@@ -25,7 +26,8 @@ class Retimed:
     ends: dict[int, float]  # round -> seconds: the latest party's clock at that round's boundary
     sent: np.ndarray  # (messages,) by (src, dst, seq), as the program's `rows`; NaN: the trace does not have it
     delivered: np.ndarray
-    # Whether nothing that parties do after the trace's end can change these times. Without it, they hold only for a trace that ends
+    # Whether nothing that parties do after the trace's end can change these times. Without it, they hold only for a
+    #   trace that ends
     # with the last round: in a run that stopped before, the next round's messages may pass a shared bandwidth first.
     closed: bool
 
@@ -33,8 +35,8 @@ class Retimed:
 class Program:
     """What every party of a run did, in its order: made once, then timed under any number of networks.
 
-    `ledger` has (messages, 10) rows, of which `sent` and `delivered` are not read; `traces` party -> (events, 4 or 5) rows in program
-    order, whose times are not read; `roles` party -> role, in the parties' order.
+    `ledger` has (messages, 10) rows, of which `sent` and `delivered` are not read; `traces` party -> (events, 4 or 5)
+    rows in program order, whose times are not read; `roles` party -> role, in the parties' order.
 
     Raises VflbenchError: trace and ledger are not of one run; here, or when it is timed.
     """
@@ -45,9 +47,11 @@ class Program:
         src, dst, kind = (rows[:, COLUMN[key]].astype(np.int64) for key in ("src", "dst", "kind"))
         pair = src * len(roles) + dst
         first = np.flatnonzero(np.diff(pair, prepend=-1))  # where a pair's messages begin
-        self.ends = [(int(src[at]), int(dst[at]), L.LINK_KINDS[kind[at]]) for at in first]  # source, reader and kind of every link
+        # source, reader and kind of every link
+        self.ends = [(int(src[at]), int(dst[at]), L.LINK_KINDS[kind[at]]) for at in first]
         self.link_of = np.repeat(np.arange(len(first)), np.diff(first, append=len(rows)))  # a message's link
-        self.shared = kind == L.LINK_KINDS.index(L.CLIENT_SERVER)  # messages whose delivery may be not their own link's alone to decide
+        # messages whose delivery may be not their own link's alone to decide
+        self.shared = kind == L.LINK_KINDS.index(L.CLIENT_SERVER)
         kinds = {name: traces[name][:, TRACE_COLUMN["kind"]] for name in self.names}
         values = {name: traces[name][:, TRACE_COLUMN["value"]] for name in self.names}
         self.seconds: list[float] = []  # of every computation
@@ -57,8 +61,9 @@ class Program:
         self.steps = self._steps(traces, pair[first], np.append(first, len(rows)))
 
     def _steps(self, traces: Mapping[str, np.ndarray], pairs: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
-        """Per party what it did, as whole numbers: -1 - at, a message's row, is read; at is sent; from the number of messages on,
-        `seconds` are computed; marks + a round is its end. Rows of a pair's messages follow each other, numbered from 0."""
+        """Per party what it did, as whole numbers: -1 - at, a message's row, is read; at is sent; from the number of
+        messages on, `seconds` are computed; marks + a round is its end. Rows of a pair's messages follow each other,
+        numbered from 0."""
         count, computed, found = len(self.names), len(self.rows), []
         pairs, bounds = np.append(pairs, -1), np.append(bounds, 0)
         for party, name in enumerate(self.names):
@@ -102,7 +107,8 @@ def _sorted(ledger: np.ndarray) -> np.ndarray:
 
 
 class _Replay:
-    """Every party is a generator over its steps that waits (yields) where a message that it reads is not delivered yet."""
+    """Every party is a generator over its steps that waits (yields) where a message that it reads is not delivered
+    yet."""
 
     def __init__(self, program: Program, network: NetworkConfig, steps: list[np.ndarray]) -> None:
         self.program, self.network, self.steps = program, network, steps
@@ -121,10 +127,12 @@ class _Replay:
         plain = network.timing == "causal" and network.server_bandwidth_gbps is None
         self.joint: list[bool] | None = None if plain else program.shared.tolist()
         self.shared = L.Shared(network)
-        self.heap: list[tuple[float, int, int, int, float]] = []  # (arrival, source, message, reader, when the last byte has left)
+        # (arrival, source, message, reader, when the last byte has left)
+        self.heap: list[tuple[float, int, int, int, float]] = []
         self.last_arrival: float | None = None  # at a shared bandwidth
         self.waiting: dict[int, int] = {}  # message -> the party that waits for it
-        self.ready = deque(range(len(self.names)))  # first come, first served: whoever gathers finds several messages at once
+        # first come, first served: whoever gathers finds several messages at once
+        self.ready = deque(range(len(self.names)))
         self.ends: dict[int, float] = {}
         self.clocks = [0.0] * len(self.names)  # of parties that are through
 
@@ -138,14 +146,18 @@ class _Replay:
         if through < len(parties):
             at, reader = next(iter(self.waiting.items()))
             source = self.names[self.links[self.link[at]].src]
-            raise VflbenchError(f"trace and ledger are not of one run: {self.names[reader]} waits for a message from {source} for ever")
+            raise VflbenchError(
+                f"trace and ledger are not of one run: {self.names[reader]} waits for a message from {source} for ever"
+            )
         return self.ends
 
     def retimed(self) -> Retimed:
         self.run()
         overtaken = self.last_arrival >= min(self.clocks, default=np.inf) if self.last_arrival is not None else False
         closed = not self._settle() and not overtaken
-        return Retimed(self.ends, np.array(self.sent, dtype=np.float64), np.array(self.delivered, dtype=np.float64), closed)
+        return Retimed(
+            self.ends, np.array(self.sent, dtype=np.float64), np.array(self.delivered, dtype=np.float64), closed
+        )
 
     def _party(self, index: int, steps: Iterable[int]) -> Iterator[bool]:
         """One party's events; yields False where it must wait."""
@@ -185,7 +197,7 @@ class _Replay:
                 ends[step - marks] = now
         self.clocks[index] = now
 
-    # --- what a party shares with others: timing=round, or a server's bandwidth ---------------------------------------------
+    # --- what a party shares with others: timing=round, or a server's bandwidth ---------------------------------------
 
     def _send(self, at: int, now: float) -> float | None:
         """Delivery time of a message between a client and a server; None where it is decided later."""
@@ -200,7 +212,9 @@ class _Replay:
         link = self.links[self.link[at]]
         sent = self.sent[at]
         assert sent is not None
-        time = self.shared.media[link.dst].gather(sent, int(self.rows[at, COLUMN["bytes"]]), link, self.network.latencies)
+        time = self.shared.media[link.dst].gather(
+            sent, int(self.rows[at, COLUMN["bytes"]]), link, self.network.latencies
+        )
         self.delivered[at] = time
         return time
 
@@ -225,7 +239,8 @@ class _Replay:
 
 
 def idle_seconds(traces: Mapping[str, np.ndarray], until: list[float]) -> list[float]:
-    """For each time, the seconds before it in which no party computes: the communication time of a time-dependent run."""
+    """For each time, the seconds before it in which no party computes: the communication time of a time-dependent
+    run."""
     rows = np.concatenate([trace[trace[:, 0] == COMPUTE] for trace in traces.values()])
     intervals = np.stack([rows[:, 4] - rows[:, 3], rows[:, 4]], axis=1)
     intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]

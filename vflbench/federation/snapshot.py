@@ -1,7 +1,8 @@
-"""A consistent cut of a federation (Chandy and Lamport): what each party was when it passed a round boundary, and what was in flight.
+"""A consistent cut of a federation (Chandy and Lamport): what each party was when it passed a round boundary, and what
+was in flight.
 
-Values are copied when they are captured, into plain containers, numbers, text and tensors, so that a checkpoint file can be read
-back without executing anything.
+Values are copied when they are captured, into plain containers, numbers, text and tensors, so that a checkpoint file
+can be read back without executing anything.
 """
 
 from collections.abc import Iterable
@@ -20,12 +21,15 @@ def freeze(value: Any, where: str = "state") -> Any:
         return value.detach().clone()
     if isinstance(value, np.str_):
         return str(value)
-    if isinstance(value, (np.ndarray, np.generic)):  # generic before float: np.float64 is one, and a file of plain data cannot hold it
+    # generic before float: np.float64 is one, and a file of plain data cannot hold it
+    if isinstance(value, (np.ndarray, np.generic)):
         kind = "__ndarray__" if isinstance(value, np.ndarray) else "__scalar__"
         try:
             return {kind: torch.from_numpy(np.array(value, order="K"))}
         except TypeError:
-            raise FederationError(f"{where}: arrays of {value.dtype} cannot be saved: use numbers of a native type") from None
+            raise FederationError(
+                f"{where}: arrays of {value.dtype} cannot be saved: use numbers of a native type"
+            ) from None
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (tuple, list)):
@@ -36,12 +40,14 @@ def freeze(value: Any, where: str = "state") -> Any:
     if isinstance(value, dict):
         return {k: freeze(v, f"{where}.{k}") for k, v in value.items()}
     raise FederationError(
-        f"{where} is a {type(value).__name__}: state holds modules, optimisers, tensors, arrays, numbers, text or containers of those"
+        f"{where} is a {type(value).__name__}: state holds modules, optimisers, tensors, arrays, numbers, text or "
+        "containers of those"
     )
 
 
 def optimised(state: Iterable[tuple[str, Any]]) -> set[int]:
-    """The ids of the tensors that the optimisers of a party's state step: a resumed run must keep these very objects."""
+    """The ids of the tensors that the optimisers of a party's state step: a resumed run must keep these very
+    objects."""
     groups = [group for _, value in state for group in getattr(value, "param_groups", ())]
     return {id(parameter) for group in groups for parameter in group["params"]}
 
@@ -49,8 +55,9 @@ def optimised(state: Iterable[tuple[str, Any]]) -> set[int]:
 def thaw(value: Any, current: Any = None, where: str = "state", kept: set[int] | frozenset[int] = frozenset()) -> Any:
     """The inverse of `freeze`.
 
-    `current` is what the program has just built in that place. An object with a state_dict is loaded into it; a tensor that learns
-    (requires_grad, or its id in `kept`) keeps its identity. All else is new: `current` may share memory with the party's data.
+    `current` is what the program has just built in that place. An object with a state_dict is loaded into it; a tensor
+    that learns (requires_grad, or its id in `kept`) keeps its identity. All else is new: `current` may share memory
+    with the party's data.
     """
     if isinstance(value, dict):
         if "__ndarray__" in value:
@@ -65,8 +72,12 @@ def thaw(value: Any, current: Any = None, where: str = "state", kept: set[int] |
         old = current if isinstance(current, dict) else {}
         return {k: thaw(v, old.get(k), f"{where}.{k}", kept) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
-        old_items = current if isinstance(current, (tuple, list)) and len(current) == len(value) else [None] * len(value)
-        return type(value)(thaw(v, o, f"{where}[{i}]", kept) for i, (v, o) in enumerate(zip(value, old_items, strict=True)))
+        old_items = (
+            current if isinstance(current, (tuple, list)) and len(current) == len(value) else [None] * len(value)
+        )
+        return type(value)(
+            thaw(v, o, f"{where}[{i}]", kept) for i, (v, o) in enumerate(zip(value, old_items, strict=True))
+        )
     if isinstance(value, torch.Tensor):
         learns = isinstance(current, torch.Tensor) and (current.requires_grad or id(current) in kept)
         if learns and current.is_leaf and current.shape == value.shape and current.dtype == value.dtype:

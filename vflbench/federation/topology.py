@@ -1,6 +1,7 @@
 """Who may talk to whom: undirected graphs over party names, and the mixing matrices of gossip methods.
 
-The options (topologies/) give the edges. A server reaches every client whatever their graph, but in an `edge_list`, which says itself.
+The options (topologies/) give the edges. A server reaches every client whatever their graph, but in an `edge_list`,
+which says itself.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,10 @@ class Topology:
 
     @cached_property
     def _neighbours(self) -> dict[str, tuple[str, ...]]:
-        return {name: tuple(self.parties[j] for j in np.flatnonzero(row)) for name, row in zip(self.parties, self.adjacency, strict=True)}
+        return {
+            name: tuple(self.parties[j] for j in np.flatnonzero(row))
+            for name, row in zip(self.parties, self.adjacency, strict=True)
+        }
 
     @cached_property
     def edges(self) -> tuple[tuple[str, str], ...]:
@@ -57,9 +61,10 @@ class Topology:
     def mixing(self, rule: str = "metropolis") -> np.ndarray:
         """Symmetric, doubly stochastic weights W (clients, clients) float64 over the edges between clients.
 
-        `metropolis`: W_ij = 1 / (1 + max(deg_i, deg_j)) on an edge (Xiao, Boyd, Kim 2007); `uniform`: W_ij = 1 / (1 + max deg)
-        on every edge; W_ii is what is left to 1, above 0. A ring's weights are 1/3 and a complete graph's 1/clients by both.
-        Degrees count edges between clients only. Errors: ValueError for another rule.
+        `metropolis`: W_ij = 1 / (1 + max(deg_i, deg_j)) on an edge (Xiao, Boyd, Kim 2007); `uniform`: W_ij = 1 / (1 +
+            max deg)
+        on every edge; W_ii is what is left to 1, above 0. A ring's weights are 1/3 and a complete graph's 1/clients by
+        both. Degrees count edges between clients only. Errors: ValueError for another rule.
         """
         links = self.adjacency[self.servers :, self.servers :]
         degree = links.sum(axis=1)
@@ -81,7 +86,8 @@ def check(config: Any) -> list[Problem]:
 
 
 def build(config: Any, servers: list[str], clients: list[str], seed: int) -> Topology:
-    """The topology `config` over the given parties, at least one; `clients` are all that are not servers (LEASGD's workers too).
+    """The topology `config` over the given parties, at least one; `clients` are all that are not servers (LEASGD's
+    workers too).
 
     Raises ConfigError: every problem of its keys, or the option's own with these parties.
     Raises VflbenchError: the option gives an edge to nobody, or from a party to itself.
@@ -92,24 +98,32 @@ def build(config: Any, servers: list[str], clients: list[str], seed: int) -> Top
     adjacency = np.zeros((len(parties), len(parties)), dtype=bool)
     for a, b in module_of(config).edges(config, servers, clients, seed):
         if a == b or a not in index or b not in index:
-            raise VflbenchError(f"topology={config.name} has an edge from {a} to {b}: it takes two of {', '.join(parties[:8])}")
+            raise VflbenchError(
+                f"topology={config.name} has an edge from {a} to {b}: it takes two of {', '.join(parties[:8])}"
+            )
         adjacency[index[a], index[b]] = adjacency[index[b], index[a]] = True
     return Topology(parties, len(servers), adjacency)
 
 
 def unreached(topology: Topology) -> list[Problem]:
-    """Clients that a server of an `edge_list` has no edge to, for algorithms whose server needs one to each: a problem per server."""
+    """Clients that a server of an `edge_list` has no edge to, for algorithms whose server needs one to each: a problem
+    per server."""
     problems = []
     for server in topology.parties[: topology.servers]:
         cut_off = [client for client in topology.parties[topology.servers :] if not topology.connected(server, client)]
         if cut_off:
             shown = ", ".join(cut_off[:8]) + (", ..." if len(cut_off) > 8 else "")
-            problems.append(Problem("topology.edges", server, f"needs an edge to every client in the edge list, and has none to {shown}"))
+            problems.append(
+                Problem(
+                    "topology.edges", server, f"needs an edge to every client in the edge list, and has none to {shown}"
+                )
+            )
     return problems
 
 
 def build_early(config: RunConfig, servers: list[str]) -> tuple[Topology | None, list[Problem]]:
-    """The topology over `servers` and algorithm.parties clients, before any data is there; None and why where there can be none.
+    """The topology over `servers` and algorithm.parties clients, before any data is there; None and why where there can
+    be none.
 
     What `check` finds is left out: it is reported for every algorithm.
     """

@@ -1,9 +1,11 @@
-"""The wire form of what crosses between processes: plain data as JSON, arrays as their dtype, shape and bytes. Nothing is unpickled.
+"""The wire form of what crosses between processes: plain data as JSON, arrays as their dtype, shape and bytes. Nothing
+is unpickled.
 
     4 bytes length n of the head | n bytes head: JSON | the arrays' bytes, in the order of the head
 
 In the head null, booleans, numbers and text are themselves, and all else is a list that begins with its kind:
-["l", ...] list, ["t", ...] tuple, ["d", [key, value], ...] dict, ["a", dtype, shape] numpy array, ["s", dtype] numpy scalar,
+["l", ...] list, ["t", ...] tuple, ["d", [key, value], ...] dict, ["a", dtype, shape] numpy array, ["s", dtype] numpy
+    scalar,
 ["T", dtype, shape, order of the dimensions in memory, whether it was on the sender's device] torch tensor.
 """
 
@@ -28,7 +30,8 @@ TORCH_DTYPES = {
         *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
     )
 }
-DTYPE = re.compile(rf"[<>|=][{PLAIN_KINDS}]\d{{1,8}}(\[\d{{0,8}}[A-Za-zμ]{{1,2}}\])?")  # numpy itself takes, and does, much more
+# numpy itself takes, and does, much more
+DTYPE = re.compile(rf"[<>|=][{PLAIN_KINDS}]\d{{1,8}}(\[\d{{0,8}}[A-Za-zμ]{{1,2}}\])?")
 NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 NUMPY_DTYPES = {name: np.dtype(name) for name in TORCH_DTYPES if name != "bfloat16"}
 DEEPEST = 64  # levels of containers
@@ -37,7 +40,8 @@ decode = json.JSONDecoder().decode
 
 
 def pack(value: Any, device: str = "cpu") -> bytes:
-    """The wire form of tensors, arrays, numbers, text, None and lists, tuples and dicts of those; `device` is the sender's.
+    """The wire form of tensors, arrays, numbers, text, None and lists, tuples and dicts of those; `device` is the
+    sender's.
 
     Raises FederationError: the value holds something else.
     """
@@ -47,7 +51,8 @@ def pack(value: Any, device: str = "cpu") -> bytes:
 
 
 def unpack(data: bytes | memoryview, device: str = "cpu") -> Any:
-    """The inverse of `pack`: new, writable arrays and tensors. A tensor of the sender's device arrives on `device`, the receiver's.
+    """The inverse of `pack`: new, writable arrays and tensors. A tensor of the sender's device arrives on `device`, the
+    receiver's.
 
     Raises FederationError: the bytes are not of this form.
     """
@@ -61,7 +66,17 @@ def unpack(data: bytes | memoryview, device: str = "cpu") -> Any:
         if reader.at != len(reader.data):
             raise ValueError(f"{len(reader.data) - reader.at} bytes more than its head says")
         return value
-    except (ValueError, TypeError, KeyError, IndexError, struct.error, RuntimeError, RecursionError, OverflowError, MemoryError) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        struct.error,
+        RuntimeError,
+        RecursionError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         raise FederationError(f"not a message: {error}") from None
 
 
@@ -94,7 +109,9 @@ def _describe(value: Any, buffers: list[Any], home: str) -> Any:
         return ["t" if isinstance(value, tuple) else "l", *(_describe(part, buffers, home) for part in value)]
     if isinstance(value, dict) and all(isinstance(key, str | int) for key in value):
         return ["d", *([key, _describe(part, buffers, home)] for key, part in value.items())]
-    raise FederationError(f"{kind.__name__} cannot cross between processes: arrays, numbers, text and containers of those can")
+    raise FederationError(
+        f"{kind.__name__} cannot cross between processes: arrays, numbers, text and containers of those can"
+    )
 
 
 def _buffer(tensor: torch.Tensor) -> Any:
@@ -125,7 +142,9 @@ class _Reader:
     def tensor(self, name: str, shape: list[int], order: list[int], at_home: bool) -> torch.Tensor:
         dtype, rank = TORCH_DTYPES[name], len(shape)
         straight = list(range(rank))
-        if not all(type(size) is int and size >= 0 for size in shape) or (order != straight and sorted(order) != straight):
+        if not all(type(size) is int and size >= 0 for size in shape) or (
+            order != straight and sorted(order) != straight
+        ):
             raise ValueError(f"dimensions {order} of a tensor with shape {shape}")
         raw = self.take(math.prod(shape) * dtype.itemsize)
         if not len(raw):

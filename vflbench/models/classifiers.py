@@ -1,7 +1,9 @@
-"""Whole models for methods whose workers each have rows of their own: a 3-layer MLP, a 3-layer CNN, logistic regression.
+"""Whole models for methods whose workers each have rows of their own: a 3-layer MLP, a 3-layer CNN, logistic
+regression.
 
-Plain `nn.Sequential`s. `Network` computes with one, given its parameters as one vector theta (what workers exchange): losses, gradients,
-and sums of clipped per-example gradients, all of them pure functions that a cohort runs in one vmap call.
+Plain `nn.Sequential`s. `Network` computes with one, given its parameters as one vector theta (what workers exchange):
+losses, gradients, and sums of clipped per-example gradients, all of them pure functions that a cohort runs in one vmap
+call.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ MODEL_NAMES = ("mlp3", "cnn3", "logistic")
 class Config:
     name: str = "mlp3"
     widths: list[int] = field(default_factory=lambda: [128, 64])  # mlp3: hidden layers
-    channels: list[int] = field(default_factory=lambda: [16, 32])  # cnn3: of the convolutions, each followed by a 2 x 2 maximum
+    # cnn3: of the convolutions, each followed by a 2 x 2 maximum
+    channels: list[int] = field(default_factory=lambda: [16, 32])
     kernel: int = 5  # cnn3: side of a convolution, odd
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
@@ -37,7 +40,11 @@ class Config:
 def check(config: Config) -> list[Problem]:
     """What is wrong with the model's configuration."""
     lists = {"model.widths": config.widths, "model.channels": config.channels}
-    problems = [Problem(key, given, "must be a list of numbers from 1") for key, given in lists.items() if not given or min(given) < 1]
+    problems = [
+        Problem(key, given, "must be a list of numbers from 1")
+        for key, given in lists.items()
+        if not given or min(given) < 1
+    ]
     if config.kernel < 1 or config.kernel % 2 == 0:
         problems.append(Problem("model.kernel", config.kernel, "must be an odd number from 1"))
     return problems
@@ -49,12 +56,16 @@ def check_fits(config: Config, public: ShardedPublic) -> None:
         return
     halvings = len(config.channels)
     if len(public.shape) != 3 or min(public.shape[1:]) < 2**halvings:
-        needs = f"needs images of at least {2**halvings} pixels a side ({halvings} halvings); a row of this data has shape {public.shape}"
+        needs = (
+            f"needs images of at least {2**halvings} pixels a side ({halvings} halvings); a row of this data has "
+            f"shape {public.shape}"
+        )
         raise ConfigError([Problem("model", config.name, f"{needs}: use mlp3 or logistic")])
 
 
 def build(config: Config, shape: tuple[int, ...], outputs: int, generator: torch.Generator) -> nn.Sequential:
-    """The model for rows of `shape`, `outputs` values wide; weights and biases uniform within 1 / sqrt(inputs), torch's own default.
+    """The model for rows of `shape`, `outputs` values wide; weights and biases uniform within 1 / sqrt(inputs), torch's
+    own default.
 
     Parameters
     ----------
@@ -64,7 +75,9 @@ def build(config: Config, shape: tuple[int, ...], outputs: int, generator: torch
     layers: list[nn.Module] = []
     if config.name == "cnn3":
         for before, after in zip([shape[0], *config.channels], config.channels, strict=False):
-            layers.append(nn.utils.skip_init(nn.Conv2d, before, after, config.kernel, padding=config.kernel // 2, dtype=dtype))
+            layers.append(
+                nn.utils.skip_init(nn.Conv2d, before, after, config.kernel, padding=config.kernel // 2, dtype=dtype)
+            )
             layers += [nn.ReLU(), nn.MaxPool2d(2)]
         width = config.channels[-1] * math.prod(side >> len(config.channels) for side in shape[1:])
     layers.append(nn.Flatten())
@@ -87,13 +100,28 @@ def flat(model: nn.Module) -> Tensor:
 
 
 def network(config: Config, public: ShardedPublic) -> Network:
-    """The one `Network` of this configuration: equal ones are the same object, so that workers' computations run as one."""
-    return _network(config.name, tuple(config.widths), tuple(config.channels), config.kernel, config.dtype, public.shape, public.classes)
+    """The one `Network` of this configuration: equal ones are the same object, so that workers' computations run as
+    one."""
+    return _network(
+        config.name,
+        tuple(config.widths),
+        tuple(config.channels),
+        config.kernel,
+        config.dtype,
+        public.shape,
+        public.classes,
+    )
 
 
 @functools.lru_cache(maxsize=32)
 def _network(
-    name: str, widths: tuple[int, ...], channels: tuple[int, ...], kernel: int, dtype: str, shape: tuple[int, ...], classes: int
+    name: str,
+    widths: tuple[int, ...],
+    channels: tuple[int, ...],
+    kernel: int,
+    dtype: str,
+    shape: tuple[int, ...],
+    classes: int,
 ) -> Network:
     config = Config(name, list(widths), list(channels), kernel, dtype)  # type: ignore[arg-type]
     return Network(build(config, shape, classes or 1, torch.Generator()), regression=not classes)
@@ -102,8 +130,8 @@ def _network(
 class Network:
     """An `nn.Sequential` as functions of theta, (D,): its parameters one behind the other.
 
-    Linear, Conv2d (stride 1), ReLU, MaxPool2d and Flatten. Rows x are (n, *shape), targets y (n,): int64 classes (cross-entropy), or
-    numbers (half the squared error).
+    Linear, Conv2d (stride 1), ReLU, MaxPool2d and Flatten. Rows x are (n, *shape), targets y (n,): int64 classes
+    (cross-entropy), or numbers (half the squared error).
     """
 
     def __init__(self, model: nn.Sequential, regression: bool = False) -> None:
@@ -143,7 +171,9 @@ class Network:
             return z - y[:, None]
         return torch.softmax(z, dim=1) - F.one_hot(y, z.shape[1]).to(z.dtype)
 
-    def _backward(self, parameters: list[tuple[Tensor, Tensor] | None], passed: list[Tensor], slopes: Tensor) -> list[Tensor | None]:
+    def _backward(
+        self, parameters: list[tuple[Tensor, Tensor] | None], passed: list[Tensor], slopes: Tensor
+    ) -> list[Tensor | None]:
         """Per layer with parameters the derivative of every row's loss by the layer's output; None for the others."""
         first = next(place for place, own in enumerate(parameters) if own is not None)
         found: list[Tensor | None] = [None] * len(self.layers)
@@ -187,8 +217,8 @@ class Network:
         ----------
         theta : (m, D). x : (m, n, *shape). y : (m, n).
 
-        Linear, ReLU and Flatten layers only (`dense`). What a step of many models costs is the memory that it passes over: in place,
-        and without a vector of gradients, it is half of what vmap takes.
+        Linear, ReLU and Flatten layers only (`dense`). What a step of many models costs is the memory that it passes
+        over: in place, and without a vector of gradients, it is half of what vmap takes.
         """
         own = self._parameters(theta)
         passed = [x]
@@ -212,12 +242,15 @@ class Network:
             pair[1].mul_(keep).add_(before.sum(dim=1), alpha=-lr)
         return losses
 
-    def clipped_gradient(self, theta: Tensor, x: Tensor, y: Tensor, counts: Tensor, clip: float) -> tuple[Tensor, Tensor]:
-        """The rows' losses, (n,), and the sum of their gradients, each scaled down to L2 norm `clip`, (D,); `counts` (n,) is 0 for padding.
+    def clipped_gradient(
+        self, theta: Tensor, x: Tensor, y: Tensor, counts: Tensor, clip: float
+    ) -> tuple[Tensor, Tensor]:
+        """The rows' losses, (n,), and the sum of their gradients, each scaled down to L2 norm `clip`, (D,); `counts`
+        (n,) is 0 for padding.
 
-        Exact, without a gradient per row in memory: a linear layer's is the outer product of g and x, so its norm is a product of two
-        (Goodfellow, arXiv 1510.01799), and the sum is taken with scaled g (Li, Tramer, Liang, Hashimoto, arXiv 2110.05679). A
-        convolution's is small, and is computed by torch.func.vmap.
+        Exact, without a gradient per row in memory: a linear layer's is the outer product of g and x, so its norm is a
+        product of two (Goodfellow, arXiv 1510.01799), and the sum is taken with scaled g (Li, Tramer, Liang, Hashimoto,
+        arXiv 2110.05679). A convolution's is small, and is computed by torch.func.vmap.
         """
         parameters = self._parameters(theta)
         passed = self._forward(parameters, x)
@@ -231,7 +264,9 @@ class Network:
             else:
                 assert isinstance(layer, nn.Conv2d)
                 kernels[place] = torch.func.vmap(functools.partial(_kernel_gradient, layer))(passed[place], g)
-                squares = squares + kernels[place].square().sum(dim=(1, 2, 3, 4)) + g.sum(dim=(2, 3)).square().sum(dim=1)
+                squares = (
+                    squares + kernels[place].square().sum(dim=(1, 2, 3, 4)) + g.sum(dim=(2, 3)).square().sum(dim=1)
+                )
         factors = counts * clipping_factors(squares.sqrt(), clip)
         parts: list[Tensor] = []
         for place, (layer, g) in enumerate(zip(self.layers, slopes, strict=True)):
@@ -241,7 +276,10 @@ class Network:
                 scaled = g * factors[:, None]
                 parts += [(scaled.transpose(0, 1) @ passed[place]).reshape(-1), scaled.sum(dim=0)]
             else:
-                parts += [torch.tensordot(factors, kernels[place], 1).reshape(-1), torch.tensordot(factors, g.sum(dim=(2, 3)), 1)]
+                parts += [
+                    torch.tensordot(factors, kernels[place], 1).reshape(-1),
+                    torch.tensordot(factors, g.sum(dim=(2, 3)), 1),
+                ]
         return self.losses(passed[-1], y), torch.cat(parts)
 
 

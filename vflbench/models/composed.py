@@ -1,4 +1,5 @@
-"""`vertical`: the one vertical model put together by hand, for networks that no other option names (models/vertical.py)."""
+"""`vertical`: the one vertical model put together by hand, for networks that no other option names
+(models/vertical.py)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -27,7 +28,9 @@ def check(config: Config) -> list[Problem]:
     if config.top == "none" and config.aggregate != "sum":
         problems.append(Problem("model.aggregate", config.aggregate, "top=none: the scores are a sum, use sum"))
     if config.bottom != "linear" and config.depth < 2:
-        problems.append(Problem("model.depth", config.depth, f"{config.bottom} has at least 2 layers; or use bottom=linear"))
+        problems.append(
+            Problem("model.depth", config.depth, f"{config.bottom} has at least 2 layers; or use bottom=linear")
+        )
     if config.bottom == "residual_mlp" and config.depth % 2:
         problems.append(Problem("model.depth", config.depth, "must be even: a block has two layers"))
     return problems

@@ -1,8 +1,9 @@
-"""Generalised linear models divided by columns: the block of one client, and the convex objectives (data.tasks.Objective).
+"""Generalised linear models divided by columns: the block of one client, and the convex objectives
+(data.tasks.Objective).
 
-With u = sum_k X_k theta_k, (N,), an objective is f = loss(u, y) + sum_k penalty(theta_k). A holder of u and of its own X_k and theta_k
-has the exact partial gradient X_k^T loss'(u) + penalty'(theta_k). NumPy in float64: for vectors of a few thousand numbers it has half the
-overhead of torch.
+With u = sum_k X_k theta_k, (N,), an objective is f = loss(u, y) + sum_k penalty(theta_k). A holder of u and of its own
+X_k and theta_k has the exact partial gradient X_k^T loss'(u) + penalty'(theta_k). NumPy in float64: for vectors of a
+few thousand numbers it has half the overhead of torch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def signs(labels: np.ndarray) -> np.ndarray:
 
 
 class Loss:
-    """The part of an objective that sees u: ridge (1/2) ||u - y||^2, sparse_logistic (1/N) sum_j log(1 + exp(-y_j u_j)).
+    """The part of an objective that sees u: ridge (1/2) ||u - y||^2, sparse_logistic (1/N) sum_j log(1 + exp(-y_j
+    u_j)).
 
     Parameters
     ----------
@@ -45,7 +47,8 @@ class Loss:
         return float(np.mean(np.logaddexp(0.0, -self.y * u)))
 
     def gradient(self, u: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """Its gradient at u, (N,); with `rows` (B,), at u of those: (B,), N / B times, so that its mean over batches is the whole's."""
+        """Its gradient at u, (N,); with `rows` (B,), at u of those: (B,), N / B times, so that its mean over batches is
+        the whole's."""
         y = self.y if rows is None else self.y[rows]
         if self.ridge:
             gradient = u - y
@@ -63,8 +66,8 @@ class Loss:
     def prox_conjugate(self, z: np.ndarray, c: float, near: np.ndarray | None = None) -> np.ndarray:
         """argmin_y g*(y) + ||y - z||^2 / (2 c) of g = this loss, (N,).
 
-        Ridge: (z - c y) / (1 + c). Logistic has no closed form: Moreau, z - c prox_{g/c}(z / c), and Newton's method per sample.
-        `near` is where prox_{g/c}(z / c) is looked for first, (N,).
+        Ridge: (z - c y) / (1 + c). Logistic has no closed form: Moreau, z - c prox_{g/c}(z / c), and Newton's method
+        per sample. `near` is where prox_{g/c}(z / c) is looked for first, (N,).
         """
         if self.ridge:
             return (z - c * self.y) / (1 + c)
@@ -73,8 +76,8 @@ class Loss:
     def _prox(self, v: np.ndarray, c: float, near: np.ndarray | None) -> np.ndarray:
         """argmin_u loss(u) + ||u - v||^2 / (2 c) of the logistic loss, for every sample alone.
 
-        The derivative (u - v) / c - y s(-y u) / N is increasing and its root lies between v and v + c y / N. Newton's step is taken where
-        it stays inside and is less than half of the one before, else the interval is halved.
+        The derivative (u - v) / c - y s(-y u) / N is increasing and its root lies between v and v + c y / N. Newton's
+        step is taken where it stays inside and is less than half of the one before, else the interval is halved.
         """
         from scipy.special import expit
 
@@ -155,8 +158,11 @@ class Glm(torch.nn.Module):
         """What the observer needs of this block: its part of u on the training samples, and its part of the penalty."""
         return {"partial": {"train": self.represent()}, "penalty": self.loss.penalty(self._theta)}
 
-    def visit(self, theta: np.ndarray, u: np.ndarray, rows: np.ndarray | None, steps: int, lr: float) -> tuple[np.ndarray, np.ndarray]:
-        """`steps` (proximal) gradient steps on theta_k from `theta`, with the token u, (N,) or (B,), kept in accordance.
+    def visit(
+        self, theta: np.ndarray, u: np.ndarray, rows: np.ndarray | None, steps: int, lr: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`steps` (proximal) gradient steps on theta_k from `theta`, with the token u, (N,) or (B,), kept in
+        accordance.
 
         Returns
         -------

@@ -1,17 +1,19 @@
 """Graph networks that run layer by layer on sampled blocks, since GLASU aggregates between layers.
 
-A network has a projection of the features (`start`), L layers in segments that end where representations are aggregated (`segment`), and
-a linear classifier (`classify`). It knows nothing of parties: at the end of a segment it hands out columns `columns` of the hidden width
-(all of them when aggregating by the mean, an own share when concatenating), and takes any representation of the full width back in.
+A network has a projection of the features (`start`), L layers in segments that end where representations are aggregated
+(`segment`), and a linear classifier (`classify`). It knows nothing of parties: at the end of a segment it hands out
+columns `columns` of the hidden width (all of them when aggregating by the mean, an own share when concatenating), and
+takes any representation of the full width back in.
 
 - `gcn`: relu(A H W + b); the first layer's W is the projection, so H[0] = X. Kipf and Welling, ICLR 2017.
-- `gcnii`: relu(((1 - alpha) A H + alpha H0) ((1 - beta) I + beta W)), H0 = relu(X W + b), beta = log(lambda / l + 1), l from 1. Chen et
-  al., ICML 2020. A layer that hands out a share only takes those columns of I and of W.
+- `gcnii`: relu(((1 - alpha) A H + alpha H0) ((1 - beta) I + beta W)), H0 = relu(X W + b), beta = log(lambda / l + 1), l
+  from 1. Chen et al., ICML 2020. A layer that hands out a share only takes those columns of I and of W.
 - `gat`: attention with heads, LeakyReLU 0.2, a linear skip connection, ELU. Velickovic et al., ICLR 2018.
-- `residual_gcn`: the network of GLASU's released code: relu(A H W + b), batch normalisation and dropout of a layer's output only,
-  self-loops of weight 2, and mu_b out + (1 - mu_b) in over segment b, mu_b = mu / (b + 1).
+- `residual_gcn`: the network of GLASU's released code: relu(A H W + b), batch normalisation and dropout of a layer's
+  output only, self-loops of weight 2, and mu_b out + (1 - mu_b) in over segment b, mu_b = mu / (b + 1).
 
-Dropout happens iff a generator is given; batch normalisation follows `train()` and `eval()`. No global generator is used.
+Dropout happens iff a generator is given; batch normalisation follows `train()` and `eval()`. No global generator is
+used.
 """
 
 from __future__ import annotations
@@ -41,16 +43,19 @@ SPARSE_BELOW = 0.25  # share of nonzero features under which rows are kept as ba
 class Config:
     name: str = "gcnii"
     hidden: Count = 64  # width of every representation
-    dropout: Annotated[float, Range(at_least=0, below=1)] = 0.5  # share of entries dropped from what a layer takes; residual_gcn: gives
+    # share of entries dropped from what a layer takes; residual_gcn: gives
+    dropout: Annotated[float, Range(at_least=0, below=1)] = 0.5
     alpha: Annotated[float, Range(at_least=0, at_most=1)] = 0.1  # gcnii: weight of the initial representation
     lambda_: Annotated[float, Range(at_least=0)] = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
     heads: Count = 8  # gat: attention heads, which divide the width
-    mu: Annotated[float, Range(at_least=0, at_most=1)] = 0.5  # residual_gcn: weight of a segment's output against its input
+    # residual_gcn: weight of a segment's output against its input
+    mu: Annotated[float, Range(at_least=0, at_most=1)] = 0.5
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64
 
 
 def check_width(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
-    """Whether the width divides by the heads, and where `parties` aggregate by `aggregate`, avg or cat, with cat by them."""
+    """Whether the width divides by the heads, and where `parties` aggregate by `aggregate`, avg or cat, with cat by
+    them."""
     heads = config.heads if config.name == "gat" else 1
     shares = parties if aggregate == "cat" else 1
     if config.hidden % (shares * heads):
@@ -76,7 +81,8 @@ Inputs = Tensor | Bags
 
 
 class Features:
-    """A feature matrix (nodes, width) of which rows are taken; one with few nonzeros is kept as bags, several times faster."""
+    """A feature matrix (nodes, width) of which rows are taken; one with few nonzeros is kept as bags, several times
+    faster."""
 
     def __init__(self, matrix: np.ndarray, device: str, dtype: torch.dtype) -> None:
         self.width = matrix.shape[1]
@@ -104,7 +110,8 @@ class Features:
 
 
 class Adjacency(NamedTuple):
-    """A block of the normalised adjacency as tensors (`data.graph.sampling.Block`): rows are the level above, columns the level below."""
+    """A block of the normalised adjacency as tensors (`data.graph.sampling.Block`): rows are the level above, columns
+    the level below."""
 
     start: Tensor  # (rows + 1,) int64
     columns: Tensor  # (entries,) int64
@@ -113,7 +120,9 @@ class Adjacency(NamedTuple):
 
     def product(self, h: Tensor) -> Tensor:
         """A h, (rows, width). Faster than torch's sparse product on blocks of this size, above all backward."""
-        return F.embedding_bag(self.columns, h, self.start, mode="sum", per_sample_weights=self.weights, include_last_offset=True)
+        return F.embedding_bag(
+            self.columns, h, self.start, mode="sum", per_sample_weights=self.weights, include_last_offset=True
+        )
 
 
 def adjacency(block: Block, device: str, dtype: torch.dtype) -> Adjacency:
@@ -124,12 +133,15 @@ def adjacency(block: Block, device: str, dtype: torch.dtype) -> Adjacency:
 def dropout(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
     """Inverted dropout from an explicit generator; `x` itself without one.
 
-    `share` is rounded to a multiple of 2^-16: four masks come out of one 64-bit draw, several times faster than uniform numbers.
+    `share` is rounded to a multiple of 2^-16: four masks come out of one 64-bit draw, several times faster than uniform
+    numbers.
     """
     drop = round(share * 65536)
     if generator is None or drop == 0:
         return x
-    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(2**63), None, generator=generator)
+    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(
+        -(2**63), None, generator=generator
+    )
     keep = draws.view(torch.int16)[: x.numel()].view(x.shape) >= drop - 32768
     return x * keep.to(x.dtype).mul_(65536 / (65536 - drop))
 
@@ -144,7 +156,8 @@ def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
 
 
 def he(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
-    """He et al. 2015 by the number of outputs: by that of inputs, hundreds of columns of which a row has a few, signals would vanish."""
+    """He et al. 2015 by the number of outputs: by that of inputs, hundreds of columns of which a row has a few, signals
+    would vanish."""
     return parameter((rows, columns), math.sqrt(6 / columns), generator)
 
 
@@ -161,7 +174,9 @@ class Projection(nn.Module):
     def forward(self, x: Inputs, generator: torch.Generator | None) -> Tensor:
         if isinstance(x, Bags):
             values = dropout(x.values, self.drop, generator)
-            h = F.embedding_bag(x.columns, self.weight, x.start, mode="sum", per_sample_weights=values, include_last_offset=True)
+            h = F.embedding_bag(
+                x.columns, self.weight, x.start, mode="sum", per_sample_weights=values, include_last_offset=True
+            )
         else:
             h = dropout(x, self.drop, generator) @ self.weight
         return h if self.bias is None else torch.relu(h + self.bias)
@@ -199,7 +214,8 @@ class Backbone(nn.Module, ABC):
         self.drop = config.dropout
         self.hidden = config.hidden
         self.first, self.last = columns or (0, config.hidden)
-        self.widths = [self.last - self.first if layer in self.ends else config.hidden for layer in range(layers)]  # of the outputs
+        # of the outputs
+        self.widths = [self.last - self.first if layer in self.ends else config.hidden for layer in range(layers)]
         self.projection = self.make_projection(inputs, generator)
         self.make_layers(config, generator)
         bound = 1 / math.sqrt(config.hidden)
@@ -215,7 +231,8 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
-        """One layer: `h` (columns of a, hidden) to (rows of a, widths[layer]); `h0` is the projection at the rows of a."""
+        """One layer: `h` (columns of a, hidden) to (rows of a, widths[layer]); `h0` is the projection at the rows of
+        a."""
 
     def start(self, x: Inputs, generator: torch.Generator | None = None) -> Tensor:
         """The projection of rows of features."""
@@ -225,7 +242,8 @@ class Backbone(nn.Module, ABC):
     def segment(
         self, segment: int, blocks: Sequence[Adjacency], h: Tensor, h0: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The layers from the aggregation before `ends[segment]` up to it: H^+, and h0 at its rows. `blocks` are those of all layers."""
+        """The layers from the aggregation before `ends[segment]` up to it: H^+, and h0 at its rows. `blocks` are those
+        of all layers."""
         for layer in range(self.ends[segment - 1] + 1 if segment else 0, self.ends[segment] + 1):
             if self.keeps_start:
                 h0 = h0[blocks[layer].own]
@@ -248,7 +266,9 @@ class GCN(Backbone):
     def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
         if layer == 0:  # its weights are the projection
             return torch.relu(a.product(h) + self.biases[0])
-        return torch.relu(torch.addmm(self.biases[layer], a.product(dropout(h, self.drop, generator)), self.weights[layer - 1]))
+        return torch.relu(
+            torch.addmm(self.biases[layer], a.product(dropout(h, self.drop, generator)), self.weights[layer - 1])
+        )
 
 
 class GCNII(Backbone):
@@ -257,7 +277,9 @@ class GCNII(Backbone):
     def make_layers(self, config: Config, generator: torch.Generator) -> None:
         self.alpha = config.alpha
         self.betas = [math.log(config.lambda_ / (layer + 1) + 1) for layer in range(len(self.widths))]
-        self.weights = nn.ParameterList(parameter((self.hidden, width), 1 / math.sqrt(self.hidden), generator) for width in self.widths)
+        self.weights = nn.ParameterList(
+            parameter((self.hidden, width), 1 / math.sqrt(self.hidden), generator) for width in self.widths
+        )
 
     def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
         mixed = torch.lerp(a.product(dropout(h, self.drop, generator)), h0, self.alpha)
@@ -278,11 +300,14 @@ class GAT(Backbone):
     def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
         h = dropout(h, self.drop, generator)
         values = (h @ self.weights[layer]).view(len(h), self.heads, -1)
-        rows = torch.repeat_interleave(torch.arange(len(a.own), device=h.device), a.start.diff(), output_size=len(a.columns))
+        rows = torch.repeat_interleave(
+            torch.arange(len(a.own), device=h.device), a.start.diff(), output_size=len(a.columns)
+        )
         towards = (values * self.sources[layer]).sum(-1)[a.columns]
         scores = F.leaky_relu(towards + (values * self.targets[layer]).sum(-1)[a.own][rows], 0.2)  # (entries, heads)
         top = scores.detach().new_full((len(a.own), self.heads), -math.inf)
-        top = top.scatter_reduce(0, rows[:, None].expand_as(scores), scores.detach(), "amax")  # taken off so that exp does not overflow
+        # taken off so that exp does not overflow
+        top = top.scatter_reduce(0, rows[:, None].expand_as(scores), scores.detach(), "amax")
         shares = (scores - top[rows]).exp()
         total = shares.new_zeros(len(a.own), self.heads).index_add(0, rows, shares)
         messages = values[a.columns] * (shares / total[rows])[:, :, None]
@@ -328,5 +353,8 @@ def build(
     device: str = "cpu",
     columns: tuple[int, int] | None = None,
 ) -> Backbone:
-    """The network of `config` (see `Backbone`), drawn on the CPU from `generator` so that it is the same on every device."""
-    return BACKBONES[config.name](config, inputs, classes, layers, ends, columns, generator).to(device, DTYPES[config.dtype])
+    """The network of `config` (see `Backbone`), drawn on the CPU from `generator` so that it is the same on every
+    device."""
+    return BACKBONES[config.name](config, inputs, classes, layers, ends, columns, generator).to(
+        device, DTYPES[config.dtype]
+    )

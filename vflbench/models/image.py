@@ -1,9 +1,11 @@
-"""Networks for image views in split learning: one per client, (B, C, H, W) -> (B, E), and a fusion layer on their aggregate.
+"""Networks for image views in split learning: one per client, (B, C, H, W) -> (B, E), and a fusion layer on their
+aggregate.
 
 `make_client` builds the network that the configuration names (mvcnn.py, resnet.py). All of them
 - take pixels from 0 to 255, of any type, and divide them by 255 first: data keep views as uint8, a quarter of float32;
-- have no batch normalisation: it couples the samples of a batch and keeps running statistics, which are nobody's where parameters travel,
-  are copied by token and averaged. Where a network has a normalisation it is group normalisation, of each sample by itself;
+- have no batch normalisation: it couples the samples of a batch and keeps running statistics, which are nobody's where
+  parameters travel, are copied by token and averaged. Where a network has a normalisation it is group normalisation, of
+  each sample by itself;
 - are drawn from the generator that is given; no global generator is used.
 """
 
@@ -26,7 +28,13 @@ def check(config: Any) -> list[Problem]:
     if not widths or min(widths) < 1:
         return [Problem(f"model.{key}", value, "must be at least 1, all of them")]
     if config.norm == "group" and any(width % CHANNELS_PER_GROUP for width in widths):
-        return [Problem(f"model.{key}", value, f"group normalisation takes multiples of {CHANNELS_PER_GROUP}; or model.norm=none")]
+        return [
+            Problem(
+                f"model.{key}",
+                value,
+                f"group normalisation takes multiples of {CHANNELS_PER_GROUP}; or model.norm=none",
+            )
+        ]
     return []
 
 
@@ -51,8 +59,8 @@ class Scaled(nn.Module):
 class Fusion(nn.Module):
     """phi: the scores, one linear layer on the aggregate of K representations.
 
-    Of a sum it takes the mean, so that neither scores nor step sizes grow with K (EF-VFL's public code has the mean of representations).
-    The aggregate that travels is the sum all the same. A concatenation is taken as it is.
+    Of a sum it takes the mean, so that neither scores nor step sizes grow with K (EF-VFL's public code has the mean of
+    representations). The aggregate that travels is the sum all the same. A concatenation is taken as it is.
     """
 
     def __init__(self, width: int, outputs: int, scale: float) -> None:
@@ -66,7 +74,8 @@ class Fusion(nn.Module):
 
 
 def initialise(network: nn.Module, dtype: torch.dtype, generator: torch.Generator) -> nn.Module:
-    """The network in memory, drawn in the order of its modules: convolutions after He et al. (fan out), linear layers as torch does."""
+    """The network in memory, drawn in the order of its modules: convolutions after He et al. (fan out), linear layers
+    as torch does."""
     network = network.to_empty(device="cpu").to(dtype)
     with torch.no_grad():
         for module in network.modules():

@@ -1,6 +1,7 @@
 """Losses of a sum of partial predictions: value, gradient, and the ADMM's update of the auxiliary variable z.
 
-All rows at once: `h`, `z`, `dual` are (N, d_c); `y` is (N,) float targets (squared loss, d_c = 1) or int64 classes (cross-entropy).
+All rows at once: `h`, `z`, `dual` are (N, d_c); `y` is (N,) float targets (squared loss, d_c = 1) or int64 classes
+(cross-entropy).
 
 References
 ----------
@@ -42,7 +43,8 @@ class CrossEntropy:
         return p.sub_(F.one_hot(y, z.shape[1]))
 
     def z_update(self, y: Tensor, dual: Tensor, h: Tensor, rho: float, z: Tensor, solver: str) -> Tensor:
-        slope = dual + F.one_hot(y, z.shape[1])  # the part of the gradient that z does not change, with the sign changed
+        # the part of the gradient that z does not change, with the sign changed
+        slope = dual + F.one_hot(y, z.shape[1])
         return _newton(slope, h, rho, z) if solver == "newton" else _adam(slope, h, rho, z)
 
 
@@ -61,7 +63,8 @@ def _residual(z: Tensor, slope: Tensor, h: Tensor, rho: float) -> tuple[Tensor, 
 
 
 def _newton(slope: Tensor, h: Tensor, rho: float, z: Tensor) -> Tensor:
-    """Damped Newton of every row: the Hessian is diag(p + rho) - p p^T, whose inverse is a rank-one correction of a diagonal.
+    """Damped Newton of every row: the Hessian is diag(p + rho) - p p^T, whose inverse is a rank-one correction of a
+    diagonal.
 
     A row whose gradient would grow takes half the step, until it shrinks: the objective is strongly convex, so it does.
     """

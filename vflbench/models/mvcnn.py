@@ -1,12 +1,14 @@
-"""The part of a multi-view CNN that sees one view (Su, Maji, Kalogerakis, Learned-Miller, ICCV 2015): small enough for a laptop.
+"""The part of a multi-view CNN that sees one view (Su, Maji, Kalogerakis, Learned-Miller, ICCV 2015): small enough for
+a laptop.
 
 Three convolutions of stride 2, each halving the picture, an average over a 4 x 4 grid and one linear layer.
 
 Departures from MVCNN
-1. The paper's network for a view is VGG-M; this one has 23,000 parameters and the linear layer's. For more, `model=resnet` (with
-   `model.stem=large` for 224 pixels).
-2. Its views share one network, and are pooled by their maximum. Here each view is another party's, with a network of its own, and
-   representations are aggregated as the algorithm says (image.Fusion): MTCD's token is a sum or a concatenation.
+1. The paper's network for a view is VGG-M; this one has 23,000 parameters and the linear layer's. For more,
+   `model=resnet` (with `model.stem=large` for 224 pixels).
+2. Its views share one network, and are pooled by their maximum. Here each view is another party's, with a network of
+   its own, and representations are aggregated as the algorithm says (image.Fusion): MTCD's token is a sum or a
+   concatenation.
 3. No batch normalisation: group normalisation or none (image.py says why).
 """
 

@@ -1,7 +1,8 @@
-"""The share of a prediction of a table: h = f(theta; x), summed over tables. Linear, or one hidden layer (`vertical.Share`).
+"""The share of a prediction of a table: h = f(theta; x), summed over tables. Linear, or one hidden layer
+(`vertical.Share`).
 
-The parameters are one vector `theta`, as in the paper's equations; gradients are written by hand, because autograd costs five times
-the arithmetic of networks this small (a table of a million rows has ten thousand batches a round).
+The parameters are one vector `theta`, as in the paper's equations; gradients are written by hand, because autograd
+costs five times the arithmetic of networks this small (a table of a million rows has ten thousand batches a round).
 
 - `linear`: x W + b. With cross-entropy on the sum: logistic (two classes) or softmax regression.
 - `mlp`: relu(x W1 + b1) W2 + b2, `hidden` units per table.
@@ -31,7 +32,8 @@ MODEL_NAMES = ("linear", "mlp")  # vertical.SHARES
 class Config:
     name: str = "linear"
     hidden: Count = 16  # mlp: hidden units per party
-    intercept: Literal["label", "tables", "none"] = "label"  # label (of the labels' owner only) | tables (of each) | none
+    # label (of the labels' owner only) | tables (of each) | none
+    intercept: Literal["label", "tables", "none"] = "label"
     relu_output: bool = False  # relu on each table's output, as the released code has it: then it is no linear model
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
@@ -48,7 +50,9 @@ class Partial(Held):
 
     network: Share
 
-    def __init__(self, config: Config, width: int, outputs: int, is_label: bool, rng: np.random.Generator, device: str) -> None:
+    def __init__(
+        self, config: Config, width: int, outputs: int, is_label: bool, rng: np.random.Generator, device: str
+    ) -> None:
         network = Share(config, width, outputs, is_label)
         super().__init__(network, network.initial(rng).to(device))
         self.width, self.outputs, self.bias = width, outputs, network.bias
@@ -73,14 +77,19 @@ class Partial(Held):
     def pull_back(self, x: Tensor, cotangent: Tensor, private: NoisyGradients | None = None) -> Tensor:
         """`gradient` of a fresh forward pass; with `private`, clipped per row and noised."""
         out, inside = self.network.inside(self.theta, x)
-        return self.gradient(x, cotangent, out, inside) if private is None else private.gradient(self, x, cotangent, out, inside)
+        return (
+            self.gradient(x, cotangent, out, inside)
+            if private is None
+            else private.gradient(self, x, cotangent, out, inside)
+        )
 
     def descend(self, gradient: Tensor, lr: float, decay: float) -> None:
         """One step: theta <- theta - lr (gradient + decay theta)."""
         self.theta.mul_(1 - lr * decay).sub_(gradient, alpha=lr)
 
     def row_norms(self, x: Tensor, cotangent: Tensor, out: Tensor, inside: Tensor) -> Tensor:
-        """(n,) L2 norm of every row's own gradient: a layer's is an outer product, so its norm is the product of two norms."""
+        """(n,) L2 norm of every row's own gradient: a layer's is an outer product, so its norm is the product of two
+        norms."""
         first, _, last, _ = self.network.views(self.theta)
         if self.network.relu_output:
             cotangent = cotangent * (out > 0)

@@ -1,8 +1,10 @@
-"""ResNet18 for parts of images (He, Zhang, Ren, Sun, CVPR 2016), reduced as in EF-VFL's public code, by MTCD's first author.
+"""ResNet18 for parts of images (He, Zhang, Ren, Sun, CVPR 2016), reduced as in EF-VFL's public code, by MTCD's first
+author.
 
-Four stages of two blocks with `width`, 2, 4 and 8 times as many channels: 32, 64, 128, 256, half of ResNet18's. `stem=small`: a 3 x 3
-convolution of stride 1 and no max-pool, for pictures of 16 to 64 pixels. `stem=large`: the original 7 x 7 of stride 2 and the max-pool,
-for 224 pixels; with width=64 that is ResNet18. The output is one linear layer to E = 16 numbers.
+Four stages of two blocks with `width`, 2, 4 and 8 times as many channels: 32, 64, 128, 256, half of ResNet18's.
+`stem=small`: a 3 x 3 convolution of stride 1 and no max-pool, for pictures of 16 to 64 pixels. `stem=large`: the
+original 7 x 7 of stride 2 and the max-pool, for 224 pixels; with width=64 that is ResNet18. The output is one linear
+layer to E = 16 numbers.
 
 Departures
 1. Group normalisation (8 channels a group) or none in place of batch normalisation (image.py says why).
@@ -24,7 +26,8 @@ MODEL_NAMES = ("resnet",)
 class Config:
     name: str = "resnet"
     width: int = 32  # channels of the first stage; the others have 2, 4 and 8 times as many
-    stem: Literal["small", "large"] = "small"  # small (3 x 3, stride 1, no max-pool) | large (7 x 7, stride 2, max-pool)
+    # small (3 x 3, stride 1, no max-pool) | large (7 x 7, stride 2, max-pool)
+    stem: Literal["small", "large"] = "small"
     norm: Literal["group", "none"] = "group"  # group (8 channels a group) | none
     embedding: Count = 16  # E: width of a representation
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages

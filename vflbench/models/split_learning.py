@@ -1,10 +1,12 @@
 """Split learning: a bottom network per party, a top network at the party with the labels.
 
-Liu et al., "PubSub-VFL", arXiv 2510.12494: z = bottom(x), scores = top(z_active, z_passive ...). The paper gives ten layers for the bottom
-("small") or a ResNet ("large") and two layers for the top, no widths; widths, He et al.'s initialisation and layer normalisation in the
-residual blocks are ours. Batch normalisation would couple the rows of a batch, whose embeddings then were not functions of a row.
+Liu et al., "PubSub-VFL", arXiv 2510.12494: z = bottom(x), scores = top(z_active, z_passive ...). The paper gives ten
+layers for the bottom ("small") or a ResNet ("large") and two layers for the top, no widths; widths, He et al.'s
+initialisation and layer normalisation in the residual blocks are ours. Batch normalisation would couple the rows of a
+batch, whose embeddings then were not functions of a row.
 
-A party's parameters are one flat vector theta: what workers and parameter servers exchange, and what a late gradient is computed at.
+A party's parameters are one flat vector theta: what workers and parameter servers exchange, and what a late gradient is
+computed at.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def check(config: Config) -> list[Problem]:
     return [Problem("model.depth", config.depth, "must be even: a block has two layers")] if odd else []
 
 
-# --- parties ----------------------------------------------------------------------------------------------------------------------
+# --- parties ----------------------------------------------------------------------------------------------------------
 
 
 class Passive(Held):
@@ -64,7 +66,8 @@ class Passive(Held):
         super().__init__(network, network.initial(generator))
 
     def gradient(self, theta: Tensor, x: Tensor, dz: Tensor, privacy: Any = None) -> Tensor:
-        """d loss / d theta (size,) at the parameters `theta` that the embedding was made with, given d loss / d z; `privacy` clipped it."""
+        """d loss / d theta (size,) at the parameters `theta` that the embedding was made with, given d loss / d z;
+        `privacy` clipped it."""
         theta = theta.detach().requires_grad_()
         z = self.network(theta, x)
         return torch.autograd.grad(z if privacy is None else privacy.clip(z), theta, dz)[0]
@@ -73,8 +76,9 @@ class Passive(Held):
 class Active(nn.Module):
     """The model of the party with the labels: its bottom network and the top network, theta one after the other.
 
-    Targets of a regression are learnt with mean 0 and variance 1, or 0 alone where `vertical.centred`: `shift` and `scale` of the
-    training labels, which are its own. The loss then is half the squared error, as in all other families.
+    Targets of a regression are learnt with mean 0 and variance 1, or 0 alone where `vertical.centred`: `shift` and
+    `scale` of the training labels, which are its own. The loss then is half the squared error, as in all other
+    families.
 
     Parameters
     ----------
@@ -85,7 +89,13 @@ class Active(nn.Module):
     shift: Tensor
 
     def __init__(
-        self, config: Any, shape: Sequence[int], public: AlignedPublic, labels: np.ndarray, generator: Any, above: Any = None
+        self,
+        config: Any,
+        shape: Sequence[int],
+        public: AlignedPublic,
+        labels: np.ndarray,
+        generator: Any,
+        above: Any = None,
     ) -> None:
         super().__init__()
         self.centred = vertical.centred(config)
@@ -93,7 +103,9 @@ class Active(nn.Module):
         self.aggregation = vertical.aggregation(config, public.parties, "concat")
         self.top = vertical.top(config, self.aggregation, public.outputs)
         self.classes = public.classes
-        self.theta = nn.Parameter(torch.cat([self.bottom.initial(generator), self.top.initial(above or generator)]), requires_grad=False)
+        self.theta = nn.Parameter(
+            torch.cat([self.bottom.initial(generator), self.top.initial(above or generator)]), requires_grad=False
+        )
         dtype = self.theta.dtype
         shift = 0.0 if self.classes else float(labels.mean())
         scale = 1.0 if self.classes or self.centred else float(labels.std()) or 1.0
@@ -105,7 +117,8 @@ class Active(nn.Module):
         return self.top(top, self.aggregation.of([self.bottom(bottom, x), *zs]))
 
     def forward(self, x: Tensor, zs: Sequence[Tensor]) -> Tensor:
-        """Scores (B, outputs) of own rows (B, d_a) and the passive parties' embeddings, (B, d_e) each; of a regression, targets."""
+        """Scores (B, outputs) of own rows (B, d_a) and the passive parties' embeddings, (B, d_e) each; of a regression,
+        targets."""
         return self.outputs(self.theta, x, zs) * self.scale + self.shift
 
     def gradients(self, x: Tensor, y: Tensor, zs: Sequence[Tensor]) -> tuple[float, Tensor, list[Tensor]]:

@@ -1,9 +1,12 @@
-"""Split networks: a local network per client, h_k = local(X_k), a fusion network of their aggregate, and the token between them.
+"""Split networks: a local network per client, h_k = local(X_k), a fusion network of their aggregate, and the token
+between them.
 
-Valdeira, Chi, Soares, Xavier: arXiv 2309.09977. The token is Z = (A, theta_0): A = aggregate of all h_k, sum (B, E) or concatenation
-(B, K E), and theta_0 the fusion network's parameters. Whoever has it, its own samples and the labels, has the exact partial gradient.
+Valdeira, Chi, Soares, Xavier: arXiv 2309.09977. The token is Z = (A, theta_0): A = aggregate of all h_k, sum (B, E) or
+concatenation (B, K E), and theta_0 the fusion network's parameters. Whoever has it, its own samples and the labels, has
+the exact partial gradient.
 
-`auto` is what the data ask for: the convex objective where the task has one (models/glm.py), `mvcnn` for image views, else `split_mlp`.
+`auto` is what the data ask for: the convex objective where the task has one (models/glm.py), `mvcnn` for image views,
+else `split_mlp`.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ class Config:
 
 
 def targets(labels: np.ndarray, classes: int, model: Any, device: str) -> tuple[Tensor, float]:
-    """Labels (N,) as what `criterion` takes, and what was subtracted: of a regression, where `vertical.centred`, the mean."""
+    """Labels (N,) as what `criterion` takes, and what was subtracted: of a regression, where `vertical.centred`, the
+    mean."""
     mean = float(labels.mean()) if vertical.centred(model) and not classes else 0.0
     values = np.asarray(labels) - mean if mean else np.asarray(labels)
     return torch.tensor(values, dtype=torch.int64 if classes else DTYPES[model.dtype], device=device), mean
@@ -51,8 +55,8 @@ def resolve(config: Any, task: AlignedTask) -> Any:
 
     Raises
     ------
-    ConfigError : a network for a convex objective, `split_mlp` on image views or its `hidden` for them, or a network for images on feature
-        columns.
+    ConfigError : a network for a convex objective, `split_mlp` on image views or its `hidden` for them, or a network
+        for images on feature columns.
     """
     if task.objective is not None:
         if config is not None and config.name != "auto":
@@ -64,10 +68,16 @@ def resolve(config: Any, task: AlignedTask) -> Any:
         from vflbench.models import mvcnn
 
         if config.hidden != Config.hidden:
-            raise ConfigError([Problem("model.hidden", config.hidden, "is split_mlp's, and these are image views: see model=mvcnn")])
+            raise ConfigError(
+                [Problem("model.hidden", config.hidden, "is split_mlp's, and these are image views: see model=mvcnn")]
+            )
         return mvcnn.Config(embedding=config.embedding, dtype=config.dtype)
     if images == (config.name in COLUMNS):
-        allowed = "takes feature columns, and these are image views" if images else "takes image views, and these are feature columns"
+        allowed = (
+            "takes feature columns, and these are image views"
+            if images
+            else "takes image views, and these are feature columns"
+        )
         raise ConfigError([Problem("model", config.name, f"{allowed}: use model=auto")])
     return config
 
@@ -86,7 +96,9 @@ class SplitClient(nn.Module):
     The same interface as models.glm.Glm. `theta` is a flat vector of the network's parameters.
     """
 
-    def __init__(self, k: int, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> None:
+    def __init__(
+        self, k: int, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str
+    ) -> None:
         super().__init__()
         dtype = DTYPES[model.dtype]
         self.k = k
@@ -96,9 +108,13 @@ class SplitClient(nn.Module):
         network = vertical.bottom(model, data.features.shape[1:], public.outputs, k == public.owner)
         self.local = vertical.module(network, generator).to(device, dtype)
         # Not a submodule: its parameters are the server's, and come with every token.
-        self._fusion = [vertical.module(vertical.top(model, self.aggregation, public.outputs), generator).to(device, dtype)]
+        self._fusion = [
+            vertical.module(vertical.top(model, self.aggregation, public.outputs), generator).to(device, dtype)
+        ]
         # Views stay bytes, a quarter of float32: their networks take any type.
-        self.x = torch.as_tensor(np.asarray(data.features), dtype=dtype if data.features.ndim == 2 else None, device=device)
+        self.x = torch.as_tensor(
+            np.asarray(data.features), dtype=dtype if data.features.ndim == 2 else None, device=device
+        )
         self.y = targets(data.labels, public.classes, model, device)[0] if data.labels is not None else None
         self.held_out = data.held_out
 
@@ -122,8 +138,11 @@ class SplitClient(nn.Module):
         with torch.no_grad():
             return self.local(self._batch(rows)[0])
 
-    def visit(self, theta: Tensor, token: Token, rows: np.ndarray | None, steps: int, lr: float) -> tuple[Tensor, Token]:
-        """`steps` gradient steps on theta_k from `theta`, with A kept in accordance. Returns the new theta_k and token; the own stays."""
+    def visit(
+        self, theta: Tensor, token: Token, rows: np.ndarray | None, steps: int, lr: float
+    ) -> tuple[Tensor, Token]:
+        """`steps` gradient steps on theta_k from `theta`, with A kept in accordance. Returns the new theta_k and token;
+        the own stays."""
         a, theta_0 = token
         x, y = self._batch(rows)
         fusion = self._fusion[0]
@@ -151,7 +170,10 @@ class SplitClient(nn.Module):
         self.eval()
         with torch.no_grad():
             for split, features in self.held_out.items():
-                pieces = [torch.as_tensor(np.asarray(features[at : at + EVALUATED])) for at in range(0, len(features), EVALUATED)]
+                pieces = [
+                    torch.as_tensor(np.asarray(features[at : at + EVALUATED]))
+                    for at in range(0, len(features), EVALUATED)
+                ]
                 found[split] = torch.cat([self.local(piece.to(self.x.device, self.x.dtype)) for piece in pieces])
         self.train()
         return found
@@ -166,13 +188,17 @@ class SplitServer(nn.Module):
         self.classes = public.classes
         self.aggregation = vertical.aggregation(model, public.parties, config.algorithm.aggregation)
         generator = vertical.generator(model, config.seed, "fusion", "fusion")
-        self.fusion = vertical.module(vertical.top(model, self.aggregation, public.outputs), generator).to(device, dtype)
+        self.fusion = vertical.module(vertical.top(model, self.aggregation, public.outputs), generator).to(
+            device, dtype
+        )
         self.y, self.mean = targets(labels, public.classes, model, device)
 
     def token(self, representations: list[Tensor]) -> Token:
         """Z = (A, theta_0)."""
         own = list(self.fusion.parameters())
-        return self.aggregation.of(representations), parameters_to_vector(own).detach() if own else representations[0].new_empty(0)
+        return self.aggregation.of(representations), parameters_to_vector(own).detach() if own else representations[
+            0
+        ].new_empty(0)
 
     def update(self, token: Token, rows: np.ndarray | None, steps: int, lr: float) -> float:
         """`steps` gradient steps on theta_0, with A frozen; the loss before them."""
@@ -192,6 +218,9 @@ class SplitServer(nn.Module):
         self.eval()
         splits = representations[0]
         with torch.no_grad():
-            found = {split: self.fusion(self.aggregation.of([h[split] for h in representations])) + self.mean for split in splits}
+            found = {
+                split: self.fusion(self.aggregation.of([h[split] for h in representations])) + self.mean
+                for split in splits
+            }
         self.train()
         return found

@@ -8,10 +8,10 @@
 | mvcnn, resnet        | an embedding of an image (image.py) | sum, concat | a layer, on the mean or all|
 | vertical             | as its key `bottom` says (`Deep`)   | `aggregate` | `top`: none, one or two    |
 
-Where the model does not say, split learning puts embeddings side by side, and tokens do as algorithm.aggregation says. A `Network` is a
-function of one vector theta, its parameters: what is exchanged, averaged, and what a late gradient is computed at. Initial values are
-drawn from the stream init/<number of the party>, whoever trains it, so that methods start alike (mlp10 and residual_mlp, in split learning:
-init/<name of the party>).
+Where the model does not say, split learning puts embeddings side by side, and tokens do as algorithm.aggregation says.
+A `Network` is a function of one vector theta, its parameters: what is exchanged, averaged, and what a late gradient is
+computed at. Initial values are drawn from the stream init/<number of the party>, whoever trains it, so that methods
+start alike (mlp10 and residual_mlp, in split learning: init/<name of the party>).
 """
 
 import functools
@@ -48,7 +48,7 @@ def intercept(config: Any, labelled: bool) -> bool:
     return config.intercept == "tables" or (config.intercept == "label" and labelled)
 
 
-# --- bottoms ----------------------------------------------------------------------------------------------------------------------
+# --- bottoms ----------------------------------------------------------------------------------------------------------
 
 
 class Share:
@@ -67,7 +67,8 @@ class Share:
         self.size = (width + 1 + outputs) * self.hidden + width * outputs * (not self.hidden) + outputs * self.bias
 
     def initial(self, generator: np.random.Generator) -> Tensor:
-        """A hidden layer as torch's own initialisation has it, uniform within 1 / sqrt(inputs); a linear model starts at 0."""
+        """A hidden layer as torch's own initialisation has it, uniform within 1 / sqrt(inputs); a linear model starts
+        at 0."""
         values = [np.zeros(0 if self.hidden else self.width * self.outputs)]
         if self.hidden:
             bound = 1 / np.sqrt(max(self.width, 1))
@@ -111,7 +112,9 @@ class _Layers:
         parts = []
         for shape in self.shapes:
             if len(shape) == 2:
-                parts.append(torch.randn(shape, generator=generator, dtype=torch.float64).mul_(math.sqrt(2 / shape[1])).flatten())
+                parts.append(
+                    torch.randn(shape, generator=generator, dtype=torch.float64).mul_(math.sqrt(2 / shape[1])).flatten()
+                )
             else:
                 parts.append(torch.zeros(shape, dtype=torch.float64))
         return torch.cat(parts).to(DTYPES[self.config.dtype])
@@ -123,7 +126,8 @@ class _Layers:
 
 
 class Deep(_Layers):
-    """An embedding, (B, features) -> (B, embedding): `depth` linear layers, or residual blocks of two between the first and the last."""
+    """An embedding, (B, features) -> (B, embedding): `depth` linear layers, or residual blocks of two between the first
+    and the last."""
 
     def __init__(self, config: Any, features: int, embedding: int, kind: str) -> None:
         super().__init__(config, [features, *[config.width] * (config.depth - 1 if kind != "linear" else 0), embedding])
@@ -142,7 +146,8 @@ class Deep(_Layers):
 
 
 class Modular:
-    """A torch module as a function of its parameters, one behind the other. `make` makes one, drawn from a generator."""
+    """A torch module as a function of its parameters, one behind the other. `make` makes one, drawn from a
+    generator."""
 
     def __init__(self, make: Callable[[torch.Generator], nn.Module]) -> None:
         self.make, self.module = make, make(torch.Generator()).requires_grad_(False)
@@ -154,7 +159,10 @@ class Modular:
         return nn.utils.parameters_to_vector(self.make(generator).parameters()).detach()
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
-        parts = {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), theta.split(self.sizes), strict=True)}
+        parts = {
+            name: part.view(shape)
+            for (name, shape), part in zip(self.shapes.items(), theta.split(self.sizes), strict=True)
+        }
         found: Tensor = torch.func.functional_call(self.module, parts, (x,))
         return found
 
@@ -166,7 +174,9 @@ def embedder(config: Any, shape: Sequence[int], generator: torch.Generator) -> n
     if config.name in IMAGES:
         return image.make_client(config, shape[0], generator)
     with torch.device("meta"):
-        network = nn.Sequential(nn.Linear(shape[0], config.hidden), nn.ReLU(), nn.Linear(config.hidden, config.embedding), nn.ReLU())
+        network = nn.Sequential(
+            nn.Linear(shape[0], config.hidden), nn.ReLU(), nn.Linear(config.hidden, config.embedding), nn.ReLU()
+        )
     return image.initialise(network, torch.float32, generator).to(DTYPES[config.dtype])
 
 
@@ -187,7 +197,8 @@ def embedding(config: Any, outputs: int) -> int:
 
 
 def centred(config: Any) -> bool:
-    """Whether the targets of a regression are learnt as they are but for their mean, and its loss is half the squared error."""
+    """Whether the targets of a regression are learnt as they are but for their mean, and its loss is half the squared
+    error."""
     return config.name in (*SHARES, COMPOSED)
 
 
@@ -217,7 +228,7 @@ def module(network: Network, generator: Any) -> nn.Module:
     return Held(network, network.initial(generator)).requires_grad_() if network.size else nn.Identity()
 
 
-# --- aggregate and top ------------------------------------------------------------------------------------------------------------
+# --- aggregate and top ------------------------------------------------------------------------------------------------
 
 
 class Aggregation:
@@ -228,7 +239,11 @@ class Aggregation:
         self.parties = parties
 
     def of(self, representations: Sequence[Tensor]) -> Tensor:
-        return torch.cat(list(representations), dim=1) if self.concat else sum(representations[1:], start=representations[0])
+        return (
+            torch.cat(list(representations), dim=1)
+            if self.concat
+            else sum(representations[1:], start=representations[0])
+        )
 
     def without(self, a: Tensor, h: Tensor) -> Tensor:
         """What of A is not party k's, whose representation in it is h."""

@@ -1,1 +1,2 @@
-"""The papers' figures and tables: what runs they need (`definition`, `jobs`), what was measured (`measured`), claims, pages."""
+"""The papers' figures and tables: what runs they need (`definition`, `jobs`), what was measured (`measured`), claims,
+pages."""

@@ -9,20 +9,24 @@
 
 Checks compare means over seeds, in every combination of the keys `each` by itself; `where` leaves other settings out.
 
-- `order`: `of`, settings as {key: value}, is in falling (`falling: true`) or rising order of the column; equal counts as in order
-- `ratio`, `difference`: of the first of `of` to the second, at least `at_least`, at most `at_most`; a difference may be of two differences,
-  of the first two settings and of the last two
+- `order`: `of`, settings as {key: value}, is in falling (`falling: true`) or rising order of the column; equal counts
+  as in order
+- `ratio`, `difference`: of the first of `of` to the second, at least `at_least`, at most `at_most`; a difference may be
+  of two differences, of the first two settings and of the last two
 - `value`: each of `of` (all, if it is empty), at least, at most
-- `best`: the smallest (`falling: true`: the largest) value is that of one of `of`, all settings of which are compared with all others
-- `trend`: along the numbers of the key `along`, the column never falls (rises with `falling: true`) by more than `slack`
+- `best`: the smallest (`falling: true`: the largest) value is that of one of `of`, all settings of which are compared
+  with all others
+- `trend`: along the numbers of the key `along`, the column never falls (rises with `falling: true`) by more than
+  `slack`
 - `interior`: along `along` the largest (`falling: true`: the smallest) value is at neither end
 - `near`: every number of the paper of this column, within `at_most` (`relative: true`: times that number)
 - `untestable`: `why`
 
-A column that says when a target was reached is infinite where not all seeds reached it; of two that are infinite none is the smaller.
-A claim is not testable where runs of it are missing, unless those that are there contradict it. Beside two settings with the same seeds
-stands their difference seed by seed, "within the spread" where it is less than two of its standard errors; the verdict is of the means.
-Made-up data say nothing, unless the claim has `made_up: true`: the paper's are made up too, or it is about what depends on sizes alone.
+A column that says when a target was reached is infinite where not all seeds reached it; of two that are infinite none
+is the smaller. A claim is not testable where runs of it are missing, unless those that are there contradict it. Beside
+two settings with the same seeds stands their difference seed by seed, "within the spread" where it is less than two of
+its standard errors; the verdict is of the means. Made-up data say nothing, unless the claim has `made_up: true`: the
+paper's are made up too, or it is about what depends on sizes alone.
 """
 
 import itertools
@@ -36,7 +40,8 @@ from vflbench.plots.values import Names, line_label
 from vflbench.results.identity import as_text
 from vflbench.types import Problem, closest
 
-Row = dict[str, Any]  # a setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> its spread
+# a setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> its spread
+Row = dict[str, Any]
 Verdict = Literal["holds", "does not hold", "not testable"]
 
 
@@ -62,7 +67,12 @@ class Claim:
 
     def problems(self, keys: Sequence[str], columns: Iterable[str]) -> list[Problem]:
         """What is wrong with it, for a figure's keys and the table's columns."""
-        used = [*self.each, *self.where, *(key for chosen in self.of for key in chosen), *([self.along] if self.along else [])]
+        used = [
+            *self.each,
+            *self.where,
+            *(key for chosen in self.of for key in chosen),
+            *([self.along] if self.along else []),
+        ]
         found = among("column", [self.column], columns) + among("key", used, keys)
         endless = math.isinf(self.at_most)
         for checks, key, wrong, allowed in (
@@ -71,7 +81,12 @@ class Claim:
             (("best",), "of", not self.of, "must be a setting or more"),
             (("order",), "of", len(self.of) < 2, "must be two settings or more"),
             (("trend", "interior"), "along", not self.along, "must be a key"),
-            (("ratio", "difference", "value"), "at_least", endless and math.isinf(self.at_least), "or at_most must be given"),
+            (
+                ("ratio", "difference", "value"),
+                "at_least",
+                endless and math.isinf(self.at_least),
+                "or at_most must be given",
+            ),
             (("near",), "at_most", endless, "must be given"),
             (("untestable",), "why", not self.why, "must say why"),
         ):
@@ -83,7 +98,11 @@ class Claim:
 def among(where: str, values: Iterable[str], allowed: Iterable[str]) -> list[Problem]:
     """A problem of the key `where` for each of `values` that is not `allowed`."""
     known = list(allowed)
-    return [Problem(where, v, f"must be one of {', '.join(known)}", closest(str(v), known)) for v in values if v not in known]
+    return [
+        Problem(where, v, f"must be one of {', '.join(known)}", closest(str(v), known))
+        for v in values
+        if v not in known
+    ]
 
 
 @dataclass(frozen=True)
@@ -95,7 +114,9 @@ class Judged:
     why: str
 
 
-def judge(claim: Claim, table: Sequence[Row], numbers: Sequence[dict[str, Any]], excuse: str = "", names: Names | None = None) -> Judged:
+def judge(
+    claim: Claim, table: Sequence[Row], numbers: Sequence[dict[str, Any]], excuse: str = "", names: Names | None = None
+) -> Judged:
     """The verdict on `claim`.
 
     Parameters
@@ -145,14 +166,22 @@ def _lacking(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]
     elif claim.of and claim.check != "best":
         touched = claim.of
     found = [row for row in rows if row.get("missing") and any(select([row], wanted) for wanted in touched)]
-    keys = list(dict.fromkeys(key for wanted in [*touched, *claim.of] for key in wanted)) or ([claim.along] if claim.along else [])
-    told = (f"{_label({key: row[key] for key in keys}, names)} seed {', '.join(map(str, row['missing']))}".strip() for row in found)
+    keys = list(dict.fromkeys(key for wanted in [*touched, *claim.of] for key in wanted)) or (
+        [claim.along] if claim.along else []
+    )
+    told = (
+        f"{_label({key: row[key] for key in keys}, names)} seed {', '.join(map(str, row['missing']))}".strip()
+        for row in found
+    )
     return f"missing: {' / '.join(dict.fromkeys(told))}" if found else ""
 
 
 def select(table: Sequence[Row], where: dict[str, Any]) -> list[Row]:
     """The rows whose keys have the values of `where`; a list means any of them."""
-    allowed = {key: [as_text(value) for value in (wanted if isinstance(wanted, list) else [wanted])] for key, wanted in where.items()}
+    allowed = {
+        key: [as_text(value) for value in (wanted if isinstance(wanted, list) else [wanted])]
+        for key, wanted in where.items()
+    }
     return [row for row in table if all(as_text(row[key]) in values for key, values in allowed.items())]
 
 
@@ -179,13 +208,18 @@ def _label(keys: Mapping[str, Any], names: Names | None) -> str:
 
 
 def mean_and_spread(row: Mapping[str, Any], column: str) -> str:
-    """`0.0785 ± 0.0220 (4 of 5 seeds)`: mean and sample standard deviation, and of how many seeds where not of all; `-` of none."""
+    """`0.0785 ± 0.0220 (4 of 5 seeds)`: mean and sample standard deviation, and of how many seeds where not of all; `-`
+    of none."""
     value, sd = row[column], row.get(f"{column}_sd", math.nan)
     seeds = [one[column] for one in row.get("by_seed", {}).values()]
     used = sum(map(math.isfinite, seeds))
     if math.isinf(value):
         return f"reached by {used} of {len(seeds)}" if used else "never reached"
-    return "-" if math.isnan(value) else fixed(value, sd) + (f" ({used} of {len(seeds)} seeds)" if used < len(seeds) else "")
+    return (
+        "-"
+        if math.isnan(value)
+        else fixed(value, sd) + (f" ({used} of {len(seeds)} seeds)" if used < len(seeds) else "")
+    )
 
 
 def fixed(value: float, sd: float = math.nan) -> str:
@@ -208,7 +242,9 @@ def _shown(row: Row, column: str) -> str:
 def _paired(left: Row, right: Row, column: str) -> str:
     """What the second has less than the first, seed by seed; nothing without two seeds that both have."""
     first, second = ({seed: one[column] for seed, one in row.get("by_seed", {}).items()} for row in (left, right))
-    gaps = [first[seed] - second[seed] for seed in first if seed in second and math.isfinite(first[seed] - second[seed])]
+    gaps = [
+        first[seed] - second[seed] for seed in first if seed in second and math.isfinite(first[seed] - second[seed])
+    ]
     if set(first) != set(second) or len(gaps) < 2:
         return ""
     mean, sd = statistics.fmean(gaps), statistics.stdev(gaps)
@@ -229,14 +265,19 @@ def _settings(claim: Claim, rows: Sequence[Row], names: Names | None) -> list[tu
 def _listed(claim: Claim, found: Sequence[tuple[str, Row]]) -> str:
     pairs = "".join(_paired(left, right, claim.column) for (_, left), (_, right) in itertools.pairwise(found))
     text = ", ".join(f"{name}: {_shown(row, claim.column)}" for name, row in found)
-    return text + pairs + ("" if len(found) == len(claim.of) else "; not all of its runs are there").removeprefix("" if text else "; ")
+    return (
+        text
+        + pairs
+        + ("" if len(found) == len(claim.of) else "; not all of its runs are there").removeprefix("" if text else "; ")
+    )
 
 
 Found = tuple[bool | None, str]  # whether it holds, None where that cannot be said; and the numbers
 
 
 def _rising(values: Sequence[tuple[int, float]], slack: float = 0.0) -> bool | None:
-    """Whether the values (place, value) never fall by more than `slack` a place; None where two in a row are infinite."""
+    """Whether the values (place, value) never fall by more than `slack` a place; None where two in a row are
+    infinite."""
     pairs = list(itertools.pairwise(values))
     if any(b < a - slack * (later - place) for (place, a), (later, b) in pairs):
         return False
@@ -258,19 +299,32 @@ def _pair(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fou
     left, right = (row[claim.column] for _, row in found[:2])
     if len(found) == 4:
         left, right = left - right, found[2][1][claim.column] - found[3][1][claim.column]
-    if (math.isinf(left) and math.isinf(right)) or math.isnan(left) or math.isnan(right) or (claim.check == "ratio" and right == 0):
+    if (
+        (math.isinf(left) and math.isinf(right))
+        or math.isnan(left)
+        or math.isnan(right)
+        or (claim.check == "ratio" and right == 0)
+    ):
         return None, told
     value = left / right if claim.check == "ratio" else left - right
     return claim.at_least <= value <= claim.at_most, f"{told}: {claim.check} {value:.3g}"
 
 
 def _value(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
-    found = _settings(claim, rows, names) if claim.of else [("", row) for row in rows if not math.isnan(row[claim.column])]
+    found = (
+        _settings(claim, rows, names) if claim.of else [("", row) for row in rows if not math.isnan(row[claim.column])]
+    )
     if not found:
         return None, "no run of it is there"
     inside = all(claim.at_least <= row[claim.column] <= claim.at_most for _, row in found)
-    shown = found if len(found) <= 6 else [min(found, key=lambda f: f[1][claim.column]), max(found, key=lambda f: f[1][claim.column])]
-    told = (" to " if len(found) > 6 else ", ").join((f"{name}: " if name else "") + _shown(row, claim.column) for name, row in shown)
+    shown = (
+        found
+        if len(found) <= 6
+        else [min(found, key=lambda f: f[1][claim.column]), max(found, key=lambda f: f[1][claim.column])]
+    )
+    told = (" to " if len(found) > 6 else ", ").join(
+        (f"{name}: " if name else "") + _shown(row, claim.column) for name, row in shown
+    )
     complete = len(found) == len(claim.of or rows)
     return inside if complete or not inside else None, told + ("" if complete else "; not all of its runs are there")
 
@@ -284,7 +338,9 @@ def _best(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fou
     sign = -1 if claim.falling else 1
     own, other = (min(group, key=lambda row: sign * row[claim.column]) for group in (known, rivals))
     keys = list(dict.fromkeys(key for wanted in claim.of for key in wanted))
-    told = " against ".join(f"{_label({key: row[key] for key in keys}, names)}: {_shown(row, claim.column)}" for row in (own, other))
+    told = " against ".join(
+        f"{_label({key: row[key] for key in keys}, names)}: {_shown(row, claim.column)}" for row in (own, other)
+    )
     told += _paired(own, other, claim.column)
     if math.isinf(own[claim.column]) and math.isinf(other[claim.column]):
         return None, told
@@ -295,7 +351,8 @@ def _best(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fou
 
 
 def _along(claim: Claim, rows: Sequence[Row], names: Names | None) -> tuple[list[tuple[int, float]], bool, str]:
-    """Place and value of the column along the key `along`, turned where it is to fall; whether none is missing; and the numbers."""
+    """Place and value of the column along the key `along`, turned where it is to fall; whether none is missing; and the
+    numbers."""
     found = sorted((row for row in rows if row[claim.along] != "-"), key=lambda row: float(row[claim.along]))
     sign = -1 if claim.falling else 1
     values = [(place, sign * row[claim.column]) for place, row in enumerate(found) if not math.isnan(row[claim.column])]
@@ -328,8 +385,12 @@ def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], 
     if not gaps:
         return None, "no run of it is there"
     near, last = sum(gap <= claim.at_most for gap in gaps), max(gaps)
-    within, farthest = (f"{value:.3g}" + (" times the number" if claim.relative else "") for value in (claim.at_most, last))
-    told = f"{near} of {len(gaps)} numbers within {within}, the farthest {farthest} off" + (f"; {lacking} have no run" if lacking else "")
+    within, farthest = (
+        f"{value:.3g}" + (" times the number" if claim.relative else "") for value in (claim.at_most, last)
+    )
+    told = f"{near} of {len(gaps)} numbers within {within}, the farthest {farthest} off" + (
+        f"; {lacking} have no run" if lacking else ""
+    )
     return (None if lacking and last <= claim.at_most else last <= claim.at_most), told
 
 

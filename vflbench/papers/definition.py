@@ -5,23 +5,23 @@ source: Table 3                 where in the paper
 runs:                           whose runs it needs
   - experiment: glasu/table3    a preset; its sweep says which
     overrides: [seed=0,1]       on top of it, always; `smoke`, `small` and `full` on top of it at that scale
-keys: [dataset.name, ...]       configuration keys that tell settings apart: a row of the table each; all else but the seed is shared
-target: {accuracy: 0.8}         by metric (and data set): what the validation metric is to reach, else what the preset says;
-                                or train_loss: what the training loss is to reach
-against: {privacy.name: none}   what the column `excess` compares a run with: that of the same seed and setting, but for these keys
-pictures:                       one under the other
-  - kind: values                a column of the table against a key; or `curves`: the test metric against a column of the curves
-    x: algorithm.local_steps    `values`: a key; `curves`: a column of curve.csv
-    y: selected                 `values`: a column of the table (measured.COLUMNS, or at_epoch_8: the test metric at epoch 8)
-                                `curves`: train_loss, in place of the test metric
+keys: [dataset.name, ...]       configuration keys that tell settings apart: a row of the table each; all else but the
+seed is shared target: {accuracy: 0.8}         by metric (and data set): what the validation metric is to reach, else
+                                what the preset says; or train_loss: what the training loss is to reach
+against: {privacy.name: none}   what the column `excess` compares a run with: that of the same seed and setting, but for
+these keys pictures:                       one under the other
+  - kind: values                a column of the table against a key; or `curves`: the test metric against a column of
+    the curves x: algorithm.local_steps    `values`: a key; `curves`: a column of curve.csv
+    y: selected                 `values`: a column of the table (measured.COLUMNS, or at_epoch_8: the test metric at
+                                epoch 8) `curves`: train_loss, in place of the test metric
     panels: [dataset.name]      a panel per combination of these keys
     lines: [algorithm.name]     a line per combination of these
     log: [x]                    axes that are logarithmic
     title: ...                  above it on the page
     where: {key: value}         only settings with these values; a list means any of them
     levels: {key: value}        `values`: settings with these values are horizontal lines: those that x says nothing of
-    paired: true                `curves`: bands without what all lines of a seed share, as where a seed's split is hard for every method
-names: {key: {value: text}}     what pictures call a value of a key; `axis`: and an axis along it
+    paired: true                `curves`: bands without what all lines of a seed share, as where a seed's split is hard
+for every method names: {key: {value: text}}     what pictures call a value of a key; `axis`: and an axis along it
 numbers:                        the paper's own, drawn as hollow markers
   - provenance: ...             where they are from
     column: selected
@@ -89,7 +89,10 @@ class Numbers:
         if not self.along:
             return [self]
         points = sorted({float(row[self.along]) for row in replace(self, by=[*self.by, self.along]).rows()})
-        return [replace(self, column=f"at_{self.along}_{x:g}", along="", values=_at(self.values, len(self.by), x)) for x in points]
+        return [
+            replace(self, column=f"at_{self.along}_{x:g}", along="", values=_at(self.values, len(self.by), x))
+            for x in points
+        ]
 
     def _rows(self, values: Any, by: list[str], found: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if by:
@@ -124,7 +127,8 @@ class Definition:
     tuning: str = ""
     against: dict[str, Any] = field(default_factory=dict)
     names: dict[str, dict[str, str]] = field(default_factory=dict)
-    networks: list[str] = field(default_factory=list)  # the same runs on these networks as well, re-priced where that is exact
+    # the same runs on these networks as well, re-priced where that is exact
+    networks: list[str] = field(default_factory=list)
     name: str = ""  # paper/id: where the file is
 
     @property

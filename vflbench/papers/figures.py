@@ -48,13 +48,19 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     absent = [job.values for job in jobs if job.run is None or job.run.status not in measured.COUNTED]
     whole = measured.table(runs, definition.keys, definition.target, definition.columns, definition.against, absent)
     table = [row for row in whole if row["seeds"]]
-    shown = pd.DataFrame([{key: row[key] for key in row if key not in ("missing", "by_seed")} for row in table]).dropna(axis=1, how="all")
-    atomic_write(folder / "table.csv", shown.map(spreadsheet).to_csv(index=False, lineterminator="\n", float_format="%.6g"))
+    shown = pd.DataFrame([{key: row[key] for key in row if key not in ("missing", "by_seed")} for row in table]).dropna(
+        axis=1, how="all"
+    )
+    atomic_write(
+        folder / "table.csv", shown.map(spreadsheet).to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    )
     names = []
     for place, picture in enumerate(definition.pictures, start=1):
         names.append("figure" if len(definition.pictures) == 1 else f"figure_{place}")
         draw(definition, picture, runs, table, folder / names[-1])
-    sources = Counter((run.summary["data_source"], dataset_label(run.summary["dataset"], run.summary["data_variant"])) for run in runs)
+    sources = Counter(
+        (run.summary["data_source"], dataset_label(run.summary["dataset"], run.summary["data_variant"])) for run in runs
+    )
     excuse = "scale=smoke: two rounds of one seed" if scale == "smoke" else ""
     judged = []
     for claim in definition.claims:
@@ -62,15 +68,20 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
         judged.append(claims.judge(claim, whole, theirs, excuse, definition.names))
     repriced = [run for run in runs if "repriced_from" in run.manifest]
     trained = sum(job.fresh for job in jobs if job.run)
-    warning = _warning({run.summary["data_source"] for run in runs if "real" in registry.datasets()[run.summary["dataset"]].sources})
+    warning = _warning(
+        {run.summary["data_source"] for run in runs if "real" in registry.datasets()[run.summary["dataset"]].sources}
+    )
     if warning and any(found.verdict != "not testable" for found in judged if found.claim.made_up):
-        warning += " The claims that are judged all the same are about sizes alone, or about data that the paper made up too."
+        warning += (
+            " The claims that are judged all the same are about sizes alone, or about data that the paper made up too."
+        )
     facts: dict[str, Any] = {
         "scale": scale,
         "data": ", ".join(f"{dataset}: {kind} ({count} runs)" for (kind, dataset), count in sources.items()) or "none",
         "warning": warning,
         "command": shlex.join(["vflbench", "figures", *command]),
-        "runs": f"{len(runs)} runs: {trained} trained now, {len(repriced)} re-priced, {len(runs) - trained - len(repriced)} found",
+        "runs": f"{len(runs)} runs: {trained} trained now, {len(repriced)} re-priced, "
+        f"{len(runs) - trained - len(repriced)} found",
         "failures": failures,
         "wall_seconds": sum(run.summary["wall_seconds"] for run in runs if run not in repriced),
     }
@@ -79,13 +90,18 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
 
 
 def _warning(sources: set[str]) -> str:
-    """What a reader must not overlook, of data sets that can be real: one that is always made up is so in the paper too."""
+    """What a reader must not overlook, of data sets that can be real: one that is always made up is so in the paper
+    too."""
     if not sources - {"real"}:
         return ""
-    return f"{'Some data are made up' if 'real' in sources else 'Made-up data'}: they say nothing about the real data set."
+    return (
+        f"{'Some data are made up' if 'real' in sources else 'Made-up data'}: they say nothing about the real data set."
+    )
 
 
-def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: Sequence[claims.Row], stem: Path) -> None:
+def draw(
+    definition: Definition, picture: Picture, runs: Sequence[Run], table: Sequence[claims.Row], stem: Path
+) -> None:
     """One picture with its points."""
     telling = _telling(table, picture, definition)
     if picture.kind == "values":
@@ -116,14 +132,21 @@ def draw(definition: Definition, picture: Picture, runs: Sequence[Run], table: S
             diverged += 1
             continue
         title = values.line_label(own, picture.panels, definition.names)
-        panels.setdefault(title, {}).setdefault(values.line_label(telling(own), picture.lines, definition.names), []).append(run)
+        panels.setdefault(title, {}).setdefault(
+            values.line_label(telling(own), picture.lines, definition.names), []
+        ).append(run)
     curves.draw_panels(picture, panels, stem, f"left out: {diverged} diverged" if diverged else "", beside)
 
 
-def _telling(table: Sequence[claims.Row], picture: Picture, definition: Definition) -> Callable[[claims.Row], claims.Row]:
-    """A setting, in which a key of the picture's lines is `-` that has one value in all of its algorithm's: a line is not named by it."""
+def _telling(
+    table: Sequence[claims.Row], picture: Picture, definition: Definition
+) -> Callable[[claims.Row], claims.Row]:
+    """A setting, in which a key of the picture's lines is `-` that has one value in all of its algorithm's: a line is
+    not named by it."""
     rows = claims.select(table, picture.where)
-    counted = {key for numbers in definition.numbers if numbers.column == picture.y for key in (*numbers.by, *numbers.where)}
+    counted = {
+        key for numbers in definition.numbers if numbers.column == picture.y for key in (*numbers.by, *numbers.where)
+    }
     silent: set[tuple[str, str]] = set()
     algorithms = claims.grouped(rows, ["algorithm.name"]) if "algorithm.name" in picture.lines else []
     for names, own in algorithms if len(algorithms) > 1 else []:

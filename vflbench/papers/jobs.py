@@ -39,8 +39,8 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
     Parameters
     ----------
     scale : smoke (two rounds, one seed, two algorithms, one value of every other swept key), small or full.
-    overrides : the user's, on top of the figure's. Unless they say dataset.source, a data set that exists is not to be made up, but at
-        scale=smoke.
+    overrides : the user's, on top of the figure's. Unless they say dataset.source, a data set that exists is not to be
+        made up, but at scale=smoke.
 
     Raises ConfigError: every problem of the overrides.
     """
@@ -66,8 +66,8 @@ def _exists(dataset: dict[str, Any]) -> bool:
 
 
 def find(jobs: Iterable[Job], roots: Iterable[Path]) -> None:
-    """Give each job its ended run below `roots`. One that is damaged, or whose files contradict each other, is not taken, and the job's
-    note says why; one that cannot be told to be the job's is passed over.
+    """Give each job its ended run below `roots`. One that is damaged, or whose files contradict each other, is not
+    taken, and the job's note says why; one that cannot be told to be the job's is passed over.
     """
     needed = {job.identity: job for job in jobs}
     for root in roots:
@@ -84,8 +84,8 @@ def find(jobs: Iterable[Job], roots: Iterable[Path]) -> None:
 
 
 def shape(job: Job) -> str:
-    """What a job trains: its configuration without the network, which only prices what is sent. Methods whose course depends on time
-    have their network in it.
+    """What a job trains: its configuration without the network, which only prices what is sent. Methods whose course
+    depends on time have their network in it.
     """
     if registry.algorithms()[job.values["algorithm"]["name"]].time_dependent or job.values.get("max_virtual_seconds"):
         return job.identity
@@ -93,7 +93,8 @@ def shape(job: Job) -> str:
 
 
 Train = Callable[[list[str], str], str]  # (overrides, folder) -> why it failed, or nothing; called in other processes
-Reprice = Callable[[reader.Run, dict[str, Any], Path], reader.Run]  # (run, configuration, folder); VflbenchError: not exactly
+# (run, configuration, folder); VflbenchError: not exactly
+Reprice = Callable[[reader.Run, dict[str, Any], Path], reader.Run]
 
 
 def carry_out(
@@ -105,7 +106,8 @@ def carry_out(
     workers: int,  # processes that train side by side
     tell: Callable[[int, int, Job], None],  # called with (done, of how many, job) after each that was not there
 ) -> None:
-    """Find or train every job's run, each in `folder`/<hash>; a run that differs from another in its network alone is re-priced."""
+    """Find or train every job's run, each in `folder`/<hash>; a run that differs from another in its network alone is
+    re-priced."""
     find(jobs, [*roots, *([] if any(root in folder.parents for root in roots) else [folder])])  # each run read once
     missing = [job for job in jobs if job.run is None]
     leaders: dict[str, Job] = {shape(job): job for job in jobs if job.run is not None}
@@ -115,7 +117,8 @@ def carry_out(
         _end(job, failure, folder)
         tell(done := done + 1, len(missing), job)
     place = {job.identity: number for number, job in enumerate(jobs)}
-    for job in sorted(missing, key=lambda job: place[leaders[shape(job)].identity]):  # a run's re-pricings in a row: it is read once
+    # a run's re-pricings in a row: it is read once
+    for job in sorted(missing, key=lambda job: place[leaders[shape(job)].identity]):
         leader = leaders[shape(job)]
         if leader is job:
             continue
@@ -131,7 +134,8 @@ def carry_out(
 
 
 def _end(job: Job, failure: str, folder: Path) -> None:
-    """Note what became of a job that was trained: a broken run in its folder is kept by resume=true, and is no better now."""
+    """Note what became of a job that was trained: a broken run in its folder is kept by resume=true, and is no better
+    now."""
     job.failure, job.fresh = failure, True
     if failure:
         return
@@ -151,7 +155,9 @@ def _trained(jobs: Sequence[Job], folder: Path, train: Train, workers: int) -> I
         return
     import joblib
 
-    calls = (joblib.delayed(_placed)(train, place, job.words, str(folder / job.identity)) for place, job in enumerate(jobs))
+    calls = (
+        joblib.delayed(_placed)(train, place, job.words, str(folder / job.identity)) for place, job in enumerate(jobs)
+    )
     # The longest first would be better, but nobody knows which these are.
     for place, failure in joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(calls):
         yield jobs[place], failure

@@ -56,15 +56,23 @@ COLUMNS = {
 }
 _TO_TARGET = {
     **{"seconds_to_target": ("communication_seconds", 1.0), "running_seconds_to_target": ("virtual_seconds", 1.0)},
-    **{"megabytes_to_target": ("bytes", 1e-6), "cost_to_target": ("cost", 1e-6), "updates_to_target": ("iterations", 1.0)},
+    **{
+        "megabytes_to_target": ("bytes", 1e-6),
+        "cost_to_target": ("cost", 1e-6),
+        "updates_to_target": ("iterations", 1.0),
+    },
     **{"vectors_to_target": ("vectors", 1.0), "epsilon_to_target": ("epsilon", 1.0)},
 }
 COUNTED = ("completed", "target_reached", "budget", "diverged")
 
 
 def columns(wanted: Iterable[str] = ()) -> dict[str, str]:
-    """Column -> what it is: COLUMNS, and those of `wanted` that mean the test metric at a place of the curve, as at_epoch_8."""
-    return {**COLUMNS, **{column: f"test metric at {place[0]} {place[1]:g}" for column in wanted if (place := at(column))}}
+    """Column -> what it is: COLUMNS, and those of `wanted` that mean the test metric at a place of the curve, as
+    at_epoch_8."""
+    return {
+        **COLUMNS,
+        **{column: f"test metric at {place[0]} {place[1]:g}" for column in wanted if (place := at(column))},
+    }
 
 
 def at(column: str) -> tuple[str, float] | None:
@@ -76,14 +84,17 @@ def at(column: str) -> tuple[str, float] | None:
 def table(
     runs: Sequence[Run],  # ended ones; those of another status are left out
     keys: Sequence[str],  # dotted configuration keys that tell settings apart
-    # Metric -> what the validation metric is to reach (or data set -> that), or train_loss -> what that is to reach; else a run's own.
+    # Metric -> what the validation metric is to reach (or data set -> that), or train_loss -> what that is to reach;
+    # else a run's own.
     targets: Mapping[str, Target],
     wanted: Iterable[str] = (),  # columns beyond COLUMNS (columns())
-    against: Mapping[str, Any] | None = None,  # `excess` compares with the run of the same seed and setting, but for these keys
-    absent: Iterable[Mapping[str, Any]] = (),  # configurations of wanted runs that are not there; a setting of these alone has no seeds
+    # `excess` compares with the run of the same seed and setting, but for these keys
+    against: Mapping[str, Any] | None = None,
+    # configurations of wanted runs that are not there; a setting of these alone has no seeds
+    absent: Iterable[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """A row per setting: `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and columns with their spread;
-    by_seed, seed -> column -> value; and missing, the seeds that were wanted and are not there.
+    """A row per setting: `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and columns
+    with their spread; by_seed, seed -> column -> value; and missing, the seeds that were wanted and are not there.
 
     What was not measured is NaN; a target that not all seeds reached is infinite.
 
@@ -98,12 +109,16 @@ def table(
     for config in absent:
         missing[tuple(map(str, _values(config, keys).values()))].append(config)
     rows = []
-    measures = {(*name, run.summary["seed"]): numbers(run, targets, shown) for name, own in groups.items() for run in own}
+    measures = {
+        (*name, run.summary["seed"]): numbers(run, targets, shown) for name, own in groups.items() for run in own
+    }
     for name, own in groups.items():
         seeds = [run.summary["seed"] for run in own]
         if len(set(seeds)) < len(seeds):
             folders = " and ".join(str(run.folder) for run in own if seeds.count(run.summary["seed"]) > 1)
-            raise VflbenchError(f"{folders} differ in more than {', '.join(keys)}: the figure's `keys` must tell them apart")
+            raise VflbenchError(
+                f"{folders} differ in more than {', '.join(keys)}: the figure's `keys` must tell them apart"
+            )
         found = [measures[*name, seed] for seed in seeds]
         other = [str(against.get(key, value)) for key, value in zip(keys, name, strict=True)] if against else []
         for seed, one in zip(seeds, found, strict=True):
@@ -111,16 +126,25 @@ def table(
                 one["excess"] = one["final"] - measures[*other, seed]["final"]
         sources = {run.summary["data_source"] for run in own}
         source = next((kind for kind in ("synthetic", "partial", "real") if kind in sources), None)
-        row: dict[str, Any] = {**setting(own[0], keys), "metric": own[0].summary["metric"]["name"], "data_source": source}
+        row: dict[str, Any] = {
+            **setting(own[0], keys),
+            "metric": own[0].summary["metric"]["name"],
+            "data_source": source,
+        }
         row |= {"seeds": len(own), "diverged": sum(run.status == "diverged" for run in own)}
-        row |= {"missing": [config["seed"] for config in missing.pop(name, [])], "by_seed": dict(zip(seeds, found, strict=True))}
+        row |= {
+            "missing": [config["seed"] for config in missing.pop(name, [])],
+            "by_seed": dict(zip(seeds, found, strict=True)),
+        }
         row["reached"] = sum(math.isfinite(one["seconds_to_target"]) for one in found)
         for column in shown:
             row[column], row[f"{column}_sd"] = moments([one[column] for one in found if not math.isnan(one[column])])
         rows.append(row)
     for configs in missing.values():
         row = {**_values(configs[0], keys), "data_source": None, "seeds": 0, "diverged": 0, "reached": 0}
-        rows.append(row | {"missing": [config["seed"] for config in configs], "by_seed": {}} | dict.fromkeys(shown, math.nan))
+        rows.append(
+            row | {"missing": [config["seed"] for config in configs], "by_seed": {}} | dict.fromkeys(shown, math.nan)
+        )
     return rows
 
 
@@ -180,7 +204,8 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
 
 
 def target(run: Run, targets: Mapping[str, Target]) -> float | None:
-    """What the run's validation metric is to reach: the figure's target, else its own configuration's; None: there is none."""
+    """What the run's validation metric is to reach: the figure's target, else its own configuration's; None: there is
+    none."""
     config = run.manifest["config"]
     value = targets.get(TRAIN_LOSS, targets.get(run.summary["metric"]["name"]))
     if isinstance(value, Mapping):
@@ -188,7 +213,9 @@ def target(run: Run, targets: Mapping[str, Target]) -> float | None:
     if value is None:
         value = config.get("target")
     if isinstance(value, str):
-        best = least_squares(json.dumps(config["dataset"], sort_keys=True), run.summary["seed"], config.get("data_root"))
+        best = least_squares(
+            json.dumps(config["dataset"], sort_keys=True), run.summary["seed"], config.get("data_root")
+        )
         return best + float(value.removeprefix(LEAST_SQUARES))
     return None if value is None else float(value)
 

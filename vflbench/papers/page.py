@@ -1,4 +1,5 @@
-"""A figure's page, in Markdown and HTML: the picture, the paper's numbers beside ours, every claim with its verdict; and the index."""
+"""A figure's page, in Markdown and HTML: the picture, the paper's numbers beside ours, every claim with its verdict;
+and the index."""
 
 import json
 import math
@@ -27,7 +28,12 @@ CLASSES = {"holds": "holds", "does not hold": "not", "not testable": "open"}
 
 
 def write(
-    folder: Path, definition: Definition, table: Sequence[Row], judged: Sequence[Judged], pictures: Sequence[str], facts: Mapping[str, Any]
+    folder: Path,
+    definition: Definition,
+    table: Sequence[Row],
+    judged: Sequence[Judged],
+    pictures: Sequence[str],
+    facts: Mapping[str, Any],
 ) -> None:
     """`page.md`, `page.html` and, for the index, `result.json`.
 
@@ -41,7 +47,12 @@ def write(
     atomic_write(folder / "page.md", text)
     atomic_write(folder / "page.html", _document("page.html", title=heading(definition), body=to_html(text)))
     claims = [{"claim": j.claim.claim, "paper": j.claim.paper, "verdict": j.verdict, "why": j.why} for j in judged]
-    about = {"name": definition.name, "heading": heading(definition), "title": definition.title, "picture": f"{pictures[0]}.png"}
+    about = {
+        "name": definition.name,
+        "heading": heading(definition),
+        "title": definition.title,
+        "picture": f"{pictures[0]}.png",
+    }
     write_json(folder / "result.json", {**about, "claims": claims, **facts})
 
 
@@ -51,7 +62,11 @@ def heading(definition: Definition) -> str:
 
 
 def markdown(
-    definition: Definition, table: Sequence[Row], judged: Sequence[Judged], pictures: Sequence[str], facts: Mapping[str, Any]
+    definition: Definition,
+    table: Sequence[Row],
+    judged: Sequence[Judged],
+    pictures: Sequence[str],
+    facts: Mapping[str, Any],
 ) -> str:
     """The page as Markdown."""
     parts = [f"# {md(heading(definition))}: {md(definition.title)}"]
@@ -70,14 +85,27 @@ def markdown(
         parts += ["## What the paper claims", _table(["claim", "the paper", "verdict", "because"], rows)]
     beside = [row for numbers in definition.numbers for row in _beside(numbers, table, definition)]
     if beside:
-        parts += ["## The paper's numbers beside ours", _table(["setting", "what", "the paper", "ours", "seeds"], beside)]
-        parts.append(md("The paper's numbers: " + "; ".join(dict.fromkeys(numbers.provenance for numbers in definition.numbers)) + "."))
+        parts += [
+            "## The paper's numbers beside ours",
+            _table(["setting", "what", "the paper", "ours", "seeds"], beside),
+        ]
+        parts.append(
+            md(
+                "The paper's numbers: "
+                + "; ".join(dict.fromkeys(numbers.provenance for numbers in definition.numbers))
+                + "."
+            )
+        )
     if table:
         parts += ["## Measured", _measured(definition, table)]
         known = columns(definition.columns)
         parts += ["Means over seeds, ± one sample standard deviation; in brackets of how many, where not of all."]
         parts += ["\n".join(f"- {md(f'{column}: {known[column]}')}" for column in _shown(definition, table))]
-    made = [f"    {in_line(facts['command'])}", "", f"{facts['runs']}; {facts['wall_seconds'] / 60:.1f} minutes of training in all."]
+    made = [
+        f"    {in_line(facts['command'])}",
+        "",
+        f"{facts['runs']}; {facts['wall_seconds'] / 60:.1f} minutes of training in all.",
+    ]
     parts += ["## How it was made", "\n".join(made)]
     if facts["failures"]:
         parts += ["Runs that are not in it:", "\n".join(f"- {md(line)}" for line in facts["failures"])]
@@ -88,7 +116,11 @@ def _target(definition: Definition) -> str:
     """`accuracy 0.8 (Cora), 0.82 (PubMed)`."""
     goals = []
     for metric, value in definition.target.items():
-        each = [f"{goal} ({dataset_label(name)})" for name, goal in value.items()] if isinstance(value, Mapping) else [str(value)]
+        each = (
+            [f"{goal} ({dataset_label(name)})" for name, goal in value.items()]
+            if isinstance(value, Mapping)
+            else [str(value)]
+        )
         goals.append(f"{metric.replace('_', ' ')} {', '.join(each)}")
     return "; ".join(goals)
 
@@ -118,14 +150,21 @@ def _beside(numbers: Numbers, table: Sequence[Row], definition: Definition) -> l
 def _shown(definition: Definition, table: Sequence[Row]) -> list[str]:
     """The columns that the figure is about; all others are in table.csv."""
     about = {*definition.columns, "selected", "megabytes", "communication_seconds"}
-    return [column for column in columns(definition.columns) if column in about and any(row[column] == row[column] for row in table)]
+    return [
+        column
+        for column in columns(definition.columns)
+        if column in about and any(row[column] == row[column] for row in table)
+    ]
 
 
 def _measured(definition: Definition, table: Sequence[Row]) -> str:
     shown = _shown(definition, table)
     rows = []
     for row in table:
-        rows.append([definition.names.get(key, {}).get(str(row[key])) or _plain(key, row[key]) for key in definition.keys] + [_seeds(row)])
+        rows.append(
+            [definition.names.get(key, {}).get(str(row[key])) or _plain(key, row[key]) for key in definition.keys]
+            + [_seeds(row)]
+        )
         rows[-1] += [mean_and_spread(row, column) for column in shown]
     heads = (key.removesuffix(".name").rpartition(".")[2].replace("_", " ") for key in definition.keys)
     return _table([*heads, "seeds", *shown], rows)
@@ -161,9 +200,14 @@ def write_index(folder: Path) -> Path:
     """
     paths = sorted(folder.glob("*/*/result.json"), key=lambda path: natural(str(path)))
     results = [_result(path) | {"link": quote(path.parent.relative_to(folder).as_posix())} for path in paths]
-    counts = {verdict: sum(claim["verdict"] == verdict for result in results for claim in result["claims"]) for verdict in CLASSES}
+    counts = {
+        verdict: sum(claim["verdict"] == verdict for result in results for claim in result["claims"])
+        for verdict in CLASSES
+    }
     path = folder / "index.html"
-    atomic_write(path, _document("index.html", title="The papers' figures", results=results, counts=counts, classes=CLASSES))
+    atomic_write(
+        path, _document("index.html", title="The papers' figures", results=results, counts=counts, classes=CLASSES)
+    )
     return path
 
 
@@ -173,7 +217,9 @@ def _result(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
         texts = [found[key] for key in ("heading", "title", "picture", "scale", "data")]
         texts += [claim[key] for claim in found["claims"] for key in ("claim", "paper", "verdict", "why")]
-        whole = all(isinstance(text, str) for text in texts) and all(claim["verdict"] in CLASSES for claim in found["claims"])
+        whole = all(isinstance(text, str) for text in texts) and all(
+            claim["verdict"] in CLASSES for claim in found["claims"]
+        )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         whole = False
     if not whole or not re.fullmatch(r"[\w-]+\.png", found["picture"]):

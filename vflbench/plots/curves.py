@@ -60,7 +60,8 @@ class Picture:
 
 
 def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
-    """What is drawn of a curve: columns x, validation, test; rows in the order of x, those without x or any score left out.
+    """What is drawn of a curve: columns x, validation, test; rows in the order of x, those without x or any score left
+    out.
 
     A metric of the training samples stands in the column test, and only where it is above 0: its axis is logarithmic.
     """
@@ -68,16 +69,20 @@ def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
         score = curve[f"train_{metric}"].astype("float64")
         curve = curve.copy()
         curve[f"val_{metric}"], curve[f"test_{metric}"] = float("nan"), score.where(score > 0)
-    chosen = curve[["round", x, f"val_{metric}", f"test_{metric}"]].set_axis(["round", "x", "validation", "test"], axis=1)
+    chosen = curve[["round", x, f"val_{metric}", f"test_{metric}"]].set_axis(
+        ["round", "x", "validation", "test"], axis=1
+    )
     chosen = chosen.astype({"x": "float64", "validation": "float64", "test": "float64"})
     chosen = chosen[chosen["x"].abs() < float("inf")].dropna(subset=["validation", "test"], how="all")
     return chosen.sort_values("x", kind="stable").reset_index(drop=True)
 
 
-# --- one run ------------------------------------------------------------------------------------------------------------
+# --- one run ----------------------------------------------------------------------------------------------------------
 
 
-def draw_run(run: Run | Path, summary: Mapping[str, Any] | None = None, names: Iterable[str] = tuple(_PICTURES)) -> None:
+def draw_run(
+    run: Run | Path, summary: Mapping[str, Any] | None = None, names: Iterable[str] = tuple(_PICTURES)
+) -> None:
     """Write curve, bytes and rounds, or those of them that are named, each as .png and .svg, into the run folder.
 
     `summary`: the content of summary.json where that is not written yet (it is the last file of a run).
@@ -106,7 +111,14 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     if shown["validation"].notna().any():
         axes.plot(shown["x"] / scale, shown["validation"], color=style.QUIET, linewidth=0.9, label="validation")
     if shown["test"].notna().any():
-        axes.plot(shown["x"] / scale, shown["test"], color=look.color, marker=look.marker, markevery=every, label=splits(metric.name)[-1])
+        axes.plot(
+            shown["x"] / scale,
+            shown["test"],
+            color=look.color,
+            marker=look.marker,
+            markevery=every,
+            label=splits(metric.name)[-1],
+        )
         axes.set_xlim(left=0)
         _mark(axes, shown, summary["metric"]["selected_round"], scale, look.color)
     entitle(axes, _title(summary, network), _alarm(summary))
@@ -114,30 +126,40 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
         axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
     rule = f"timing {summary['timing']} · accounting {summary['accounting']} · compute clock {summary['compute_clock']}"
     # Below the picture: inside, the legend and the selected value would sooner or later cover the curve.
-    legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, title=rule, title_fontsize=7.5)
+    legend = figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, title=rule, title_fontsize=7.5
+    )
     legend.get_title().set_color(style.QUIET)
     return figure
 
 
 def _mark(axes: Axes, shown: pd.DataFrame, selected: int | None, scale: float, color: str) -> None:
-    """Ring at the point of the round that validation chose, without validation at the last one; its value goes into the legend."""
+    """Ring at the point of the round that validation chose, without validation at the last one; its value goes into the
+    legend."""
     rows = {row["round"]: row for row in shown.to_dict("records")}
     row, why = (rows[max(rows)], "final") if selected is None else (rows.get(selected), "selected on validation")
     if row is None or (y := row["test"]) != y:
         return
     text = f"{y:.4g} at round {int(row['round'])} ({why})"
-    axes.plot([row["x"] / scale], [y], "o", markersize=12, fillstyle="none", color=color, markeredgewidth=1.8, label=text)
+    axes.plot(
+        [row["x"] / scale], [y], "o", markersize=12, fillstyle="none", color=color, markeredgewidth=1.8, label=text
+    )
 
 
 def _title(summary: Mapping[str, Any], network: str | None) -> str:
-    what = f"{style.look(summary['algorithm']).label} on {style.dataset_label(summary['dataset'], summary['data_variant'])}"
+    what = (
+        f"{style.look(summary['algorithm']).label} on "
+        f"{style.dataset_label(summary['dataset'], summary['data_variant'])}"
+    )
     real = "real data" if summary["data_source"] == "real" else None
     return " · ".join(filter(None, [what, network, real, f"seed {summary['seed']}"]))
 
 
 def _alarm(summary: Mapping[str, Any]) -> str:
     """What a reader must not overlook, in few words."""
-    data = {"synthetic": "SYNTHETIC DATA, nothing of it is real", "partial": "PARTLY SYNTHETIC DATA"}.get(summary["data_source"])
+    data = {"synthetic": "SYNTHETIC DATA, nothing of it is real", "partial": "PARTLY SYNTHETIC DATA"}.get(
+        summary["data_source"]
+    )
     status = None if summary["status"] == "completed" else f"status: {summary['status'].replace('_', ' ')}"
     return " · ".join(filter(None, [data, status]))
 
@@ -154,7 +176,11 @@ def _network(run: Run, summary: Mapping[str, Any]) -> str | None:
 def _networks(runs: Sequence[Run]) -> dict[Path, str]:
     """Run folder -> its network's name, with the keys that set it apart from others of that name."""
     named = {run.folder: _network(run, run.summary) or "" for run in runs}
-    keys = {run.folder: flat(run.manifest["config"]["network"]) for run in runs if named[run.folder] not in ("", style.NO_NETWORK)}
+    keys = {
+        run.folder: flat(run.manifest["config"]["network"])
+        for run in runs
+        if named[run.folder] not in ("", style.NO_NETWORK)
+    }
     found = dict(named)
     for folder, own in keys.items():
         peers = [other for place, other in keys.items() if named[place] == named[folder]]
@@ -163,18 +189,17 @@ def _networks(runs: Sequence[Run]) -> dict[Path, str]:
     return found
 
 
-# --- many runs ----------------------------------------------------------------------------------------------------------
+# --- many runs --------------------------------------------------------------------------------------------------------
 
 
 def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds", name: str = "curve") -> pd.DataFrame:
     """Write one picture of several runs, `name`.png and .svg, and the drawn points, `name`.csv, into `folder`.
 
-    A panel per data set and network, a line per setting: the mean over its seeds with a band of one standard deviation. Curves
-    are interpolated to common x first. On a network without times x is the weighted cost. A method that does not communicate is a
-    horizontal line at its selected (else final) value.
-    Runs that did not end well are left out and counted below the picture.
-    Returns what was drawn: a DataFrame with columns panel, line, x, mean, sd (NaN where n = 1), n. Raises VflbenchError: a run cannot be
-    read or the picture not be written.
+    A panel per data set and network, a line per setting: the mean over its seeds with a band of one standard deviation.
+    Curves are interpolated to common x first. On a network without times x is the weighted cost. A method that does not
+    communicate is a horizontal line at its selected (else final) value. Runs that did not end well are left out and
+    counted below the picture. Returns what was drawn: a DataFrame with columns panel, line, x, mean, sd (NaN where n =
+    1), n. Raises VflbenchError: a run cannot be read or the picture not be written.
     """
     drawn = [run for run in runs if run.status in ENDED_WELL and len(run.curve)]
     left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)
@@ -196,10 +221,11 @@ def draw_panels(
     panels: Mapping[str, Mapping[str, list[Run]]],
     stem: Path,
     note: str = "",  # what a reader must not overlook, above the picture
-    theirs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] | None = None,  # the paper's points: title -> label -> (x, score)
+    # the paper's points: title -> label -> (x, score)
+    theirs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] | None = None,
 ) -> pd.DataFrame:
-    """Write one picture, `stem`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a line differ in their
-    seeds alone. The paper's points are hollow markers.
+    """Write one picture, `stem`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a
+    line differ in their seeds alone. The paper's points are hollow markers.
 
     Returns and raises what `draw_runs` does.
     """
@@ -210,13 +236,20 @@ def draw_panels(
         figure, places = new_figure(len(panels))
         for axes, (title, lines) in zip(places, panels.items(), strict=False):
             summaries = [run.summary for group in lines.values() for run in group]
-            source = next((kind for kind in ("synthetic", "partial") if any(s["data_source"] == kind for s in summaries)), "real")
+            source = next(
+                (kind for kind in ("synthetic", "partial") if any(s["data_source"] == kind for s in summaries)), "real"
+            )
             entitle(axes, title, _alarm({"data_source": source, "status": "completed"}))
             metric = "loss" if picture.y == "train_loss" else summaries[0]["metric"]["name"]
             tables.append(_panel(axes, lines, looks, picture.x, metric, picture.paired).assign(panel=title))
             for label, found in (theirs or {}).get(title, {}).items():
                 if found and label in lines:
-                    hollow = {"color": looks[label]["color"], "marker": looks[label]["marker"], "linestyle": "none", "fillstyle": "none"}
+                    hollow = {
+                        "color": looks[label]["color"],
+                        "marker": looks[label]["marker"],
+                        "linestyle": "none",
+                        "fillstyle": "none",
+                    }
                     axes.plot(*zip(*found, strict=True), **hollow, markersize=7, label=f"{label}, paper")
             _scale(axes, tables[-1], picture.log, picture.at_most)
         legend_below(figure)
@@ -242,27 +275,39 @@ def _scale(axes: Axes, drawn: pd.DataFrame, log: Sequence[str], at_most: float |
     if "x" in log and (drawn["x"] > 0).any():
         axes.set_xscale("log")
         plain(axes.xaxis)
-        shown = np.concatenate([np.asarray(line.get_xdata(), dtype=float) for line in axes.lines if line.get_transform() == axes.transData])
+        shown = np.concatenate(
+            [np.asarray(line.get_xdata(), dtype=float) for line in axes.lines if line.get_transform() == axes.transData]
+        )
         axes.set_xlim(left=0.8 * shown[shown > 0].min())
     if at_most is not None:
         axes.set_xlim(right=at_most)
 
 
 def _panel(
-    axes: Axes, lines: Mapping[str, list[Run]], looks: Mapping[str, Mapping[str, Any]], x: str, metric: str, paired: bool = False
+    axes: Axes,
+    lines: Mapping[str, list[Run]],
+    looks: Mapping[str, Mapping[str, Any]],
+    x: str,
+    metric: str,
+    paired: bool = False,
 ) -> pd.DataFrame:
     """Draw the lines of one panel; the drawn points."""
     every = [run for group in lines.values() for run in group]
     x = _timeless(x, [run.curve for run in every], {run.summary["compute_clock"] for run in every})
-    curves = {label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()}
+    curves = {
+        label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()
+    }
     levels = _levels(lines) if paired else {}
     for label, own in lines.items():
         shifts = [levels.get(run.summary["seed"], 0.0) for run in own]
-        curves[label] = [curve.assign(test=curve["test"] - shift) for curve, shift in zip(curves[label], shifts, strict=True)]
+        curves[label] = [
+            curve.assign(test=curve["test"] - shift) for curve, shift in zip(curves[label], shifts, strict=True)
+        ]
     if levels:
         text = "bands: differences on the same split"
         axes.text(0.99, 0.98, text, transform=axes.transAxes, ha="right", va="top", color=style.QUIET, size=8)
-    decades = metric in _TRAINED  # then means and deviations are those of log10: the mean is geometric, the deviation in decades
+    # then means and deviations are those of log10: the mean is geometric, the deviation in decades
+    decades = metric in _TRAINED
     largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
     scale = _label_x(axes, x, largest)
     _label_y(axes, metric, f"{splits(metric)[-1]} ")
@@ -293,7 +338,8 @@ def _turns(points: int, place: int, step: int) -> tuple[int, int]:
 
 
 def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
-    """Seed -> by how much its last scores, averaged over lines, lie above the mean of all seeds; nothing where lines differ in seeds."""
+    """Seed -> by how much its last scores, averaged over lines, lie above the mean of all seeds; nothing where lines
+    differ in seeds."""
     seeds = [sorted(run.summary["seed"] for run in group) for group in lines.values()]
     if len(lines) < 2 or len(seeds[0]) < 2 or any(own != seeds[0] for own in seeds):
         return {}
@@ -325,7 +371,9 @@ def plain(axis: Axis) -> None:
 
 def legend_below(figure: Figure) -> None:
     """One legend for all panels, below them: inside it would sooner or later cover somebody's curve."""
-    entries = {text: handle for axes in figure.axes for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    entries = {
+        text: handle for axes in figure.axes for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
     if not entries:
         return
     width, height = figure.get_size_inches()
@@ -362,18 +410,20 @@ def _average(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs that differ in nothing but the seed, by a label: the algorithm and what sets it apart from its other lines."""
+    """Runs that differ in nothing but the seed, by a label: the algorithm and what sets it apart from its other
+    lines."""
     lines: dict[str, list[Run]] = defaultdict(list)
     for setting in selection.settings(runs):
         lines[" · ".join(filter(None, [style.look(setting.algorithm).label, setting.words]))] += setting.runs
     return dict(lines)
 
 
-# --- figures ------------------------------------------------------------------------------------------------------------
+# --- figures ----------------------------------------------------------------------------------------------------------
 
 
 def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
-    """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of two; without any, one that says so."""
+    """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of two; without any, one that
+    says so."""
     columns = max(1, min(2, panels))  # three side by side are too wide to read
     rows = max(1, -(-panels // columns))
     figure = Figure(figsize=(style.SIZE[0] * columns, style.SIZE[1] * rows), layout="constrained")
@@ -386,8 +436,9 @@ def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
 
 
 def _timeless(x: str, curves: Sequence[pd.DataFrame], clocks: Iterable[str]) -> str:
-    """`x`; in place of the communication time the running time where computing is modelled too, whose overlap with communication is
-    what such methods are about, and the weighted cost where it is 0 in all `curves` though bytes were sent.
+    """`x`; in place of the communication time the running time where computing is modelled too, whose overlap with
+    communication is what such methods are about, and the weighted cost where it is 0 in all `curves` though bytes were
+    sent.
     """
     if x == "communication_seconds" and "modelled" in clocks:
         return "virtual_seconds"
@@ -410,8 +461,14 @@ def _label_y(axes: Axes, metric: str, prefix: str = "") -> None:
 
 
 def save(figure: Figure, stem: Path) -> None:
-    """Write `stem`.png and `stem`.svg, atomically and without a date. Names are shown as they are: none is a formula."""
-    numbers = {label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels(which="both")}
+    """Write `stem`.png and `stem`.svg, atomically and without a date. Names are shown as they are: none is a
+    formula."""
+    numbers = {
+        label
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for label in axis.get_ticklabels(which="both")
+    }
     for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist not in numbers):
         assert isinstance(text, Text)
         text.set_parse_math(False)

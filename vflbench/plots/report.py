@@ -1,4 +1,5 @@
-"""`vflbench report`: runs side by side in one HTML file that needs nothing else, and their table as CSV and Markdown."""
+"""`vflbench report`: runs side by side in one HTML file that needs nothing else, and their table as CSV and
+Markdown."""
 
 import json
 from collections import Counter, defaultdict
@@ -82,7 +83,9 @@ def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Rep
         try:
             ledger = run.arrays("ledger")
             report.traffic[run.folder] = pricing.traffic(ledger)
-            report.priced[run.folder] = priced = pricing.price(run, ledger, time_dependent.get(run.summary["algorithm"]))
+            report.priced[run.folder] = priced = pricing.price(
+                run, ledger, time_dependent.get(run.summary["algorithm"])
+            )
             if priced.damaged:
                 report.notes.append(f"{str(priced.why).rstrip('.')}: no re-pricing")
         except VflbenchError as damaged:
@@ -92,7 +95,7 @@ def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Rep
     return report
 
 
-# --- the table ----------------------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------------------
 
 
 def table(report: Report) -> list[dict[str, Any]]:
@@ -133,7 +136,9 @@ def _moments(values: np.ndarray) -> tuple[float | None, float | None]:
 
 def to_csv(report: Report) -> str:
     """The table with all digits; empty where a number does not apply. No text in it is a formula."""
-    text: str = pd.DataFrame(table(report), dtype=object).map(texts.spreadsheet).to_csv(index=False, lineterminator="\n")
+    text: str = (
+        pd.DataFrame(table(report), dtype=object).map(texts.spreadsheet).to_csv(index=False, lineterminator="\n")
+    )
     return text
 
 
@@ -143,7 +148,11 @@ def to_markdown(report: Report) -> str:
     for panel in report.panels:
         rows = [row(panel, setting) for setting in panel.settings]
         lines += [f"## {markdown(panel.title)}", ""] + ([f"**{markdown(panel.alarm)}**", ""] if panel.alarm else [])
-        goal = f"Target: {panel.target:g} ({panel.target_why}). " if panel.target is not None else f"{panel.target_why.capitalize()}. "
+        goal = (
+            f"Target: {panel.target:g} ({panel.target_why}). "
+            if panel.target is not None
+            else f"{panel.target_why.capitalize()}. "
+        )
         lines += [markdown(f"{goal}Times as the runs had them: {rule(panel)}."), ""]
         lines += markdown_table(HEADS, [cells(row) for row in rows], {})
         lines += ["", "Selected settings", ""]
@@ -155,7 +164,18 @@ def to_markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
-HEADS = ("method", "differs", "seeds", "selected", "final", "sent", "communication", "sent to target", "time to target", "epsilon")
+HEADS = (
+    "method",
+    "differs",
+    "seeds",
+    "selected",
+    "final",
+    "sent",
+    "communication",
+    "sent to target",
+    "time to target",
+    "epsilon",
+)
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
@@ -198,8 +218,11 @@ def choice_cells(choice: selection.Choice) -> dict[str, str]:
     }
 
 
-def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], forms: Mapping[str, Callable[[str], str]]) -> list[str]:
-    """The lines of a table in Markdown. `forms`: head -> what makes Markdown of its cells; all others are shown as they are."""
+def markdown_table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], forms: Mapping[str, Callable[[str], str]]
+) -> list[str]:
+    """The lines of a table in Markdown. `forms`: head -> what makes Markdown of its cells; all others are shown as they
+    are."""
     shown = [[forms.get(head, markdown)(cell) for head, cell in zip(heads, row, strict=True)] for row in rows]
     return [f"| {' | '.join(line)} |" for line in (map(markdown, heads), ["---"] * len(heads), *shown)]
 
@@ -208,7 +231,8 @@ def rule(panel: Panel) -> str:
     """By which networks, timing and accounting a panel's times are."""
     found = {
         "network": {
-            style.NO_NETWORK if run.summary["timing"] == "measured" else run.manifest["config"]["network"].get("name") for run in panel.runs
+            style.NO_NETWORK if run.summary["timing"] == "measured" else run.manifest["config"]["network"].get("name")
+            for run in panel.runs
         },
         "timing": {run.summary["timing"] for run in panel.runs},
         "accounting": {run.summary["accounting"] for run in panel.runs},
@@ -216,7 +240,7 @@ def rule(panel: Panel) -> str:
     return ", ".join(f"{name} {' and '.join(sorted(map(str, values)))}" for name, values in found.items())
 
 
-# --- the page -----------------------------------------------------------------------------------------------------------
+# --- the page ---------------------------------------------------------------------------------------------------------
 
 
 def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) -> str:
@@ -230,8 +254,10 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
     datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
     css, js = ((PAGE / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     return page_template(PAGE / "report.html").render(
-        heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on {_listed(list(datasets))}",
-        subheading=f"{_count(runs, 'run')}, {_count(len(settings), 'setting')}. Made by vflbench report; this file needs nothing else.",
+        heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on "
+        f"{_listed(list(datasets))}",
+        subheading=f"{_count(runs, 'run')}, {_count(len(settings), 'setting')}. Made by vflbench report; this file "
+        "needs nothing else.",
         policy=texts.content_policy(css, js),
         css=css,
         js=js,
@@ -245,7 +271,9 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
 def page_template(path: Path) -> jinja2.Template:
     """A template of HTML, which may extend those beside it: no text that it is given becomes markup."""
     loader = jinja2.FileSystemLoader(path.parent)
-    return jinja2.Environment(autoescape=True, loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined).get_template(path.name)
+    return jinja2.Environment(
+        autoescape=True, loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined
+    ).get_template(path.name)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -262,18 +290,23 @@ def _panel(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     """What the template itself writes of a panel."""
     longest = max(len(run.curve) for run in panel.runs)
     thinned = (
-        f"Curves of more than {most} evaluations (the longest has {longest}) are thinned: a target may be reached up to a gap earlier."
+        f"Curves of more than {most} evaluations (the longest has {longest}) are thinned: a target may be "
+        "reached up to a gap earlier."
     )
     return {
         "place": report.panels.index(panel),
         "alarm": panel.alarm,
-        "target_why": f"of which there is none ({panel.target_why})" if panel.target is None else f"{panel.target:g}: {panel.target_why}",
+        "target_why": f"of which there is none ({panel.target_why})"
+        if panel.target is None
+        else f"{panel.target:g}: {panel.target_why}",
         "selects": any(choice.setting for choice in panel.choices),
         "thinned": thinned if longest > most else "",
         "choices": [choice_cells(choice) for choice in panel.choices],
         "names": [" · ".join(filter(None, [style.look(s.algorithm).label, s.words])) for s in panel.settings],
         "differing": {
-            key: ["" if key not in setting.config else value for value, setting in zip(row, panel.settings, strict=True)]
+            key: [
+                "" if key not in setting.config else value for value, setting in zip(row, panel.settings, strict=True)
+            ]
             for key, row in selection.differing(panel.settings).items()
         },
         "provenance": provenance(panel.runs),
@@ -289,7 +322,9 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     axes = [axis for axis in AXES if any(run.curve[axis].notna().any() for run in runs)]
     if not any(run.summary["compute_seconds"] for run in runs):
         axes = [axis for axis in axes if axis != "virtual_seconds"]
-    if not any(run.curve["communication_seconds"].any() for run in runs) and any(run.curve["bytes"].any() for run in runs):
+    if not any(run.curve["communication_seconds"].any() for run in runs) and any(
+        run.curve["bytes"].any() for run in runs
+    ):
         axes.sort(key=lambda axis: axis != "cost")  # a network without times: it opens with the cost
     lines: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
@@ -300,7 +335,9 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
             | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
             | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd")}
         )
-        entries += [_entry(report, run, panel.target, axes, there, most) | {"line": len(lines) - 1} for run in setting.runs]
+        entries += [
+            _entry(report, run, panel.target, axes, there, most) | {"line": len(lines) - 1} for run in setting.runs
+        ]
     return {
         "title": panel.title,
         "metric": metric["name"],
@@ -317,7 +354,9 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     }
 
 
-def _entry(report: Report, run: Run, target: float | None, axes: Sequence[str], scores: Sequence[str], most: int) -> dict[str, Any]:
+def _entry(
+    report: Report, run: Run, target: float | None, axes: Sequence[str], scores: Sequence[str], most: int
+) -> dict[str, Any]:
     """A run's points, thinned, and its messages."""
     priced, traffic = report.priced[run.folder], report.traffic[run.folder]
     chosen = _thin(run, target, most)
@@ -345,7 +384,8 @@ def _entry(report: Report, run: Run, target: float | None, axes: Sequence[str], 
 
 
 def _thin(run: Run, target: float | None, most: int) -> list[int]:
-    """Places of at most about `most` evaluations, evenly; with them the one that validation chose and the first at the target."""
+    """Places of at most about `most` evaluations, evenly; with them the one that validation chose and the first at the
+    target."""
     count = len(run.curve)
     kept = set(np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist())
     selected = run.summary["metric"]["selected_round"]
@@ -385,7 +425,9 @@ def _origin(run: Run) -> dict[str, str]:
         "data": ", ".join(filter(None, [f"{s['data_source']} data", s["data_variant"], data.get("note"), *shown])),
         "status": s["status"] + (f": {s['reason']}" if s["reason"] else ""),
         "times": f"timing {s['timing']}, accounting {s['accounting']}, compute clock {s['compute_clock']}",
-        "privacy": ", ".join(f"{key} {value}" for key, value in privacy.items() if value is not None and privacy["mechanism"] != "none"),
+        "privacy": ", ".join(
+            f"{key} {value}" for key, value in privacy.items() if value is not None and privacy["mechanism"] != "none"
+        ),
         "versions": ", ".join(f"{name} {version}" for name, version in (m.get("versions") or {}).items()),
         "git": f"{git['commit']}{' with changes' if git.get('dirty') else ''}" if git.get("commit") else "",
         "hardware": ", ".join(filter(None, machine)),

@@ -17,20 +17,50 @@ ALARM = "#C00000"  # what must not be overlooked: data that are not real, a run 
 QUIET = "#666666"
 NO_NETWORK = "engine=ray"  # instead of a network's name: the times are of real processes, which use none of it
 
-PAPERS = {"tablepuppet": "TablePuppet", "glasu": "GLASU", "mtcd": "MTCD", "leasgd": "LEASGD", "pubsub_vfl": "PubSub-VFL"}
+PAPERS = {
+    "tablepuppet": "TablePuppet",
+    "glasu": "GLASU",
+    "mtcd": "MTCD",
+    "leasgd": "LEASGD",
+    "pubsub_vfl": "PubSub-VFL",
+}
 
 # In their order: it shifts the colours of a family. New ones go last, so that no colour moves.
 FAMILIES = ("graph", "joins", "tokens", "gossip", "split")
 _DATASETS = {
-    **{"citeseer": "CiteSeer", "pubmed": "PubMed", "digits_graph": "Digits graph", "movielens": "MovieLens", "mimic3": "MIMIC-III"},
+    **{
+        "citeseer": "CiteSeer",
+        "pubmed": "PubMed",
+        "digits_graph": "Digits graph",
+        "movielens": "MovieLens",
+        "mimic3": "MIMIC-III",
+    },
     **{"star_schema": "Star schema", "sql": "SQL", "modelnet10": "ModelNet10", "modelnet40": "ModelNet40"},
-    **{"cifar10": "CIFAR-10", "mnist": "MNIST", "graph_files": "own graph", "tabular_files": "own table", "breast_cancer": "Breast cancer"},
+    **{
+        "cifar10": "CIFAR-10",
+        "mnist": "MNIST",
+        "graph_files": "own graph",
+        "tabular_files": "own table",
+        "breast_cancer": "Breast cancer",
+    },
 }
 
 # rcParams of every picture. Text stays text in the SVG; the fixed salt makes equal runs give equal files.
 RC = {
-    **{"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#E6E6E6"},
-    **{"grid.linewidth": 0.8, "axes.axisbelow": True, "axes.edgecolor": "#808080", "lines.linewidth": 1.8, "lines.markersize": 5},
+    **{
+        "font.size": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.color": "#E6E6E6",
+    },
+    **{
+        "grid.linewidth": 0.8,
+        "axes.axisbelow": True,
+        "axes.edgecolor": "#808080",
+        "lines.linewidth": 1.8,
+        "lines.markersize": 5,
+    },
     **{"legend.frameon": False, "legend.fontsize": 9, "legend.handlelength": 3.5},
     **{"svg.fonttype": "none", "svg.hashsalt": "vflbench", "savefig.dpi": 130},
 }
@@ -49,7 +79,8 @@ class Look:
 def look(algorithm: str) -> Look:
     """Label, colour and marker of an algorithm.
 
-    Colours differ within a family, (colour, marker) pairs over all. One of another package gets what its name's hash says.
+    Colours differ within a family, (colour, marker) pairs over all. One of another package gets what its name's hash
+    says.
     """
     entry = registry.algorithm_entries().get(algorithm)
     info = entry.info if entry else None
@@ -68,8 +99,16 @@ def looks(algorithms: Sequence[str]) -> list[dict[str, Any]]:
     for place, algorithm in enumerate(algorithms):
         own, dashes = look(algorithm), LINES[seen[algorithm] % len(LINES)]
         seen[algorithm] += 1
-        color, marker = (PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]) if alone else (own.color, own.marker)
-        found.append({"color": color, "marker": marker, "linestyle": LINES[place // len(PALETTE) % len(LINES)] if alone else dashes})
+        color, marker = (
+            (PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]) if alone else (own.color, own.marker)
+        )
+        found.append(
+            {
+                "color": color,
+                "marker": marker,
+                "linestyle": LINES[place // len(PALETTE) % len(LINES)] if alone else dashes,
+            }
+        )
     return found
 
 

@@ -21,8 +21,11 @@ Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
 Rows = Sequence[Mapping[str, Any]]
 
 
-def draw_values(picture: Picture, table: Rows, numbers: Rows, levels: Rows, stem: Path, label: str, names: Names) -> pd.DataFrame:
-    """Write one picture, `stem`.png, .svg and .csv: means over seeds with a bar of one standard deviation, the paper's as hollow markers.
+def draw_values(
+    picture: Picture, table: Rows, numbers: Rows, levels: Rows, stem: Path, label: str, names: Names
+) -> pd.DataFrame:
+    """Write one picture, `stem`.png, .svg and .csv: means over seeds with a bar of one standard deviation, the paper's
+    as hollow markers.
 
     Parameters
     ----------
@@ -47,14 +50,26 @@ def draw_values(picture: Picture, table: Rows, numbers: Rows, levels: Rows, stem
             alarm = {"synthetic": "SYNTHETIC DATA", "partial": "PARTLY SYNTHETIC DATA"}
             warnings = {alarm[row["data_source"]] for row in rows if row["data_source"] in alarm}
             entitle(axes, title, " · ".join(warnings))
-            fitting = [n for n in numbers if all(as_text(n[key]) == as_text(value) for key, value in own.items() if key in n)]
+            fitting = [
+                n for n in numbers if all(as_text(n[key]) == as_text(value) for key, value in own.items() if key in n)
+            ]
             drawn += [{"panel": title, **point} for point in _panel(axes, picture, rows, fitting, looks, names)]
             for row in levels:
                 if all(row[key] == value for key, value in own.items()) and math.isfinite(row[y]):
                     color, sd = style.look(str(row.get("algorithm.name", ""))).color, row[f"{y}_sd"]
                     axes.axhline(row[y], color=color, linestyle=":", label=line_label(row, lines, names))
-                    axes.axhspan(row[y] - sd, row[y] + sd, color=color, alpha=0.12, linewidth=0) if math.isfinite(sd) else None
-                    drawn.append({"panel": title, "line": line_label(row, lines, names), "mean": row[y], "sd": sd, "n": row["seeds"]})
+                    axes.axhspan(row[y] - sd, row[y] + sd, color=color, alpha=0.12, linewidth=0) if math.isfinite(
+                        sd
+                    ) else None
+                    drawn.append(
+                        {
+                            "panel": title,
+                            "line": line_label(row, lines, names),
+                            "mean": row[y],
+                            "sd": sd,
+                            "n": row["seeds"],
+                        }
+                    )
             axes.set_ylabel(textwrap.fill(label or f"test {rows[0]['metric']}", 42))
             axis = "" if x.endswith(".name") or x == "algorithm" else x.rpartition(".")[2].replace("_", " ")
             axes.set_xlabel(names.get(x, {}).get("axis", axis))
@@ -89,14 +104,18 @@ def line_label(row: Mapping[str, Any], lines: Sequence[str], names: Names | None
 
 
 def _looks(table: Rows, lines: Sequence[str], names: Names) -> dict[str, dict[str, Any]]:
-    """Each line's colour, marker and dashes: `style.looks`; greys where a line has several algorithms, whose colour it cannot have."""
+    """Each line's colour, marker and dashes: `style.looks`; greys where a line has several algorithms, whose colour it
+    cannot have."""
     algorithms: dict[str, str] = {}
     for row in table:
         algorithms.setdefault(line_label(row, lines, names), str(row.get("algorithm.name", "")))
     if "algorithm.name" in lines or len({str(row.get("algorithm.name", "")) for row in table}) <= 1:
         return dict(zip(algorithms, style.looks(list(algorithms.values())), strict=True))
     greys = zip(itertools.cycle(style.GREYS), itertools.cycle(style.MARKERS), strict=False)
-    return {label: {"color": grey, "marker": marker, "linestyle": "-"} for label, (grey, marker) in zip(algorithms, greys, strict=False)}
+    return {
+        label: {"color": grey, "marker": marker, "linestyle": "-"}
+        for label, (grey, marker) in zip(algorithms, greys, strict=False)
+    }
 
 
 def _tick(key: str, value: Any, names: Names) -> str:
@@ -111,7 +130,9 @@ def _panel(
     """Draw the lines of one panel; the points."""
     x, y, lines, log = picture.x, picture.y, picture.lines, picture.log
     values = list(dict.fromkeys(row[x] for row in rows))
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values)
+    numeric = all(
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values
+    )
     if not numeric:
         axes.set_xticks(range(len(values)), texts := [_tick(x, value, names) for value in values])
         if sum(map(len, texts)) > 40:
@@ -134,20 +155,37 @@ def _panel(
         own = sorted(own, key=lambda row: row[x]) if numeric else own
         look = dict(looks[label])
         if not numeric:  # what dashes tell apart on a line, halves of markers do
-            look["fillstyle"] = "full" if look["linestyle"] == "-" else {"--": "left", "-.": "top"}.get(look["linestyle"], "bottom")
+            look["fillstyle"] = (
+                "full" if look["linestyle"] == "-" else {"--": "left", "-.": "top"}.get(look["linestyle"], "bottom")
+            )
             look["linestyle"] = "none"
-        points = [(_beside(row[x], shift, values, "x" in log) if numeric else values.index(row[x]) + shift, row) for row in own]
+        points = [
+            (_beside(row[x], shift, values, "x" in log) if numeric else values.index(row[x]) + shift, row)
+            for row in own
+        ]
         reached = [(at, row) for at, row in points if math.isfinite(row[y])]
         if reached:
             heights = [row[y] for _, row in reached]
             spreads = [row[f"{y}_sd"] if math.isfinite(row[f"{y}_sd"]) else 0.0 for _, row in reached]
-            axes.errorbar([at for at, _ in reached], heights, spreads, **look, capsize=3, label="_" if x in lines else label)
+            axes.errorbar(
+                [at for at, _ in reached], heights, spreads, **look, capsize=3, label="_" if x in lines else label
+            )
         if lost := [at for at, row in points if math.isinf(row[y])]:
             look = {**look, "marker": "x", "linestyle": "none", "clip_on": False}
-            axes.plot(lost, [1.0] * len(lost), transform=axes.get_xaxis_transform(), **look, label=f"{label}: not all seeds reached it")
+            axes.plot(
+                lost,
+                [1.0] * len(lost),
+                transform=axes.get_xaxis_transform(),
+                **look,
+                label=f"{label}: not all seeds reached it",
+            )
         theirs = []
         for at, row in points:
-            same = [n for n in numbers if all(as_text(n[key]) == as_text(row[key]) for key in n.keys() & row.keys() - {"mean", "sd"})]
+            same = [
+                n
+                for n in numbers
+                if all(as_text(n[key]) == as_text(row[key]) for key in n.keys() & row.keys() - {"mean", "sd"})
+            ]
             paper = same[0] if same else {"mean": math.nan, "sd": None}
             drawn.append({"line": label, "x": row[x], "mean": row[y], "sd": row[f"{y}_sd"], "n": row["seeds"]})
             drawn[-1] |= {"paper": paper["mean"], "paper_sd": paper["sd"]}
@@ -155,7 +193,9 @@ def _panel(
                 theirs.append((at, paper["mean"]))
         if theirs:
             hollow: dict[str, Any] = {"linestyle": "none", "fillstyle": "none", "markersize": 8}
-            axes.plot(*zip(*theirs, strict=True), color=look["color"], marker=looks[label]["marker"], **hollow, label="_")
+            axes.plot(
+                *zip(*theirs, strict=True), color=look["color"], marker=looks[label]["marker"], **hollow, label="_"
+            )
             axes.plot([], [], color=style.QUIET, marker="o", **hollow, label="hollow: the paper's")
     return drawn
 

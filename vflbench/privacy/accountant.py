@@ -1,11 +1,12 @@
 """Accounting of Gaussian noise; every conversion to (epsilon, delta) is Opacus' own.
 
-Releases of which every row is part: Gaussian differential privacy (mu-GDP), exact. Noisy sums over random batches (DP-SGD), alone or
-together with such releases: Renyi differential privacy (RDP) of the sampled Gaussian mechanism, over Opacus' own orders.
+Releases of which every row is part: Gaussian differential privacy (mu-GDP), exact. Noisy sums over random batches
+(DP-SGD), alone or together with such releases: Renyi differential privacy (RDP) of the sampled Gaussian mechanism, over
+Opacus' own orders.
 
-Source: Dong, Roth, Su, "Gaussian Differential Privacy" (2022): adding N(0, sigma^2) to something of L2 sensitivity s is s/sigma-GDP
-(Theorem 1), n adaptive mu-GDP releases together are sqrt(n) mu-GDP (Corollary 2), exactly, and mu-GDP is the same statement as
-(epsilon, delta(epsilon))-DP for every epsilon (Corollary 1).
+Source: Dong, Roth, Su, "Gaussian Differential Privacy" (2022): adding N(0, sigma^2) to something of L2 sensitivity s is
+s/sigma-GDP (Theorem 1), n adaptive mu-GDP releases together are sqrt(n) mu-GDP (Corollary 2), exactly, and mu-GDP is
+the same statement as (epsilon, delta(epsilon))-DP for every epsilon (Corollary 1).
 """
 
 import math
@@ -21,7 +22,8 @@ MOST_NOISE = 1e6  # noise multiplier
 
 
 def composed_mu(sensitivity: float, noise_multiplier: float, releases: int) -> float:
-    """mu of `releases` Gaussian releases of one row; `sensitivity` and `noise_multiplier` in the same unit (the clipping norm)."""
+    """mu of `releases` Gaussian releases of one row; `sensitivity` and `noise_multiplier` in the same unit (the
+    clipping norm)."""
     if releases == 0:
         return 0.0
     return math.sqrt(releases) * sensitivity / noise_multiplier if noise_multiplier > 0 else math.inf
@@ -48,9 +50,11 @@ def epsilon(mu: float, delta: float) -> float:
 
 
 def calibrate(target: float, delta: float, sensitivity: float, releases: int) -> float:
-    """The smallest noise multiplier (to 1e-9 relative) whose epsilon after `releases` releases does not exceed `target`.
+    """The smallest noise multiplier (to 1e-9 relative) whose epsilon after `releases` releases does not exceed
+    `target`.
 
-    Bisection over `epsilon`; the end that is returned has been checked, so the target is never overshot. Errors: ValueError
+    Bisection over `epsilon`; the end that is returned has been checked, so the target is never overshot. Errors:
+        ValueError
     for a target or a number of releases that is not positive.
     """
     if not (target > 0 and releases > 0):
@@ -70,7 +74,7 @@ def calibrate(target: float, delta: float, sensitivity: float, releases: int) ->
     return high
 
 
-# --- sums over random batches -------------------------------------------------------------------------------------------------
+# --- sums over random batches -----------------------------------------------------------------------------------------
 
 
 CLASSICAL_ORDERS = tuple(map(float, range(2, 257)))
@@ -78,7 +82,8 @@ CLASSICAL_ORDERS = tuple(map(float, range(2, 257)))
 
 @lru_cache(maxsize=4096)  # a worker's rate and noise stay the same over a run, and every evaluation asks
 def step_rdp(sample_rate: float, noise_multiplier: float, orders: tuple[float, ...]) -> np.ndarray:
-    """RDP at each of `orders` of one noisy sum over a batch that holds every row with probability `sample_rate` (Poisson)."""
+    """RDP at each of `orders` of one noisy sum over a batch that holds every row with probability `sample_rate`
+    (Poisson)."""
     from opacus.accountants.analysis.rdp import compute_rdp
 
     rdp = np.asarray(compute_rdp(q=sample_rate, noise_multiplier=noise_multiplier, steps=1, orders=list(orders)))
@@ -93,10 +98,11 @@ def least_epsilon(delta: float) -> float:
 
 
 def spent_epsilon(history: Sequence[tuple[float, float, int]], delta: float, accountant: str = "rdp") -> float:
-    """The epsilon that Opacus' `accountant` proves of (noise multiplier, sample rate, steps), composed; infinity without noise.
+    """The epsilon that Opacus' `accountant` proves of (noise multiplier, sample rate, steps), composed; infinity
+    without noise.
 
-    `rdp`: Renyi differential privacy at `ORDERS`. `prv`: privacy random variables, an upper bound within 0.01 (Gopi, Lee, Wutschitz 2021).
-    `gdp`: the central limit (Bu, Dong, Long, Su 2020), which may be too small.
+    `rdp`: Renyi differential privacy at `ORDERS`. `prv`: privacy random variables, an upper bound within 0.01 (Gopi,
+    Lee, Wutschitz 2021). `gdp`: the central limit (Bu, Dong, Long, Su 2020), which may be too small.
     """
     spent = tuple((noise, rate, steps) for noise, rate, steps in history if steps and rate)
     if not spent:
@@ -108,7 +114,10 @@ def spent_epsilon(history: Sequence[tuple[float, float, int]], delta: float, acc
     if accountant == "gdp":
         from opacus.accountants.analysis.gdp import compute_mu_poisson
 
-        mus = [float(compute_mu_poisson(steps=steps, noise_multiplier=noise, sample_rate=rate)) for noise, rate, steps in spent]
+        mus = [
+            float(compute_mu_poisson(steps=steps, noise_multiplier=noise, sample_rate=rate))
+            for noise, rate, steps in spent
+        ]
         return epsilon(math.sqrt(sum(mu**2 for mu in mus)), delta)
     from opacus.accountants.analysis.rdp import get_privacy_spent
 
@@ -126,25 +135,31 @@ def _prv_epsilon(history: tuple[tuple[float, float, int], ...], delta: float) ->
     counted.history = list(history)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # log(0) at a sample rate of 1
-        warnings.filterwarnings("ignore", message="Optimal order is the")  # Opacus first bounds epsilon by RDP: only a start
+        # Opacus first bounds epsilon by RDP: only a start
+        warnings.filterwarnings("ignore", message="Optimal order is the")
         return float(counted.get_epsilon(delta))
 
 
 def classical_epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> float:
-    """RDP at integer orders 2 to 256 by the older conversion, rdp + log(1 / delta) / (order - 1): to compare with papers of 2016 to 2019.
+    """RDP at integer orders 2 to 256 by the older conversion, rdp + log(1 / delta) / (order - 1): to compare with
+    papers of 2016 to 2019.
 
     Abadi et al., arXiv 1607.00133 (moments accountant, the same bound).
     """
     spent = [steps * step_rdp(rate, noise, CLASSICAL_ORDERS) for noise, rate, steps in history if steps]
-    return float(np.min(np.sum(spent, axis=0) + math.log(1 / delta) / (np.array(CLASSICAL_ORDERS) - 1))) if spent else 0.0
+    return (
+        float(np.min(np.sum(spent, axis=0) + math.log(1 / delta) / (np.array(CLASSICAL_ORDERS) - 1))) if spent else 0.0
+    )
 
 
 @cache  # asked for before the run, and again by each worker; as many values as there are sizes of shards
 def calibrate_steps(target: float, delta: float, sample_rate: float, steps: int, accountant: str = "rdp") -> float:
-    """The smallest noise multiplier (to 1e-3 relative) with which `steps` noisy sums over random batches do not exceed `target`.
+    """The smallest noise multiplier (to 1e-3 relative) with which `steps` noisy sums over random batches do not exceed
+    `target`.
 
-    The one returned has been checked. Every evaluation takes Opacus up to seconds (rates near 1/2), hence a root search and no
-    bisection. Errors: ValueError for a target at or below `least_epsilon`, or so near that the noise would exceed 1e6.
+    The one returned has been checked. Every evaluation takes Opacus up to seconds (rates near 1/2), hence a root search
+    and no bisection. Errors: ValueError for a target at or below `least_epsilon`, or so near that the noise would
+    exceed 1e6.
     """
     from scipy.optimize import brentq
 
@@ -154,10 +169,17 @@ def calibrate_steps(target: float, delta: float, sample_rate: float, steps: int,
 
     high = 0.0  # without sampling, which only helps: closed form
     # PRV and GDP cost the same at any rate, and PRV is not made for a rate of 1.
-    while spent_epsilon([(math.exp(high), 1.0 if accountant == "rdp" else sample_rate, steps)], delta, accountant) > target:
+    while (
+        spent_epsilon([(math.exp(high), 1.0 if accountant == "rdp" else sample_rate, steps)], delta, accountant)
+        > target
+    ):
         high += math.log(2)
         if high > math.log(MOST_NOISE):
-            reason = f": RDP proves nothing below {least_epsilon(delta):.4g}" if accountant == "rdp" else f" by the {accountant} accountant"
+            reason = (
+                f": RDP proves nothing below {least_epsilon(delta):.4g}"
+                if accountant == "rdp"
+                else f" by the {accountant} accountant"
+            )
             raise ValueError(f"no noise reaches epsilon={target} at delta={delta}{reason}")
     # Small steps for PRV, whose arrays grow without bound where there is little noise.
     step = 1.0 if accountant == "rdp" else 0.2

@@ -1,4 +1,5 @@
-"""`privacy=dp_sgd`: clipped gradients with Gaussian noise, over joins (tables.py) or of workers with rows of their own (examples.py)."""
+"""`privacy=dp_sgd`: clipped gradients with Gaussian noise, over joins (tables.py) or of workers with rows of their own
+(examples.py)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +16,8 @@ OPTIONS = (OptionInfo("dp_sgd", "every gradient clipped, Gaussian noise on the s
 class Config(keys.Gradients):
     name: str = "dp_sgd"
     accountant: Literal["rdp", "prv", "gdp"] = "rdp"  # on sharded rows
-    clip_unit: Literal["example", "batch"] = "example"  # on sharded rows: what is clipped: every example's gradient | the whole batch's
+    # on sharded rows: what is clipped: every example's gradient | the whole batch's
+    clip_unit: Literal["example", "batch"] = "example"
 
 
 def check(config: Config) -> list[Problem]:

@@ -1,14 +1,17 @@
-"""DP-SGD of a worker that has rows of its own: every example's gradient clipped, Gaussian noise added to the sum over a random batch.
+"""DP-SGD of a worker that has rows of its own: every example's gradient clipped, Gaussian noise added to the sum over a
+random batch.
 
-Abadi et al., arXiv 1607.00133; in decentralized learning: Cheng et al., arXiv 1811.11124 (LEASGD), equation 4. The unit of protection is
-one example of a worker's shard, with or without it (add or remove). A batch has each row with probability b / n (Poisson). The models that
-a worker sends are made of its noisy gradients and of what others sent, so its own epsilon covers them. Where it sends nothing else, that is
-the whole transcript (`covers`); an algorithm that sends more says what is outside (`not_covered`; LEASGD: losses, and the roles that follow
-from them), or gives it a budget of its own (`NoisyScalars`), which is then part of epsilon.
+Abadi et al., arXiv 1607.00133; in decentralized learning: Cheng et al., arXiv 1811.11124 (LEASGD), equation 4. The unit
+of protection is one example of a worker's shard, with or without it (add or remove). A batch has each row with
+probability b / n (Poisson). The models that a worker sends are made of its noisy gradients and of what others sent, so
+its own epsilon covers them. Where it sends nothing else, that is the whole transcript (`covers`); an algorithm that
+sends more says what is outside (`not_covered`; LEASGD: losses, and the roles that follow from them), or gives it a
+budget of its own (`NoisyScalars`), which is then part of epsilon.
 
-clip_unit=batch is that paper's literal text: the batch's whole gradient is clipped to C and gets noise of standard deviation sigma C. Its
-sensitivity is 2 C, whatever the batch size: with one more example the clipped vector may turn round. So the noise counts as sigma / 2. (An
-example is still in a batch by chance only, which the sampled Gaussian mechanism accounts for with any query of bounded sensitivity.)
+clip_unit=batch is that paper's literal text: the batch's whole gradient is clipped to C and gets noise of standard
+deviation sigma C. Its sensitivity is 2 C, whatever the batch size: with one more example the clipped vector may turn
+round. So the noise counts as sigma / 2. (An example is still in a batch by chance only, which the sampled Gaussian
+mechanism accounts for with any query of bounded sensitivity.)
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ def warn(config: PrivacyConfig, rows: Sequence[int]) -> None:
     """Say so where delta allows to publish a row outright: at 1 / n or above."""
     if isinstance(config, Clipped) and config.delta >= 1 / max(rows):
         log.warning(
-            "privacy.delta=%g is not below 1/n = %.3g of a party with %d rows: publishing one of them would satisfy it.",
+            "privacy.delta=%g is not below 1/n = %.3g of a party with %d rows: publishing one of them would satisfy "
+            "it.",
             config.delta,
             1 / max(rows),
             max(rows),
@@ -47,9 +51,11 @@ def warn(config: PrivacyConfig, rows: Sequence[int]) -> None:
 
 
 def plan(config: Any, rows: Sequence[int], batch: int, steps: Sequence[int]) -> None:
-    """What the noise of workers with `rows` and `steps` each needs before a run touches any file: `warn`, and its calibration.
+    """What the noise of workers with `rows` and `steps` each needs before a run touches any file: `warn`, and its
+    calibration.
 
-    That takes seconds, and raises ConfigError where no noise will do. The workers' own `prepare` then finds the values in a cache.
+    That takes seconds, and raises ConfigError where no noise will do. The workers' own `prepare` then finds the values
+    in a cache.
     """
     warn(config, rows)
     if config.name == "dp_sgd":
@@ -58,7 +64,8 @@ def plan(config: Any, rows: Sequence[int], batch: int, steps: Sequence[int]) -> 
 
 
 def noise_multiplier(config: Config, rows: int, batch: int, steps: int) -> float:
-    """Standard deviation of the noise over the clipping norm: as given, or calibrated for `steps` batches of `batch` of `rows` rows.
+    """Standard deviation of the noise over the clipping norm: as given, or calibrated for `steps` batches of `batch` of
+    `rows` rows.
 
     Raises ConfigError: no noise reaches the target epsilon.
     """
@@ -79,14 +86,20 @@ class ExamplePrivacy:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.clip, self.delta, self.unit, self.accountant = config.clip, config.delta, config.clip_unit, config.accountant
+        self.clip, self.delta, self.unit, self.accountant = (
+            config.clip,
+            config.delta,
+            config.clip_unit,
+            config.accountant,
+        )
         self.noise_multiplier, self.sample_rate = config.noise_multiplier, 0.0
         self.taken = 0  # noisy steps
         self.scalars: NoisyScalars | None = None
         self.not_covered = ""
 
     def prepare(self, rows: int, batch: int, steps: int, generator: torch.Generator | SecretStream) -> None:
-        """Calibrate the noise for `steps` batches of `batch` expected of `rows` rows; `generator` draws it, on the model's device.
+        """Calibrate the noise for `steps` batches of `batch` expected of `rows` rows; `generator` draws it, on the
+        model's device.
 
         Raises ConfigError: no noise reaches the target epsilon.
         """
@@ -99,7 +112,8 @@ class ExamplePrivacy:
         return poisson(self.rows, self.sample_rate, rng)
 
     def noise(self, like: torch.Tensor) -> torch.Tensor:
-        """Noise for one step's sum (unit=batch: mean), of the shape of `like`. Errors: FederationError beyond the steps planned."""
+        """Noise for one step's sum (unit=batch: mean), of the shape of `like`. Errors: FederationError beyond the steps
+        planned."""
         if self.taken >= self.planned:
             raise FederationError(f"the noise was calibrated for {self.planned} steps, and this is one more")
         self.taken += 1
@@ -122,11 +136,24 @@ class ExamplePrivacy:
             model, loss = (accountant.spent_epsilon([one], self.delta, self.accountant) for one in self.history)
             scalars = {"model_epsilon": model, "ranking_epsilon": loss, "ranking_noise": self.scalars.noise_multiplier}
         return {
-            **{"mechanism": "dp_sgd", "epsilon": epsilon, "delta": self.delta, "unit": "one example of a worker's shard"},
+            **{
+                "mechanism": "dp_sgd",
+                "epsilon": epsilon,
+                "delta": self.delta,
+                "unit": "one example of a worker's shard",
+            },
             **{"neighbouring": "add_remove", "covers": "model" if self.not_covered else "transcript"},
             **({"not_covered": self.not_covered} if self.not_covered else {}),
-            **{"accountant": self.accountant, "classical_epsilon": accountant.classical_epsilon(self.history, self.delta)},
-            **{"clip": self.clip, "clip_unit": self.unit, "noise_multiplier": self.noise_multiplier, "sample_rate": self.sample_rate},
+            **{
+                "accountant": self.accountant,
+                "classical_epsilon": accountant.classical_epsilon(self.history, self.delta),
+            },
+            **{
+                "clip": self.clip,
+                "clip_unit": self.unit,
+                "noise_multiplier": self.noise_multiplier,
+                "sample_rate": self.sample_rate,
+            },
             **{"steps": self.taken, "sampling": "poisson", **scalars},
         }
 
@@ -140,11 +167,16 @@ class ExamplePrivacy:
 
 
 class NoisyScalars:
-    """A worker's mean loss, released now and then with a budget of its own: losses clipped to [0, bound], summed over a Poisson batch."""
+    """A worker's mean loss, released now and then with a budget of its own: losses clipped to [0, bound], summed over a
+    Poisson batch."""
 
-    def __init__(self, bound: float, epsilon: float, delta: float, sample_rate: float, releases: int, accountant: str) -> None:
+    def __init__(
+        self, bound: float, epsilon: float, delta: float, sample_rate: float, releases: int, accountant: str
+    ) -> None:
         self.bound, self.sample_rate, self.planned, self.taken = bound, sample_rate, releases, 0
-        self.noise_multiplier = calibrated(epsilon, delta, sample_rate, releases, accountant, key="algorithm.ranking_epsilon")
+        self.noise_multiplier = calibrated(
+            epsilon, delta, sample_rate, releases, accountant, key="algorithm.ranking_epsilon"
+        )
 
     @property
     def history(self) -> tuple[float, float, int]:
@@ -159,7 +191,9 @@ class NoisyScalars:
         return float(total / expected)
 
 
-def calibrated(target: float, delta: float, sample_rate: float, steps: int, accountant_name: str, key: str = "privacy.epsilon") -> float:
+def calibrated(
+    target: float, delta: float, sample_rate: float, steps: int, accountant_name: str, key: str = "privacy.epsilon"
+) -> float:
     """`accountant.calibrate_steps`, whose refusal is told as a problem of `key`."""
     try:
         return accountant.calibrate_steps(target, delta, sample_rate, steps, accountant_name)

@@ -2,12 +2,14 @@
 
 What an algorithm that declares `gaussian_embedding` has to do:
 
-- send `me.privacy.protect(rows, ids, me.secret_torch_rng("noise"))` instead of `rows`, for every representation a client sends;
-- wherever a party uses its *own* representation beside what it received (GLASU's stale updates), put it through `me.privacy.clip`,
-  so that training and evaluation see the same model; what it subtracts from an aggregate is what it *sent*, noise included;
-- inside `me.evaluating()` call `me.privacy.clip` and never `protect`. Evaluation exchanges are the observer's view of the model, not
-  traffic of the federation: they carry no noise and are not counted, and the guarantee does not cover them (`not_covered`). The
-  accuracy on the curve is therefore that of the privately trained model asked without noise;
+- send `me.privacy.protect(rows, ids, me.secret_torch_rng("noise"))` instead of `rows`, for every representation a
+  client sends;
+- wherever a party uses its *own* representation beside what it received (GLASU's stale updates), put it through
+  `me.privacy.clip`, so that training and evaluation see the same model; what it subtracts from an aggregate is what it
+  *sent*, noise included;
+- inside `me.evaluating()` call `me.privacy.clip` and never `protect`. Evaluation exchanges are the observer's view of
+  the model, not traffic of the federation: they carry no noise and are not counted, and the guarantee does not cover
+  them (`not_covered`). The accuracy on the curve is therefore that of the privately trained model asked without noise;
 - bound how often one row can be released (`max_releases`), so that a target epsilon can be calibrated.
 """
 
@@ -43,7 +45,9 @@ def make(config: Config, facts: Facts) -> GaussianEmbedding:
     if noise is None:
         assert config.epsilon is not None  # checked
         if not facts.max_releases:
-            allowed = "needs an algorithm that bounds how often a row is released; give privacy.noise_multiplier instead"
+            allowed = (
+                "needs an algorithm that bounds how often a row is released; give privacy.noise_multiplier instead"
+            )
             raise ConfigError([Problem("privacy.epsilon", config.epsilon, allowed)])
         limit = facts.max_releases
         noise = accountant.calibrate(config.epsilon, config.delta, SENSITIVITY[config.neighbouring], limit)
@@ -51,20 +55,24 @@ def make(config: Config, facts: Facts) -> GaussianEmbedding:
 
 
 class GaussianEmbedding:
-    """Clips each row to L2 norm `clip` and adds N(0, (noise_multiplier * clip)^2) to each of its numbers; counts releases by row.
+    """Clips each row to L2 norm `clip` and adds N(0, (noise_multiplier * clip)^2) to each of its numbers; counts
+    releases by row.
 
-    One object per party. The unit of protection is **one representation row of one party**, as released in all rounds and layers
-    together: `replace_one` compares it with any other row (they differ by at most 2 clip), `add_remove` with a row of zeros (at
-    most clip; row ids are not hidden). A row of a graph network is a function of its node's neighbourhood, and a node's features enter
-    the rows of all nodes near it and at every party that holds some: epsilon is *not* that of a node's raw features.
+    One object per party. The unit of protection is **one representation row of one party**, as released in all rounds
+    and layers together: `replace_one` compares it with any other row (they differ by at most 2 clip), `add_remove` with
+    a row of zeros (at most clip; row ids are not hidden). A row of a graph network is a function of its node's
+    neighbourhood, and a node's features enter the rows of all nodes near it and at every party that holds some: epsilon
+    is *not* that of a node's raw features.
 
-    The number of releases may depend on index sets (batches, sampled neighbours), which are sent in clear and not covered; it must not
-    depend on representations.
+    The number of releases may depend on index sets (batches, sampled neighbours), which are sent in clear and not
+    covered; it must not depend on representations.
     """
 
     name = "gaussian_embedding"
 
-    def __init__(self, clip: float, noise_multiplier: float, delta: float, neighbouring: str, limit: int | None = None) -> None:
+    def __init__(
+        self, clip: float, noise_multiplier: float, delta: float, neighbouring: str, limit: int | None = None
+    ) -> None:
         self.norm, self.noise_multiplier, self.delta, self.neighbouring = clip, noise_multiplier, delta, neighbouring
         self.limit = limit  # releases of one row that the noise was calibrated for; null: no target epsilon
         self.counts = np.zeros(0, dtype=np.int64)  # releases by row id; grows with the ids seen
@@ -75,15 +83,20 @@ class GaussianEmbedding:
         return int(self.counts.max(initial=0))
 
     def clip(self, rows: torch.Tensor) -> torch.Tensor:
-        """`rows` (n, d), each scaled down to L2 norm `clip` if it is longer; differentiable, shorter rows bit for bit as they were."""
-        # Divided by max(1, norm / clip), not multiplied by min(1, clip / norm): that has a NaN gradient at a row of zeros.
+        """`rows` (n, d), each scaled down to L2 norm `clip` if it is longer; differentiable, shorter rows bit for bit
+        as they were."""
+        # Divided by max(1, norm / clip), not multiplied by min(1, clip / norm): that has a NaN gradient at a row of
+        # zeros.
         return rows / (rows.norm(dim=1, keepdim=True) / self.norm).clamp(min=1)
 
-    def protect(self, rows: torch.Tensor, ids: torch.Tensor | np.ndarray, generator: torch.Generator | SecretStream) -> torch.Tensor:
-        """A clipped and noised copy of `rows` (n, d), to be sent; counts one release of each of `ids` (n,), repeated ids repeatedly.
+    def protect(
+        self, rows: torch.Tensor, ids: torch.Tensor | np.ndarray, generator: torch.Generator | SecretStream
+    ) -> torch.Tensor:
+        """A clipped and noised copy of `rows` (n, d), to be sent; counts one release of each of `ids` (n,), repeated
+        ids repeatedly.
 
-        `generator` lives on the device of `rows`. Errors: ValueError for ids that do not fit the rows; FederationError when a row
-        would be released more often than the noise was calibrated for.
+        `generator` lives on the device of `rows`. Errors: ValueError for ids that do not fit the rows; FederationError
+        when a row would be released more often than the noise was calibrated for.
         """
         index = as_index(ids)
         if rows.ndim != 2 or index.shape != (len(rows),) or index.min(initial=0) < 0:
@@ -91,7 +104,8 @@ class GaussianEmbedding:
         unique, after = self._counted(index)
         if self.limit is not None and after.max(initial=0) > self.limit:
             raise FederationError(
-                f"row {int(unique[after.argmax()])} would be released {int(after.max())} times, but the noise was calibrated for "
+                f"row {int(unique[after.argmax()])} would be released {int(after.max())} times, but the noise was "
+                "calibrated for "
                 f"{self.limit}: the algorithm's bound on releases is wrong"
             )
         if len(unique) and unique[-1] >= len(self.counts):
@@ -100,21 +114,24 @@ class GaussianEmbedding:
         return self.noised(rows, generator)
 
     def noised(self, rows: torch.Tensor, generator: torch.Generator | SecretStream) -> torch.Tensor:
-        """What `protect` makes of `rows` (n, d), counted by nobody: for an adversary that tries the mechanism on rows of its own."""
+        """What `protect` makes of `rows` (n, d), counted by nobody: for an adversary that tries the mechanism on rows
+        of its own."""
         import torch
 
         with torch.no_grad():
             return self.clip(rows) + gaussian_like(rows, generator) * (self.noise_multiplier * self.norm)
 
     def _counted(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(ids, ascending; how often each will have been released) once `index` (n,) is. Costs n log n, however many rows there are."""
+        """(ids, ascending; how often each will have been released) once `index` (n,) is. Costs n log n, however many
+        rows there are."""
         unique, times = np.unique(index, return_counts=True)
         known = unique[unique < len(self.counts)]
         times[: len(known)] += self.counts[known]
         return unique.astype(np.int64), times
 
     def spent(self) -> dict[str, Any]:
-        """What the most released row has spent so far. `epsilon` is infinite without noise and above 500 (Opacus' search ends there)."""
+        """What the most released row has spent so far. `epsilon` is infinite without noise and above 500 (Opacus'
+        search ends there)."""
         mu = accountant.composed_mu(SENSITIVITY[self.neighbouring], self.noise_multiplier, self.releases)
         return {
             "mechanism": self.name,
@@ -124,7 +141,8 @@ class GaussianEmbedding:
             "unit": "one released representation row of one party",
             "neighbouring": self.neighbouring,
             "covers": "transcript",
-            "not_covered": "labels, index sets, evaluation exchanges, the final model's classifiers, a node's raw features",
+            "not_covered": "labels, index sets, evaluation exchanges, the final model's classifiers, a node's raw "
+            "features",
             "clip": self.norm,
             "noise_multiplier": self.noise_multiplier,
             "releases": self.releases,

@@ -1,21 +1,29 @@
-"""`privacy=gdp_embedding`: clip and Gaussian noise on every embedding row that is published, mu-GDP over all publications of a row.
+"""`privacy=gdp_embedding`: clip and Gaussian noise on every embedding row that is published, mu-GDP over all
+publications of a row.
 
 Liu et al.: PubSub-VFL, arXiv 2510.12494. Two rows of L2 norm at most C_z are at most
-2 C_z apart, so one publication with noise of standard deviation sigma is 2 C_z / sigma-GDP, and R of them are sqrt(R) 2 C_z / sigma-GDP.
+2 C_z apart, so one publication with noise of standard deviation sigma is 2 C_z / sigma-GDP, and R of them are sqrt(R) 2
+C_z / sigma-GDP.
 
     calibration   sigma                            what it is worth
-    guaranteed    2 C_z sqrt(R) / mu               mu, R = epochs * (1 + max_retries): a row that has reached R is published no more
-    paper         2 C_z N_m sqrt(K) / (mu N)       not mu: it takes credit for the sampling of batches, but a row is published by name
+    guaranteed    2 C_z sqrt(R) / mu               mu, R = epochs * (1 + max_retries): a row that has reached R is
+        published no more
+    paper         2 C_z N_m sqrt(K) / (mu N)       not mu: it takes credit for the sampling of batches, but a row is
+    published by name
 
-with N_m rows in a batch, K = epochs * batches publications and N training rows. (The paper leaves the constant open, and has no clip.)
-Both report the mu of what was really published. With mu=inf rows are only clipped: no noise and no guarantee.
+with N_m rows in a batch, K = epochs * batches publications and N training rows. (The paper leaves the constant open,
+and has no clip.) Both report the mu of what was really published. With mu=inf rows are only clipped: no noise and no
+guarantee.
 
 What an algorithm that declares `gdp_embedding` has to do:
 
-- have `max_releases(config, rounds)`: how often a row has to be published in the run, once per epoch; retries come on top here;
+- have `max_releases(config, rounds)`: how often a row has to be published in the run, once per epoch; retries come on
+  top here;
 - ask `me.privacy.may_publish(ids)` before every publication, and publish nothing of the batch where the answer is no;
-- publish `me.privacy.protect(rows, ids, me.secret_torch_rng("noise"))`, by the one party that speaks for its organisation: it counts;
-- put rows through `me.privacy.clip` where they are computed (workers too: it has no state), so that gradients pass through it;
+- publish `me.privacy.protect(rows, ids, me.secret_torch_rng("noise"))`, by the one party that speaks for its
+  organisation: it counts;
+- put rows through `me.privacy.clip` where they are computed (workers too: it has no state), so that gradients pass
+  through it;
 - inside `me.evaluating()` call `clip` only: evaluation carries no noise and is not covered.
 """
 
@@ -43,16 +51,23 @@ check = keys.check_delta
 class Config(keys.Clipped):
     name: str = "gdp_embedding"
     mu: Annotated[float, Range(above=0, infinite=True)] = 1.0  # of all publications of a row together; inf: no noise
-    max_retries: Annotated[int, Range(at_least=0)] = 1  # how often more than once per epoch a row may be published, on average over the run
+    # how often more than once per epoch a row may be published, on average over the run
+    max_retries: Annotated[int, Range(at_least=0)] = 1
     calibration: Literal["guaranteed", "paper"] = "guaranteed"  # how mu becomes noise
 
 
 def make(config: Config, facts: Facts) -> GdpEmbedding:
     problems = []
     if not facts.max_releases:
-        problems.append(Problem("privacy", config.name, "needs an algorithm that says how often a row is published (max_releases)"))
+        problems.append(
+            Problem("privacy", config.name, "needs an algorithm that says how often a row is published (max_releases)")
+        )
     if config.calibration == "paper" and not (facts.batch_size and facts.samples):
-        problems.append(Problem("privacy.calibration", "paper", "needs an algorithm with batches (algorithm.batch_size): use guaranteed"))
+        problems.append(
+            Problem(
+                "privacy.calibration", "paper", "needs an algorithm with batches (algorithm.batch_size): use guaranteed"
+            )
+        )
     refuse(problems)
     assert facts.max_releases is not None  # checked above
     return GdpEmbedding(config, facts.max_releases, facts.batch_size, facts.samples)
@@ -61,9 +76,9 @@ def make(config: Config, facts: Facts) -> GdpEmbedding:
 class GdpEmbedding(GaussianEmbedding):
     """As `GaussianEmbedding`, by a target mu over a bounded number of publications of a row. One object per party.
 
-    The unit of protection is **one embedding row of one passive party**, in all its publications together, against any other row.
-    That is less than one *record*: the bottom model is trained on the record as well, so it has a part in the later embeddings of all
-    other rows, and nothing here hides that.
+    The unit of protection is **one embedding row of one passive party**, in all its publications together, against any
+    other row. That is less than one *record*: the bottom model is trained on the record as well, so it has a part in
+    the later embeddings of all other rows, and nothing here hides that.
 
     Parameters
     ----------
@@ -73,12 +88,16 @@ class GdpEmbedding(GaussianEmbedding):
 
     name = "gdp_embedding"
 
-    def __init__(self, config: Config, publications: int, batch_size: int | None = None, samples: int | None = None) -> None:
+    def __init__(
+        self, config: Config, publications: int, batch_size: int | None = None, samples: int | None = None
+    ) -> None:
         limit = publications * (1 + config.max_retries)
         noise = guaranteed_noise(config.mu, limit)
         if config.calibration == "paper":
             assert batch_size and samples
-            noise = paper_noise(config.mu, min(batch_size, samples), publications * math.ceil(samples / batch_size), samples)
+            noise = paper_noise(
+                config.mu, min(batch_size, samples), publications * math.ceil(samples / batch_size), samples
+            )
         super().__init__(config.clip, noise, config.delta, "replace_one", limit)
         self.target, self.calibration = config.mu, config.calibration
 
@@ -89,7 +108,8 @@ class GdpEmbedding(GaussianEmbedding):
         return int(after.max(initial=0)) <= self.limit
 
     def spent(self) -> dict[str, Any]:
-        """What the most published row has spent so far; `mu` and `epsilon` are of what was published, `target_mu` is what was asked for."""
+        """What the most published row has spent so far; `mu` and `epsilon` are of what was published, `target_mu` is
+        what was asked for."""
         covered = super().spent()
         not_covered = [
             "gradients sent back, which tell labels",
@@ -100,7 +120,10 @@ class GdpEmbedding(GaussianEmbedding):
         if self.noise_multiplier == 0:
             not_covered.insert(0, "the embeddings: mu=inf clips them and adds no noise")
         return covered | {
-            **{"unit": "one embedding row of one passive party, all its publications together", "not_covered": "; ".join(not_covered)},
+            **{
+                "unit": "one embedding row of one passive party, all its publications together",
+                "not_covered": "; ".join(not_covered),
+            },
             **{"target_mu": self.target, "calibration": self.calibration, "max_releases": self.limit},
             **{"guaranteed": self.calibration == "guaranteed" and self.noise_multiplier > 0},
         }

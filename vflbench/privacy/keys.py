@@ -15,19 +15,23 @@ class Clipped(PrivacyConfig):
 
 @dataclass
 class Noisy(Clipped):
-    noise_multiplier: Annotated[float, Range(at_least=0)] | None = None  # standard deviation over clip; null: calibrated to epsilon
-    epsilon: Annotated[float, Range(above=0, at_most=accountant.SEARCH_END)] | None = None  # target; null: noise_multiplier is given
+    # standard deviation over clip; null: calibrated to epsilon
+    noise_multiplier: Annotated[float, Range(at_least=0)] | None = None
+    # target; null: noise_multiplier is given
+    epsilon: Annotated[float, Range(above=0, at_most=accountant.SEARCH_END)] | None = None
 
 
 @dataclass
 class Labels(PrivacyConfig):
     label_noise: Positive = 0.5  # lambda: standard deviation of the noise on each coordinate of a one-hot label
-    rating_classes: Annotated[int, Range(at_least=5, at_most=6)] = 5  # a regression's labels are classes: 5 (1 to 5) | 6 (0 to 5)
+    # a regression's labels are classes: 5 (1 to 5) | 6 (0 to 5)
+    rating_classes: Annotated[int, Range(at_least=5, at_most=6)] = 5
 
 
 @dataclass
 class Gradients(Noisy):
-    prediction_noise: Positive | None = None  # standard deviation over prediction_clip of the noise on predictions; null: none
+    # standard deviation over prediction_clip of the noise on predictions; null: none
+    prediction_noise: Positive | None = None
     prediction_clip: Positive = 1.0  # largest L2 norm of a prediction that is sent, with prediction_noise
 
 
@@ -39,7 +43,8 @@ def check_delta(config: Clipped) -> list[Problem]:
 
 
 def check_target(config: Noisy, rdp: bool = False) -> list[Problem]:
-    """`check_delta`, and whether exactly one of a target and its noise is given; `rdp`: whether that accounts for the noise."""
+    """`check_delta`, and whether exactly one of a target and its noise is given; `rdp`: whether that accounts for the
+    noise."""
     problems = check_delta(config)
     least = accountant.least_epsilon(config.delta) if rdp and not problems else 0.0
     if config.epsilon is None and config.noise_multiplier is None:

@@ -32,7 +32,18 @@ _CURVE_COLUMNS = (
     *("bytes", "messages", "vectors", "cost", "epsilon", "train_loss"),
 )
 # What a run writes into its folder, the first parts of names.
-FILES = frozenset(("manifest.json", "summary.json", "curve.csv", "ledger.parquet", "trace.parquet", "checkpoint", "model", "transcript"))
+FILES = frozenset(
+    (
+        "manifest.json",
+        "summary.json",
+        "curve.csv",
+        "ledger.parquet",
+        "trace.parquet",
+        "checkpoint",
+        "model",
+        "transcript",
+    )
+)
 FILES |= {".hydra", *(f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg"))}
 SWEEP_FILES = frozenset(("multirun.yaml", "curve.csv", "curve.png", "curve.svg"))
 # dtype of each column; the text ones are given as integer codes
@@ -45,14 +56,14 @@ PARQUET = {
 }  # fmt: skip
 
 
-# --- files --------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def prepare(folder: Path, key: str = "hydra.run.dir=...") -> None:
     """Make `folder` and begin its list of files, which proves that it can be written to, before any work is done.
 
-    A folder that it makes, and the files in it, are the user's alone (0700, 0600; stricter by the umask). `key` is what to change for
-    another folder.
+    A folder that it makes, and the files in it, are the user's alone (0700, 0600; stricter by the umask). `key` is what
+    to change for another folder.
 
     Raises VflbenchError: naming the folder and the reason.
     """
@@ -61,7 +72,9 @@ def prepare(folder: Path, key: str = "hydra.run.dir=...") -> None:
         inventory.start(folder, 0o600)
         inventory.tidy(folder)
     except OSError as error:
-        raise VflbenchError(f"cannot write to the run folder {folder}: {_reason(error)}; choose another one with {key}") from error
+        raise VflbenchError(
+            f"cannot write to the run folder {folder}: {_reason(error)}; choose another one with {key}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -70,8 +83,8 @@ def atomic(path: Path, replace: bool = False) -> Iterator[Path]:
 
     `replace`: even a file that vflbench did not write; then no list names what comes.
 
-    Raises VflbenchError: naming `path` and the reason (no space, no permission, a file there that is not vflbench's), whatever was at
-    `path` being untouched.
+    Raises VflbenchError: naming `path` and the reason (no space, no permission, a file there that is not vflbench's),
+    whatever was at `path` being untouched.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     folder = None if replace else inventory.listed_by(path)
@@ -96,7 +109,8 @@ def atomic(path: Path, replace: bool = False) -> Iterator[Path]:
 
 
 def atomic_write(path: Path, data: str | bytes, replace: bool = False) -> None:
-    """Write `data` (text as UTF-8, with escapes for what has none) to `path`, wholly or not at all; `replace` and errors as `atomic`."""
+    """Write `data` (text as UTF-8, with escapes for what has none) to `path`, wholly or not at all; `replace` and
+    errors as `atomic`."""
     with atomic(path, replace) as temporary:
         temporary.write_bytes(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
 
@@ -105,11 +119,12 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)  # pyarrow's own words are many
 
 
-# --- JSON ---------------------------------------------------------------------------------------------------------------
+# --- JSON -------------------------------------------------------------------------------------------------------------
 
 
 def plain(value: Any) -> Any:
-    """`value` in JSON's own types: NumPy scalars and arrays, tuples, paths and dataclasses converted, NaN and infinity as None."""
+    """`value` in JSON's own types: NumPy scalars and arrays, tuples, paths and dataclasses converted, NaN and infinity
+    as None."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, float):
@@ -132,7 +147,7 @@ def write_json(path: Path, value: Any) -> None:
     atomic_write(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-# --- curve --------------------------------------------------------------------------------------------------------------
+# --- curve ------------------------------------------------------------------------------------------------------------
 
 
 def curve_columns(metric: str) -> tuple[str, ...]:
@@ -164,7 +179,7 @@ def _cell(value: Any) -> str:
     return "" if value is None or value != value else repr(value)
 
 
-# --- parquet ------------------------------------------------------------------------------------------------------------
+# --- parquet ----------------------------------------------------------------------------------------------------------
 
 
 def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array]) -> None:
@@ -174,11 +189,14 @@ def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array]) -> N
 
     table = pa.table({name: pa.array(column) for name, column in columns.items()})
     with atomic(path) as temporary:
-        pq.write_table(table.replace_schema_metadata({"vflbench_schema": str(SCHEMA)}), temporary, **_encoding(list(columns)))
+        pq.write_table(
+            table.replace_schema_metadata({"vflbench_schema": str(SCHEMA)}), temporary, **_encoding(list(columns))
+        )
 
 
 def merge_parquet(path: Path, sources: Sequence[Path]) -> None:
-    """Write the rows of `sources`, which have the same columns, one after the other; a part of them is in memory at a time."""
+    """Write the rows of `sources`, which have the same columns, one after the other; a part of them is in memory at a
+    time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -195,29 +213,46 @@ def merge_parquet(path: Path, sources: Sequence[Path]) -> None:
 
 
 def _encoding(names: Sequence[str]) -> dict[str, Any]:
-    """How the columns `names` are written. Times and running numbers hardly repeat: a dictionary of them would be as large."""
-    distinct = {"seq": "DELTA_BINARY_PACKED", "sent": "BYTE_STREAM_SPLIT", "delivered": "BYTE_STREAM_SPLIT", "value": "BYTE_STREAM_SPLIT"}
+    """How the columns `names` are written. Times and running numbers hardly repeat: a dictionary of them would be as
+    large."""
+    distinct = {
+        "seq": "DELTA_BINARY_PACKED",
+        "sent": "BYTE_STREAM_SPLIT",
+        "delivered": "BYTE_STREAM_SPLIT",
+        "value": "BYTE_STREAM_SPLIT",
+    }
     encoding = {name: kind for name, kind in distinct.items() if name in names}
     repeating = [name for name in names if name not in encoding]
     return {"compression": "zstd", "use_dictionary": repeating, "column_encoding": encoding or None}
 
 
-def ledger_parquet(path: Path, columns: Iterable[np.ndarray], parties: Sequence[str], tags: Sequence[str], links: Sequence[str]) -> None:
+def ledger_parquet(
+    path: Path, columns: Iterable[np.ndarray], parties: Sequence[str], tags: Sequence[str], links: Sequence[str]
+) -> None:
     """Write the ledger, one row per message.
 
-    `columns`: those of PARQUET, of shape (messages,); src and dst are codes into `parties`, link into `links`, tag into `tags`.
+    `columns`: those of PARQUET, of shape (messages,); src and dst are codes into `parties`, link into `links`, tag into
+    `tags`.
     """
     _write_coded(path, PARQUET["ledger"], columns, {"src": parties, "dst": parties, "link": links, "tag": tags})
 
 
 def trace_parquet(path: Path, traces: Mapping[str, np.ndarray]) -> None:
-    """Write what parties did, party -> (events, 4 or 5): kind (code into `EVENT_KINDS`), peer (place of a party; -1: none), seq, value."""
+    """Write what parties did, party -> (events, 4 or 5): kind (code into `EVENT_KINDS`), peer (place of a party; -1:
+    none), seq, value."""
     parties, (kind, peer, seq, value, *_) = list(traces), np.concatenate(list(traces.values())).T
     party = np.repeat(np.arange(len(parties)), [len(rows) for rows in traces.values()])
-    _write_coded(path, PARQUET["trace"], (party, kind, peer, seq, value), {"party": parties, "kind": EVENT_KINDS, "peer": parties})
+    _write_coded(
+        path,
+        PARQUET["trace"],
+        (party, kind, peer, seq, value),
+        {"party": parties, "kind": EVENT_KINDS, "peer": parties},
+    )
 
 
-def _write_coded(path: Path, types: Mapping[str, str], columns: Iterable[np.ndarray], names: Mapping[str, Sequence[str]]) -> None:
+def _write_coded(
+    path: Path, types: Mapping[str, str], columns: Iterable[np.ndarray], names: Mapping[str, Sequence[str]]
+) -> None:
     import pyarrow as pa
 
     found: dict[str, np.ndarray | pa.Array] = {}
@@ -231,11 +266,12 @@ def _write_coded(path: Path, types: Mapping[str, str], columns: Iterable[np.ndar
     write_parquet(path, found)
 
 
-# --- summary ------------------------------------------------------------------------------------------------------------
+# --- summary ----------------------------------------------------------------------------------------------------------
 
 
 def select(rows: Sequence[Mapping[str, Any]], metric: Metric) -> Mapping[str, Any] | None:
-    """The row that the validation split chose: the best `val_<metric>`, the earliest of equals; None without validation."""
+    """The row that the validation split chose: the best `val_<metric>`, the earliest of equals; None without
+    validation."""
     key, sign = f"val_{metric.name}", 1 if metric.goal == "max" else -1
     scored = [row for row in rows if row.get(key) is not None and math.isfinite(row[key])]
     return max(scored, key=lambda row: sign * row[key], default=None)  # max keeps the first of equals
@@ -248,14 +284,15 @@ def summarise(
     rows: Sequence[Mapping[str, Any]],  # the curve's; the last one is final, the one that validation chose is selected
     bytes_by_tag: Mapping[str, int],  # charged ones
     bytes_by_link: Mapping[str, int],  # of each link kind; those of `local` are in no total
-    privacy: Mapping[str, Any] | None = None,  # {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism
+    # {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism
+    privacy: Mapping[str, Any] | None = None,
     extra: Mapping[str, Any] | None = None,  # what else applies: utilisation, waiting_seconds, attack
     **given: Any,
 ) -> dict[str, Any]:
     """The content of `summary.json`.
 
-    `given` are all other keys of the contract (`_SUMMARY`) by their names. `reason`, why the run failed, was skipped, diverged or stopped
-    at a budget, and `epochs` may be left out.
+    `given` are all other keys of the contract (`_SUMMARY`) by their names. `reason`, why the run failed, was skipped,
+    diverged or stopped at a budget, and `epochs` may be left out.
 
     Raises ValueError: a key of the contract is missing, `given` has one that is none, or `extra` one that is.
     """
@@ -280,7 +317,9 @@ def summarise(
         "privacy": {**dict.fromkeys(_PRIVACY), "mechanism": "none", **(privacy or {})},
     }
     if wrong := summary.keys() ^ _SUMMARY.keys():
-        raise ValueError(f"a summary has each of the keys {', '.join(_SUMMARY)}, and no others: {', '.join(sorted(wrong))}")
+        raise ValueError(
+            f"a summary has each of the keys {', '.join(_SUMMARY)}, and no others: {', '.join(sorted(wrong))}"
+        )
     if clash := set(extra or {}) & set(summary):
         raise ValueError(f"extra would overwrite {sorted(clash)}")
     result: dict[str, Any] = plain({**{key: summary[key] for key in _SUMMARY}, **(extra or {})})
@@ -329,11 +368,16 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 # What some runs have.
 _SUMMARY_OPTIONAL: dict[str, Any] = {
-    "attack": dict, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL, "waiting_seconds": _NUMBER, "engine": str, "cores": _NUMBER,
+    "attack": dict, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL, "waiting_seconds": _NUMBER, "engine": str,
+    "cores": _NUMBER,
 }  # fmt: skip
-_MANIFEST: dict[str, Any] = {"config": {"algorithm": {"name": str}, "dataset": {"name": str}, "network": dict}, "config_hash": str}
+_MANIFEST: dict[str, Any] = {
+    "config": {"algorithm": {"name": str}, "dataset": {"name": str}, "network": dict},
+    "config_hash": str,
+}
 _MANIFEST_OPTIONAL: dict[str, Any] = {
-    "choices": dict, "command": _TEXT_OR_NULL, "versions": dict, "git": (dict, type(None)), "hardware": dict, "platform": str,
+    "choices": dict, "command": _TEXT_OR_NULL, "versions": dict, "git": (dict, type(None)), "hardware": dict,
+    "platform": str,
     "data": dict, "rounds": int, "compute_clock": str, "parties": dict, "cores": _NUMBER, "repriced_from": dict,
     "payload": {"value_bytes": int, "outputs": int},
 }  # fmt: skip
@@ -343,7 +387,9 @@ def validate_manifest(manifest: Mapping[str, Any]) -> list[str]:
     """What `manifest` breaks of the run folder's contract, one line each; empty if nothing."""
     problems = _mistyped(manifest, _MANIFEST, optional=_MANIFEST_OPTIONAL)
     listed = manifest.get("data", {}).get("files") or [] if not problems else []
-    if not isinstance(listed, list) or not all(isinstance(f, list) and len(f) == 2 and all(isinstance(w, str) for w in f) for f in listed):
+    if not isinstance(listed, list) or not all(
+        isinstance(f, list) and len(f) == 2 and all(isinstance(w, str) for w in f) for f in listed
+    ):
         problems.append("data.files: no list of names with their hashes")
     return problems
 
@@ -363,7 +409,11 @@ def validate_summary(summary: Mapping[str, Any]) -> list[str]:
         problems.append(f"bytes.by_link sums to {found} without {UNCHARGED_LINK}, not to bytes.total={total}")
     if summary["status"] in ("failed", "skipped") and not summary["reason"]:
         problems.append(f"reason: missing for status {summary['status']}")
-    if None in (summary["data_source"], summary["metric"]["name"]) and summary["status"] not in ("failed", "skipped", "interrupted"):
+    if None in (summary["data_source"], summary["metric"]["name"]) and summary["status"] not in (
+        "failed",
+        "skipped",
+        "interrupted",
+    ):
         problems.append(f"data_source, metric.name: null with status {summary['status']}")
     return problems
 
@@ -379,8 +429,14 @@ def _mistyped(
             continue
         value = values[key]
         if isinstance(kind, dict):
-            problems += _mistyped(value, kind, f"{name}.") if isinstance(value, dict) else [f"{name}: {value!r} is no object"]
-        elif isinstance(value, bool) or not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
+            problems += (
+                _mistyped(value, kind, f"{name}.") if isinstance(value, dict) else [f"{name}: {value!r} is no object"]
+            )
+        elif (
+            isinstance(value, bool)
+            or not isinstance(value, kind)
+            or (isinstance(value, float) and not math.isfinite(value))
+        ):
             problems.append(f"{name}: {value!r} has the wrong type")
         elif isinstance(value, int) and abs(value) >= 2**63:
             problems.append(f"{name}: is too large for an integer of 64 bits")

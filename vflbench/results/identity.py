@@ -7,7 +7,8 @@ from typing import Any
 
 from vflbench.results.folder import plain
 
-# How a run is carried out, not what it computes. The data's location is no identity either: its content is in the manifest.
+# How a run is carried out, not what it computes. The data's location is no identity either: its content is in the
+# manifest.
 EXCLUDED = frozenset({"resume", "device", "overwrite", "dry_run", "data_root", "hydra"})
 
 

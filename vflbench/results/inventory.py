@@ -1,9 +1,11 @@
-"""Which files vflbench has written into a folder. It replaces and removes these alone; everything else there is the user's.
+"""Which files vflbench has written into a folder. It replaces and removes these alone; everything else there is the
+user's.
 
-The list, `files.jsonl`, stands in the folder and only ever grows, a line before each step, so that a kill at any moment leaves no file
-of which nobody knows whose it is: `{"writing": name}` before a file is begun, `{"file": name, "bytes": n, "sha256": digest}` before it
-takes its place. A file is vflbench's if its contents are one of those listed for its name: a file of the user's that came to stand
-there under the same name is not. A folder without a list, or with a file of that name that is none, is not vflbench's.
+The list, `files.jsonl`, stands in the folder and only ever grows, a line before each step, so that a kill at any moment
+leaves no file of which nobody knows whose it is: `{"writing": name}` before a file is begun, `{"file": name, "bytes":
+n, "sha256": digest}` before it takes its place. A file is vflbench's if its contents are one of those listed for its
+name: a file of the user's that came to stand there under the same name is not. A folder without a list, or with a file
+of that name that is none, is not vflbench's.
 """
 
 import hashlib
@@ -19,7 +21,8 @@ from typing import Any
 from vflbench.types import VflbenchError
 
 NAME = "files.jsonl"
-SYSTEM = frozenset((".DS_Store", "Thumbs.db", "desktop.ini"))  # which a file manager puts anywhere: left alone, and in nobody's way
+# which a file manager puts anywhere: left alone, and in nobody's way
+SYSTEM = frozenset((".DS_Store", "Thumbs.db", "desktop.ini"))
 LONGEST = 255  # bytes of a name that a file can have
 DAMAGED = ".damaged"  # the end of the names of files that were set aside
 HEADER = b'{"vflbench": "the files it wrote here"}\n'
@@ -42,11 +45,12 @@ class _Listed:
 _known: dict[Path, _Listed] = {}  # of each list what has been read: it grows with every file that is written
 
 
-# --- the list -----------------------------------------------------------------------------------------------------------
+# --- the list ---------------------------------------------------------------------------------------------------------
 
 
 def start(folder: Path, mode: int = 0o666) -> None:
-    """Begin the list of `folder`, which is there; `mode` is that of the files to come, before the umask. One that is there goes on.
+    """Begin the list of `folder`, which is there; `mode` is that of the files to come, before the umask. One that is
+    there goes on.
 
     Raises OSError: it cannot be written, or a file of its name is no list.
     """
@@ -77,7 +81,8 @@ def kept(folder: Path) -> bool:
 
 
 def listed_by(path: Path) -> Path | None:
-    """The folder whose list `path` belongs to: its own, or the one above (`model/`, `checkpoint/`); None if neither has one."""
+    """The folder whose list `path` belongs to: its own, or the one above (`model/`, `checkpoint/`); None if neither has
+    one."""
     return next((folder for folder in (path.parent, path.parent.parent) if kept(folder)), None)
 
 
@@ -164,13 +169,15 @@ def contents(path: Path) -> tuple[int, str]:
         return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# --- whose a file is ----------------------------------------------------------------------------------------------------
+# --- whose a file is --------------------------------------------------------------------------------------------------
 
 
 def owns(folder: Path, path: Path) -> bool:
     """Whether the file at `path`, at or below `folder`, is one that the list of `folder` names, unchanged."""
     name, listed = path.relative_to(folder).as_posix(), _read(folder)
-    if not path.is_file() or any(place.is_symlink() for place in (path, *path.parents) if place != folder and folder in place.parents):
+    if not path.is_file() or any(
+        place.is_symlink() for place in (path, *path.parents) if place != folder and folder in place.parents
+    ):
         return False
     if name == NAME or name in listed.begun:
         return True
@@ -192,7 +199,9 @@ def check(path: Path) -> None:
 
 
 def _doubt(folder: Path) -> str:
-    return f" (a line of {NAME} cannot be read: it may have named them)" if kept(folder) and _read(folder).damaged else ""
+    return (
+        f" (a line of {NAME} cannot be read: it may have named them)" if kept(folder) and _read(folder).damaged else ""
+    )
 
 
 def damaged(folder: Path, name: str) -> bool:
@@ -201,11 +210,16 @@ def damaged(folder: Path, name: str) -> bool:
 
 
 def foreign(folder: Path) -> list[str]:
-    """Names, relative to `folder`, of what is there and not vflbench's, sorted; of a folder without a list all that is in it."""
+    """Names, relative to `folder`, of what is there and not vflbench's, sorted; of a folder without a list all that is
+    in it."""
     if not kept(folder):
         nobodys = {*SYSTEM, NAME} if _is_empty(folder) else SYSTEM
         return sorted(path.name for path in folder.iterdir() if path.name not in nobodys)
-    return [path.relative_to(folder).as_posix() for path in _leaves(folder) if path.name not in SYSTEM and not owns(folder, path)]
+    return [
+        path.relative_to(folder).as_posix()
+        for path in _leaves(folder)
+        if path.name not in SYSTEM and not owns(folder, path)
+    ]
 
 
 def own(folder: Path) -> list[str]:
@@ -223,17 +237,22 @@ def _leaves(folder: Path) -> Iterator[Path]:
 
 
 def refuse(folder: Path, names: Sequence[str], advice: str) -> None:
-    """Raise VflbenchError where there are any `names`, of files that are not vflbench's, telling two or three of them."""
+    """Raise VflbenchError where there are any `names`, of files that are not vflbench's, telling two or three of
+    them."""
     if names:
         changed = _read(folder).contents if kept(folder) else {}
         told = [f"{name} (changed since)" if name in changed else name for name in names[:3]]
         some = ", ".join(f"{name} (damaged, set aside)" if name.endswith(DAMAGED) else name for name in told)
         some += f" and {len(names) - 3} more" if names[3:] else ""
-        raise VflbenchError(f"{folder} holds {some}: not what vflbench wrote there{_doubt(folder)}. {advice}, or move away what is yours")
+        raise VflbenchError(
+            f"{folder} holds {some}: not what vflbench wrote there{_doubt(folder)}. {advice}, or move away what is "
+            "yours"
+        )
 
 
 def claim(folder: Path, advice: str, names: Collection[str] | None = None) -> None:
-    """Make a folder for files that are no run's and begin its list, unless anything of these `names` (all, if None) is there already.
+    """Make a folder for files that are no run's and begin its list, unless anything of these `names` (all, if None) is
+    there already.
 
     What a kill left half written goes.
 
@@ -247,7 +266,7 @@ def claim(folder: Path, advice: str, names: Collection[str] | None = None) -> No
     tidy(folder)
 
 
-# --- removing -----------------------------------------------------------------------------------------------------------
+# --- removing ---------------------------------------------------------------------------------------------------------
 
 
 def remove(path: Path) -> None:
@@ -258,7 +277,8 @@ def remove(path: Path) -> None:
 
 
 def set_aside(folder: Path, below: Collection[str]) -> None:
-    """Rename files in the subfolders `below` that are not as they were written, out of the way of what is written in their place."""
+    """Rename files in the subfolders `below` that are not as they were written, out of the way of what is written in
+    their place."""
     for name in _read(folder).contents:
         path = folder / name
         if name.split("/")[0] in below and path.exists() and not owns(folder, path):
@@ -275,7 +295,8 @@ def tidy(folder: Path) -> None:
 
 
 def clear(folder: Path, first: str = "") -> None:
-    """Remove all files of vflbench's below `folder`, `first` before the others, and the folders in it that this leaves empty.
+    """Remove all files of vflbench's below `folder`, `first` before the others, and the folders in it that this leaves
+    empty.
 
     The list stays: it is what a kill in between goes by.
     """

@@ -27,8 +27,8 @@ class Taken(VflbenchError):
 def held(folder: Path) -> Iterator[None]:
     """Nobody else runs in `folder`, which has a list of its files, during the block.
 
-    The lock is the operating system's, on that list: it goes with the process that holds it, however that ends, so none is ever stale.
-    Where the file system has no locks, a warning says so.
+    The lock is the operating system's, on that list: it goes with the process that holds it, however that ends, so none
+    is ever stale. Where the file system has no locks, a warning says so.
 
     Raises Taken: another process does, of this machine or, where the folder is on a network, of another one.
     Raises OSError: the folder cannot be written to.
@@ -78,9 +78,15 @@ def _locked(folder: Path) -> int | None:
             os.close(file)
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 holder = inventory.holder(folder) or "another process"
-                raise Taken(f"{folder}: {holder} is running there: wait for it to end, or choose another folder") from None
+                raise Taken(
+                    f"{folder}: {holder} is running there: wait for it to end, or choose another folder"
+                ) from None
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
-            log.warning("%s: no locks on this file system (%s); see to it yourself that no other run writes there", folder, error.strerror)
+            log.warning(
+                "%s: no locks on this file system (%s); see to it yourself that no other run writes there",
+                folder,
+                error.strerror,
+            )
             return None
         os.close(file)

@@ -1,11 +1,12 @@
-"""Communication time and cost of a finished run under any latency and bandwidth, as sums that a page can price by itself.
+"""Communication time and cost of a finished run under any latency and bandwidth, as sums that a page can price by
+itself.
 
-The rule is network.timing=round (federation/links.py `Medium`) with every link alike and computing taken as 0: an exchange at a server
-costs `latencies` x L + its bytes / B, a message between two clients L + its bytes / B after those before it on its link. Every clock is
-then the longest of some chains of messages, max over chains of (latencies x L + bytes / B), and the chains that can ever be the longest
-are few: one where all goes through a server, the plain sums over its exchanges. They are found once, from trace and ledger, in whole
-numbers; `seconds` prices them. Exact for every run whose control flow does not depend on time. plots/report_page/report.js has
-the same formula.
+The rule is network.timing=round (federation/links.py `Medium`) with every link alike and computing taken as 0: an
+exchange at a server costs `latencies` x L + its bytes / B, a message between two clients L + its bytes / B after those
+before it on its link. Every clock is then the longest of some chains of messages, max over chains of (latencies x L +
+bytes / B), and the chains that can ever be the longest are few: one where all goes through a server, the plain sums
+over its exchanges. They are found once, from trace and ledger, in whole numbers; `seconds` prices them. Exact for every
+run whose control flow does not depend on time. plots/report_page/report.js has the same formula.
 """
 
 import re
@@ -48,8 +49,8 @@ class Priced:
 def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
     """Chains and bytes at the evaluations of `run`, whose ledger this is.
 
-    `time_dependent`: of its algorithm; None where it is not known. Such a run would have been another one on another network.
-    Raises VflbenchError: the curve cannot be read.
+    `time_dependent`: of its algorithm; None where it is not known. Such a run would have been another one on another
+    network. Raises VflbenchError: the curve cannot be read.
     """
     rounds = run.curve["round"].astype(int).tolist()
     if run.summary["accounting"] != "strict":
@@ -84,7 +85,7 @@ def _bytes(ledger: Arrays, rounds: list[int]) -> list[tuple[int, int]]:
     return list(zip(*columns, strict=True))
 
 
-# --- chains -------------------------------------------------------------------------------------------------------------
+# --- chains -----------------------------------------------------------------------------------------------------------
 
 
 def after(chains: Chains, latencies: int, nbytes: int) -> Chains:
@@ -105,7 +106,8 @@ def latest(a: Chains, b: Chains) -> Chains:
             return a
         if lb >= la and nb >= na:
             return b
-    elif a[-1][0] >= b[0][0] and a[0][1] >= b[-1][1]:  # mostly one is far behind: its most of both is less than the other's least
+    elif a[-1][0] >= b[0][0] and a[0][1] >= b[-1][1]:
+        # mostly one is far behind: its most of both is less than the other's least
         return a
     elif b[-1][0] >= a[0][0] and b[0][1] >= a[-1][1]:
         return b
@@ -153,7 +155,8 @@ class _Party:
 def chains(ledger: Arrays, trace: Arrays, latencies: int) -> dict[int, Chains]:
     """When each round that all parties have finished ends, as chains of messages.
 
-    `ledger` and `trace` are a run's, under whatever network and timing it ran; `latencies` of an exchange, 1 or 2 (network.latencies).
+    `ledger` and `trace` are a run's, under whatever network and timing it ran; `latencies` of an exchange, 1 or 2
+    (network.latencies).
     """
     parties, nbytes = _parties(ledger, trace)
     arrived: list[Chains | None] = [None] * len(nbytes)  # to a server: when it was sent
@@ -212,7 +215,8 @@ def _parties(ledger: Arrays, trace: Arrays) -> tuple[list[_Party], list[int]]:
     src, dst = (ledger.texts[end].by(index) for end in ("src", "dst"))
     order = np.lexsort((ledger.numbers["seq"], dst, src))
     src, dst = src[order], dst[order]
-    first = np.searchsorted(src * count + dst, np.arange(count**2 + 1))  # where a pair's messages begin; they are numbered from 0
+    # where a pair's messages begin; they are numbered from 0
+    first = np.searchsorted(src * count + dst, np.arange(count**2 + 1))
     link = ledger.texts["link"].by({CLIENT_SERVER: 0, CLIENT_CLIENT: 1})[order]  # -1: inside an organisation
     servers = _servers(src[link == 0], dst[link == 0])
     from_server = np.isin(src, list(servers))
@@ -223,11 +227,18 @@ def _parties(ledger: Arrays, trace: Arrays) -> tuple[list[_Party], list[int]]:
     pair = np.where(kind == 0, me * count + peer, peer * count + me)
     pair = np.where((kind < 2) & (kind >= 0), pair, 0)
     at = first[pair] + seq
-    unknown = (kind >= 0) & (kind < 2) & (at >= first[pair + 1])  # of a round that not all have finished: there its party stops
+    # of a round that not all have finished: there its party stops
+    unknown = (kind >= 0) & (kind < 2) & (at >= first[pair + 1])
     known = np.where((kind >= 0) & (kind < 2) & ~unknown, at, -1)
     of_link, served = np.append(link, -1)[known], np.append(from_server, False)[known]
     what = np.select(
-        [kind == 2, (kind == 0) & (of_link == 0) & served, (kind == 0) & (of_link == 1), kind == 0, (kind == 1) & (of_link == 0) & ~served],
+        [
+            kind == 2,
+            (kind == 0) & (of_link == 0) & served,
+            (kind == 0) & (of_link == 1),
+            kind == 0,
+            (kind == 1) & (of_link == 0) & ~served,
+        ],
         [MARK, SCATTER, TO_CLIENT, TO_SERVER, GATHER],
         TAKE,
     )
@@ -242,7 +253,8 @@ def _parties(ledger: Arrays, trace: Arrays) -> tuple[list[_Party], list[int]]:
 
 
 def _servers(src: np.ndarray, dst: np.ndarray) -> set[int]:
-    """The parties at the server's end of the messages client-server: of parties so connected the first, and so on by turns."""
+    """The parties at the server's end of the messages client-server: of parties so connected the first, and so on by
+    turns."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in set(zip(src.tolist(), dst.tolist(), strict=True)):
         neighbours[a].add(b)
@@ -261,7 +273,7 @@ def _servers(src: np.ndarray, dst: np.ndarray) -> set[int]:
     return {party for party, server in is_server.items() if server}
 
 
-# --- who sent how much to whom ------------------------------------------------------------------------------------------
+# --- who sent how much to whom ----------------------------------------------------------------------------------------
 
 MOST_PARTIES = 12  # more of them are shown by family: client_0, client_1, ... as client_*
 

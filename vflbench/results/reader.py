@@ -1,5 +1,5 @@
-"""Reads run folders back. Every file is checked first: what is missing, damaged, malformed or of another schema version is named, never
-guessed at.
+"""Reads run folders back. Every file is checked first: what is missing, damaged, malformed or of another schema version
+is named, never guessed at.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Coded:
 
 @dataclass(frozen=True)
 class Arrays:
-    """A ledger or a trace as arrays: of millions of rows, reading them into a DataFrame takes as long as what is then done with them."""
+    """A ledger or a trace as arrays: of millions of rows, reading them into a DataFrame takes as long as what is then
+    done with them."""
 
     numbers: dict[str, np.ndarray]
     texts: dict[str, Coded]
@@ -52,7 +53,8 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder; each file is read when first asked for. Every attribute may raise VflbenchError naming the file."""
+    """One run folder; each file is read when first asked for. Every attribute may raise VflbenchError naming the
+    file."""
 
     folder: Path
 
@@ -101,30 +103,41 @@ class Run:
         return _read_curve(self.folder / "curve.csv")
 
     def check_curve(self) -> None:
-        """That the curve is the one which the summary sums up, and that the trace has every round. Raises VflbenchError.
+        """That the curve is the one which the summary sums up, and that the trace has every round. Raises
+        VflbenchError.
 
-        A curve that is cut between two lines looks whole; a run that was continued without what came before counts nothing sent until then.
+        A curve that is cut between two lines looks whole; a run that was continued without what came before counts
+        nothing sent until then.
         """
         metric, column = self.summary["metric"], self.curve.columns[-1]
-        rounds, scores = self.curve["round"].tolist(), [score if math.isfinite(score) else None for score in self.curve[column].tolist()]
+        rounds, scores = (
+            self.curve["round"].tolist(),
+            [score if math.isfinite(score) else None for score in self.curve[column].tolist()],
+        )
         chosen = metric["selected_round"]
         if (scores[-1:] or [None]) != [metric["final"]] or (chosen is not None and chosen not in rounds):
             last = f"ends with round {rounds[-1]}, {column} {scores[-1]}" if rounds else "has no evaluation"
             raise VflbenchError(
-                f"{self.folder / 'curve.csv'} is truncated or another run's: it {last}; summary.json ends with {metric['final']}"
+                f"{self.folder / 'curve.csv'} is truncated or another run's: it {last}; summary.json ends with "
+                f"{metric['final']}"
             )
         if rounds:
             self._check_sums()
         self._check_rounds()
 
     def _check_sums(self) -> None:
-        """That the curve ends with the summary's sums, or below them where the run went on after its last evaluation."""
+        """That the curve ends with the summary's sums, or below them where the run went on after its last
+        evaluation."""
         last, summary = self.curve.iloc[-1], self.summary
         rounding = len(summary["bytes"]["by_tag"])  # an accounting's fractions of bytes are rounded tag by tag
-        for column, whole, slack in (("bytes", summary["bytes"]["total"], rounding), ("messages", summary["messages"], 0)):
+        for column, whole, slack in (
+            ("bytes", summary["bytes"]["total"], rounding),
+            ("messages", summary["messages"], 0),
+        ):
             if last[column] > whole + slack or (last["round"] >= summary["rounds"] and last[column] < whole - slack):
                 raise VflbenchError(
-                    f"{self.folder / 'curve.csv'} is another run's: it ends with {last[column]:.0f} {column}; summary.json has {whole}"
+                    f"{self.folder / 'curve.csv'} is another run's: it ends with {last[column]:.0f} {column}; "
+                    f"summary.json has {whole}"
                 )
 
     def _check_rounds(self) -> None:
@@ -137,7 +150,8 @@ class Run:
         rounds = self.summary["rounds"]
         marked = marks[(marks >= 1) & (marks <= rounds)]
         if lacking := rounds - len(marked):
-            first = np.setdiff1d(np.arange(1, len(marked) + 2), marked)[0]  # not an array of all rounds: their number is what a file says
+            # not an array of all rounds: their number is what a file says
+            first = np.setdiff1d(np.arange(1, len(marked) + 2), marked)[0]
             path = self.folder / "trace.parquet"
             raise VflbenchError(f"{path} is not of the whole run: it lacks {lacking} rounds, the first of them {first}")
 
@@ -179,7 +193,9 @@ class Run:
             sums.append(("bytes", int(ledger["bytes"].to_numpy()[charged].sum()), self.summary["bytes"]["total"]))
         for what, found, told in sums:
             if found != told:
-                raise VflbenchError(f"{self.folder / 'ledger.parquet'} is another run's: it has {found} {what}; summary.json has {told}")
+                raise VflbenchError(
+                    f"{self.folder / 'ledger.parquet'} is another run's: it has {found} {what}; summary.json has {told}"
+                )
 
 
 def load(folder: str | Path) -> Run:
@@ -206,7 +222,7 @@ def natural(text: str) -> list[tuple[int, str]]:
     return [(int(digits or -1), other) for digits, other in re.findall(r"(\d+)|(\D+)", text)]
 
 
-# --- files --------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def _read_text(path: Path) -> str:
@@ -255,14 +271,18 @@ def _read_curve(path: Path) -> tuple[list[str], list[list[int | float]]]:
     rows = []
     for number, line in enumerate(lines, start=2):
         if len(line) != len(header):
-            raise VflbenchError(f"{path} line {number}: {len(line)} values for {len(header)} columns; the file is truncated")
+            raise VflbenchError(
+                f"{path} line {number}: {len(line)} values for {len(header)} columns; the file is truncated"
+            )
         try:
             rows.append([_number(cell) for cell in line])  # Python's own parsing: exact in every version of pandas
         except ValueError as error:
             raise VflbenchError(f"{path} line {number}: {error}") from error
         round, before = rows[-1][0], rows[-2][0] if rows[1:] else -1
         if not isinstance(round, int) or round <= before:
-            raise VflbenchError(f"{path} line {number}: round {round} after round {before}; rounds are whole numbers, and rise")
+            raise VflbenchError(
+                f"{path} line {number}: round {round} after round {before}; rounds are whole numbers, and rise"
+            )
     if not text.endswith("\n"):
         raise VflbenchError(f"{path} line {len(lines) + 1}: the file is truncated")
     return header, rows
@@ -292,5 +312,7 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> pa.Table:
         column = content[name]
         wanted = pa.dictionary(pa.int32(), pa.string()) if kind == "text" else pa.from_numpy_dtype(kind)
         if column.type != wanted or (column.null_count and name != "peer"):
-            raise VflbenchError(f"{path} is malformed: its column {name} is {column.type}, {column.null_count} of it null")
+            raise VflbenchError(
+                f"{path} is malformed: its column {name} is {column.type}, {column.null_count} of it null"
+            )
     return content

@@ -19,18 +19,21 @@ from vflbench.types import ENDED_WELL, TRAINING_METRIC, VflbenchError
 
 # Keys that a preset derives from what it varies (equal updates): they tell settings apart only where nothing else does.
 DERIVED = ("rounds", "epochs", "eval_every", "target", "max_bytes", "max_virtual_seconds", "checkpoint_every", "scale")
-# Groups that say under which conditions a method ran: they are compared over all methods, others among runs of one method.
+# Groups that say under which conditions a method ran: they are compared over all methods, others among runs of one
+# method.
 CONDITIONS = ("dataset", "network", "privacy", "accounting", "attack", "data_root")
-# What a search may choose among: of the algorithm, but not into how many parts the data are divided; the model; the length.
+# What a search may choose among: of the algorithm, but not into how many parts the data are divided; the model; the
+# length.
 DIVISION = ("algorithm.name", "algorithm.parties", "algorithm.workers", "algorithm.parts")
 
 
-# --- which runs ---------------------------------------------------------------------------------------------------------
+# --- which runs -------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Collected:
-    """Runs that can be drawn, in the order of their paths, and a sentence on each one that was left out or is not whole."""
+    """Runs that can be drawn, in the order of their paths, and a sentence on each one that was left out or is not
+    whole."""
 
     runs: list[Run]
     notes: list[str]
@@ -49,7 +52,9 @@ def collect(paths: Iterable[str | Path]) -> Collected:
         for folder in sorted(below, key=lambda found: natural(str(found))):
             folders.setdefault(folder.resolve(), folder)
     if not folders:
-        raise VflbenchError(f"no run at or below {', '.join(map(str, paths))}: a run's folder has a manifest.json and a summary.json")
+        raise VflbenchError(
+            f"no run at or below {', '.join(map(str, paths))}: a run's folder has a manifest.json and a summary.json"
+        )
     found, seen = Collected([], []), dict[tuple[str, int], Run]()
     for folder in folders.values():
         run = load(folder)
@@ -57,7 +62,10 @@ def collect(paths: Iterable[str | Path]) -> Collected:
             if why := _left_out(run):
                 found.notes.append(f"{folder} is left out: {why}")
                 continue
-            key = json.dumps([identifying(run.manifest["config"]), _environment(run)], sort_keys=True), run.summary["seed"]
+            key = (
+                json.dumps([identifying(run.manifest["config"]), _environment(run)], sort_keys=True),
+                run.summary["seed"],
+            )
         except VflbenchError as damaged:
             found.notes.append(f"{folder} is left out: {damaged}")
             continue
@@ -99,12 +107,13 @@ def unlike(runs: Sequence[Run]) -> list[list[Run]]:
     return list(panels.values())
 
 
-# --- settings -----------------------------------------------------------------------------------------------------------
+# --- settings ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Setting:
-    """Runs that differ in nothing but the seed; `differs` is what sets them apart from the other settings beside them."""
+    """Runs that differ in nothing but the seed; `differs` is what sets them apart from the other settings beside
+    them."""
 
     algorithm: str
     differs: dict[str, Any]
@@ -132,18 +141,25 @@ class Setting:
 
 def in_words(values: Mapping[str, Any]) -> str:
     """Keys and values in a line."""
-    return " · ".join(f"{key.removeprefix('algorithm.').removesuffix('.name')}={value}" for key, value in values.items())
+    return " · ".join(
+        f"{key.removeprefix('algorithm.').removesuffix('.name')}={value}" for key, value in values.items()
+    )
 
 
 def settings(runs: Sequence[Run]) -> list[Setting]:
     """`runs` of one panel as settings, in the order of their first run."""
-    configs = [{key: value for key, value in flat(identifying(run.manifest["config"])).items() if key != "seed"} for run in runs]
+    configs = [
+        {key: value for key, value in flat(identifying(run.manifest["config"])).items() if key != "seed"}
+        for run in runs
+    ]
     values: dict[tuple[Any, ...], set[str]] = defaultdict(set)
     places = [_places(run.summary["algorithm"], config) for run, config in zip(runs, configs, strict=True)]
     for config, place in zip(configs, places, strict=True):
         for key, value in config.items():
             values[place[key]].add(repr(value))
-    telling = [[key for key in config if len(values[place[key]]) > 1] for config, place in zip(configs, places, strict=True)]
+    telling = [
+        [key for key in config if len(values[place[key]]) > 1] for config, place in zip(configs, places, strict=True)
+    ]
     found: dict[str, Setting] = {}
     for run, config, keys in zip(runs, configs, telling, strict=True):
         identity = json.dumps([run.summary["algorithm"], config, _environment(run)], sort_keys=True, default=str)
@@ -154,7 +170,8 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
 
 
 def _places(algorithm: str, config: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Of each key, among which runs it is compared: of the same method unless it is a condition, and of the same option of its group."""
+    """Of each key, among which runs it is compared: of the same method unless it is a condition, and of the same option
+    of its group."""
     found: dict[str, tuple[Any, ...]] = {}
     for key in config:
         group = key.split(".")[0]
@@ -173,13 +190,16 @@ def _shortened(found: list[Setting]) -> list[Setting]:
         for setting in group:
             peers = [other.differs for other in group]
             setting.differs = {
-                key: value for key, value in setting.differs.items() if key not in DERIVED or any(peer.get(key) != value for peer in peers)
+                key: value
+                for key, value in setting.differs.items()
+                if key not in DERIVED or any(peer.get(key) != value for peer in peers)
             }
     return found
 
 
 def differing(found: Sequence[Setting]) -> dict[str, list[Any]]:
-    """Every key on which the settings that have it do not agree: its value in each setting, None where it has no such key."""
+    """Every key on which the settings that have it do not agree: its value in each setting, None where it has no such
+    key."""
     keys = dict.fromkeys(key for setting in found for key in setting.config)
     table = {key: [setting.config.get(key) for setting in found] for key in keys}
     return {
@@ -189,18 +209,20 @@ def differing(found: Sequence[Setting]) -> dict[str, list[Any]]:
     }
 
 
-# --- the target ---------------------------------------------------------------------------------------------------------
+# --- the target -------------------------------------------------------------------------------------------------------
 
 
 def judged(run: Run) -> str | None:
-    """The column by which a target is judged: validation, or the training samples of a convex problem; never the test split."""
+    """The column by which a target is judged: validation, or the training samples of a convex problem; never the test
+    split."""
     name = run.summary["metric"]["name"]
     column = f"train_{name}" if name == TRAINING_METRIC else f"val_{name}"
     return column if column in run.curve and run.curve[column].notna().any() else None
 
 
 def reached(run: Run, target: float) -> int | None:
-    """Place in the curve of the first evaluation at which the judged metric has reached `target`; None if it never does."""
+    """Place in the curve of the first evaluation at which the judged metric has reached `target`; None if it never
+    does."""
     column = judged(run)
     if column is None:
         return None
@@ -210,8 +232,14 @@ def reached(run: Run, target: float) -> int | None:
 
 
 def target(found: Sequence[Setting]) -> tuple[float | None, str]:
-    """A target for these settings and where it is from: the runs' own, else one that three quarters of the settings reach."""
-    given = [run.manifest["config"]["target"] for s in found for run in s.runs if run.manifest["config"].get("target") is not None]
+    """A target for these settings and where it is from: the runs' own, else one that three quarters of the settings
+    reach."""
+    given = [
+        run.manifest["config"]["target"]
+        for s in found
+        for run in s.runs
+        if run.manifest["config"].get("target") is not None
+    ]
     if given:
         return float(max(set(given), key=given.count)), "the runs' target"
     best, goal = [], found[0].runs[0].summary["metric"]["goal"]
@@ -236,7 +264,7 @@ def _rounded(value: float, down: bool) -> float:
     return float(f"{(math.floor if down else math.ceil)(round(value / step, 6)) * step:.2g}")
 
 
-# --- selection ----------------------------------------------------------------------------------------------------------
+# --- selection --------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -252,10 +280,11 @@ class Choice:
 
 
 def choose(found: Sequence[Setting]) -> list[Choice]:
-    """Of each group (data set, method, network, privacy, division of the data: all that is no hyper-parameter) the selected setting.
+    """Of each group (data set, method, network, privacy, division of the data: all that is no hyper-parameter) the
+    selected setting.
 
-    Settings are compared by the validation metric at the round that validation chose, the mean over seeds; one that has fewer seeds
-    than another (a run that failed or diverged) is no candidate. Test values are not looked at.
+    Settings are compared by the validation metric at the round that validation chose, the mean over seeds; one that has
+    fewer seeds than another (a run that failed or diverged) is no candidate. Test values are not looked at.
     """
     groups: dict[str, list[Setting]] = defaultdict(list)
     for setting in found:
@@ -267,7 +296,9 @@ def choose(found: Sequence[Setting]) -> list[Choice]:
 def searched(key: str) -> bool:
     """Whether `key` is a hyper-parameter, which validation may choose."""
     group = key.split(".")[0]
-    return key not in DIVISION and (group in ("algorithm", "model") or key in ("rounds", "epochs", "eval_every", "checkpoint_every"))
+    return key not in DIVISION and (
+        group in ("algorithm", "model") or key in ("rounds", "epochs", "eval_every", "checkpoint_every")
+    )
 
 
 def _choice(group: list[Setting]) -> Choice:
@@ -277,13 +308,23 @@ def _choice(group: list[Setting]) -> Choice:
     nothing = np.array([])
     scored = [s for s in group if len(s.scores("selected_validation")) == len(s.runs)]
     if not scored:
-        return Choice(name, len(group), None, nothing, "no validation split: nothing can be chosen without looking at test data", None)
+        return Choice(
+            name,
+            len(group),
+            None,
+            nothing,
+            "no validation split: nothing can be chosen without looking at test data",
+            None,
+        )
     most = max(len(s.runs) for s in scored)
     candidates = [s for s in scored if len(s.runs) == most]
     sign = 1 if first["metric"]["goal"] == "max" else -1
     best = max(candidates, key=lambda s: sign * s.scores("selected_validation").mean())
     fewer = len(group) - len(candidates)
-    why = f"best validation {first['metric']['name']} of {len(candidates)} setting{'s' if len(candidates) != 1 else ''}, mean over {most} "
+    why = (
+        f"best validation {first['metric']['name']} of {len(candidates)} "
+        f"setting{'s' if len(candidates) != 1 else ''}, mean over {most} "
+    )
     why += f"seed{'s' if most != 1 else ''}" + (f"; {fewer} with fewer seeds left out" if fewer else "")
     return Choice(name, len(group), best, best.scores("selected_validation"), why, rerun(best))
 

@@ -16,7 +16,11 @@ def table(folder: str | Path) -> str:
     overrides = [_overrides(run) for run in runs]
     common = set.intersection(*map(set, overrides)) if len(runs) > 1 else set()
     # A column for each word that differs, so that equal things stand below each other.
-    keys = list(dict.fromkeys(key for words in overrides for word in words if word not in common for key in [word.split("=", 1)[0]]))
+    keys = list(
+        dict.fromkeys(
+            key for words in overrides for word in words if word not in common for key in [word.split("=", 1)[0]]
+        )
+    )
     rows = [["job", *keys, "status", "metric", "selected", "final", "sent", "communication", "folder"]]
     for run, words in zip(runs, overrides, strict=True):
         given = dict(word.split("=", 1) for word in words if "=" in word)
@@ -47,7 +51,13 @@ def results(run: Run) -> list[str]:
         summary, metric = run.summary, run.summary["metric"]  # without a name where the data were never reached
         form = ".2e" if metric["name"] == TRAINING_METRIC else ".4f"  # a gap, of many decades
         scores = ["-" if metric[key] is None else f"{metric[key]:{form}}" for key in ("selected", "final")]
-        return [status, metric["name"] or "", *scores, human_bytes(summary["bytes"]["total"]), f"{summary['communication_seconds']:.4g} s"]
+        return [
+            status,
+            metric["name"] or "",
+            *scores,
+            human_bytes(summary["bytes"]["total"]),
+            f"{summary['communication_seconds']:.4g} s",
+        ]
     except VflbenchError:
         return ["unreadable", "", "", "", "", ""]
 
@@ -58,4 +68,6 @@ def align(rows: list[list[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     numbers = ("selected", "final", "sent", "communication")
     places = [f"{'>' if name in numbers else '<'}{width}" for name, width in zip(rows[0], widths, strict=True)]
-    return "\n".join("  ".join(format(cell, place) for cell, place in zip(row, places, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(format(cell, place) for cell, place in zip(row, places, strict=True)).rstrip() for row in rows
+    )

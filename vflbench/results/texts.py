@@ -1,4 +1,5 @@
-"""Texts as a terminal, Markdown, a spreadsheet and a page show them: others' are read and never obeyed; and numbers of bytes."""
+"""Texts as a terminal, Markdown, a spreadsheet and a page show them: others' are read and never obeyed; and numbers of
+bytes."""
 
 import base64
 import hashlib
@@ -8,7 +9,8 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """`text` with its control characters, and what turns the direction of writing, as escapes; line breaks and tabs stay.
+    """`text` with its control characters, and what turns the direction of writing, as escapes; line breaks and tabs
+    stay.
 
     A terminal takes commands by control characters, and an SVG that has one is malformed.
     """
@@ -50,7 +52,8 @@ def spreadsheet(value: Any) -> Any:
 
 
 def content_policy(style: str, script: str | None = None, images: str = "data:") -> str:
-    """The Content-Security-Policy of a page: its own `style` and `script` are known by their hashes, and nothing else is run or loaded.
+    """The Content-Security-Policy of a page: its own `style` and `script` are known by their hashes, and nothing else
+    is run or loaded.
 
     With `script` None the page has none, and runs none; `images` is where these may come from.
     """
@@ -59,7 +62,9 @@ def content_policy(style: str, script: str | None = None, images: str = "data:")
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
     scripts = f"script-src {known(script)}; require-trusted-types-for 'script'; " if script is not None else ""
-    return f"default-src 'none'; {scripts}style-src {known(style)}; img-src {images}; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; {scripts}style-src {known(style)}; img-src {images}; base-uri 'none'; form-action 'none'"
+    )
 
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))  # SI: 1 MB is 1,000,000 bytes

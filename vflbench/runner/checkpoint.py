@@ -1,8 +1,9 @@
 """Checkpoints on disk: the last two complete cuts, and the ledger and trace of the rounds before them, in parts.
 
-A cut is its state, `round_<round>.pt`, and its index, `round_<round>.json`: a list of every file that it counts on, with size, rows and
-SHA-256, and the SHA-256 of the index itself. The index is written last, so that a run killed at any moment finds a whole cut, and all
-that it lists is checked before the run goes on. Parts are merged as the run goes on: their number grows with the logarithm of its length.
+A cut is its state, `round_<round>.pt`, and its index, `round_<round>.json`: a list of every file that it counts on,
+with size, rows and SHA-256, and the SHA-256 of the index itself. The index is written last, so that a run killed at any
+moment finds a whole cut, and all that it lists is checked before the run goes on. Parts are merged as the run goes on:
+their number grows with the logarithm of its length.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Checkpoints:
     identity: str  # the hash of the run's configuration
     index: Index = Index(0)  # of the last complete cut
 
-    # --- writing --------------------------------------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """An empty folder for a run that starts."""
@@ -108,7 +109,12 @@ class Checkpoints:
         self._write(Index(0))
 
     def save(
-        self, cut: Cut, observer: dict[str, Any], ledger: np.ndarray, traces: dict[str, np.ndarray], transcript: Iterable[Part] = ()
+        self,
+        cut: Cut,
+        observer: dict[str, Any],
+        ledger: np.ndarray,
+        traces: dict[str, np.ndarray],
+        transcript: Iterable[Part] = (),
     ) -> None:
         """Write the rows up to the cut, then the cut, then its index; then drop cuts before the last two.
 
@@ -120,7 +126,11 @@ class Checkpoints:
         for kind, rows in (("ledger", ledger), ("trace", events)):
             path = self._place(kind, cut.round, 0)
             write_parquet(
-                path, {name: rows[:, i] if name in TIMES else rows[:, i].astype(np.int64) for i, name in enumerate(COLUMNS[kind])}
+                path,
+                {
+                    name: rows[:, i] if name in TIMES else rows[:, i].astype(np.int64)
+                    for i, name in enumerate(COLUMNS[kind])
+                },
             )
             parts[kind] = (*self._merged(kind, getattr(last, kind)), Part.of(path, len(rows)))
         buffer = io.BytesIO()  # not to the file itself: torch tells of a full disk by a RuntimeError
@@ -136,14 +146,20 @@ class Checkpoints:
         return self.folder / f"{kind}_{round:08d}_{level}.parquet"
 
     def _merged(self, kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        """`parts`, those of one level as one where there are enough. They are in the order of rounds, so the highest level is first."""
+        """`parts`, those of one level as one where there are enough. They are in the order of rounds, so the highest
+        level is first."""
         for level in {part.level for part in parts}:
             same = [part for part in parts if part.level == level]
             if len(same) >= MERGED:
                 path = self._place(kind, int(same[-1].name.split("_")[1]), level + 1)
-                merge_parquet(path, [part.check(self.folder) for part in same])  # unchecked, damage would get a hash that is right
+                # unchecked, damage would get a hash that is right
+                merge_parquet(path, [part.check(self.folder) for part in same])
                 one = Part.of(path, sum(part.rows for part in same), level + 1)
-                return (*(part for part in parts if part.level > level), one, *(part for part in parts if part.level < level))
+                return (
+                    *(part for part in parts if part.level > level),
+                    one,
+                    *(part for part in parts if part.level < level),
+                )
         return parts
 
     def _write(self, index: Index) -> None:
@@ -151,7 +167,8 @@ class Checkpoints:
         write_json(self.folder / index.name, {**content, "sha256": _digest(content)})
 
     def _retire(self, kept: Sequence[Index]) -> None:
-        """Drop all cuts but `kept`: first what only they count on, last their indices, so that none forgets its files."""
+        """Drop all cuts but `kept`: first what only they count on, last their indices, so that none forgets its
+        files."""
         needed = {part.name for index in kept for part in index.files}
         for path in self._indices():
             if path.name in {index.name for index in kept}:
@@ -169,7 +186,7 @@ class Checkpoints:
         """Remove all cuts and parts once the whole ledger and trace are written."""
         self._retire(())
 
-    # --- reading --------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def _indices(self) -> list[Path]:
         """Those on disk, the last first."""
@@ -186,7 +203,9 @@ class Checkpoints:
                 raise VflbenchError(f"{path} has schema version {schema}; this vflbench reads version {SCHEMA}")
             if content["run"] != self.identity or content["round"] != int(path.stem.split("_")[1]):
                 raise VflbenchError(f"{path} is another run's or another round's")
-            lists = (tuple(Part(**part) for part in content[kind]) for kind in ("state", "ledger", "trace", "transcript"))
+            lists = (
+                tuple(Part(**part) for part in content[kind]) for kind in ("state", "ledger", "trace", "transcript")
+            )
             index = Index(content["round"], *lists)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise VflbenchError(f"{path} is truncated or malformed ({type(error).__name__})") from error
@@ -195,15 +214,20 @@ class Checkpoints:
         return index
 
     def load(self) -> tuple[Cut, dict[str, Any], tuple[Part, ...]] | None:
-        """The last whole cut, the observer's state at it and the files of its transcript; None where the run is to start anew.
+        """The last whole cut, the observer's state at it and the files of its transcript; None where the run is to
+        start anew.
 
-        What is damaged is told in a warning, and the cut before it is taken: from there the run comes to the same result.
+        What is damaged is told in a warning, and the cut before it is taken: from there the run comes to the same
+        result.
 
         Raises VflbenchError: no cut is whole.
         """
         found, damages = self._indices(), dict[str, None]()
         if not found and (states := sorted(self.folder.glob("round_*.pt"))):
-            raise VflbenchError(f"{states[-1]} has no list of what belongs to it: an older vflbench wrote it. Start anew in another folder")
+            raise VflbenchError(
+                f"{states[-1]} has no list of what belongs to it: an older vflbench wrote it. Start anew in another "
+                "folder"
+            )
         for path in found:
             try:
                 index = self._read(path)
@@ -212,7 +236,11 @@ class Checkpoints:
                 damages[str(damage)] = None
                 continue
             if damages:
-                where = f"from the checkpoint before it, of round {index.round}" if index.round else "from the start: that was the first"
+                where = (
+                    f"from the checkpoint before it, of round {index.round}"
+                    if index.round
+                    else "from the start: that was the first"
+                )
                 log.warning("%s. Going on %s; what is damaged is set aside", "; ".join(damages), where)
                 inventory.set_aside(self.folder.parent, ("checkpoint", "transcript"))
             self.index = index
@@ -233,11 +261,14 @@ class Checkpoints:
                 saved = torch.load(io.BytesIO(path.read_bytes()), weights_only=True, map_location="cpu")
                 return Cut(**saved["cut"]), saved["observer"], index.transcript
             except Exception as error:  # torch raises whatever its parsers do
-                raise VflbenchError(f"{path} is no checkpoint that this vflbench can read ({type(error).__name__})") from error
+                raise VflbenchError(
+                    f"{path} is no checkpoint that this vflbench can read ({type(error).__name__})"
+                ) from error
         return None
 
     def rows(self, kind: str) -> Iterator[np.ndarray]:
-        """The saved parts of the `ledger`, (n, 10) each, or of the `trace`, (n, 6), the party's number first. Checked as they are read."""
+        """The saved parts of the `ledger`, (n, 10) each, or of the `trace`, (n, 6), the party's number first. Checked
+        as they are read."""
         import pyarrow.parquet as pq
 
         for part in getattr(self.index, kind):
@@ -251,16 +282,20 @@ def _digest(content: dict[str, Any]) -> str:
 
 @dataclass
 class Recorder:
-    """What a run has produced so far: the ledger and trace, in memory since the last checkpoint and in parts before it."""
+    """What a run has produced so far: the ledger and trace, in memory since the last checkpoint and in parts before
+    it."""
 
     checkpoints: Checkpoints
     writer: TranscriptWriter | None
-    unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None  # the rows of a cut while it is written, and its round
+    # the rows of a cut while it is written, and its round
+    unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None
 
     def cut(self, engine: Engine, observer: Observer, cut: Cut) -> None:
         ledger, traces = engine.ledger.take(cut.round), engine.take_trace(cut.round)
         self.unsaved = cut.round, ledger, traces
-        self.checkpoints.save(cut, observer.state_dict(), ledger, traces, self.writer.files.values() if self.writer else ())
+        self.checkpoints.save(
+            cut, observer.state_dict(), ledger, traces, self.writer.files.values() if self.writer else ()
+        )
         self.unsaved = None
 
     def collect(self, engine: Engine) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -273,11 +308,14 @@ class Recorder:
         for rows in self.checkpoints.rows("trace"):
             for code, parts in enumerate(traces.values()):
                 parts.append(rows[rows[:, 0] == code, 1:])
-        if self.unsaved is not None and self.unsaved[0] > self.checkpoints.index.round:  # its cut failed, or Ctrl-C came in the middle
+        # its cut failed, or Ctrl-C came in the middle
+        if self.unsaved is not None and self.unsaved[0] > self.checkpoints.index.round:
             ledger.append(self.unsaved[1])
             traces = {name: [*parts, self.unsaved[2][name]] for name, parts in traces.items()}
         whole = sort_ledger(np.concatenate([*ledger, rest]))
         charged = whole[whole[:, COLUMN["kind"]] != LINK_KINDS.index(LOCAL), COLUMN["bytes"]].sum()
         if charged != engine.bytes_sent:
-            raise VflbenchError(f"the ledger has {charged:.0f} bytes in {engine.finished_round} rounds, sent were {engine.bytes_sent}")
+            raise VflbenchError(
+                f"the ledger has {charged:.0f} bytes in {engine.finished_round} rounds, sent were {engine.bytes_sent}"
+            )
         return whole, {name: np.concatenate([*traces[name], rows]) for name, rows in last.items()}

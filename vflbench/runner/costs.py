@@ -53,14 +53,29 @@ class Costs:
 
     def _row(self, round_: int, communication: float, compute: float) -> dict[str, Any]:
         nbytes, messages, vectors, cost = self.totals.until(round_)
-        times = {"virtual_seconds": communication + compute, "communication_seconds": communication, "compute_seconds": compute}
-        return {**times, "bytes": round(nbytes), "messages": int(messages), "vectors": int(vectors), "cost": float(cost)}
+        times = {
+            "virtual_seconds": communication + compute,
+            "communication_seconds": communication,
+            "compute_seconds": compute,
+        }
+        return {
+            **times,
+            "bytes": round(nbytes),
+            "messages": int(messages),
+            "vectors": int(vectors),
+            "cost": float(cost),
+        }
 
     def summary(self, rounds: int, clock: float) -> dict[str, Any]:
-        """Those of the whole run, as `results.folder.summarise` takes them; it ended after `rounds` at `clock` on the virtual clock."""
+        """Those of the whole run, as `results.folder.summarise` takes them; it ended after `rounds` at `clock` on the
+        virtual clock."""
         row = self._row(rounds, *self.times([rounds], [clock])[0])
         by_tag = {self.payload.tags[code]: count for code, count in sorted(self.totals.by_tag.items())}
-        return {"bytes_by_tag": by_tag, "bytes_by_link": self.totals.by_link, **{key: row[key] for key in row if key != "bytes"}}
+        return {
+            "bytes_by_tag": by_tag,
+            "bytes_by_link": self.totals.by_link,
+            **{key: row[key] for key in row if key != "bytes"},
+        }
 
     def times(self, rounds: list[int], clocks: list[float]) -> list[tuple[float, float]]:
         """(communication, compute) seconds up to the end of each of `rounds`, where the virtual clock shows `clocks`.
@@ -88,11 +103,13 @@ class Costs:
         return clock(program.without_computing(self.network))
 
     def use(self, cores: float, seconds: float, rounds: int, threads: int | None = None) -> dict[str, Any]:
-        """How well `cores`, all that there were, were used in a run of `seconds` and `rounds`; empty where no party counts its own.
+        """How well `cores`, all that there were, were used in a run of `seconds` and `rounds`; empty where no party
+        counts its own.
 
-        `utilisation`, core-seconds of computing over all that there were, 0 to 1; and `waiting_seconds`, in which a worker did nothing,
-        per epoch, the mean over workers (parties that are not the first of several in an organisation).
-        `threads` of each party: of a run in real time, where more parties than cores take turns, and compute the longer.
+        `utilisation`, core-seconds of computing over all that there were, 0 to 1; and `waiting_seconds`, in which a
+        worker did nothing, per epoch, the mean over workers (parties that are not the first of several in an
+        organisation). `threads` of each party: of a run in real time, where more parties than cores take turns, and
+        compute the longer.
         """
         if all(party.cores is None for party in self.parties.values()):
             return {}
@@ -111,7 +128,8 @@ class Costs:
 
 
 def core_seconds(computed: np.ndarray, cores: float, threads: int) -> float:
-    """Of computations, (n, 5) trace rows with their times, each in `threads` threads: how long how many of `cores` were busy."""
+    """Of computations, (n, 5) trace rows with their times, each in `threads` threads: how long how many of `cores` were
+    busy."""
     ends, lasted = computed[:, TRACE_COLUMN["time"]], computed[:, TRACE_COLUMN["value"]]
     times = np.concatenate([ends - lasted, ends])
     order = np.argsort(times, kind="stable")
@@ -136,5 +154,7 @@ def link_problems(network: NetworkConfig, names: Iterable[str], connected: Calla
             allowed = f"must name two parties as in {edges[0]}" if edges else "there are no links between parties"
             problems.append(Problem(f"network.links.{pair}", f"{link.latency_ms} ms", allowed, closest(pair, edges)))
         elif not connected(*ends):
-            problems.append(Problem(f"network.links.{pair}", f"{link.latency_ms} ms", "the topology has no edge between the two"))
+            problems.append(
+                Problem(f"network.links.{pair}", f"{link.latency_ms} ms", "the topology has no edge between the two")
+            )
     return problems

@@ -1,13 +1,14 @@
 """Runs whose parties are in processes of their own (engine=ray): who builds what, and who holds which data.
 
-A process of its own, the surveyor, looks at the whole task before the run, as `Federation` does, and tells the driver what is public
-and what scoring needs; no features. Where workers report whole models, which are scored on rows (sharded data), the surveyor stays and
-scores them; else it ends before the parties start.
+A process of its own, the surveyor, looks at the whole task before the run, as `Federation` does, and tells the driver
+what is public and what scoring needs; no features. Where workers report whole models, which are scored on rows (sharded
+data), the surveyor stays and scores them; else it ends before the parties start.
 
-Each party's process then builds its own part. Of a benchmark set it loads all and keeps that. Where the user has a file for each party
-(modules of data sets with a function `load_own`) it opens its own and no other: the surveyor has brought the files together, as a private
-set intersection or a table mapping would, and `Briefing` is what comes of that for the party: its rows' numbers, who is in which split,
-labels if its program has them. A party whose program holds more (a centralized baseline's) opens all.
+Each party's process then builds its own part. Of a benchmark set it loads all and keeps that. Where the user has a file
+for each party (modules of data sets with a function `load_own`) it opens its own and no other: the surveyor has brought
+the files together, as a private set intersection or a table mapping would, and `Briefing` is what comes of that for the
+party: its rows' numbers, who is in which split, labels if its program has them. A party whose program holds more (a
+centralized baseline's) opens all.
 """
 
 from __future__ import annotations
@@ -35,11 +36,22 @@ from vflbench.federation.ray.party import elsewhere
 from vflbench.runner.evaluate import METRICS, Observer
 from vflbench.runner.federation import Federation, Known, resolve_device
 from vflbench.runner.models import WholeModels
-from vflbench.types import AlgorithmInfo, ConfigError, FederationError, Problem, RunConfig, VflbenchError, division, hook, refuse
+from vflbench.types import (
+    AlgorithmInfo,
+    ConfigError,
+    FederationError,
+    Problem,
+    RunConfig,
+    VflbenchError,
+    division,
+    hook,
+    refuse,
+)
 
 
 def detached(value: Any) -> Any:
-    """A party's data without views: a slice of a matrix would keep the whole of it, the others' columns too, in memory."""
+    """A party's data without views: a slice of a matrix would keep the whole of it, the others' columns too, in
+    memory."""
     if isinstance(value, np.ndarray):
         return value if value.base is None or isinstance(value, np.memmap) else value.copy(order="K")
     if isinstance(value, Mapping):
@@ -51,7 +63,7 @@ def detached(value: Any) -> Any:
     return value
 
 
-# --- what a party is told that opens its own files only -------------------------------------------------------------------------
+# --- what a party is told that opens its own files only ---------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +80,11 @@ def same(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, np.ndarray):
         numbers = one.dtype.kind in "fc"
-        return one.dtype == other.dtype and one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=numbers))
+        return (
+            one.dtype == other.dtype
+            and one.shape == other.shape
+            and bool(np.array_equal(one, other, equal_nan=numbers))
+        )
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
     if isinstance(one, Mapping):
@@ -87,7 +103,8 @@ def same(one: Any, other: Any) -> bool:
 
 
 def tell(federation: Federation) -> dict[str, Briefing]:
-    """What each party is told that can do with its own files: with these its data are what they are in the whole federation."""
+    """What each party is told that can do with its own files: with these its data are what they are in the whole
+    federation."""
     task, dataset, found = federation.task, federation.config.dataset, {}
     if not (hook(registry.load_dataset(dataset.name), "load_own") and task.own_files(dataset)):
         return {}
@@ -111,25 +128,30 @@ def tell(federation: Federation) -> dict[str, Briefing]:
     return found
 
 
-# --- before the run -----------------------------------------------------------------------------------------------------------
+# --- before the run ---------------------------------------------------------------------------------------------------
 
 
 class Surveyor:
     """The actor that sees the whole task, and scores whole models."""
 
     def survey(self, config: RunConfig, info: AlgorithmInfo) -> tuple[Known, dict[str, Briefing]] | VflbenchError:
-        """What the driver may know, and what it passes on to parties; or what is wrong with the configuration or the data."""
+        """What the driver may know, and what it passes on to parties; or what is wrong with the configuration or the
+        data."""
         try:
             federation = Federation(config, info)
             federation.mechanisms()  # noise is calibrated here for the first time, which may fail
         except VflbenchError as error:
             return error
         except OSError as error:
-            return VflbenchError(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+            return VflbenchError(
+                f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+            )
         task = federation.task
         if task.by_rows is not None:
             self.models = WholeModels(task.by_rows, config.model, METRICS[task.metric.name])
-        specs = {name: dataclasses.replace(spec, program=elsewhere, data=None) for name, spec in federation.specs.items()}
+        specs = {
+            name: dataclasses.replace(spec, program=elsewhere, data=None) for name, spec in federation.specs.items()
+        }
         known = Known(task.without_features(), federation.layout, federation.decided, federation.facts, specs)
         return known, tell(federation)
 
@@ -140,14 +162,17 @@ class Surveyor:
 
 
 class ScoredElsewhere(WholeModels):
-    """`WholeModels` whose rows are with the surveyor. `score` raises FederationError where that does not answer within `timeout` s."""
+    """`WholeModels` whose rows are with the surveyor. `score` raises FederationError where that does not answer within
+    `timeout` s."""
 
     def __init__(self, task: ShardedTask, surveyor: Any, timeout: float) -> None:
         self.task, self.surveyor, self.timeout = task, surveyor, timeout
         self.averaged = []
 
     def score(self, round: int, models: list[Any]) -> dict[str, float]:
-        values, averaged = answer(self.surveyor.score.remote(round, models), "the surveyor, which scores the models,", self.timeout)
+        values, averaged = answer(
+            self.surveyor.score.remote(round, models), "the surveyor, which scores the models,", self.timeout
+        )
         self.averaged.append(averaged)
         return values
 
@@ -174,7 +199,8 @@ def party(
     eval_every: int,
     checkpoint_every: int | None,
     name: str,
-    known: Known | None = None,  # this and `index`: its `Briefing`, where it opens its own files only, and what else is public
+    # this and `index`: its `Briefing`, where it opens its own files only, and what else is public
+    known: Known | None = None,
     index: int | None = None,
     source: str | None = None,  # kind of data that the surveyor found, where the party loads the whole set
     broker: Channels | None = None,  # what the party's messages to other organisations pass, where they are published
@@ -184,11 +210,17 @@ def party(
         try:
             config = dataclasses.replace(config, device=resolve_device(device))
         except ConfigError as error:
-            raise ConfigError([dataclasses.replace(one, key=f"engine.devices.{name}") for one in error.problems]) from error
+            raise ConfigError(
+                [dataclasses.replace(one, key=f"engine.devices.{name}") for one in error.problems]
+            ) from error
     if known is None:
         federation = Federation(config, info)
-        if source not in (None, found := federation.task.source.kind):  # a download that failed for one and not for the other, say
-            raise VflbenchError(f"its data of {config.dataset.name} are {found}, those of the process that looked before the run {source}")
+        # a download that failed for one and not for the other, say
+        if source not in (None, found := federation.task.source.kind):
+            raise VflbenchError(
+                f"its data of {config.dataset.name} are {found}, those of the process that looked before the run "
+                f"{source}"
+            )
     else:
         task, decided = known.task, dataclasses.replace(known.decided, device=resolve_device(config.device))
         if index is not None:
@@ -201,10 +233,12 @@ def party(
     specs[name] = dataclasses.replace(own, data=detached(own.data))
     arguments = federation.engine_arguments() | {
         "eval_every": eval_every, "checkpoint_every": checkpoint_every, "privacy": federation.mechanisms(),
-        "specs": specs, "public": federation.task.public, "config": federation.decided, "threads": config.engine.threads,
+        "specs": specs, "public": federation.task.public, "config": federation.decided,
+        "threads": config.engine.threads,
         "broker": broker,
     }  # fmt: skip
-    if config.model is not None:  # the first optimiser imports a second's worth of torch: part of starting, not of the first round
+    # the first optimiser imports a second's worth of torch: part of starting, not of the first round
+    if config.model is not None:
         torch.optim.SGD([torch.zeros(1)])
     arguments["privacy"] = {client: secret for client, secret in arguments["privacy"].items() if client == name}
     del federation, own
@@ -215,7 +249,8 @@ def party(
 class Host:
     """The processes of one run: `with Host(config, info) as host:`.
 
-    `federation` is what the driver knows, `models` scores whole models (None where parties report predictions), `broker` may be a real one.
+    `federation` is what the driver knows, `models` scores whole models (None where parties report predictions),
+    `broker` may be a real one.
 
     Raises ConfigError, VflbenchError: on entering; as `Federation`, and where Ray does not start.
     """
@@ -237,7 +272,9 @@ class Host:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         try:
             self.cluster.__exit__(kind, error, where)
         finally:
@@ -247,13 +284,24 @@ class Host:
     def _survey(self) -> tuple[Federation, ScoredElsewhere | None, Known, dict[str, Briefing]]:
         surveyor, timeout = self.cluster.hire(Surveyor), self.config.engine.timeout
         call = surveyor.survey.remote(self.config, self.info)
-        found = answer(call, "the surveyor, which looks at the data before the run,", max(timeout, STARTING), timeout < STARTING)
+        found = answer(
+            call, "the surveyor, which looks at the data before the run,", max(timeout, STARTING), timeout < STARTING
+        )
         if isinstance(found, VflbenchError):
             raise found
         known, messages = found
         federation = Federation(self.config, self.info, known)
-        allowed, devices = f"there is no such party; there are: {', '.join(federation.specs)}", self.config.engine.devices
-        refuse([Problem(f"engine.devices.{name}", devices[name], allowed) for name in devices if name not in federation.specs])
+        allowed, devices = (
+            f"there is no such party; there are: {', '.join(federation.specs)}",
+            self.config.engine.devices,
+        )
+        refuse(
+            [
+                Problem(f"engine.devices.{name}", devices[name], allowed)
+                for name in devices
+                if name not in federation.specs
+            ]
+        )
         if known.task.by_rows is not None:
             return federation, ScoredElsewhere(known.task.by_rows, surveyor, timeout), known, messages
         self.cluster.dismiss([surveyor])
@@ -265,10 +313,15 @@ class Host:
         whole = partial(party, self.config, self.info, federation.eval_every, every, source=self.known.task.source.kind)
         builds = dict.fromkeys(federation.specs, whole)
         for name, message in self.messages.items():
-            builds[name] = partial(builds[name], known=dataclasses.replace(self.known, task=message.task), index=message.index)
+            builds[name] = partial(
+                builds[name], known=dataclasses.replace(self.known, task=message.task), index=message.index
+            )
         if self.broker is not None:
             builds |= {name: partial(builds[name], broker=self.broker.channels) for name in federation.hubs}
         timeout, names = self.config.engine.timeout, list(federation.specs)
-        options |= {"on_report": observer.on_report, "expendable": [name for name, spec in federation.specs.items() if spec.expendable]}
+        options |= {
+            "on_report": observer.on_report,
+            "expendable": [name for name, spec in federation.specs.items() if spec.expendable],
+        }
         options["published"] = [tag for tag, _ in self.info.published] if self.broker is not None else []
         return RayEngine(self.cluster, names, builds, timeout=timeout, rounds=federation.rounds, **options)

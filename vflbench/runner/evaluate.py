@@ -56,7 +56,8 @@ class Suboptimality:
         self.at_zero = self.loss.value(np.zeros(len(labels)))  # f at theta = 0, where all methods start
 
     def value(self, reported: list[dict[str, Any]]) -> float | None:
-        """f, or None where nobody reported: the loss of the sum of all `partial` {"train": X_k theta_k (N,)}, plus all `penalty`."""
+        """f, or None where nobody reported: the loss of the sum of all `partial` {"train": X_k theta_k (N,)}, plus all
+        `penalty`."""
         blocks = [r for r in reported if "penalty" in r]
         if not blocks:
             return None
@@ -71,12 +72,13 @@ class Suboptimality:
 class Observer:
     """Collects reports by round; once all parties have finished a round it closes that round's row.
 
-    `rows` are the curve's, without the columns that are sums over the ledger. The metric is the mean over the parties that report
-    `predictions`; or that of the one prediction whose parts parties report as `partial` (their sum, and an `offset` that one reports).
-    The training loss is the mean over the reports since the previous row. A task with a convex objective is scored by it on the training
-    samples (`Suboptimality`): its training loss is the objective. Parties that report whole models, as `parameters`, are scored by
-    `WholeModels`: the same mean of the metric, and as training loss the mean of theirs on fixed training rows.
-    `models` scores them where that is not done here (runner/distributed.py).
+    `rows` are the curve's, without the columns that are sums over the ledger. The metric is the mean over the parties
+    that report `predictions`; or that of the one prediction whose parts parties report as `partial` (their sum, and an
+    `offset` that one reports). The training loss is the mean over the reports since the previous row. A task with a
+    convex objective is scored by it on the training samples (`Suboptimality`): its training loss is the objective.
+    Parties that report whole models, as `parameters`, are scored by `WholeModels`: the same mean of the metric, and as
+    training loss the mean of theirs on fixed training rows. `models` scores them where that is not done here
+    (runner/distributed.py).
 
     `extra` has what else the summary shows: the last `facts` that were reported, by name.
     """
@@ -141,7 +143,9 @@ class Observer:
         if losses and self.first_loss and self.last_loss is not None:
             times = self.last_loss / self.first_loss
             if times > BLOWN_UP or (times > GROWN and self.rising >= RISING):
-                grown = f"the training loss has grown from {self.first_loss:.4g} to {self.last_loss:.4g} by round {round}"
+                grown = (
+                    f"the training loss has grown from {self.first_loss:.4g} to {self.last_loss:.4g} by round {round}"
+                )
                 return self._stop("diverged", grown)
         return self._stops(round, engine, row)
 
@@ -155,7 +159,9 @@ class Observer:
         if not self.rows:
             self._stop("failed", "no round was scored: no party reported predictions")
         elif value is None and self.finite:
-            self._stop("failed", f"the last round was not scored: no party reported predictions of the rows of {scored}")
+            self._stop(
+                "failed", f"the last round was not scored: no party reported predictions of the rows of {scored}"
+            )
         elif value is None or not math.isfinite(value):
             self._stop("diverged", f"{scored} is not finite after round {self.rows[-1]['round']}")
 
@@ -171,21 +177,30 @@ class Observer:
             row[f"train_{TRAINING_METRIC}"] = self.convex(value)
             if value > LOST * self.convex.at_zero:
                 return self._stop(
-                    "diverged", f"the objective is {value:.4g} after round {round}, at theta = 0 it is {self.convex.at_zero:.4g}"
+                    "diverged",
+                    f"the objective is {value:.4g} after round {round}, at theta = 0 it is {self.convex.at_zero:.4g}",
                 )
         return self._stops(round, engine, row)
 
     def _predictions(self, reported: list[dict[str, Any]]) -> list[dict[str, np.ndarray]]:
         """What is scored: per party that predicts alone, or of all parties together, split -> scores."""
-        alone = [{split: as_array(scores) for split, scores in r["predictions"].items()} for r in reported if "predictions" in r]
-        partial = [{split: as_array(scores) for split, scores in r["partial"].items()} for r in reported if "partial" in r]
+        alone = [
+            {split: as_array(scores) for split, scores in r["predictions"].items()}
+            for r in reported
+            if "predictions" in r
+        ]
+        partial = [
+            {split: as_array(scores) for split, scores in r["partial"].items()} for r in reported if "partial" in r
+        ]
         if not partial:
             return alone
         offset = sum(r["offset"] for r in reported if "offset" in r)
         splits = [split for split in ("val", "test") if self.task.truth(split) is not None]
         return [*alone, {split: self.task.combine(split, partial) + offset for split in splits}]
 
-    def _row(self, round: int, engine: Engine, predictions: list[dict[str, np.ndarray]], reported: list[dict[str, Any]]) -> dict[str, Any]:
+    def _row(
+        self, round: int, engine: Engine, predictions: list[dict[str, np.ndarray]], reported: list[dict[str, Any]]
+    ) -> dict[str, Any]:
         name = self.task.metric.name
         row: dict[str, Any] = {
             "round": round,
@@ -209,12 +224,21 @@ class Observer:
 
     def _stops(self, round: int, engine: Engine, row: dict[str, Any] | None) -> bool:
         config, metric = self.config, self.task.metric
-        if not all(math.isfinite(loss) for loss in self.losses) or (row and not math.isfinite(row["train_loss"] or 0.0)):
+        if not all(math.isfinite(loss) for loss in self.losses) or (
+            row and not math.isfinite(row["train_loss"] or 0.0)
+        ):
             return self._stop("diverged", f"the training loss is not finite in round {round}")
         if row is not None and (where := next(filter(None, (party.nonfinite() for party in engine.order)), None)):
             return self._stop("diverged", f"{where} is not finite after round {round}")
         if row is not None and config.target is not None:
-            value = next((row[f"{split}_{metric.name}"] for split in ("val", "test", "train") if f"{split}_{metric.name}" in row), None)
+            value = next(
+                (
+                    row[f"{split}_{metric.name}"]
+                    for split in ("val", "test", "train")
+                    if f"{split}_{metric.name}" in row
+                ),
+                None,
+            )
             if value is not None and (value >= config.target if metric.goal == "max" else value <= config.target):
                 return self._stop("target_reached", f"{metric.name} {value:.6g} in round {round}")
         if not self.rows:  # a budget that ends before the first evaluation would leave no curve: it waits for that

@@ -45,13 +45,20 @@ def resolve_device(device: str) -> str:
     if device.startswith("cuda"):
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(device.partition(":")[2] or 0) >= count:
-            raise ConfigError([Problem("device", device, f"this machine has {count} GPUs that torch can use; auto and cpu always work")])
+            raise ConfigError(
+                [
+                    Problem(
+                        "device", device, f"this machine has {count} GPUs that torch can use; auto and cpu always work"
+                    )
+                ]
+            )
     return device
 
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """What a survey of the data finds; without the parties' data what the driver of their processes knows (runner/distributed.py)."""
+    """What a survey of the data finds; without the parties' data what the driver of their processes knows
+    (runner/distributed.py)."""
 
     task: Task
     layout: str
@@ -68,11 +75,18 @@ class Federation:
         self.module: ModuleType = registry.load_algorithm(info.name)
         self._settle()
         found = known or self._survey()
-        self.task, self.layout, self.decided, self.facts, self.specs = found.task, found.layout, found.decided, found.facts, found.specs
+        self.task, self.layout, self.decided, self.facts, self.specs = (
+            found.task,
+            found.layout,
+            found.decided,
+            found.facts,
+            found.specs,
+        )
         self._connect()
 
     def _settle(self) -> None:
-        """What the configuration leaves open: device, clock, randomness, how long it runs and how often it is scored."""
+        """What the configuration leaves open: device, clock, randomness, how long it runs and how often it is
+        scored."""
         config, info = self.config, self.info
         self.device = resolve_device(config.device)
         if config.engine.threads is not None:
@@ -80,7 +94,11 @@ class Federation:
         self.live = config.engine.name == "ray"  # times are measured
         secure = config.privacy.secure_rng
         self.secure = config.privacy.name != "none" and (self.live if secure is None else secure)
-        self.clock_mode = "measured" if self.live else clock.resolve(config.engine.compute_clock, info.time_dependent or info.modelled)
+        self.clock_mode = (
+            "measured"
+            if self.live
+            else clock.resolve(config.engine.compute_clock, info.time_dependent or info.modelled)
+        )
         epochs = config.epochs or config.algorithm.default_rounds
         scale, full = SCALES[config.scale], config.rounds or epochs * rounds_per_epoch(config.algorithm)
         self.rounds: int = max(full // 4, 1) if scale is None else min(full, scale)
@@ -94,7 +112,9 @@ class Federation:
         # An algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
         decided, facts = dataclasses.replace(self.config, device=self.device, rounds=self.rounds), dict[str, Any]()
         if self.live:
-            decided = dataclasses.replace(decided, engine=dataclasses.replace(decided.engine, compute_clock=self.clock_mode))
+            decided = dataclasses.replace(
+                decided, engine=dataclasses.replace(decided.engine, compute_clock=self.clock_mode)
+            )
         if decide := hook(self.module, "decide"):
             decided, facts = decide(task, decided)
         self._check(task)
@@ -107,7 +127,9 @@ class Federation:
         if layout is None:
             raise VflbenchError(f"{self.info.name} does not run on {config.dataset.name}")
         load: Callable[..., Task] = registry.load_dataset(config.dataset.name).load
-        return load(config.dataset, layout, division(config.algorithm), config.seed, sources.data_root(config.data_root)), layout
+        return load(
+            config.dataset, layout, division(config.algorithm), config.seed, sources.data_root(config.data_root)
+        ), layout
 
     def _check(self, task: Task) -> None:
         """Refuse data that are not sane, and a target, a privacy mechanism and an attack that do not go with them."""
@@ -156,7 +178,10 @@ class Federation:
     @property
     def payload(self) -> dict[str, int]:
         """What an accounting must know of predictions: the bytes of one number, and how many there are in one."""
-        return {"value_bytes": np.dtype(dtype(self.config.model)).itemsize, "outputs": getattr(self.task.public, "outputs", 1)}
+        return {
+            "value_bytes": np.dtype(dtype(self.config.model)).itemsize,
+            "outputs": getattr(self.task.public, "outputs", 1),
+        }
 
     @property
     def hubs(self) -> list[str]:
@@ -174,8 +199,10 @@ class Federation:
         return {
             "network": config.network, "connected": self.topology.connected, "neighbours": self.topology.neighbours,
             "rounds": self.rounds, "eval_every": self.eval_every, "seed": config.seed, "device": self.device,
-            "clock": clock.ComputeClock(self.clock_mode, config.compute), "window": config.engine.window, "codec": config.codec,
-            "remembered": self.info.remembered, "exposes": self.module.EXPOSES, "reports": self.info.reports, "secure": self.secure,
+            "clock": clock.ComputeClock(self.clock_mode, config.compute), "window": config.engine.window,
+            "codec": config.codec,
+            "remembered": self.info.remembered, "exposes": self.module.EXPOSES, "reports": self.info.reports,
+            "secure": self.secure,
         }  # fmt: skip
 
     def engine(self, observer: Observer | None = None, **kwargs: Any) -> Engine:

@@ -1,4 +1,5 @@
-"""Ctrl-C, and SIGTERM as Ctrl-C: what has been reached is written, here and by the processes of a sweep, and the command ends."""
+"""Ctrl-C, and SIGTERM as Ctrl-C: what has been reached is written, here and by the processes of a sweep, and the
+command ends."""
 
 import contextlib
 import functools
@@ -36,7 +37,8 @@ def heed_nothing() -> None:
 
 @contextlib.contextmanager
 def job() -> Iterator[None]:
-    """Around a job: in a process that joblib has started for some, SIGTERM interrupts it, and so does the death of who started it.
+    """Around a job: in a process that joblib has started for some, SIGTERM interrupts it, and so does the death of who
+    started it.
 
     Raises KeyboardInterrupt: a signal came before: no job begins any more.
     """
@@ -56,7 +58,8 @@ _working = threading.Lock()  # while there is a job
 
 @functools.cache
 def _watch_parent() -> None:
-    """End this process with its parent, its job having written what it has reached. Joblib's would wait for another job."""
+    """End this process with its parent, its job having written what it has reached. Joblib's would wait for another
+    job."""
     parent = os.getppid()
 
     def watch() -> None:
@@ -107,7 +110,8 @@ def held_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def passed_on(folder: Path) -> Iterator[None]:
-    """A signal first ends the jobs of joblib's processes, which run below `folder`, so that they write what they have reached.
+    """A signal first ends the jobs of joblib's processes, which run below `folder`, so that they write what they have
+    reached.
 
     Joblib itself kills them.
     """
@@ -127,7 +131,8 @@ def passed_on(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _guarded() -> Iterator[None]:
-    """Processes that joblib starts in the block do not outlive this one. One that has no job yet would never notice its death."""
+    """Processes that joblib starts in the block do not outlive this one. One that has no job yet would never notice its
+    death."""
     if not Path("/proc").is_dir():
         yield
         return
@@ -143,7 +148,8 @@ def _guarded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handled(handle: Callable[[Callable[[], None]], None]) -> Iterator[None]:
-    """Signals go to `handle`, with what they would do; one that would be ignored, or end the process at once, does that."""
+    """Signals go to `handle`, with what they would do; one that would be ignored, or end the process at once, does
+    that."""
     if threading.current_thread() is not threading.main_thread():  # elsewhere none arrive
         yield
         return

@@ -36,7 +36,8 @@ class Launcher:
         return not self.name.startswith("submitit")
 
     def __enter__(self) -> Launcher:
-        """Cores // jobs threads each, unless the user's environment says how many: more threads than cores slow each other down."""
+        """Cores // jobs threads each, unless the user's environment says how many: more threads than cores slow each
+        other down."""
         if self.width is not None:
             import joblib
 
@@ -46,15 +47,19 @@ class Launcher:
                 os.environ.setdefault(name, threads)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         for name, value in self.before.items():
             if value is None:
                 os.environ.pop(name, None)
 
     def last_words(self, error: RuntimeError) -> str:
-        """What to say where a job's process has died, once the others that submitit has started on this machine have ended."""
+        """What to say where a job's process has died, once the others that submitit has started on this machine have
+        ended."""
         if self.name == "submitit_local":
-            for place in (self.folder / ".submitit").glob("*"):  # named by the process that looks after the job, a child of ours
+            # named by the process that looks after the job, a child of ours
+            for place in (self.folder / ".submitit").glob("*"):
                 with contextlib.suppress(ValueError, ChildProcessError):
                     os.waitpid(int(place.name), 0)
         logs = "" if self.hears else f"; its last words are below {self.folder / '.submitit'}"
@@ -75,11 +80,13 @@ def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
     if launcher.name == "joblib":
         wanted = int(cfg.hydra.launcher.n_jobs)
         if not wanted:
-            raise ConfigError([Problem("hydra.launcher.n_jobs", wanted, "must be a number of processes; -1: one for each core")])
+            raise ConfigError(
+                [Problem("hydra.launcher.n_jobs", wanted, "must be a number of processes; -1: one for each core")]
+            )
         side_by_side = joblib.effective_n_jobs(wanted)
     else:
-        # It starts all jobs at once: a batch as large as there are cores, unless the user says how large. And there is no queue that
-        # must know how long a job may take.
+        # It starts all jobs at once: a batch as large as there are cores, unless the user says how large. And there is
+        # no queue that must know how long a job may take.
         side_by_side = cfg.hydra.sweeper.max_batch_size or joblib.cpu_count()
         launcher.overrides.append(f"hydra.sweeper.max_batch_size={side_by_side}")
         if not any(text.startswith("hydra.launcher.timeout_min=") for text in overrides):

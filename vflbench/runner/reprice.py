@@ -1,6 +1,7 @@
 """Finished runs under another network or accounting: re-timed from ledger and trace, without training.
 
-What comes out is a run folder like any other, equal to the last bit to that of a fresh run (tests/contracts/test_reprice.py), so far
+What comes out is a run folder like any other, equal to the last bit to that of a fresh run
+    (tests/contracts/test_reprice.py), so far
 as what a run does is independent of time; what is not is refused by name. Imports no torch: re-pricing takes seconds.
 """
 
@@ -43,7 +44,8 @@ class Profile:
     """A network and an accounting to price runs by."""
 
     typed: Mapping[str, Any]  # key -> value: `network` (an option's name), `network.<key>`, `accounting`
-    network: Mapping[str, Any] | None  # the whole option, typed keys included; None: a run's own, with the typed keys changed
+    # the whole option, typed keys included; None: a run's own, with the typed keys changed
+    network: Mapping[str, Any] | None
 
     def applied(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The configuration of a run that is priced so: what a fresh run would have."""
@@ -103,7 +105,9 @@ def reprice(
         for profile in profiles:
             place = out / f"{name}_{profile.label(finished.config['network']['name'])}"
             if other := places.get(place):
-                raise VflbenchError(f"{other} and {run.folder} would both be re-priced to {place}: do it apart, with --out")
+                raise VflbenchError(
+                    f"{other} and {run.folder} would both be re-priced to {place}: do it apart, with --out"
+                )
             places[place] = run.folder
             jobs.append((finished, profile, place))
     results = []
@@ -115,7 +119,9 @@ def reprice(
         try:
             results.append(Result(source, place, label, kept=finished.write(profile, place, command, overwrite, draw)))
         except VflbenchError as error:
-            reason = _naming(source, "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else str(error))
+            reason = _naming(
+                source, "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else str(error)
+            )
             if reason not in told:
                 refused(reason)
             told.add(reason)
@@ -147,7 +153,8 @@ def _named(words: Sequence[str]) -> list[tuple[str, Run]]:
 
 
 class Finished(Run):
-    """A run to be re-priced; its files are read once, however many profiles there are. Attributes raise VflbenchError."""
+    """A run to be re-priced; its files are read once, however many profiles there are. Attributes raise
+    VflbenchError."""
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -167,7 +174,9 @@ class Finished(Run):
         name = self.config["algorithm"].get("name")
         info = registry.algorithms().get(str(name))
         if info is None:
-            raise VflbenchError(f"its algorithm {name} is not installed here: nobody can tell whether what it does depends on time")
+            raise VflbenchError(
+                f"its algorithm {name} is not installed here: nobody can tell whether what it does depends on time"
+            )
         if info.time_dependent:
             why = "which message comes first decides what its parties do next, so another network makes another run"
             raise VflbenchError(f"{name} depends on time: {why}. Train it under that network")
@@ -184,7 +193,8 @@ class Finished(Run):
 
     @cached_property
     def parties(self) -> dict[str, Standing]:
-        """In the parties' order. An older run's manifest does not have them: all wrote a trace, in that order; `server` is one."""
+        """In the parties' order. An older run's manifest does not have them: all wrote a trace, in that order; `server`
+        is one."""
         if "parties" in self.manifest:
             try:
                 return {name: Standing(**values) for name, values in self.manifest["parties"].items()}
@@ -211,7 +221,8 @@ class Finished(Run):
     @cached_property
     def program(self) -> Program:
         names = list(self.parties)
-        rows = _rows(self.messages, "ledger", {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags})  # as in federation.ledger
+        # as in federation.ledger
+        rows = _rows(self.messages, "ledger", {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags})
         return Program(rows, self.traces, {name: party.role for name, party in self.parties.items()})
 
     @cached_property
@@ -219,12 +230,14 @@ class Finished(Run):
         """The curve's rows as they were written: a whole number stays one, an empty cell is None."""
         self.check_curve()
         columns, rows = self.cells
-        return [{name: cell if cell == cell else None for name, cell in zip(columns, row, strict=True)} for row in rows]  # not NaN
+        # not NaN
+        return [{name: cell if cell == cell else None for name, cell in zip(columns, row, strict=True)} for row in rows]
 
-    # --- under another network ------------------------------------------------------------------------------------------
+    # --- under another network ----------------------------------------------------------------------------------------
 
     def write(self, profile: Profile, place: Path, command: str, overwrite: bool, draw: Draw | None) -> bool:
-        """Write the run folder `place`, whole or not at all. True: it was there already. Raises VflbenchError where it cannot be."""
+        """Write the run folder `place`, whole or not at all. True: it was there already. Raises VflbenchError where it
+        cannot be."""
         config = profile.applied(self.config)
         origin = self._origin()
         if self._kept(place, config_hash(config), origin, overwrite):
@@ -236,7 +249,9 @@ class Finished(Run):
         rounds = self.summary["rounds"]
         status, reason = self._end(config, now, rounds)
         payload = Payload(self.tags, **self.manifest.get("payload", {"value_bytes": 0, "outputs": 0}))
-        costs = Costs(self.program.rows, self.traces, self.parties, network, config["accounting"], payload, program=self.program)
+        costs = Costs(
+            self.program.rows, self.traces, self.parties, network, config["accounting"], payload, program=self.program
+        )
         curve = costs.curve([{**row, "virtual_seconds": now(row["round"])} for row in self.scores])
         found = costs.summary(rounds, now(rounds))
         by_tag, by_link = found.pop("bytes_by_tag"), found.pop("bytes_by_link")
@@ -244,13 +259,15 @@ class Finished(Run):
             **self.summary, **found, "bytes": {"total": files.charged(by_link), "by_tag": by_tag, "by_link": by_link},
             "status": status, "reason": reason, "timing": network.timing, "accounting": config["accounting"],
         }  # fmt: skip
-        if self.summary.get("engine") == "ray":  # how that machine was used, and started, says nothing of another network
+        # how that machine was used, and started, says nothing of another network
+        if self.summary.get("engine") == "ray":
             summary = {key: value for key, value in summary.items() if key not in LIVE}
         else:
             summary |= costs.use(self.manifest.get("cores", 0), now(rounds), rounds)
         manifest = {
-            **self.manifest, "config": config, "config_hash": config_hash(config), "command": provenance.without_home(command),
-            "choices": {**self.manifest.get("choices", {}), **{key: profile.typed[key] for key in ("network",) if key in profile.typed}},
+            **self.manifest, "config": config, "config_hash": config_hash(config),
+            "command": provenance.without_home(command),
+            "choices": self.manifest.get("choices", {}) | {k: v for k, v in profile.typed.items() if k == "network"},
             "repriced_from": {**origin, "at": provenance.now()},
         }  # fmt: skip
         columns = list(self.program.rows.T)
@@ -275,22 +292,30 @@ class Finished(Run):
         except OSError as error:
             raise VflbenchError(f"{self.folder / 'summary.json'} cannot be read: {error.strerror}") from error
         return {
-            "run": provenance.without_home(str(self.folder)), "config_hash": self.manifest.get("config_hash"), "summary_sha256": digest,
+            "run": provenance.without_home(str(self.folder)), "config_hash": self.manifest.get("config_hash"),
+            "summary_sha256": digest,
             "network": self.config["network"].get("name"), "command": self.manifest.get("command"),
         }  # fmt: skip
 
     def _kept(self, place: Path, identity: str, origin: Mapping[str, Any], overwrite: bool) -> bool:
-        """Whether `place` holds this very result. Raises VflbenchError where it holds something that is not to be replaced."""
+        """Whether `place` holds this very result. Raises VflbenchError where it holds something that is not to be
+        replaced."""
         if not place.exists():
             return False
-        inventory.refuse(place, inventory.foreign(place) if place.is_dir() else [place.name], "Choose another folder with --out")
+        inventory.refuse(
+            place, inventory.foreign(place) if place.is_dir() else [place.name], "Choose another folder with --out"
+        )
         if overwrite:
             return False
         manifest = Run(place).manifest if (place / "summary.json").is_file() else {}
         before = manifest.get("repriced_from") or {}
-        if manifest.get("config_hash") == identity and all(before.get(key) == origin[key] for key in ("config_hash", "summary_sha256")):
+        if manifest.get("config_hash") == identity and all(
+            before.get(key) == origin[key] for key in ("config_hash", "summary_sha256")
+        ):
             return True
-        raise VflbenchError(f"{place} holds another run: choose another place with --out, or replace it with overwrite=true")
+        raise VflbenchError(
+            f"{place} holds another run: choose another place with --out, or replace it with overwrite=true"
+        )
 
     def _refuse(self, config: Mapping[str, Any], network: NetworkConfig) -> None:
         """What does not go with this run. Raises VflbenchError."""
@@ -299,9 +324,14 @@ class Finished(Run):
         allowed = registry.options("accounting", info, info.accounting)
         if accounting not in allowed:
             raise VflbenchError(f"accounting={accounting}: {name} can have: {', '.join(allowed)}")
-        for entry, needed in (("payload", accounting != "strict"), ("parties", network.timing == "round" or network.server_bandwidth_gbps)):
+        for entry, needed in (
+            ("payload", accounting != "strict"),
+            ("parties", network.timing == "round" or network.server_bandwidth_gbps),
+        ):
             if needed and entry not in self.manifest:
-                what = f"accounting={accounting}" if entry == "payload" else "timing=round and a shared server bandwidth"
+                what = (
+                    f"accounting={accounting}" if entry == "payload" else "timing=round and a shared server bandwidth"
+                )
                 raise VflbenchError(f"{OLDER} `{entry}`, which {what} must know. Train it again")
         if network.links:
             from vflbench.federation import topology  # imports torch
@@ -317,19 +347,25 @@ class Finished(Run):
         done = self.program.retime(network)
         rounds = self.summary["rounds"]
         if rounds and max(done.ends, default=0) != rounds:
-            raise VflbenchError(f"its trace ends with round {max(done.ends, default=0)}, its summary with round {rounds}")
+            raise VflbenchError(
+                f"its trace ends with round {max(done.ends, default=0)}, its summary with round {rounds}"
+            )
         if unsent := int(np.isnan(done.sent).sum()):
-            raise VflbenchError(f"{unsent} messages of its ledger are not in its trace: they were sent after the last round")
+            raise VflbenchError(
+                f"{unsent} messages of its ledger are not in its trace: they were sent after the last round"
+            )
         if rounds < self.manifest.get("rounds", rounds) and not done.closed:
             what = "a shared server bandwidth" if network.timing == "causal" else "timing=round"
             raise VflbenchError(
-                f"it stopped after round {rounds} of {self.manifest['rounds']} ({self.summary['status']}): under {what} messages of later "
+                f"it stopped after round {rounds} of {self.manifest['rounds']} ({self.summary['status']}): under "
+                f"{what} messages of later "
                 "rounds would have come in between, and they were never sent. Train it under that network"
             )
         return done
 
     def _end(self, config: Mapping[str, Any], now: Callable[[int], float], rounds: int) -> tuple[str, str | None]:
-        """(status, reason) of a fresh run. Raises VflbenchError where max_virtual_seconds would end it in another round."""
+        """(status, reason) of a fresh run. Raises VflbenchError where max_virtual_seconds would end it in another
+        round."""
         status, reason = self.summary["status"], self.summary["reason"]
         limit = config.get(TIMED_OUT)
         if limit is None or not self.scores:
@@ -341,11 +377,13 @@ class Finished(Run):
             return ("budget", f"{TIMED_OUT}: {now(rounds):.6g} s after round {rounds}") if by_time else (status, reason)
         if reached is not None:
             raise VflbenchError(
-                f"{TIMED_OUT}={limit}: a fresh run would have ended after round {reached}, not {rounds}. Train it under that network"
+                f"{TIMED_OUT}={limit}: a fresh run would have ended after round {reached}, not {rounds}. Train it "
+                "under that network"
             )
         if timed_out and rounds < self.manifest.get("rounds", rounds + 1):
             raise VflbenchError(
-                f"it ended at {TIMED_OUT}={limit} after round {rounds}, where a fresh run would not have stopped ({now(rounds):.6g} s): "
+                f"it ended at {TIMED_OUT}={limit} after round {rounds}, where a fresh run would not have stopped "
+                f"({now(rounds):.6g} s): "
                 "train it under that network"
             )
         return ("completed", None) if timed_out else (status, reason)
@@ -358,7 +396,9 @@ def network_config(values: Mapping[str, Any]) -> NetworkConfig:
     """
     kind = registry.option_config("network", str(values.get("name", NetworkConfig.name)))
     if unknown := values.keys() - {field.name for field in dataclasses.fields(kind)}:
-        raise VflbenchError(f"network={values.get('name')} has no key {', '.join(sorted(unknown))}: is its package installed?")
+        raise VflbenchError(
+            f"network={values.get('name')} has no key {', '.join(sorted(unknown))}: is its package installed?"
+        )
     kinds = {kind: LinkConfig(**values[kind]) for kind in ("client_server", "client_client") if kind in values}
     links = {pair: LinkConfig(**link) for pair, link in (values.get("links") or {}).items()}
     found: NetworkConfig = kind(**{**values, **kinds, "links": links})
@@ -367,8 +407,10 @@ def network_config(values: Mapping[str, Any]) -> NetworkConfig:
 
 @contextlib.contextmanager
 def _whole(place: Path) -> Iterator[Path]:
-    """A new folder that becomes `place` when the block ends well, and is gone otherwise; what was at `place` stays until then."""
-    folder, before = (place.with_name(f".{place.name}.{end}") for end in ("tmp", "old"))  # those that a kill left are known by their lists
+    """A new folder that becomes `place` when the block ends well, and is gone otherwise; what was at `place` stays
+    until then."""
+    # those that a kill left are known by their lists
+    folder, before = (place.with_name(f".{place.name}.{end}") for end in ("tmp", "old"))
     if place.is_symlink():
         raise VflbenchError(f"{place} is a link: choose another folder with --out")
     for left in (folder, before):
@@ -393,7 +435,8 @@ def _whole(place: Path) -> Iterator[Path]:
                     if left.exists():
                         inventory.clear(left, first="summary.json")
                         inventory.leave(left)
-                        for other in left.iterdir() if left == before else ():  # what a file manager put there, runs of the user's below
+                        # what a file manager put there, runs of the user's below
+                        for other in left.iterdir() if left == before else ():
                             with contextlib.suppress(OSError):
                                 other.rename(place / other.name)
                         with contextlib.suppress(OSError):
@@ -403,7 +446,8 @@ def _whole(place: Path) -> Iterator[Path]:
 
 
 def _rows(found: Arrays, file: str, known: Mapping[str, Sequence[str]]) -> np.ndarray:
-    """A file's columns side by side, texts as indices into those `known` (-1: none), (rows, columns) float64; each lies in one piece."""
+    """A file's columns side by side, texts as indices into those `known` (-1: none), (rows, columns) float64; each lies
+    in one piece."""
     rows = np.empty((len(found), len(files.PARQUET[file])), order="F")
     for at, name in enumerate(files.PARQUET[file]):
         if name not in known:
@@ -411,6 +455,9 @@ def _rows(found: Arrays, file: str, known: Mapping[str, Sequence[str]]) -> np.nd
             continue
         column, names = found.texts[name], known[name]
         if unknown := sorted(set(column.names) - set(names)):
-            raise VflbenchError(f"{file}.parquet is malformed: its column {name} has {unknown[0]!r}, which is none of {', '.join(names)}")
+            raise VflbenchError(
+                f"{file}.parquet is malformed: its column {name} has {unknown[0]!r}, which is none of "
+                f"{', '.join(names)}"
+            )
         rows[:, at] = column.by({value: place for place, value in enumerate(names)})
     return rows

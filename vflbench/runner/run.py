@@ -60,8 +60,8 @@ def run(
 ) -> dict[str, Any]:
     """Train, and write the run folder (docs/concepts/files.md); `summary.json`, its last file, is what is returned.
 
-    Ctrl-C (SIGTERM too, where it is heeded) ends the run with status `interrupted`, everything up to the last finished round written; an
-    error in a round ends it as `failed`, the same written, and is raised again.
+    Ctrl-C (SIGTERM too, where it is heeded) ends the run with status `interrupted`, everything up to the last finished
+    round written; an error in a round ends it as `failed`, the same written, and is raised again.
 
     Raises VflbenchError, OSError: bad data, a broken rule of the federation, a disk that is full or not writable.
     """
@@ -72,7 +72,8 @@ def run(
             from vflbench.runner.distributed import Host
 
             host = processes.enter_context(Host(config, info))
-        federation = host.federation if host else Federation(config, info)  # here and in the next line noise is calibrated, which may fail
+        # here and in the next line noise is calibrated, which may fail
+        federation = host.federation if host else Federation(config, info)
         privacy = {} if host else federation.mechanisms()
         files.prepare(folder)
         if clear is not None:
@@ -82,7 +83,8 @@ def run(
             **provenance.collect(command, torch.get_num_threads(), federation.device),
             "data": hide(dataclasses.asdict(federation.task.source), hidden),
             "rounds": federation.rounds, "compute_clock": federation.clock_mode,
-            "parties": federation.standing, "cores": federation.cores, "payload": federation.payload,  # for `vflbench reprice`
+            # for `vflbench reprice`
+            "parties": federation.standing, "cores": federation.cores, "payload": federation.payload,
             **({"environment": config_hash(hidden)} if hidden else {}),  # runs that differ in it alone are two
             **({"broker": host.broker.facts} if host and host.broker else {}),
         }  # fmt: skip
@@ -93,14 +95,17 @@ def run(
             _same_data(folder, manifest["data"])
             if federation.secure and federation.live and info.time_dependent:
                 raise VflbenchError(
-                    f"{folder}: {info.name} with noise of the parties' own cannot be continued. What was sent after the checkpoint would "
+                    f"{folder}: {info.name} with noise of the parties' own cannot be continued. What was sent after "
+                    "the checkpoint would "
                     "be sent again in another order, and epsilon would count it once: start anew in another folder"
                 )
         if config.privacy.name != "none" and not federation.secure:
             log.info(
-                "Noise comes from the run's seed, which all parties know: for simulation only (privacy.secure_rng=true keeps it secret)."
+                "Noise comes from the run's seed, which all parties know: for simulation only (privacy.secure_rng=true "
+                "keeps it secret)."
             )
-        if host is None:  # from here on there is a run: one that is interrupted says how far it came, once its engine can be asked
+        # from here on there is a run: one that is interrupted says how far it came, once its engine can be asked
+        if host is None:
             building.enter_context(interrupts.held_back())
         files.write_json(folder / "manifest.json", manifest)
         if saved is None:
@@ -110,9 +115,13 @@ def run(
             observer.load_state_dict(saved[1])
         writer, watch = None, transcript.Watch(SERVER)
         if config.attack.name != "none":
-            watch = registry.load_option("attack", config.attack.name).watch(federation.task, config, federation.attacked)
+            watch = registry.load_option("attack", config.attack.name).watch(
+                federation.task, config, federation.attacked
+            )
             theta = (lambda name: engine.parties[name].state.model.theta) if watch.released else None
-            writer = TranscriptWriter(folder / "transcript", watch.party, watch.sent, theta, saved[2] if saved else (), watch.received)
+            writer = TranscriptWriter(
+                folder / "transcript", watch.party, watch.sent, theta, saved[2] if saved else (), watch.received
+            )
         recorder = Recorder(checkpoints, writer)
         metric = federation.task.metric
 
@@ -123,12 +132,19 @@ def run(
                 stops = observer.on_round(round, engine)
                 if writer is not None:  # before the round's cut
                     for name, rows in watch.questions.items():
-                        answer = _answer(engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"), engine.codec)
+                        answer = _answer(
+                            engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"), engine.codec
+                        )
                         writer.add(transcript.Message(round, name, watch.party, transcript.ANSWER, (answer,)))
                     writer.write(round)
                 row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
                 loss = observer.losses[-1] if observer.losses else row.get("train_loss")
-                bar.update(round, metric=row.get(f"{files.splits(metric.name)[-1]}_{metric.name}"), loss=loss, bytes=engine.bytes_sent)
+                bar.update(
+                    round,
+                    metric=row.get(f"{files.splits(metric.name)[-1]}_{metric.name}"),
+                    loss=loss,
+                    bytes=engine.bytes_sent,
+                )
                 return stops
 
             def on_cut(cut: Cut) -> None:
@@ -136,13 +152,16 @@ def run(
                     recorder.cut(engine, observer, cut)
 
             shared: dict[str, Any] = {
-                "on_round": on_round, "checkpoint_every": config.checkpoint_every, "resume_from": saved[0] if saved else None,
+                "on_round": on_round, "checkpoint_every": config.checkpoint_every,
+                "resume_from": saved[0] if saved else None,
                 "on_cut": on_cut,
             }  # fmt: skip
             if host:
                 engine = host.engine(observer, **shared)
             else:
-                engine = federation.engine(observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared)
+                engine = federation.engine(
+                    observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared
+                )
             failure: Exception | None = None
             try:
                 building.close()
@@ -158,11 +177,14 @@ def run(
 
         try:
             with interrupts.held_back():
-                summary = hide(_write(federation, engine, observer, recorder, folder, time.perf_counter() - began), hidden)
+                summary = hide(
+                    _write(federation, engine, observer, recorder, folder, time.perf_counter() - began), hidden
+                )
                 if draw is not None and observer.rows:
                     draw(folder, summary)
                 files.write_json(
-                    folder / "manifest.json", {**manifest, "ended": provenance.later(manifest["started"], time.perf_counter() - opened)}
+                    folder / "manifest.json",
+                    {**manifest, "ended": provenance.later(manifest["started"], time.perf_counter() - opened)},
                 )
                 files.write_json(folder / "summary.json", summary)
                 if observer.status not in ("interrupted", "failed"):
@@ -182,9 +204,13 @@ def _same_data(folder: Path, data: dict[str, Any]) -> None:
     now = json.loads(json.dumps(data))
     differing = [key for key in ("kind", "variant", "files") if before.get(key) != now[key]]
     if differing:
-        was, is_now = (f"{d.get('kind')} data" + (f", variant {d['variant']}" if d.get("variant") else "") for d in (before, now))
+        was, is_now = (
+            f"{d.get('kind')} data" + (f", variant {d['variant']}" if d.get("variant") else "") for d in (before, now)
+        )
         what = f"{was}; now there is {is_now}" if was != is_now else f"{was}, of which files have changed"
-        raise VflbenchError(f"{folder}: the run was begun on {what}. Continue it with the same data_root (or VFLBENCH_DATA)")
+        raise VflbenchError(
+            f"{folder}: the run was begun on {what}. Continue it with the same data_root (or VFLBENCH_DATA)"
+        )
 
 
 def _write(
@@ -214,13 +240,19 @@ def _write(
     if observer.models is not None:
         extra["averaged_model"] = observer.models.summary()
     threads = engine.cores and (config.engine.threads or engine.cores)
-    extra |= {**engine.facts, **costs.use(engine.cores or federation.cores, engine.boundary_clock, engine.finished_round, threads)}
+    extra |= {
+        **engine.facts,
+        **costs.use(engine.cores or federation.cores, engine.boundary_clock, engine.finished_round, threads),
+    }
     source = federation.task.source
     return files.summarise(
-        status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name, source=source,
-        seed=config.seed, metric=metric, rows=rows, rounds=engine.finished_round, epochs=rows[-1].get("epoch") if rows else None,
+        status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name,
+        source=source,
+        seed=config.seed, metric=metric, rows=rows, rounds=engine.finished_round,
+        epochs=rows[-1].get("epoch") if rows else None,
         **costs.summary(engine.finished_round, engine.boundary_clock), wall_seconds=wall_seconds,
-        compute_clock=federation.clock_mode, timing="measured" if live else config.network.timing, accounting=config.accounting,
+        compute_clock=federation.clock_mode, timing="measured" if live else config.network.timing,
+        accounting=config.accounting,
         device=federation.device,
         privacy=mechanisms.together(spent), extra={**federation.facts, **extra, **observer.extra},
     )  # fmt: skip
@@ -229,13 +261,17 @@ def _write(
 def _attack(federation: Federation, writer: TranscriptWriter) -> dict[str, Any]:
     """What the configured attack finds in the run's transcript. Raises VflbenchError where that is damaged."""
     writer.check()
-    module, view = registry.load_option("attack", federation.config.attack.name), transcript.read(writer.folder, writer.files)
+    module, view = (
+        registry.load_option("attack", federation.config.attack.name),
+        transcript.read(writer.folder, writer.files),
+    )
     found: dict[str, Any] = module.attack(view, federation.task, federation.decided, federation.attacked)
     return found
 
 
 def _answer(party: Any, inputs: np.ndarray, rng: np.random.Generator, codec: Any) -> np.ndarray:
-    """What would arrive if `party` published of `inputs` now, by its own mechanism, with noise of its own; counted by nobody."""
+    """What would arrive if `party` published of `inputs` now, by its own mechanism, with noise of its own; counted by
+    nobody."""
     model = party.state.model
     like = next(model.parameters())
     with torch.no_grad():
@@ -265,7 +301,8 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
     engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1)
     engine.run()
     lines = [
-        f"{info.name} on {config.dataset.name} ({federation.task.source.kind} data), {federation.rounds} rounds, {config.network.name}",
+        f"{info.name} on {config.dataset.name} ({federation.task.source.kind} data), {federation.rounds} rounds, "
+        f"{config.network.name}",
         "",
         "parties",
     ]
@@ -276,13 +313,19 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
                 value = getattr(spec.data, item.name)
                 if isinstance(value, np.ndarray):
                     shapes.append(f"{item.name} {tuple(value.shape)} {value.dtype}")
-        parameters = sum(p.numel() for _, v in engine.parties[name].state if isinstance(v, torch.nn.Module) for p in v.parameters())
+        parameters = sum(
+            p.numel() for _, v in engine.parties[name].state if isinstance(v, torch.nn.Module) for p in v.parameters()
+        )
         lines.append(
-            f"  {name:12} {spec.role:8} {', '.join([*shapes, *([f'{parameters:,} parameters'] if parameters else [])]) or 'no data'}"
+            f"  {name:12} {spec.role:8} "
+            f"{', '.join([*shapes, *([f'{parameters:,} parameters'] if parameters else [])]) or 'no data'}"
         )
     ledger = engine.ledger.take()
     tags, names = list(engine.ledger.tags), list(engine.parties)
-    lines += ["", "messages of one round, measured on one that is thrown away (sampled sets differ from round to round)"]
+    lines += [
+        "",
+        "messages of one round, measured on one that is thrown away (sampled sets differ from round to round)",
+    ]
     first = ledger[ledger[:, 0] <= 1]
     inside = first[:, COLUMN["kind"]] == LINK_KINDS.index(LOCAL)
     local, first = first[inside], first[~inside]

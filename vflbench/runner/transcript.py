@@ -16,12 +16,14 @@ from vflbench.runner.checkpoint import Part
 
 @dataclass
 class TranscriptWriter:
-    """Collects messages as they are read, and writes them once their round is over; `files` are those that are written, by name."""
+    """Collects messages as they are read, and writes them once their round is over; `files` are those that are written,
+    by name."""
 
     folder: Path  # of the transcript
     party: str  # whose
     sent: frozenset[str]  # tags of its own messages that are kept as well
-    released: Callable[[str], Any] | None = None  # a client's parameters at this moment, where they are public with every prediction
+    # a client's parameters at this moment, where they are public with every prediction
+    released: Callable[[str], Any] | None = None
     kept: Iterable[Part] = ()  # files up to the checkpoint that the run goes on from
     received: frozenset[str] | None = None  # tags of messages to it that are kept; None: all
 
@@ -35,10 +37,15 @@ class TranscriptWriter:
 
     def on_read(self, src: str, dst: str, tag: str, round: int, payload: Any) -> None:
         """`dst`, in its `round`, reads a message."""
-        wanted = self.received is None or tag in self.received if dst == self.party else src == self.party and tag in self.sent
+        wanted = (
+            self.received is None or tag in self.received
+            if dst == self.party
+            else src == self.party and tag in self.sent
+        )
         if not wanted:
             return
-        if tag == "prediction" and self.released is not None:  # whoever predicts waits for an answer: its parameters are still those
+        # whoever predicts waits for an answer: its parameters are still those
+        if tag == "prediction" and self.released is not None:
             self.add(Message(round, src, dst, RELEASED, tuple(flatten(self.released(src)))))
         self.add(Message(round, src, dst, tag, tuple(flatten(payload))))
 

@@ -22,7 +22,9 @@ def small(monkeypatch):
 
 def batches() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(0)
-    return {name: (rng.integers(0, 256, (20, 3072), dtype=np.uint8), np.arange(20) % 10) for name in (*TRAIN, "test_batch")}
+    return {
+        name: (rng.integers(0, 256, (20, 3072), dtype=np.uint8), np.arange(20) % 10) for name in (*TRAIN, "test_batch")
+    }
 
 
 def binary(pixels: np.ndarray, labels: np.ndarray) -> bytes:
@@ -42,7 +44,12 @@ def write_python(root, made, names=(*TRAIN, "test_batch"), place="cifar10"):
     folder.mkdir(parents=True)
     for i, name in enumerate(names):
         pixels, labels = batches()[name]
-        held = {b"batch_label": name.encode(), b"labels": labels.tolist(), b"data": pixels, b"filenames": [b"x.png"] * 20}
+        held = {
+            b"batch_label": name.encode(),
+            b"labels": labels.tolist(),
+            b"data": pixels,
+            b"filenames": [b"x.png"] * 20,
+        }
         # As the original files, of Python 2, and as Python 3 writes them for it.
         (folder / name).write_bytes(made.python2_pickle(held) if i % 2 else pickle.dumps(held, protocol=2))
     return folder
@@ -65,7 +72,8 @@ def test_both_formats_and_the_archive_are_the_same_images(tmp_path, made):
 def test_quadrants_by_hand(tmp_path):
     image = np.arange(3 * 32 * 32).reshape(1, 3, 32, 32)
     four, two, one = (divide(image, parties) for parties in (4, 2, 1))
-    # Top left, top right, bottom left, bottom right: their first pixels are at (0, 0), (0, 16), (16, 0), (16, 16) of the red channel.
+    # Top left, top right, bottom left, bottom right: their first pixels are at (0, 0), (0, 16), (16, 0), (16, 16) of
+    # the red channel.
     assert [part[0, 0, 0, 0] for part in four] == [0, 16, 16 * 32, 16 * 32 + 16] and four[0].shape == (1, 3, 16, 16)
     assert [part.shape for part in two] == [(1, 3, 16, 32)] * 2 and two[1][0, 0, 0, 0] == 16 * 32
     np.testing.assert_array_equal(one[0], image)
@@ -90,7 +98,11 @@ def test_whole_images_are_dealt_to_workers(tmp_path, sharding):
     task, whole = load(config, "sharded", 6, 0, tmp_path), load(config, "aligned", 1, 0, tmp_path)
     assert len(task.shards) == 6 and task.public.samples == 80 and task.public.shape == (3, 32, 32)
     assert {name: len(part.labels) for name, part in task.held_out.items()} == {"val": 20, "test": 20}
-    dealt, mean, deviation = task.joined(), np.reshape(cifar10.MEAN, (3, 1, 1)), np.reshape(cifar10.DEVIATION, (3, 1, 1))
+    dealt, mean, deviation = (
+        task.joined(),
+        np.reshape(cifar10.MEAN, (3, 1, 1)),
+        np.reshape(cifar10.DEVIATION, (3, 1, 1)),
+    )
     pixels = np.rint((dealt.features * deviation + mean) * 255).astype(np.uint8)
     assert dealt.features.dtype == np.float32
     assert {(y, x.tobytes()) for y, x in zip(dealt.labels, pixels, strict=True)} == {
@@ -113,7 +125,9 @@ def test_a_truncated_batch_is_named_with_its_size(tmp_path, made):
     folder = write_binary(tmp_path / "bin")
     path = folder / "data_batch_3.bin"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataError, match=r"cifar-10-batches-bin/data_batch_3.bin: 61,459 bytes; 61,460 are expected, 20 images"):
+    with pytest.raises(
+        DataError, match=r"cifar-10-batches-bin/data_batch_3.bin: 61,459 bytes; 61,460 are expected, 20 images"
+    ):
         load(Config(), "aligned", 4, 0, tmp_path / "bin")
     path = write_python(tmp_path / "py", made) / "data_batch_2"
     path.write_bytes(path.read_bytes()[:-500])
@@ -124,7 +138,10 @@ def test_a_truncated_batch_is_named_with_its_size(tmp_path, made):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda held: held | {"data": held["data"][:19]}, r"data \(19, 3072\) and 20 labels; \(20, 3072\) are expected"),
+        (
+            lambda held: held | {"data": held["data"][:19]},
+            r"data \(19, 3072\) and 20 labels; \(20, 3072\) are expected",
+        ),
         (lambda held: held | {"labels": [10] * 20}, "label 10 of image 0: labels are 0 to 9"),
         (lambda held: held | {"labels": ["0"] * 20}, "labels must be whole numbers"),
         (lambda held: {"data": held["data"]}, "no batch of CIFAR-10"),
@@ -166,9 +183,12 @@ def test_a_broken_archive_is_named(tmp_path):
 
 def test_the_twin_is_labelled_learnable_and_always_the_same(caplog):
     task = load(Config(source="synthetic"), "aligned", 4, 3, None)
-    assert task.source.kind == "synthetic" and "SYNTHETIC TWIN" in caplog.text and len(task.held_out_labels["test"]) == 500
+    assert (
+        task.source.kind == "synthetic" and "SYNTHETIC TWIN" in caplog.text and len(task.held_out_labels["test"]) == 500
+    )
     x, new = (
-        np.concatenate(blocks, axis=1).reshape(len(blocks[0]), -1) / 255 for blocks in (task.features, task.held_out_features["test"])
+        np.concatenate(blocks, axis=1).reshape(len(blocks[0]), -1) / 255
+        for blocks in (task.features, task.held_out_features["test"])
     )
     centres = np.stack([x[task.labels == c].mean(axis=0) for c in range(10)])
     nearest = ((new[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
@@ -181,4 +201,8 @@ def test_wrong_values_are_configuration_errors():
         load(Config(source="synthetic", variant="sample1000"), "aligned", 3, 0, None)
     assert [problem.key for problem in error.value.problems] == ["dataset.variant", "algorithm.parties"]
     _, wrong = convert(Config, {"validation": 1, "dirichlet_alpha": 0, "variant": "sample"})
-    assert {problem.key: problem.closest for problem in wrong} == {"validation": None, "dirichlet_alpha": None, "variant": "sample1000"}
+    assert {problem.key: problem.closest for problem in wrong} == {
+        "validation": None,
+        "dirichlet_alpha": None,
+        "variant": "sample1000",
+    }

@@ -44,10 +44,28 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        setup = [programs / "initdb", "-D", folder / "data", "-U", "owner", "-A", "scram-sha-256", "--pwfile", folder / "password", "-N"]
+        setup = [
+            programs / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            "owner",
+            "-A",
+            "scram-sha-256",
+            "--pwfile",
+            folder / "password",
+            "-N",
+        ]
         subprocess.run([*setup, "-E", "UTF8", "--locale", "C"], check=True, capture_output=True, cwd=folder, **self.who)
         options = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off"]
-        self.program = [programs / "postgres", "-D", folder / "data", "-p", str(self.port), *(x for o in options for x in ("-c", o))]
+        self.program = [
+            programs / "postgres",
+            "-D",
+            folder / "data",
+            "-p",
+            str(self.port),
+            *(x for o in options for x in ("-c", o)),
+        ]
         self.process = None
 
     def start(self) -> None:
@@ -67,7 +85,9 @@ class Server:
             self.process = None
 
     def connect(self):
-        return psycopg.connect(f"postgresql://owner@127.0.0.1:{self.port}/postgres", password=PASSWORD, autocommit=True, connect_timeout=5)
+        return psycopg.connect(
+            f"postgresql://owner@127.0.0.1:{self.port}/postgres", password=PASSWORD, autocommit=True, connect_timeout=5
+        )
 
     @property
     def url(self) -> str:

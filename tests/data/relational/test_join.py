@@ -17,7 +17,9 @@ from vflbench.types import DataError
 Table = dict[str, list[Any]]
 
 
-def mapped(tables: dict[str, Table], joins: list[Equality], how: str, cut: dict[str, int] | None = None) -> list[tuple[int, ...]]:
+def mapped(
+    tables: dict[str, Table], joins: list[Equality], how: str, cut: dict[str, int] | None = None
+) -> list[tuple[int, ...]]:
     """Rows behind each joined row, by our join; `cut` divides a table into two parts there."""
     keys = {}
     for name, columns in tables.items():
@@ -36,7 +38,9 @@ def brute(tables: dict[str, Table], joins: list[Equality]) -> list[tuple[int, ..
 
     def fulfils(rows: tuple[int, ...]) -> bool:
         at = dict(zip(names, rows, strict=True))
-        pairs = [(tables[e.left[0]][e.left[1]][at[e.left[0]]], tables[e.right[0]][e.right[1]][at[e.right[0]]]) for e in joins]
+        pairs = [
+            (tables[e.left[0]][e.left[1]][at[e.left[0]]], tables[e.right[0]][e.right[1]][at[e.right[0]]]) for e in joins
+        ]
         return all(a is not None and b is not None and a == b for a, b in pairs)
 
     return [rows for rows in itertools.product(*sizes) if fulfils(rows)]
@@ -44,7 +48,9 @@ def brute(tables: dict[str, Table], joins: list[Equality]) -> list[tuple[int, ..
 
 def columns(kind: st.SearchStrategy[Any], *names: str) -> st.SearchStrategy[Table]:
     row = st.tuples(*(st.one_of(st.none(), kind) for _ in names))
-    return st.lists(row, min_size=1, max_size=7).map(lambda rows: {name: [r[i] for r in rows] for i, name in enumerate(names)})
+    return st.lists(row, min_size=1, max_size=7).map(
+        lambda rows: {name: [r[i] for r in rows] for i, name in enumerate(names)}
+    )
 
 
 NUMBERS, TEXTS = st.integers(0, 3), st.sampled_from(["a", "b", "ä", "1"])
@@ -53,7 +59,8 @@ NUMBERS, TEXTS = st.integers(0, 3), st.sampled_from(["a", "b", "ä", "1"])
 @pytest.mark.parametrize("how", ["sha256", "none"])
 @pytest.mark.parametrize("kind", [NUMBERS, TEXTS], ids=["numbers", "texts"])
 def test_the_mapping_is_the_inner_join(how: str, kind: st.SearchStrategy[Any]) -> None:
-    """Many to many, unmatched rows, NULLs, a composite key (two columns to `b`), a chain to `c`, and tables in two parts."""
+    """Many to many, unmatched rows, NULLs, a composite key (two columns to `b`), a chain to `c`, and tables in two
+    parts."""
     joins = [Equality(("a", "x"), ("b", "x")), Equality(("b", "y"), ("a", "y")), Equality(("c", "z"), ("b", "x"))]
 
     @settings(max_examples=150, deadline=None)

@@ -29,7 +29,8 @@ def at(hours: float) -> str:
 HEADERS = {
     "PATIENTS": "ROW_ID,SUBJECT_ID,GENDER,DOB,DOD",
     "ADMISSIONS": "ROW_ID,SUBJECT_ID,HADM_ID,ADMITTIME,DEATHTIME,ETHNICITY,DIAGNOSIS",
-    "ICUSTAYS": "ROW_ID,SUBJECT_ID,HADM_ID,ICUSTAY_ID,DBSOURCE,FIRST_CAREUNIT,LAST_CAREUNIT,FIRST_WARDID,LAST_WARDID,INTIME,OUTTIME,LOS",
+    "ICUSTAYS": "ROW_ID,SUBJECT_ID,HADM_ID,ICUSTAY_ID,DBSOURCE,FIRST_CAREUNIT,LAST_CAREUNIT,FIRST_WARDID,LAST_WARDID,"
+    "INTIME,OUTTIME,LOS",
     "DIAGNOSES_ICD": "ROW_ID,SUBJECT_ID,HADM_ID,SEQ_NUM,ICD9_CODE",
     "D_ICD_DIAGNOSES": "ROW_ID,ICD9_CODE,SHORT_TITLE",
     "CHARTEVENTS": "ROW_ID,SUBJECT_ID,HADM_ID,ICUSTAY_ID,ITEMID,CHARTTIME,VALUE,VALUENUM,VALUEUOM",
@@ -38,7 +39,8 @@ HEADERS = {
 
 
 class Made:
-    """Raw files of twelve patients. Patient p has admission 100 + p and stay 200 + p from hour 0 to 10; the first six die at hour 30.
+    """Raw files of twelve patients. Patient p has admission 100 + p and stay 200 + p from hour 0 to 10; the first six
+    die at hour 30.
 
     A heart rate is charted in every hour, at half past.
     """
@@ -58,7 +60,9 @@ class Made:
 
     def stay(self, subject, admission, stay, begin, end, unit="MICU", last_unit=None) -> None:
         units = f'"carevue","{unit}","{last_unit or unit}",52,52'
-        self.rows["ICUSTAYS"].append(f"{stay},{subject},{admission},{stay},{units},{at(begin)},{at(end)},{(end - begin) / 24:.4f}")
+        self.rows["ICUSTAYS"].append(
+            f"{stay},{subject},{admission},{stay},{units},{at(begin)},{at(end)},{(end - begin) / 24:.4f}"
+        )
 
     def chart(self, subject, stay, item, hour, value, admission=None) -> None:
         admission = 100 + subject if admission is None else admission
@@ -104,14 +108,17 @@ def events_of(series: dict[tuple[str, int], list[tuple[int, float]]]) -> measure
     rows = sorted((names.index(c), s, t, v) for (c, s), pairs in series.items() for t, v in pairs)
     channel, stay, second, value = (np.array(part) for part in zip(*rows, strict=True))
     nothing = np.empty(0, np.int32)
-    return measured.Events(channel.astype(np.int8), stay.astype(np.int32), second.astype(np.int32), value.astype(float), nothing, nothing)
+    return measured.Events(
+        channel.astype(np.int8), stay.astype(np.int32), second.astype(np.int32), value.astype(float), nothing, nothing
+    )
 
 
-# --- statistics -----------------------------------------------------------------------------------------------------------------
+# --- statistics -------------------------------------------------------------------------------------------------------
 
 
 def test_statistics_by_hand():
-    # Heart rate at hours 0, 1, 2.5, 5, 9 and 10: 60, 70, 65, 80, 90, 100. From the first to the last until hour 10: 10 hours.
+    # Heart rate at hours 0, 1, 2.5, 5, 9 and 10: 60, 70, 65, 80, 90, 100. From the first to the last until hour 10: 10
+    # hours.
     series = [(0, 60.0), (3600, 70.0), (9000, 65.0), (18000, 80.0), (32400, 90.0), (36000, 100.0)]
     events = events_of({("heart_rate", 3): series, ("heart_rate", 2): [(60, 1.0)], ("heart_rate", 4): [(60, 1000.0)]})
     out = np.empty((2, 1 + len(COLUMNS)), np.float32)
@@ -122,13 +129,17 @@ def test_statistics_by_hand():
     def row(period, row):
         return [of[f"heart_rate/{period}/{s}"][row] for s in ("min", "max", "mean", "std", "skew", "count")]
 
-    # Until hour 10 the first 10 % end at hour 1, the first 25 % at 2.5 and the first 50 % at 5, all inclusive; the last begin at 9, 7.5, 5.
+    # Until hour 10 the first 10 % end at hour 1, the first 25 % at 2.5 and the first 50 % at 5, all inclusive; the last
+    # begin at 9, 7.5, 5.
     np.testing.assert_allclose(row("first_10", 0), [60, 70, 65, 5, 0, 2])
     # 60, 70, 65: deviations -5, 5, 0
     np.testing.assert_allclose(row("first_25", 0), [60, 70, 65, np.sqrt(50 / 3), 0, 3], rtol=1e-6)
-    # 60, 70, 65, 80: mean 68.75, deviations -8.75, 1.25, -3.75, 11.25; squares 76.5625 + 1.5625 + 14.0625 + 126.5625 = 218.75;
+    # 60, 70, 65, 80: mean 68.75, deviations -8.75, 1.25, -3.75, 11.25; squares 76.5625 + 1.5625 + 14.0625 + 126.5625 =
+    #   218.75;
     # cubes -669.921875 + 1.953125 - 52.734375 + 1423.828125 = 703.125; skew (703.125 / 4) / (218.75 / 4)^1.5
-    np.testing.assert_allclose(row("first_50", 0), [60, 80, 68.75, np.sqrt(54.6875), 175.78125 / 54.6875**1.5, 4], rtol=1e-6)
+    np.testing.assert_allclose(
+        row("first_50", 0), [60, 80, 68.75, np.sqrt(54.6875), 175.78125 / 54.6875**1.5, 4], rtol=1e-6
+    )
     np.testing.assert_allclose(row("last_10", 0), [90, 100, 95, 5, 0, 2])
     np.testing.assert_allclose(row("last_25", 0), [90, 100, 95, 5, 0, 2])
     np.testing.assert_allclose(row("last_50", 0)[:3], [80, 100, 90])
@@ -177,7 +188,10 @@ def test_statistics_equal_a_slow_reference(monkeypatch):
     stay, hour = (part.ravel() for part in np.meshgrid(np.arange(6), np.arange(1, 31), indexing="ij"))
     place = rng.permutation(len(stay))
     expected = np.array(
-        [[h, *(x for c in names for x in slow_statistics(series.get((c, s), []), h))] for s, h in zip(stay, hour, strict=True)]
+        [
+            [h, *(x for c in names for x in slow_statistics(series.get((c, s), []), h))]
+            for s, h in zip(stay, hour, strict=True)
+        ]
     )
     for at_once in (7, 20_000):  # also across the borders of the blocks
         monkeypatch.setattr(mimic3_statistics, "_ROWS", at_once)
@@ -200,7 +214,7 @@ def test_an_outlier_costs_no_digit_elsewhere():
     assert std[3] == 0 and skewness[3] == 0 and mean[3] == values[160]
 
 
-# --- values -----------------------------------------------------------------------------------------------------------------------
+# --- values -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -254,7 +268,7 @@ def test_every_item_has_one_channel():
     assert len(COLUMNS) == len(set(COLUMNS)) == 714
 
 
-# --- which events, which hours ------------------------------------------------------------------------------------------------------
+# --- which events, which hours ----------------------------------------------------------------------------------------
 
 
 def test_events_go_to_their_stay(made, tmp_path):
@@ -278,7 +292,8 @@ def test_events_go_to_their_stay(made, tmp_path):
     names = list(measured.CHANNELS)
     ids = held.stays.ids
     got = {
-        (names[c], int(ids[s]), t / 3600, v) for c, s, t, v in zip(events.channel, events.stay, events.second, events.value, strict=True)
+        (names[c], int(ids[s]), t / 3600, v)
+        for c, s, t, v in zip(events.channel, events.stay, events.second, events.value, strict=True)
     }
     assert got == {
         ("heart_rate", 201, 2, 63),
@@ -294,8 +309,17 @@ def test_events_go_to_their_stay(made, tmp_path):
 
 
 def test_find_by_time():
-    stays = Stays(np.array([1, 2, 3]), np.array([7, 5, 7]), np.zeros(3), np.array([100, 50, 200]), np.full(3, 10), np.full(3, NEVER))
-    found = stays.find_by_time(np.array([7, 7, 7, 7, 5, 5, 6, -1, 9]), np.array([99, 100, 150, 10**9, 49, 50, 100, 100, 100]))
+    stays = Stays(
+        np.array([1, 2, 3]),
+        np.array([7, 5, 7]),
+        np.zeros(3),
+        np.array([100, 50, 200]),
+        np.full(3, 10),
+        np.full(3, NEVER),
+    )
+    found = stays.find_by_time(
+        np.array([7, 7, 7, 7, 5, 5, 6, -1, 9]), np.array([99, 100, 150, 10**9, 49, 50, 100, 100, 100])
+    )
     assert found.tolist() == [-1, 0, 0, 2, -1, 1, -1, -1, -1]
 
 
@@ -332,7 +356,7 @@ def test_benchmark_hours(made, tmp_path):
     assert load(config(cohort="auto"), "relational", 1, 0, tmp_path).source.note.startswith("cohort benchmark: ")
 
 
-# --- the task -----------------------------------------------------------------------------------------------------------------------
+# --- the task ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_five_tables(made, tmp_path):
@@ -358,7 +382,10 @@ def test_the_five_tables(made, tmp_path):
         "LAST_WARDID=52",
     }
     assert patients.features[:2, 0].tolist() == [1, 0]  # M, F
-    assert [admissions.columns[i] for i in admissions.features[:2].argmax(axis=1)] == ["ETHNICITY=WHITE", "ETHNICITY=ASIAN"]
+    assert [admissions.columns[i] for i in admissions.features[:2].argmax(axis=1)] == [
+        "ETHNICITY=WHITE",
+        "ETHNICITY=ASIAN",
+    ]
     assert {diagnoses.columns[i] for i in np.flatnonzero(diagnoses.features[0])} == {"ICD9=0389", "ICD9=V5861"}
     assert held.tables(length_of_stay=True)[0].columns[-1] == "LOS"
     assert held.tables(length_of_stay=True)[0].features[0, -1] == np.float32(10 / 24)
@@ -368,7 +395,8 @@ def test_the_five_tables(made, tmp_path):
     assert task.classes == 2 and task.metric.name == "auroc" and task.metric.goal == "max"
     assert [part.features.shape[1] for part in task.clients[::2]] == [17, 1, 41, 128, 715]
     joined = load(config(), "aligned", 1, 0, root)
-    assert len(joined.labels) + sum(len(labels) for labels in joined.held_out_labels.values()) == 110  # patient 12 has no diagnoses row
+    # patient 12 has no diagnoses row
+    assert len(joined.labels) + sum(len(labels) for labels in joined.held_out_labels.values()) == 110
 
 
 def test_a_value_outside_the_vocabulary_is_told(made, tmp_path, caplog):
@@ -419,7 +447,9 @@ def equal(a, b) -> None:
 
 def test_gzip_and_lower_case_headers_are_the_same_data(made, tmp_path):
     plain = load(config(), "relational", 2, 1, made.write(tmp_path / "plain"))
-    packed = load(config(variant="demo"), "relational", 2, 1, made.write(tmp_path / "packed", "mimic3_demo", lower=True, gz=True))
+    packed = load(
+        config(variant="demo"), "relational", 2, 1, made.write(tmp_path / "packed", "mimic3_demo", lower=True, gz=True)
+    )
     assert plain.source.variant == "full" and packed.source.variant == "demo"
     assert ("mimic3_demo/CHARTEVENTS.csv.gz" in dict(packed.source.files)) and len(packed.source.files) == 7
     equal(plain, packed)
@@ -493,7 +523,7 @@ def test_blocks_of_the_file_do_not_matter(made, tmp_path, monkeypatch):
         np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------------------
+# --- bad input --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("block", [400, 1 << 20])
@@ -501,8 +531,18 @@ def test_blocks_of_the_file_do_not_matter(made, tmp_path, monkeypatch):
     ("name", "row", "text", "message"),
     [
         ("CHARTEVENTS", 50, "1,2,3", r"CHARTEVENTS\.csv, line 52: Expected 9 columns, got 3"),
-        ("CHARTEVENTS", 50, f'1,1,101,201,"HR",{at(1)},"88",,', r"CHARTEVENTS\.csv, line 52, column ITEMID: .*invalid value 'HR'"),
-        ("CHARTEVENTS", 50, '1,1,101,201,211,2150-13-01 00:00:00,"88",,', r"CHARTEVENTS\.csv, line 52, column CHARTTIME: "),
+        (
+            "CHARTEVENTS",
+            50,
+            f'1,1,101,201,"HR",{at(1)},"88",,',
+            r"CHARTEVENTS\.csv, line 52, column ITEMID: .*invalid value 'HR'",
+        ),
+        (
+            "CHARTEVENTS",
+            50,
+            '1,1,101,201,211,2150-13-01 00:00:00,"88",,',
+            r"CHARTEVENTS\.csv, line 52, column CHARTTIME: ",
+        ),
         ("LABEVENTS", 0, f"1,1,x,50931,{at(1)},100,,,", r"LABEVENTS\.csv, line 2, column HADM_ID: .*'x'"),
         ("PATIENTS", 3, "4,,F,2100-01-01 00:00:00,", r"PATIENTS\.csv, line 5: SUBJECT_ID is empty"),
         ("PATIENTS", 3, "4,1,F,2100-01-01 00:00:00,", r"PATIENTS\.csv, line 5: '1' stands there twice as SUBJECT_ID"),
@@ -538,7 +578,8 @@ def test_a_damaged_file_is_named(made, tmp_path):
         load(config(), "relational", 1, 0, root)
     path.write_bytes(gzip.compress(b'"ROW_ID","SUBJECT_ID"\n1,2\n'))
     with pytest.raises(
-        DataError, match=r"CHARTEVENTS\.csv\.gz, line 1: no column ICUSTAY_ID, HADM_ID, ITEMID, CHARTTIME, VALUE; it has ROW"
+        DataError,
+        match=r"CHARTEVENTS\.csv\.gz, line 1: no column ICUSTAY_ID, HADM_ID, ITEMID, CHARTTIME, VALUE; it has ROW",
     ):
         load(config(), "relational", 1, 0, root)
     path.write_bytes(gzip.compress(b""))
@@ -549,7 +590,9 @@ def test_a_damaged_file_is_named(made, tmp_path):
 
 def test_no_deaths(made, tmp_path):
     made.rows["ADMISSIONS"] = [row.replace(at(30), "") for row in made.rows["ADMISSIONS"]]
-    with pytest.raises(DataError, match=r"none of its 120 prediction hours \(cohort all\) is within 24 hours of a death"):
+    with pytest.raises(
+        DataError, match=r"none of its 120 prediction hours \(cohort all\) is within 24 hours of a death"
+    ):
         load(config(), "relational", 1, 0, made.write(tmp_path))
 
 
@@ -557,10 +600,14 @@ def test_wrong_configuration_is_told_together():
     with pytest.raises(ConfigError, match=r"dataset\.test"):
         load(Config(test=1.5), "relational", 1, 0, None)
     _, problems = convert(Config, {"variant": "ful", "cohort": "benchmrk", "width": 0})
-    assert {problem.key: problem.closest for problem in problems} == {"variant": "full", "cohort": "benchmark", "width": None}
+    assert {problem.key: problem.closest for problem in problems} == {
+        "variant": "full",
+        "cohort": "benchmark",
+        "width": None,
+    }
 
 
-# --- the twin -----------------------------------------------------------------------------------------------------------------------
+# --- the twin ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -582,7 +629,13 @@ def test_the_twin_has_the_papers_sizes(twin_task, caplog):
     behind = join({p.table: hand_over(p.keys, p.rows, "none") for p in twin_task.clients}, twin_task.joins, "events")
     assert len(behind["events"]) == 2_908_992
     joined = {table: len(np.unique(rows)) for table, rows in behind.items()}
-    assert joined == {"stays": 35_381, "patients": 29_081, "admissions": 35_381, "diagnoses": 35_381, "events": 2_908_992}
+    assert joined == {
+        "stays": 35_381,
+        "patients": 29_081,
+        "admissions": 35_381,
+        "diagnoses": 35_381,
+        "events": 2_908_992,
+    }
     assert twin_task.source.kind == "synthetic"
     hours = np.bincount(behind["stays"])
     assert hours.max() > 10 * hours[hours > 0].mean()  # heavy-tailed
@@ -618,7 +671,7 @@ def test_without_a_data_root_the_twin_is_announced(caplog):
     assert task.source.kind == "synthetic" and "SYNTHETIC TWIN: dataset mimic3" in caplog.text
 
 
-# --- the real demo ------------------------------------------------------------------------------------------------------------------
+# --- the real demo ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -663,5 +716,7 @@ def test_the_demo_as_a_task(demo, tmp_path, monkeypatch):
         assert sum(map(len, answers)) == 13_683 and all(0 < labels.mean() < 1 for labels in answers)
         train = np.concatenate(task.features, axis=1)
         model = LogisticRegression(C=1e-3, max_iter=200).fit(train, task.labels)
-        scores.append(roc_auc_score(answers[2], model.decision_function(np.concatenate(task.held_out_features["test"], axis=1))))
+        scores.append(
+            roc_auc_score(answers[2], model.decision_function(np.concatenate(task.held_out_features["test"], axis=1)))
+        )
     assert np.mean(scores) > 0.6

@@ -27,7 +27,13 @@ def made_ratings(count: int = 60) -> np.ndarray:
     """(count, 4): user, movie, rating, time; all but movie 8 are rated."""
     rng = np.random.default_rng(0)
     return np.stack(
-        [rng.choice([1, 2, 3, 9], count), rng.choice([1, 4, 6], count), rng.integers(1, 6, count), 10**9 + rng.integers(0, 10**7, count)], 1
+        [
+            rng.choice([1, 2, 3, 9], count),
+            rng.choice([1, 4, 6], count),
+            rng.integers(1, 6, count),
+            10**9 + rng.integers(0, 10**7, count),
+        ],
+        1,
     )
 
 
@@ -51,7 +57,12 @@ def write_recbole(root: Path) -> Path:
     lines = {
         "ml-100k.user": [
             "user_id:token\tage:token\tgender:token\toccupation:token\tzip_code:token",
-            *("1\t1\tF\tlawyer\t48067", "2\t56\tM\tscientist\t70072", "3\t25\tM\tadministrator\t55117", "9\t35\tF\twriter\t02460"),
+            *(
+                "1\t1\tF\tlawyer\t48067",
+                "2\t56\tM\tscientist\t70072",
+                "3\t25\tM\tadministrator\t55117",
+                "9\t35\tF\twriter\t02460",
+            ),
         ],
         "ml-100k.item": [
             "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq",
@@ -119,7 +130,9 @@ def test_reads_the_dat_format(root):
     assert users.keys["userid"].tolist() == [1, 2, 3, 9]
     assert users.features[:, 0].tolist() == [1, 0, 0, 1] and users.features[:, 1].tolist() == [1, 56, 25, 35]
     assert users.features[:, 2:].argmax(axis=1).tolist() == [10, 16, 0, 20] and users.features.shape == (4, 23)
-    assert all(table.features.shape[1] == len(table.columns) and table.features.dtype == np.float32 for table in raw.tables)
+    assert all(
+        table.features.shape[1] == len(table.columns) and table.features.dtype == np.float32 for table in raw.tables
+    )
 
 
 @pytest.mark.parametrize("make", [write_recbole, write_original])
@@ -134,7 +147,11 @@ def test_reads_both_formats_of_100k(root, make):
     known = raw.tables[1].keys["movieid"] < 8
     np.testing.assert_array_equal(raw.tables[1].features[known], dat.tables[1].features[known])
     # a movie without a known genre has one row without any, and no year
-    assert not raw.tables[1].features[~known, :18].any() and np.isnan(raw.tables[1].features[~known, 18]).all() and (~known).sum() == 1
+    assert (
+        not raw.tables[1].features[~known, :18].any()
+        and np.isnan(raw.tables[1].features[~known, 18]).all()
+        and (~known).sum() == 1
+    )
     np.testing.assert_array_equal(raw.tables[2].features[:, :2], dat.tables[2].features[:, :2])
     # occupations by name have their place in the alphabet
     assert raw.tables[2].features[:, 2:].argmax(axis=1).tolist() == [9, 17, 0, 20]
@@ -147,7 +164,8 @@ def test_the_task_is_the_join_of_the_tables(root):
     assert [name for name, _ in task.source.files] == ["ml-1m/users.dat", "ml-1m/movies.dat", "ml-1m/ratings.dat"]
     assert (task.metric.name, task.metric.goal, task.classes, task.public.outputs) == ("rmse", "min", 0, 1)
     assert [(c.table, c.features.shape) for c in task.clients] == [
-        ("ratings", (18, 1)), ("ratings", (18, 1)), ("movies", (4, 51)), ("movies", (3, 51)), ("users", (2, 23)), ("users", (2, 23)),
+        ("ratings", (18, 1)), ("ratings", (18, 1)), ("movies", (4, 51)), ("movies", (3, 51)), ("users", (2, 23)),
+        ("users", (2, 23)),
     ]  # fmt: skip
     splits = split_rows(60, 0.2, 0.2, 3)
     given, genres = made_ratings(), {1: 3, 4: 2, 6: 1}
@@ -157,7 +175,9 @@ def test_the_task_is_the_join_of_the_tables(root):
         np.testing.assert_array_equal(task.truth(split), np.repeat(given[splits[split], 2], times))
     aligned = load(config, "aligned", 1, 3, root)
     assert [block.shape[1] for block in aligned.features] == [1, 51, 23]
-    np.testing.assert_array_equal(aligned.labels, np.repeat(given[splits["train"], 2], [genres[m] for m in given[splits["train"], 1]]))
+    np.testing.assert_array_equal(
+        aligned.labels, np.repeat(given[splits["train"], 2], [genres[m] for m in given[splits["train"], 1]])
+    )
 
 
 def test_ratings_as_classes(root):
@@ -186,7 +206,8 @@ def test_a_variant_that_is_not_there_is_an_error(root):
     with pytest.raises(DataError, match=r"ml-100k/u\.user, u\.item, u\.data.*no network in tests"):
         load(Config(variant="100k"), "relational", 1, 0, root)
     with pytest.raises(DataError, match=r"missing ml-1m-sample100k/users\.dat, movies\.dat, ratings\.dat"):
-        load(Config(variant="1m_sample"), "relational", 1, 0, None)  # it has no twin, so there is none even without a data_root
+        # it has no twin, so there is none even without a data_root
+        load(Config(variant="1m_sample"), "relational", 1, 0, None)
     (root / "ml-1m" / "ratings.dat").unlink()
     with pytest.raises(DataError, match=r"missing ml-1m/ratings\.dat.*dataset\.source=synthetic"):
         load(Config(), "relational", 1, 0, root)
@@ -218,7 +239,9 @@ def test_downloads_the_official_archive(tmp_path, root, monkeypatch):
 def test_gzipped_files_and_windows_lines_are_read(root):
     plain = load(Config(verify=False), "aligned", 1, 0, root)
     for path in list((root / "ml-1m").iterdir()):
-        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n"))
+        path.with_name(path.name + ".gz").write_bytes(
+            gzip.compress(path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n")
+        )
         path.unlink()
     again = load(Config(verify=False), "aligned", 1, 0, root)
     for a, b in zip(plain.features, again.features, strict=True):
@@ -258,7 +281,13 @@ def test_a_malformed_line_of_a_dat_file_is_named(root, name, line, text, message
         (write_recbole, "ml-100k.inter", 1, "user\titem\trating\ttime", "header"),
         (write_recbole, "ml-100k.inter", 9, "1\t4\t5", "Expected 4 columns"),
         (write_recbole, "ml-100k.inter", 9, "1\t4\t4.5\t978300760", "a rating from 1 to 5"),
-        (write_recbole, "ml-100k.user", 3, "2\t56\tM\tpilot\t70072", "'pilot' is none of the occupations administrator"),
+        (
+            write_recbole,
+            "ml-100k.user",
+            3,
+            "2\t56\tM\tpilot\t70072",
+            "'pilot' is none of the occupations administrator",
+        ),
         (write_recbole, "ml-100k.item", 2, "1\tToy Story\t1995", "Expected 4 columns, got 3"),
         (write_original, "u.data", 4, "1 4 5 978300760", "Expected 4 columns"),
         (write_original, "u.user", 4, "9|x|F|writer|02460", "column age: .*'x'"),
@@ -271,7 +300,9 @@ def test_a_malformed_line_of_100k_is_named(root, make, name, line, text, message
     lines = path.read_bytes().decode(encoding).split("\n")
     lines[line - 1] = text
     path.write_bytes("\n".join(lines).encode(encoding))
-    with pytest.raises(DataError, match=rf"^{path.parent.name}/{name.replace('.', chr(92) + '.')}, line {line}[:,] .*{message}"):
+    with pytest.raises(
+        DataError, match=rf"^{path.parent.name}/{name.replace('.', chr(92) + '.')}, line {line}[:,] .*{message}"
+    ):
         load(Config(verify=False, variant="100k"), "relational", 1, 0, root)
 
 
@@ -303,14 +334,17 @@ def test_text_of_another_encoding_is_named(root):
 def test_all_wrong_values_are_reported_together(tmp_path):
     with pytest.raises(ConfigError) as error:
         load(Config(test=1.5, text_encoder=str(tmp_path)), "relational", 1, 0, None)
-    assert [problem.key for problem in error.value.problems] == ["dataset.validation, dataset.test", "dataset.text_encoder"]
+    assert [problem.key for problem in error.value.problems] == [
+        "dataset.validation, dataset.test",
+        "dataset.text_encoder",
+    ]
     _, problems = convert(Config, {"source": "reel", "variant": "10m", "width": 0})
     assert [problem.key for problem in problems] == ["source", "variant", "width"]
     with pytest.raises(ConfigError, match=r"dataset\.variant=100k: the synthetic twin is that of 1m"):
         load(Config(source="synthetic", variant="100k"), "relational", 1, 0, None)
 
 
-# --- the twin -----------------------------------------------------------------------------------------------------------------
+# --- the twin ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -352,7 +386,9 @@ def test_the_twin_is_learnable_about_as_the_real_data(caplog):
     assert task.source.kind == "synthetic" and task.source.variant == "1m" and "split of its own" in task.source.note
     assert len(task.labels) == 1_786_513
     every = slice(None, None, 7)
-    blocks = np.column_stack([*(block[every] for block in task.features), np.ones(len(task.labels[every]))]).astype(np.float64)
+    blocks = np.column_stack([*(block[every] for block in task.features), np.ones(len(task.labels[every]))]).astype(
+        np.float64
+    )
     solution = np.linalg.lstsq(blocks, task.labels[every], rcond=None)[0]
     held = np.column_stack([*task.held_out_features["test"], np.ones(len(task.held_out_labels["test"]))])
     truth = task.held_out_labels["test"]
@@ -368,7 +404,9 @@ def test_the_twin_is_the_same_for_every_seed_and_width_only_narrows_it(twin):
         for key in part.keys:
             np.testing.assert_array_equal(part.keys[key], other.keys[key])
     raw, splits = twin
-    np.testing.assert_array_equal(np.concatenate([c.keys["userid"] for c in a.clients[:2]]), raw.tables[0].keys["userid"][splits["train"]])
+    np.testing.assert_array_equal(
+        np.concatenate([c.keys["userid"] for c in a.clients[:2]]), raw.tables[0].keys["userid"][splits["train"]]
+    )
     assert "at most 2 features" in a.source.note
 
 
@@ -382,7 +420,7 @@ def test_without_a_data_root_the_twin_is_built(caplog, monkeypatch):
         load(Config(source="real", variant="1m"), "relational", 1, 0, None)
 
 
-# --- real data ----------------------------------------------------------------------------------------------------------------
+# --- real data --------------------------------------------------------------------------------------------------------
 
 
 def pandas_join(folder: Path) -> pd.DataFrame:
@@ -390,7 +428,9 @@ def pandas_join(folder: Path) -> pd.DataFrame:
     read = {"sep": "::", "header": None, "engine": "python", "encoding": "latin-1"}
     users = pd.read_csv(folder / "users.dat", names=["user", "gender", "age", "occupation", "zip"], **read)
     movies = pd.read_csv(folder / "movies.dat", names=["movie", "title", "genres"], **read)
-    ratings = pd.read_csv(folder / "ratings.dat", names=["user", "movie", "rating", "time"], **read).reset_index(names="row")
+    ratings = pd.read_csv(folder / "ratings.dat", names=["user", "movie", "rating", "time"], **read).reset_index(
+        names="row"
+    )
     movies = movies.assign(genre=movies.genres.str.split("|")).explode("genre")
     return ratings.merge(movies, on="movie").merge(users, on="user")
 
@@ -411,7 +451,11 @@ def test_the_sample_of_ml_1m(shared_data):
     total = 0
     for split, rows in split_rows(100_000, 0.15, 0.15, 0).items():
         expected = joined[joined.row.isin(rows)].sort_values(["row", "genre"])
-        blocks, labels = (task.features, task.labels) if split == "train" else (task.held_out_features[split], task.held_out_labels[split])
+        blocks, labels = (
+            (task.features, task.labels)
+            if split == "train"
+            else (task.held_out_features[split], task.held_out_labels[split])
+        )
         np.testing.assert_array_equal(labels, expected.rating)
         ages, genres = blocks[2][:, 1] * spread + mean, (blocks[1][:, :18] > 0).argmax(axis=1)
         np.testing.assert_allclose(ages, expected.age, atol=1e-3)
@@ -426,7 +470,8 @@ def test_ml_100k(shared_data):
         absent("no MovieLens-100K")
     task = load(Config(variant="100k", validation=0), "relational", 2, 0, shared_data)
     assert task.source.variant == "100k" and set(task.held_out) == {"test"}
-    assert [part.rows for part in task.clients] == [42_500, 42_500, 1447, 1446, 472, 471]  # 2,893 genre flags, one of them per unknown
+    # 2,893 genre flags, one of them per unknown
+    assert [part.rows for part in task.clients] == [42_500, 42_500, 1447, 1446, 472, 471]
     raw, content = raw_of(shared_data, "100k")
     assert np.isnan(content.year).sum() == 1 and (~content.genre.any(axis=1)).sum() == 2  # one film is called "unkonwn"
     assert np.bincount(raw.labels.astype(int)).tolist() == [0, 6110, 11370, 27145, 34174, 21201]

@@ -88,12 +88,13 @@ def assert_equal(task, expected):
             np.testing.assert_array_equal(part.labels, other.labels)
 
 
-# --- what it gives ------------------------------------------------------------------------------------------------------------
+# --- what it gives ----------------------------------------------------------------------------------------------------
 
 
 def test_the_join_is_that_of_a_database(here):
     task = run(world(), "aligned", seed=3)
-    joined = PURCHASES.merge(CUSTOMERS, left_on="customer", right_on="id").merge(SECTIONS, on="shop")  # 12 customers x (2 + 1 + 1)
+    # 12 customers x (2 + 1 + 1)
+    joined = PURCHASES.merge(CUSTOMERS, left_on="customer", right_on="id").merge(SECTIONS, on="shop")
     assert len(joined) == 48
     splits = {"train": task.labels, **task.held_out_labels}
     assert sorted(np.concatenate(list(splits.values()))) == pytest.approx(sorted(joined.amount))
@@ -172,7 +173,9 @@ def test_declared_parts_are_kept_and_each_client_has_what_its_own_source_has(her
     cuts = {"north": CUSTOMERS[:8], "south": CUSTOMERS[8:]}
     where = [write(frame, kind, name) for name, frame in cuts.items()]
     table = where[0].get("table")
-    config.tables["customers"] = Table(url=[w["url"] for w in where], table=table, features=["age"], categories=["city"])
+    config.tables["customers"] = Table(
+        url=[w["url"] for w in where], table=table, features=["age"], categories=["city"]
+    )
     opened = []
     read = sql_sources.read
 
@@ -186,11 +189,15 @@ def test_declared_parts_are_kept_and_each_client_has_what_its_own_source_has(her
     parts = [part for part in task.clients if part.table == "customers"]
     assert [part.rows for part in parts] == [8, 4], "not cut anew"
     assert [list(part.keys["id"]) for part in parts] == [list(range(1, 9)), list(range(9, 13))]
-    assert {rows for url, rows in opened if "north" in url} == {8} and {rows for url, rows in opened if "south" in url} == {4}
+    assert {rows for url, rows in opened if "north" in url} == {8} and {
+        rows for url, rows in opened if "south" in url
+    } == {4}
     assert len([part for part in task.clients if part.table == "purchases"]) == 3
     (here / "whole").mkdir()
     monkeypatch.chdir(here / "whole")
-    np.testing.assert_array_equal(np.concatenate([part.features for part in parts]), run(world(kind)).clients[1].features)
+    np.testing.assert_array_equal(
+        np.concatenate([part.features for part in parts]), run(world(kind)).clients[1].features
+    )
 
 
 def test_categories_are_those_of_all_parts(here):
@@ -217,7 +224,9 @@ def test_dates_are_features_where_they_are_listed(here):
     config = world("parquet")
     frame.to_parquet("customers.parquet", index=False)
     config.tables["customers"] = Table(url="customers.parquet", features=["since"])
-    np.testing.assert_allclose(run(config).clients[1].features[:, 0], (np.arange(12) - 5.5) / np.arange(12).std(), atol=1e-5)
+    np.testing.assert_allclose(
+        run(config).clients[1].features[:, 0], (np.arange(12) - 5.5) / np.arange(12).std(), atol=1e-5
+    )
 
 
 def test_what_is_left_out_is_told(here, caplog):
@@ -227,7 +236,7 @@ def test_what_is_left_out_is_told(here, caplog):
     assert "table customers: left out, being no numbers: city" in caplog.text
 
 
-# --- keys -----------------------------------------------------------------------------------------------------------------------
+# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 def joined_rows(left, right, types=None):
@@ -249,7 +258,11 @@ def joined_rows(left, right, types=None):
         (pd.array([None, *range(39)], dtype="Int64"), [None, *range(39)], 39),  # NULL is not NULL's equal
         (np.arange(40) % 2 == 0, [0, 1], 40),
         ([f"k{i}" for i in range(39)] + [None], [f"k{i}" for i in range(39)] + [None], 39),
-        ([datetime.date(2024, 1, 1) + datetime.timedelta(i) for i in range(40)], pd.date_range("2024-01-01", periods=40), 40),
+        (
+            [datetime.date(2024, 1, 1) + datetime.timedelta(i) for i in range(40)],
+            pd.date_range("2024-01-01", periods=40),
+            40,
+        ),
         ([0.5 * i for i in range(40)], [Decimal(i) / 2 for i in range(40)], 40),
         (np.repeat(np.arange(20), 2), np.repeat(np.arange(20), 3), 120),
         (pd.Categorical([f"k{i}" for i in range(40)]), [f"k{i}" for i in range(40)], 40),
@@ -273,10 +286,16 @@ def test_keys_of_every_type_join_as_in_sql(here, left, right, rows):
 
 
 def test_unlike_keys_are_named_and_can_be_declared(here):
-    with pytest.raises(DataError, match=r"left\.k is number and right\.k is text: they cannot be joined; .*dataset\.tables\.left\.types"):
+    with pytest.raises(
+        DataError,
+        match=r"left\.k is number and right\.k is text: they cannot be joined; .*dataset\.tables\.left\.types",
+    ):
         joined_rows(range(40), [str(i) for i in range(40)])
     assert joined_rows(range(40), [str(i) for i in range(40)], {"k": "number"}) == 40
-    assert joined_rows(pd.date_range("2024-01-01", periods=40), [f"2024-01-{i:02d}" for i in range(1, 32)], {"k": "date"}) == 31
+    assert (
+        joined_rows(pd.date_range("2024-01-01", periods=40), [f"2024-01-{i:02d}" for i in range(1, 32)], {"k": "date"})
+        == 31
+    )
     with pytest.raises(DataError, match=r"right\.parquet, row 1, column k: 'x' is not a number"):
         joined_rows(range(40), ["0", "x"], {"k": "number"})
 
@@ -287,7 +306,9 @@ def test_parts_with_unlike_keys_are_named(here):
     write(CUSTOMERS[6:].astype({"id": str}).assign(id=lambda f: "c" + f.id), "csv", "south")
     config.tables["customers"].url = ["north.csv", "south.csv"]
     with pytest.raises(
-        DataError, match=r"table customers of the bank, key column id: its parts have unlike keys \(number in north\.csv, text in s"
+        DataError,
+        match=r"table customers of the bank, key column id: its parts have unlike keys \(number in north\.csv, text in "
+        r"s",
     ):
         run(config)
 
@@ -309,7 +330,7 @@ def test_composite_keys(here):
     assert len(task.labels) + sum(map(len, task.held_out_labels.values())) == 30
 
 
-# --- labels ---------------------------------------------------------------------------------------------------------------------
+# --- labels -----------------------------------------------------------------------------------------------------------
 
 
 def classed(labels, kind="csv", **changes):
@@ -335,8 +356,14 @@ def classed(labels, kind="csv", **changes):
 )
 def test_classes(here, labels, classes, expected):
     task = run(classed(labels, classes=classes))
-    assert task.classes == (classes if isinstance(classes, int) else len(set(expected))) and task.metric.name == "accuracy"
-    rows = {pair: label for *pair, label in zip(PURCHASES.customer, PURCHASES.shop, expected, strict=True) for pair in [tuple(pair)]}
+    assert (
+        task.classes == (classes if isinstance(classes, int) else len(set(expected))) and task.metric.name == "accuracy"
+    )
+    rows = {
+        pair: label
+        for *pair, label in zip(PURCHASES.customer, PURCHASES.shop, expected, strict=True)
+        for pair in [tuple(pair)]
+    }
     part = task.clients[0]
     wanted = [rows[pair] for pair in zip(part.keys["customer"], part.keys["shop"], strict=True)]
     np.testing.assert_array_equal(part.labels, wanted)
@@ -360,7 +387,11 @@ def test_auroc_is_for_two_classes(here):
             r"table purchases, label column amount: purchases\.csv, line 5: label '7' is out of range.* 0, 1, 2$",
         ),
         ([0, -1] * 30, {"classes": 3}, r"purchases\.csv, line 3: label '-1' is out of range"),
-        ([1, 2, 5] * 20, {}, r"labels 1, 2, 5; classes are numbered without a gap from 0, or listed: dataset\.classes=\[1, 2, 5\]"),
+        (
+            [1, 2, 5] * 20,
+            {},
+            r"labels 1, 2, 5; classes are numbered without a gap from 0, or listed: dataset\.classes=\[1, 2, 5\]",
+        ),
         (["a"] * 60, {}, r"a single label, 'a'"),
         ([0, 1, None] * 20, {}, r"purchases\.csv, line 4: 20 labels are missing or not finite"),
         (["a", "b", "c"] * 20, {"classes": ["a", "b"]}, r"line 4: label 'c' is out of range; the classes are a, b"),
@@ -374,7 +405,11 @@ def test_labels_that_are_no_classes(here, labels, changes, message):
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
-        ("", r"table purchases, label column amount: purchases\.csv, line 4: a label is missing or not finite; leave such rows out"),
+        (
+            "",
+            r"table purchases, label column amount: purchases\.csv, line 4: a label is missing or not finite; leave "
+            r"such rows out",
+        ),
         ("inf", r"purchases\.csv, line 4: a label is missing or not finite"),
         ("cheap", r"purchases\.csv, line 4: 'cheap'; labels of task=regression are number"),
     ],
@@ -386,7 +421,7 @@ def test_targets_that_are_no_numbers(here, cell, message):
         run(config)
 
 
-# --- the configuration ------------------------------------------------------------------------------------------------------------
+# --- the configuration ------------------------------------------------------------------------------------------------
 
 
 def test_everything_that_is_wrong_is_told_at_once(here):
@@ -398,7 +433,13 @@ def test_everything_that_is_wrong_is_told_at_once(here):
         "tables": {"a": {"url": "a.csv", "types": {"b": "numbr"}}},
     }
     found = {problem.key: problem.closest for problem in configuration.convert(Config, wrong)[1]}
-    assert found == {"task": "regression", "source": None, "variant": None, "query_timeout": None, "tables.a.types.b": "number"}
+    assert found == {
+        "task": "regression",
+        "source": None,
+        "variant": None,
+        "query_timeout": None,
+        "tables.a.types.b": "number",
+    }
     config = world(validation=0.9)
     config.tables["purchases"].url = "purchase.csv"
     config.tables["customers"].url = "postgres//me@host/db"
@@ -457,7 +498,9 @@ def test_unlike_columns_of_parts(here):
     write(CUSTOMERS[:6], "csv", "north")
     write(CUSTOMERS[6:].assign(income=1), "csv", "south")
     config.tables["customers"] = Table(url=["north.csv", "south.csv"])
-    with pytest.raises(ConfigError, match=r"parts of table customers have unlike columns \(income in north\.csv or south\.csv alone\)"):
+    with pytest.raises(
+        ConfigError, match=r"parts of table customers have unlike columns \(income in north\.csv or south\.csv alone\)"
+    ):
         run(config)
 
 
@@ -476,7 +519,7 @@ def test_an_unknown_key_in_a_table_is_an_error_with_what_was_meant():
     ]
 
 
-# --- passwords --------------------------------------------------------------------------------------------------------------------
+# --- passwords --------------------------------------------------------------------------------------------------------
 
 SECRETS = [
     "postgresql://me:hunter2@host/db",
@@ -496,7 +539,9 @@ def test_a_password_in_a_url_is_refused_before_anything_else_and_not_shown(url):
 
 
 def test_a_password_key_is_refused_and_not_shown():
-    with pytest.raises(ConfigError, match=r"dataset\.tables\.a\.password=\*\*\*: .*dataset\.tables\.a\.password_env") as error:
+    with pytest.raises(
+        ConfigError, match=r"dataset\.tables\.a\.password=\*\*\*: .*dataset\.tables\.a\.password_env"
+    ) as error:
         composed({"tables": {"a": {"url": "postgresql://me@host/db", "table": "t", "password": "hunter2"}}})
     assert "hunter2" not in str(error.value)
 
@@ -531,11 +576,15 @@ def test_a_variable_that_is_not_set_is_named(here, monkeypatch):
     monkeypatch.setenv("SHOP_PASSWORD", "x")
     config = world()
     config.tables["customers"] = Table(url="postgresql://me@host/db", table="t", password_env="SHOP_PASSWORT")
-    with pytest.raises(ConfigError, match=r"password_env=SHOP_PASSWORT: there is no environment variable.*Did you mean 'SHOP_PASSWORD'"):
+    with pytest.raises(
+        ConfigError, match=r"password_env=SHOP_PASSWORT: there is no environment variable.*Did you mean 'SHOP_PASSWORD'"
+    ):
         run(config)
 
 
-@pytest.mark.parametrize(("kind", "package", "extra"), [("postgresql", "psycopg", "postgres"), ("duckdb", "duckdb", "duckdb")])
+@pytest.mark.parametrize(
+    ("kind", "package", "extra"), [("postgresql", "psycopg", "postgres"), ("duckdb", "duckdb", "duckdb")]
+)
 def test_a_package_that_is_missing_is_named(here, monkeypatch, kind, package, extra):
     find = sql_sources.importlib.util.find_spec
     monkeypatch.setattr(sql_sources.importlib.util, "find_spec", lambda name: None if name == package else find(name))
@@ -547,7 +596,7 @@ def test_a_package_that_is_missing_is_named(here, monkeypatch, kind, package, ex
         run(config)
 
 
-# --- files that are not what they should be -----------------------------------------------------------------------------------------
+# --- files that are not what they should be ---------------------------------------------------------------------------
 
 
 def edit(file, line, text):
@@ -596,19 +645,25 @@ def test_bytes_that_are_no_text_are_named(here):
 def test_a_misspelt_number_is_not_left_out_in_silence(here):
     config = world()
     edit("purchases.csv", 9, "2,D,9,o.5,21")
-    with pytest.raises(DataError, match=r"purchases\.csv, line 9, column weight: 'o\.5' where nearly all cells are numbers"):
+    with pytest.raises(
+        DataError, match=r"purchases\.csv, line 9, column weight: 'o\.5' where nearly all cells are numbers"
+    ):
         run(config)
 
 
 def test_text_among_the_features(here):
     config = world()
     config.tables["customers"].features, config.tables["customers"].categories = ["age", "city"], []
-    with pytest.raises(DataError, match=r"table customers of the bank, column city: is text, not a number \(customers\.csv\).*categories"):
+    with pytest.raises(
+        DataError,
+        match=r"table customers of the bank, column city: is text, not a number \(customers\.csv\).*categories",
+    ):
         run(config)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("", "empty, without even a line"), ("id,age,city\n", "key column id: the table has no rows")]
+    ("content", "message"),
+    [("", "empty, without even a line"), ("id,age,city\n", "key column id: the table has no rows")],
 )
 def test_empty_tables(here, content, message):
     config = world()
@@ -656,7 +711,9 @@ def test_truncated_files_are_named(here, kind, keep):
 def test_a_table_that_a_database_has_not(here):
     config = world("sqlite")
     config.tables["customers"].table = "customer"
-    with pytest.raises(DataError, match=r"sqlite:///customers\.sqlite, table customer: cannot be read \(no such table: customer\)"):
+    with pytest.raises(
+        DataError, match=r"sqlite:///customers\.sqlite, table customer: cannot be read \(no such table: customer\)"
+    ):
         run(config)
 
 
@@ -668,12 +725,13 @@ def test_columns_of_unlike_cells_and_types_that_are_no_keys(here):
     config = world()
     config.tables["customers"] = Table(url="sqlite:///k.db", table="t")
     with pytest.raises(
-        DataError, match=r"table customers, key column id \(sqlite:///k\.db, table t\): a key cannot be bytes and int and str"
+        DataError,
+        match=r"table customers, key column id \(sqlite:///k\.db, table t\): a key cannot be bytes and int and str",
     ):
         run(config)
 
 
-# --- tables that change -------------------------------------------------------------------------------------------------------------
+# --- tables that change -----------------------------------------------------------------------------------------------
 
 
 def change_between(monkeypatch, change):
@@ -705,7 +763,10 @@ def execute(file, statement):
 def test_a_database_whose_keys_change_between_mapping_and_training(here, monkeypatch, statement, rows):
     config = world("sqlite")
     change_between(monkeypatch, lambda: execute("customers.sqlite", statement))
-    message = rf"table customers of the bank: sqlite:///customers\.sqlite, table t changed between .*rows then and now: {rows}\)"
+    message = (
+        r"table customers of the bank: sqlite:///customers\.sqlite, table t changed between .*rows then and "
+        rf"now: {rows}\)"
+    )
     with pytest.raises(DataError, match=message):
         run(config)
 
@@ -722,11 +783,13 @@ def test_a_database_whose_rows_only_move_has_not_changed(here, monkeypatch):
 def test_a_file_that_is_replaced_between_mapping_and_training(here, monkeypatch, kind):
     config = world(kind)
     change_between(monkeypatch, lambda: write(CUSTOMERS.assign(age=1), kind, "customers"))  # the keys are the same
-    with pytest.raises(DataError, match=rf"table customers of the bank: customers\.{kind} changed between mapping and training"):
+    with pytest.raises(
+        DataError, match=rf"table customers of the bank: customers\.{kind} changed between mapping and training"
+    ):
         run(config)
 
 
-# --- columns ------------------------------------------------------------------------------------------------------------------------
+# --- columns ----------------------------------------------------------------------------------------------------------
 
 
 def test_blocks_and_parts_of_a_column_unite():
@@ -787,7 +850,7 @@ def test_numbers_and_dates_as_text():
     assert as_type(Column("text", np.array([" 7 ", None], object)), "number").values[0] == 7
 
 
-# --- PostgreSQL -----------------------------------------------------------------------------------------------------------------------
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 TYPES = {
     "purchases": "customer integer, shop varchar(5), hour smallint, weight double precision, amount numeric(8,2)",
@@ -826,8 +889,10 @@ def test_postgresql_gives_the_same_task_as_files(database):
 def test_postgresql_types(database, server):
     with server.connect() as connection:
         connection.execute(
-            "CREATE VIEW odd AS SELECT id, age::numeric(20,3) AS age, age > 40 AS old, NULLIF(id, 3) + 1152921504606846976 AS big, "
-            "city::char(8) AS city, md5(id::text)::uuid AS code, now()::date + id::int AS day, now() AS stamp, ARRAY[id] AS list "
+            "CREATE VIEW odd AS SELECT id, age::numeric(20,3) AS age, age > 40 AS old, NULLIF(id, 3) + "
+            "1152921504606846976 AS big, "
+            "city::char(8) AS city, md5(id::text)::uuid AS code, now()::date + id::int AS day, now() AS stamp, "
+            "ARRAY[id] AS list "
             "FROM customers"
         )
     source = Source(server.url, "odd", None, "SHOP_PASSWORD")
@@ -836,7 +901,9 @@ def test_postgresql_types(database, server):
     numbers = dict.fromkeys(("id", "age", "old", "big"), "number")
     assert kinds == {**numbers, "city": "text", "code": "text", "day": "date", "stamp": "date", "list": "list"}
     assert found["big"].values.tolist().count(None) == 1 and 2**60 + 5 in found["big"].values.tolist()
-    database.tables["customers"] = Table(source.url, query="SELECT * FROM odd", password_env="SHOP_PASSWORD", categories=["city"])
+    database.tables["customers"] = Table(
+        source.url, query="SELECT * FROM odd", password_env="SHOP_PASSWORD", categories=["city"]
+    )
     assert run(database).clients[1].features.shape[1] == 6  # age, old, big and three cities
 
 
@@ -854,13 +921,16 @@ def test_wrong_credentials_are_told_and_never_printed(database, monkeypatch, pas
     else:
         monkeypatch.setenv("SHOP_PASSWORD", password)
     with pytest.raises(
-        DataError, match=r"postgresql://owner@127\.0\.0\.1:\d+/postgres, table public\.purchases: cannot be read \(.*password"
+        DataError,
+        match=r"postgresql://owner@127\.0\.0\.1:\d+/postgres, table public\.purchases: cannot be read \(.*password",
     ) as e:
         run(database)
     assert str(password) not in str(e.value) and PASSWORD not in str(e.value) and e.value.__cause__ is None
-    assert ("Check the user, and the password in SHOP_PASSWORD" if password else "name the password's variable as password_env") in str(
-        e.value
-    )
+    assert (
+        "Check the user, and the password in SHOP_PASSWORD"
+        if password
+        else "name the password's variable as password_env"
+    ) in str(e.value)
 
 
 def test_a_password_that_the_server_repeats_is_blotted_out(database, monkeypatch, server):
@@ -888,7 +958,9 @@ def test_a_connection_that_drops_in_the_middle(database, server, monkeypatch):
         blocks.append(len(cells))
         if len(blocks) == 3:  # the second block of the purchases' keys
             with server.connect() as connection:
-                connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'vflbench'")
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'vflbench'"
+                )
         return of_objects(cells)
 
     monkeypatch.setattr(sql_sources, "of_objects", dropped)
@@ -909,7 +981,10 @@ def test_a_postgresql_table_that_changes_between_mapping_and_training(database, 
             connection.execute("UPDATE customers SET id = id + 1 WHERE id = 12")
 
     change_between(monkeypatch, change)
-    with pytest.raises(DataError, match=r"table customers of the bank: .*table public\.customers changed between .*then and now: 12, 12"):
+    with pytest.raises(
+        DataError,
+        match=r"table customers of the bank: .*table public\.customers changed between .*then and now: 12, 12",
+    ):
         run(database)
 
 
@@ -922,7 +997,7 @@ def test_the_connection_only_reads(database, server):
         sql_sources.read(source, ["id"], {})
 
 
-# --- the example ----------------------------------------------------------------------------------------------------------------------
+# --- the example ------------------------------------------------------------------------------------------------------
 
 
 def example() -> Config:
@@ -934,7 +1009,9 @@ def example() -> Config:
 def test_the_example_is_learnable(monkeypatch):
     monkeypatch.chdir(EXAMPLES.parent)
     task = run(example(), "aligned")
-    train, test = (np.concatenate(blocks, axis=1).astype(float) for blocks in (task.features, task.held_out_features["test"]))
+    train, test = (
+        np.concatenate(blocks, axis=1).astype(float) for blocks in (task.features, task.held_out_features["test"])
+    )
     mean, labels = task.labels.mean(), task.held_out_labels["test"]
     solution = np.linalg.lstsq(train, task.labels - mean, rcond=None)[0]
     assert np.sqrt(np.mean((test @ solution + mean - labels) ** 2)) < 0.6 * labels.std()

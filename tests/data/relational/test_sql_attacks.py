@@ -1,4 +1,5 @@
-"""A query that is no query: it writes nothing, reads nothing but its own database, and comes to an end. On real databases."""
+"""A query that is no query: it writes nothing, reads nothing but its own database, and comes to an end. On real
+databases."""
 
 import contextlib
 import math
@@ -23,7 +24,8 @@ ROWS = [(1, "x"), (2, "y")]
 ENDLESS = {
     "duckdb": "SELECT count(*) AS id FROM range(100000000000) a, range(100000000000) b",
     "sqlite": "WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT count(*) AS id FROM n",
-    "postgresql": "WITH RECURSIVE n(id) AS (SELECT 1::bigint UNION ALL SELECT id + 1 FROM n) SELECT count(*) AS id FROM n",
+    "postgresql": "WITH RECURSIVE n(id) AS (SELECT 1::bigint UNION ALL SELECT id + 1 FROM n) SELECT count(*) AS id "
+    "FROM n",
 }
 # Each block of rows comes at once, and there is no last one.
 TRICKLING = {
@@ -167,7 +169,9 @@ def test_duckdb_reads_no_other_file(make, query):
         other.execute("CREATE TABLE t AS SELECT 7 AS id, 'secret' AS name")
     with duckdb.connect("t.duckdb") as own:
         own.execute("CREATE VIEW behind AS SELECT * FROM read_csv('secret.csv')")
-    with pytest.raises(DataError, match=r"t\.duckdb, query: cannot be read \(Permission Error: Cannot access file") as error:
+    with pytest.raises(
+        DataError, match=r"t\.duckdb, query: cannot be read \(Permission Error: Cannot access file"
+    ) as error:
         sql_sources.columns(source)
     assert "secret," not in str(error.value)
 
@@ -200,7 +204,9 @@ def test_names_are_names_whatever_they_are(make, kind):
     """Columns and a table whose names would be commands."""
     table, column = 'a"; DROP TABLE t; --', 'b" FROM t; DROP TABLE t; --'
     source = make(kind, None)
-    statement = "CREATE TABLE {} AS SELECT 7 AS {}".format(*('"' + name.replace('"', '""') + '"' for name in (table, column)))
+    statement = "CREATE TABLE {} AS SELECT 7 AS {}".format(
+        *('"' + name.replace('"', '""') + '"' for name in (table, column))
+    )
     if kind == "postgresql":
         with psycopg.connect(source.url, password=PASSWORD, autocommit=True) as connection:
             connection.execute('DROP TABLE IF EXISTS "a""; DROP TABLE t; --"')
@@ -218,7 +224,7 @@ def test_names_are_names_whatever_they_are(make, kind):
     assert whole(source) == ROWS
 
 
-# --- the time limit -------------------------------------------------------------------------------------------------------------
+# --- the time limit ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", DATABASES)

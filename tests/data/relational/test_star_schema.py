@@ -42,12 +42,14 @@ def test_every_table_helps_to_predict(duplication):
 
     def error(owners):
         """Root mean squared test error of least squares on the blocks of `owners`."""
-        blocks = [np.concatenate([b[i] for i in owners], axis=1) for b in (task.features, task.held_out_features["test"])]
+        blocks = [
+            np.concatenate([b[i] for i in owners], axis=1) for b in (task.features, task.held_out_features["test"])
+        ]
         solution = np.linalg.lstsq(blocks[0], task.labels - task.labels.mean(), rcond=None)[0]
         return np.sqrt(np.mean((blocks[1] @ solution + task.labels.mean() - task.held_out_labels["test"]) ** 2))
 
-    # By construction a column of weights has length 1, of the 1 + 2 * 0.64 of explained variance; per dimension 0.64 * 0.36 of it is hidden
-    # by what sets rows of one key apart.
+    # By construction a column of weights has length 1, of the 1 + 2 * 0.64 of explained variance; per dimension 0.64 *
+    # 0.36 of it is hidden by what sets rows of one key apart.
     explained = 1 + 2 * 0.64
     everything = np.sqrt(0.5**2 + 2 * 0.64 * 0.36 / explained)
     assert error([0, 1, 2]) == pytest.approx(everything, abs=0.05)
@@ -81,7 +83,10 @@ def test_the_width_moves_no_key():
 def test_all_that_is_wrong_is_told_at_once():
     with pytest.raises(ConfigError) as error:
         load(Config(duplication=2000, test=0.9, validation=0.2), "relational", 1, 0, None)
-    assert [problem.key for problem in error.value.problems] == ["dataset.validation, dataset.test", "dataset.duplication"]
+    assert [problem.key for problem in error.value.problems] == [
+        "dataset.validation, dataset.test",
+        "dataset.duplication",
+    ]
     _, problems = convert(Config, {"source": "real", "width": 0, "noise": -1.0, "task": "clases", "rows": 9})
     assert [problem.key for problem in problems] == ["source", "rows", "width", "noise", "task"]
     assert problems[-1].closest == "classes"

@@ -83,8 +83,11 @@ def test_an_encoders_features_are_the_first_coordinates_of_the_first_token(folde
     encode = features_of(str(folder), 4)
     encode.fit(["nothing to learn"])
     texts = ["a" * length for length in (5, 1, 3, 2)]
-    np.testing.assert_array_equal(encode(texts, batch=3), [[5, 1, 512, 0], [1, 3, 512, 0], [3, 3, 512, 0], [2, 3, 512, 0]])
-    assert fake_transformers == [("tokenizer", "tiny-bert", True), ("model", "tiny-bert", True)]  # nothing is downloaded
+    np.testing.assert_array_equal(
+        encode(texts, batch=3), [[5, 1, 512, 0], [1, 3, 512, 0], [3, 3, 512, 0], [2, 3, 512, 0]]
+    )
+    # nothing is downloaded
+    assert fake_transformers == [("tokenizer", "tiny-bert", True), ("model", "tiny-bert", True)]
     assert encode([]).shape == (0, 4)
     assert encode.note == "text features: first 4 CLS coordinates of the local encoder tiny-bert"
     before = encode.fingerprint()
@@ -96,7 +99,9 @@ def test_an_encoder_that_is_too_narrow_or_broken_is_named(folder, fake_transform
     with pytest.raises(ConfigError, match=r"dataset\.text_encoder=tiny-bert: has 6 coordinates; 32 are needed"):
         features_of(str(folder), 32)
     (folder / "broken").touch()
-    with pytest.raises(DataError, match=r"tiny-bert: not a model that transformers can read \(no file named model\.safetensors\)"):
+    with pytest.raises(
+        DataError, match=r"tiny-bert: not a model that transformers can read \(no file named model\.safetensors\)"
+    ):
         features_of(str(folder), 4)
 
 
@@ -119,7 +124,13 @@ def test_a_real_encoder(tmp_path):
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "toy", "story", "heat"]))
     transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     torch.manual_seed(0)
-    shape = {"vocab_size": 8, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    shape = {
+        "vocab_size": 8,
+        "hidden_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    }
     model = transformers.BertModel(transformers.BertConfig(**shape)).eval()
     model.save_pretrained(folder)
     texts = ["toy story", "heat", "toy toy toy story", ""]

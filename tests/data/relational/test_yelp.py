@@ -19,7 +19,8 @@ COMPLIMENTS = [name for name in yelp._USER_NUMBERS if name.startswith("complimen
 
 
 def made(reviews: int = 120) -> dict[str, list[dict]]:
-    """Businesses b0 to b5, of which b3 is closed and b4 sells shoes; users u0 to u9; reviews, some of an unknown user, in any order."""
+    """Businesses b0 to b5, of which b3 is closed and b4 sells shoes; users u0 to u9; reviews, some of an unknown user,
+    in any order."""
     rng = np.random.default_rng(0)
     business = [
         {
@@ -78,7 +79,9 @@ def path_of(root: Path, name: str) -> Path:
 def write(root: Path, content: dict[str, list[dict]]) -> None:
     (root / "yelp").mkdir(parents=True, exist_ok=True)
     for name, rows in content.items():
-        path_of(root, name).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+        path_of(root, name).write_text(
+            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+        )
 
 
 @pytest.fixture
@@ -117,24 +120,33 @@ def test_reads_the_official_json_lines(root, block):
     splits = split_rows(len(review), 0.2, 0.2, 0)  # by split_seed, not by the run's seed 5
     train = review.iloc[splits["train"]]
     own, restaurants, users = task.clients
-    assert own.keys["business_id"].tolist() == train.business_id.tolist() and own.keys["user_id"].tolist() == train.user_id.tolist()
+    assert (
+        own.keys["business_id"].tolist() == train.business_id.tolist()
+        and own.keys["user_id"].tolist() == train.user_id.tolist()
+    )
     np.testing.assert_array_equal(own.labels, train.stars - 1)
     votes = review[["useful", "funny", "cool"]].to_numpy()
     np.testing.assert_allclose(own.features[:, :3], standard(votes, votes[splits["train"]])[splits["train"]], atol=1e-5)
     for split in ("val", "test"):
-        np.testing.assert_allclose(own.held_out[split][:, :3], standard(votes, votes[splits["train"]])[splits[split]], atol=1e-5)
+        np.testing.assert_allclose(
+            own.held_out[split][:, :3], standard(votes, votes[splits["train"]])[splits[split]], atol=1e-5
+        )
         np.testing.assert_array_equal(task.truth(split), review.iloc[splits[split]].stars - 1)  # every row joins once
 
     assert restaurants.keys["business_id"].tolist() == ["b0", "b1", "b2", "b5"] == business.business_id.tolist()
-    np.testing.assert_allclose(restaurants.features, standard(business[["stars", "review_count"]].to_numpy()), atol=1e-5)
+    np.testing.assert_allclose(
+        restaurants.features, standard(business[["stars", "review_count"]].to_numpy()), atol=1e-5
+    )
     assert users.keys["user_id"].tolist() == user.user_id.tolist()
     number = user.user_id.str[1:].astype(int).to_numpy()
-    expected = np.column_stack([user[list(yelp._USER_NUMBERS)].to_numpy(), number, 2005 + number])  # friends, yelping_since
+    # friends, yelping_since
+    expected = np.column_stack([user[list(yelp._USER_NUMBERS)].to_numpy(), number, 2005 + number])
     np.testing.assert_allclose(users.features, standard(expected), atol=1e-5)
 
 
 def test_the_text_decides_the_features(root):
-    """Reviews of equal stars share a word: their text features are nearer to one another than to those of other stars."""
+    """Reviews of equal stars share a word: their text features are nearer to one another than to those of other
+    stars."""
     task = load(Config(), "relational", 1, 0, root)
     text = task.clients[0].features[:, 3:]
     assert np.isfinite(text).all() and text.any(axis=1).all()
@@ -202,7 +214,7 @@ def test_missing_numbers_become_the_mean(root):
     assert all(np.isfinite(part.features).all() for part in task.clients)
 
 
-# --- a file of features -------------------------------------------------------------------------------------------------------
+# --- a file of features -----------------------------------------------------------------------------------------------
 
 
 def test_large_features_are_mapped_computed_once_and_equal(root, monkeypatch):
@@ -252,7 +264,9 @@ def test_features_are_standardised_exactly_over_many_blocks():
     out = np.empty((9000, 5), np.float32)
     yelp._fill(out, ((order[i : i + 700], values[order[i : i + 700]]) for i in range(0, 9000, 700)), 6000)
     with np.errstate(invalid="ignore"):
-        expected = (values - np.nanmean(values[:6000], 0, dtype=np.float64)) / np.nanstd(values[:6000], 0, dtype=np.float64)
+        expected = (values - np.nanmean(values[:6000], 0, dtype=np.float64)) / np.nanstd(
+            values[:6000], 0, dtype=np.float64
+        )
     np.testing.assert_allclose(out[:, :3], expected[:, :3], atol=1e-4)
     np.testing.assert_allclose(out[:, 4], np.nan_to_num(expected[:, 4]), atol=1e-4)
     assert not out[:, 3].any()
@@ -265,7 +279,7 @@ def test_an_infinite_value_is_refused():
         yelp._fill(np.empty((10, 3), np.float32), [(np.arange(10), values)], 8)
 
 
-# --- bad files ----------------------------------------------------------------------------------------------------------------
+# --- bad files --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -275,24 +289,54 @@ def test_an_infinite_value_is_refused():
         ("review", 120, '{"review_id": "r", "text": "cut sho', "JSON parse error"),
         ("review", 5, "[1, 2]", "JSON parse error"),
         ("review", 1, "hello", "not a JSON object"),
-        ("review", 5, '{"user_id": 7, "business_id": "b0", "stars": 5, "text": "a"}', r"/user_id\) changed from string to number"),
+        (
+            "review",
+            5,
+            '{"user_id": 7, "business_id": "b0", "stars": 5, "text": "a"}',
+            r"/user_id\) changed from string to number",
+        ),
         (
             "review",
             5,
             '{"user_id": "u0", "business_id": "b0", "stars": "5", "text": "a"}',
             r"/stars\) changed from number to string",
         ),
-        ("review", 5, '{"user_id": "u0", "business_id": "b0", "stars": 6, "text": "a"}', "stars are not 1, 2, 3, 4 or 5"),
-        ("review", 5, '{"user_id": "u0", "business_id": "b0", "stars": 4.5, "text": "a"}', "stars are not 1, 2, 3, 4 or 5"),
+        (
+            "review",
+            5,
+            '{"user_id": "u0", "business_id": "b0", "stars": 6, "text": "a"}',
+            "stars are not 1, 2, 3, 4 or 5",
+        ),
+        (
+            "review",
+            5,
+            '{"user_id": "u0", "business_id": "b0", "stars": 4.5, "text": "a"}',
+            "stars are not 1, 2, 3, 4 or 5",
+        ),
         ("review", 5, '{"user_id": "u0", "business_id": "b0", "text": "a"}', "stars are not|has no stars"),
         ("review", 5, '{"user_id": "u0", "stars": 4, "text": "a"}', "has no business_id"),
         ("review", 5, '{"user_id": "u0"} {"user_id": "u1"}', "2 JSON objects"),
-        ("review", 1, '{"business_id": "b0", "stars": 4}', "has no field user_id; it has business_id, stars. Is this the right file"),
+        (
+            "review",
+            1,
+            '{"business_id": "b0", "stars": 4}',
+            "has no field user_id; it has business_id, stars. Is this the right file",
+        ),
         ("user", 3, '{"user_id": null}', "has no id"),
         ("user", 3, json.dumps({**made()["user"][2], "user_id": "u0"}), "'u0' stands twice"),
         ("user", 3, json.dumps({**made()["user"][2], "yelping_since": "May 2010"}), "yelping_since is not a date"),
-        ("user", 3, json.dumps({**made()["user"][2], "friends": ["a"]}), r"Column\(/friends\) changed from string to array"),
-        ("business", 2, json.dumps({**made()["business"][1], "is_open": "yes"}), r"Column\(/is_open\) changed from number to string"),
+        (
+            "user",
+            3,
+            json.dumps({**made()["user"][2], "friends": ["a"]}),
+            r"Column\(/friends\) changed from string to array",
+        ),
+        (
+            "business",
+            2,
+            json.dumps({**made()["business"][1], "is_open": "yes"}),
+            r"Column\(/is_open\) changed from number to string",
+        ),
     ],
 )
 def test_a_malformed_line_is_named(root, block, name, line, text, message):
@@ -310,7 +354,10 @@ def test_empty_lines_are_skipped_but_counted(root, block):
     lines = path.read_text("utf-8").split("\n")
     path.write_text("\n".join([*lines[:4], "", "", *lines[4:]]), encoding="utf-8")
     np.testing.assert_array_equal(load(Config(), "relational", 1, 0, root).clients[0].labels, plain.clients[0].labels)
-    path.write_text("\n".join([*lines[:4], "", "", *lines[4:9], '{"user_id": "u0", "business_id": "b0", "stars": 9}']), encoding="utf-8")
+    path.write_text(
+        "\n".join([*lines[:4], "", "", *lines[4:9], '{"user_id": "u0", "business_id": "b0", "stars": 9}']),
+        encoding="utf-8",
+    )
     with pytest.raises(DataError, match=r"review\.json, line 12: stars"):
         load(Config(), "relational", 1, 0, root)
 
@@ -340,7 +387,9 @@ def test_an_empty_file_and_a_cut_archive_are_named(root, name):
 def test_files_that_do_not_belong_together_are_named(root):
     content = made()
     write(root, {"user": [{**row, "user_id": row["user_id"] + "x"} for row in content["user"]]})
-    with pytest.raises(DataError, match=r"no review is of an open restaurant and by a user in yelp/yelp_academic_dataset_user\.json"):
+    with pytest.raises(
+        DataError, match=r"no review is of an open restaurant and by a user in yelp/yelp_academic_dataset_user\.json"
+    ):
         load(Config(), "relational", 1, 0, root)
     write(root, {"business": [{**row, "is_open": 0} for row in content["business"]]})
     with pytest.raises(DataError, match=r"business\.json: holds no open restaurants"):
@@ -349,26 +398,35 @@ def test_files_that_do_not_belong_together_are_named(root):
 
 def test_a_missing_file_is_an_error_that_suggests_the_twin(root):
     path_of(root, "user").unlink()
-    with pytest.raises(DataError, match=r"missing yelp/yelp_academic_dataset_user\.json.*no public address.*dataset\.source=synthetic"):
+    with pytest.raises(
+        DataError, match=r"missing yelp/yelp_academic_dataset_user\.json.*no public address.*dataset\.source=synthetic"
+    ):
         load(Config(), "relational", 1, 0, root)
 
 
 def test_all_wrong_values_are_reported_together():
     with pytest.raises(ConfigError) as error:
         load(Config(validation=-1, text_encoder="nowhere"), "relational", 1, 0, None)
-    assert [problem.key for problem in error.value.problems] == ["dataset.validation, dataset.test", "dataset.text_encoder"]
+    assert [problem.key for problem in error.value.problems] == [
+        "dataset.validation, dataset.test",
+        "dataset.text_encoder",
+    ]
     _, problems = convert(Config, {"source": "reel", "variant": "big", "memory_gb": -1, "width": 0})
     assert [problem.key for problem in problems] == ["source", "variant", "memory_gb", "width"]
 
 
-# --- the twin -----------------------------------------------------------------------------------------------------------------
+# --- the twin ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_the_twin_has_the_papers_sizes(caplog):
     with caplog.at_level(logging.WARNING):
         task = load(Config(source="synthetic", width=1), "relational", 2, 9, None)
-    assert "SYNTHETIC TWIN: dataset yelp" in caplog.text and task.source.kind == "synthetic" and "split of its own" in task.source.note
+    assert (
+        "SYNTHETIC TWIN: dataset yelp" in caplog.text
+        and task.source.kind == "synthetic"
+        and "split of its own" in task.source.note
+    )
     assert [part.rows for part in task.clients] == [1_603_848, 1_603_848, 17_494, 17_493, 579_053, 579_053]
     assert [len(task.truth(split)) for split in ("val", "test")] == [283_032, 283_032]
     for key, of, most in (("business_id", 2, 8_000), ("user_id", 4, 2_000)):
@@ -396,9 +454,14 @@ def test_the_twin_is_learnable(monkeypatch):
 
 def test_width_only_narrows_the_twin_and_memory_does_not_change_it(monkeypatch):
     small_twin(monkeypatch)
-    wide, narrow = (load(Config(source="synthetic", width=width), "relational", 1, seed, None) for width, seed in ((None, 0), (5, 1)))
+    wide, narrow = (
+        load(Config(source="synthetic", width=width), "relational", 1, seed, None)
+        for width, seed in ((None, 0), (5, 1))
+    )
     mapped = load(Config(source="synthetic", width=5, memory_gb=0), "relational", 1, 0, None)
-    assert [part.features.shape[1] for part in wide.clients] == [771, 2, 19] and [p.features.shape[1] for p in narrow.clients] == [5, 2, 5]
+    assert [part.features.shape[1] for part in wide.clients] == [771, 2, 19] and [
+        p.features.shape[1] for p in narrow.clients
+    ] == [5, 2, 5]
     for part, other, same in zip(wide.clients, narrow.clients, mapped.clients, strict=True):
         np.testing.assert_allclose(part.features[:, :5], other.features, atol=1e-6)
         np.testing.assert_array_equal(other.features, same.features)

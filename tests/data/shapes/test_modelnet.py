@@ -65,7 +65,10 @@ def test_meshes_unpacked(tmp_path):
     assert [len(task.labels), *map(len, task.held_out_labels.values())] == [10, 20, 10]  # floor(0.66 * 3) of each class
     assert all(block.shape == (10, 1, 16, 16) and block.dtype == np.uint8 for block in task.features)
     assert sorted(task.held_out_labels["test"]) == list(range(10)) == sorted(task.labels)
-    assert (task.source.kind, task.source.variant) == ("real", "meshes_sample") and "40 of 4,899 meshes" in task.source.note
+    assert (task.source.kind, task.source.variant) == (
+        "real",
+        "meshes_sample",
+    ) and "40 of 4,899 meshes" in task.source.note
     # The test objects are the official ones: the first one is bathtub's, the fourth file.
     from vflbench.data.shapes.off import parse_off
 
@@ -218,7 +221,9 @@ def test_fewer_parties_have_neighbouring_views_as_channels(tmp_path):
     twelve, four = loaded(tmp_path), loaded(tmp_path, parties=4)
     assert [block.shape for block in four.features] == [(len(four.labels), 3, 16, 16)] * 4
     np.testing.assert_array_equal(four.features[1], np.concatenate(twelve.features[3:6], axis=1))
-    np.testing.assert_array_equal(four.held_out_features["val"][3], np.concatenate(twelve.held_out_features["val"][9:], axis=1))
+    np.testing.assert_array_equal(
+        four.held_out_features["val"][3], np.concatenate(twelve.held_out_features["val"][9:], axis=1)
+    )
 
 
 def test_validation_is_drawn_by_the_seed_and_may_be_none(tmp_path):
@@ -249,7 +254,8 @@ def test_the_twin_is_labelled_learnable_and_always_the_same(name, counts, caplog
     assert task.source.kind == "synthetic" and "SYNTHETIC TWIN" in caplog.text
     assert (len(task.labels), len(task.held_out_labels["test"])) == counts and task.classes == len(CLASSES[name])
     x, new = (
-        np.concatenate(blocks, axis=1).reshape(len(blocks[0]), -1) / 255 for blocks in (task.features, task.held_out_features["test"])
+        np.concatenate(blocks, axis=1).reshape(len(blocks[0]), -1) / 255
+        for blocks in (task.features, task.held_out_features["test"])
     )
     centres = np.stack([x[task.labels == c].mean(axis=0) for c in range(task.classes)])
     nearest = ((new[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)

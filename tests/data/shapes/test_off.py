@@ -27,7 +27,11 @@ def test_one_mesh_in_many_spellings(data):
 
 def test_a_polygon_becomes_a_fan():
     corners = b"0 0 0\n1 0 0\n1 1 0\n0 1 0\n0 2 0\n"
-    assert parse_off(b"OFF\n5 2 0\n" + corners + b"4 0 1 2 3\n3 2 3 4\n", "m")[1].tolist() == [[0, 1, 2], [0, 2, 3], [2, 3, 4]]
+    assert parse_off(b"OFF\n5 2 0\n" + corners + b"4 0 1 2 3\n3 2 3 4\n", "m")[1].tolist() == [
+        [0, 1, 2],
+        [0, 2, 3],
+        [2, 3, 4],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -40,13 +44,19 @@ def test_a_polygon_becomes_a_fan():
         (b"OFF\n4 -4 6\n" + BODY, "m.off, line 2: three counts"),
         (b"OFF\n4 0 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n", "m.off: the mesh has no faces"),
         (b"OFF\n4 4 6\n" + BODY[: BODY.rindex(b"3 1")], "m.off, line 9: the file ends after 7 of 8 lines"),
-        (b"OFF\n4 4 6\n" + BODY.replace(b"0 1 0\n", b"0 1\n", 1), "m.off, line 5: a vertex is three numbers, this is '0 1'"),
+        (
+            b"OFF\n4 4 6\n" + BODY.replace(b"0 1 0\n", b"0 1\n", 1),
+            "m.off, line 5: a vertex is three numbers, this is '0 1'",
+        ),
         (b"OFF\n4 4 6\n" + BODY.replace(b"1e0", b"nan"), "m.off, line 6: a vertex is three numbers, this is '0 0 nan'"),
         (b"OFF\n4 4 6\n" + BODY.replace(b"1e0", b"x"), "m.off, line 6: a vertex"),
         (b"OFF\n4 4 6\n" + BODY.replace(b"3 0 2 3", b"3 0 2"), "m.off, line 9: a face is a count"),
         (b"OFF\n4 4 6\n" + BODY.replace(b"3 0 2 3", b"2 0 2"), "m.off, line 9: a face is a count"),
         (b"OFF\n4 4 6\n" + BODY.replace(b"3 0 2 3", b"3 0 -2 3"), "m.off, line 9: a face is a count"),
-        (b"OFF\n4 4 6\n" + BODY.replace(b"3 0 2 3", b"3 0 2 4"), "m.off, line 9: vertex 4 of a face is not there: vertices are 0 to 3"),
+        (
+            b"OFF\n4 4 6\n" + BODY.replace(b"3 0 2 3", b"3 0 2 4"),
+            "m.off, line 9: vertex 4 of a face is not there: vertices are 0 to 3",
+        ),
         (b"OFF\n4 4 6\n" + BODY.replace(b"3 0 2 3", b"9" * 5000), "m.off, line 9: a face is a count"),
     ],
 )

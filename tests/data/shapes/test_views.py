@@ -18,7 +18,9 @@ def boxes(grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     sides = [(0, 1, 3, 2), (4, 5, 7, 6), (0, 1, 5, 4), (2, 3, 7, 6), (0, 2, 6, 4), (1, 3, 7, 5)]
     triangles = np.array([t for a, b, c, d in sides for t in ((a, b, c), (a, c, d))])
     cells = np.argwhere(grid)
-    return (cells[:, None] + corners).reshape(-1, 3).astype(float), (8 * np.arange(len(cells))[:, None, None] + triangles).reshape(-1, 3)
+    return (cells[:, None] + corners).reshape(-1, 3).astype(float), (
+        8 * np.arange(len(cells))[:, None, None] + triangles
+    ).reshape(-1, 3)
 
 
 def test_cameras_by_hand():
@@ -61,7 +63,8 @@ def test_voxels_equal_a_plain_march_through_the_grid():
 def test_voxels_and_their_mesh_look_alike():
     """The same cubes through both renderers: one outline, in every view, for an object without any symmetry."""
     grid = np.zeros((4, 4, 4), bool)
-    for cell in ((0, 0, 0), (3, 3, 3), (3, 0, 0), (1, 0, 0), (0, 2, 0), (3, 3, 1)):  # the first two make its box the whole cube
+    # the first two make its box the whole cube
+    for cell in ((0, 0, 0), (3, 3, 3), (3, 0, 0), (1, 0, 0), (0, 2, 0), (3, 3, 1)):
         grid[cell] = True
     voxels = all_views(grid[None], 48)[:, 0] > 0
     mesh = views.mesh_views(*boxes(grid), 48, "boxes") > 0
@@ -79,7 +82,8 @@ def test_a_turned_object_is_seen_by_the_next_cameras():
 
 
 def test_brightness_of_a_surface_that_faces_the_camera():
-    # A large square whose normal points at camera 0; the middle pixel sees it straight on: 80 + 175. From behind it is lit as well.
+    # A large square whose normal points at camera 0; the middle pixel sees it straight on: 80 + 175. From behind it is
+    # lit as well.
     normal = np.array([np.cos(np.pi / 6), 0, np.sin(np.pi / 6)])
     across, up = np.array([0, 1.0, 0]), np.cross(normal, [0, 1.0, 0])
     square = np.array([across + up, across - up, -across - up, -across + up])

@@ -26,7 +26,9 @@ def test_ridge_by_hand():
     columns, labels = np.array([[1.0], [2.0]]), np.array([1.0, 3.0])
     assert convex.minimum(Objective("ridge", 1.0), columns, labels) == pytest.approx(11 / 12, rel=1e-14)
     # wider than long: theta = X' 3 / (5 + 1) = (1/2, 1); f = (1/4 + 1/4 + 1) / 2
-    assert convex.minimum(Objective("ridge", 1.0), np.array([[1.0, 2.0]]), np.array([3.0])) == pytest.approx(0.75, rel=1e-14)
+    assert convex.minimum(Objective("ridge", 1.0), np.array([[1.0, 2.0]]), np.array([3.0])) == pytest.approx(
+        0.75, rel=1e-14
+    )
 
 
 def test_sparse_logistic_by_hand():
@@ -76,14 +78,19 @@ def test_the_sparse_minimiser_meets_its_conditions(twice):
     # nothing nearby is lower
     rng = np.random.default_rng(1)
     least = convex.value(objective, features, labels, theta)
-    assert all(convex.value(objective, features, labels, theta + 1e-3 * rng.standard_normal(len(theta))) > least for _ in range(20))
+    assert all(
+        convex.value(objective, features, labels, theta + 1e-3 * rng.standard_normal(len(theta))) > least
+        for _ in range(20)
+    )
 
 
 def test_value_is_the_definition():
     features, real, classes = made(5, 3)
     theta = np.array([0.5, -2.0, 0.0])
     u = features @ theta
-    assert convex.value(Objective("ridge", 3.0), features, real, theta) == pytest.approx(((u - real) ** 2).sum() / 2 + 1.5 * 4.25)
+    assert convex.value(Objective("ridge", 3.0), features, real, theta) == pytest.approx(
+        ((u - real) ** 2).sum() / 2 + 1.5 * 4.25
+    )
     logistic = np.log(1 + np.exp(-np.where(classes == 1, 1, -1) * u)).mean() + 0.1 * 2.5
     assert convex.value(Objective("sparse_logistic", 0.1), features, classes, theta) == pytest.approx(logistic)
 
@@ -104,14 +111,18 @@ def solved(monkeypatch):
 
 def test_a_minimum_is_remembered_by_content_not_by_division(solved):
     tasks = [
-        ridge.load(ridge.Config(samples=40, features=13), "aligned", parties, seed, None) for parties, seed in ((1, 0), (4, 1), (13, 2))
+        ridge.load(ridge.Config(samples=40, features=13), "aligned", parties, seed, None)
+        for parties, seed in ((1, 0), (4, 1), (13, 2))
     ]
     assert len(solved) == 1 and len({task.optimum for task in tasks}) == 1
     folder = sources.cache_folder() / "optima"
     (kept,) = folder.iterdir()
     assert kept.stat().st_size < 250
     kept.write_text('{"minimum": ')  # cut short
-    assert ridge.load(ridge.Config(samples=40, features=13), "aligned", 2, 0, None).optimum == tasks[0].optimum and len(solved) == 2
+    assert (
+        ridge.load(ridge.Config(samples=40, features=13), "aligned", 2, 0, None).optimum == tasks[0].optimum
+        and len(solved) == 2
+    )
     text = json.loads(kept.read_text())
     for minimum in (text["minimum"] / 2, text["minimum"] * (1 + 1e-12)):  # changed
         kept.write_text(json.dumps(text | {"minimum": minimum}))
@@ -125,7 +136,9 @@ def test_a_minimum_is_remembered_by_content_not_by_division(solved):
 def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert convex.minimum(Objective("ridge", 1.0), np.array([[1.0], [2.0]]), np.array([1.0, 3.0])) == pytest.approx(11 / 12)
+    assert convex.minimum(Objective("ridge", 1.0), np.array([[1.0], [2.0]]), np.array([1.0, 3.0])) == pytest.approx(
+        11 / 12
+    )
 
 
 def test_what_has_no_minimum_to_compare_with_is_an_error():

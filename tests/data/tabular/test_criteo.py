@@ -1,4 +1,5 @@
-"""Criteo's lines: parsed as a slow reader does, refused by line; hashed and encoded as by hand; on disk, whatever the size of a block."""
+"""Criteo's lines: parsed as a slow reader does, refused by line; hashed and encoded as by hand; on disk, whatever the
+size of a block."""
 
 import functools
 import gzip
@@ -25,7 +26,9 @@ def as_text(block: criteo.Block) -> bytes:
         *(a.tolist() for a in (block.labels, block.numbers, block.tokens, block.present)), strict=True
     ):
         known = (f"{token:08x}" if there else "" for token, there in zip(tokens, present, strict=True))
-        lines.append("\t".join([str(label), *("" if number != number else str(int(number)) for number in numbers), *known]))
+        lines.append(
+            "\t".join([str(label), *("" if number != number else str(int(number)) for number in numbers), *known])
+        )
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -76,8 +79,17 @@ def whole(task) -> np.ndarray:
 def test_a_line_by_hand(tmp_path):
     block = parse(tmp_path, f"{LINE}\n".encode())
     assert block.labels.tolist() == [1] and block.labels.dtype == np.uint8
-    assert block.numbers[0, :5].tolist()[:2] == [5, -2] and np.isnan(block.numbers[0, 2]) and block.numbers[0, 3:5].tolist() == [0, 1382]
-    assert block.tokens[0, :5].tolist() == [0x68FD1E64, 0, 0xFB936136, 0, 10] and block.present[0, :4].tolist() == [True, False, True, True]
+    assert (
+        block.numbers[0, :5].tolist()[:2] == [5, -2]
+        and np.isnan(block.numbers[0, 2])
+        and block.numbers[0, 3:5].tolist() == [0, 1382]
+    )
+    assert block.tokens[0, :5].tolist() == [0x68FD1E64, 0, 0xFB936136, 0, 10] and block.present[0, :4].tolist() == [
+        True,
+        False,
+        True,
+        True,
+    ]
     found = criteo.hashes(block.tokens, block.present)[0].tolist()
     expected = [mixed(i, token) for i, token in enumerate([0x68FD1E64, None, 0xFB936136, 0, *[10] * 22], 1)]
     assert found == expected and len(set(found)) == 26  # a token in two columns, an empty one and 0 are not the same
@@ -89,7 +101,8 @@ def test_parses_as_a_slow_reader_does(tmp_path):
     block = parse(tmp_path, text.replace(b"\n", b"\r\n"))
     numbers = [[None if np.isnan(x) else x for x in row] for row in block.numbers.tolist()]
     tokens = [
-        [t if p else None for t, p in zip(*row, strict=True)] for row in zip(block.tokens.tolist(), block.present.tolist(), strict=True)
+        [t if p else None for t, p in zip(*row, strict=True)]
+        for row in zip(block.tokens.tolist(), block.present.tolist(), strict=True)
     ]
     assert [[label, *n, *t] for label, n, t in zip(block.labels.tolist(), numbers, tokens, strict=True)] == slowly(text)
     assert as_text(block) == text
@@ -112,7 +125,9 @@ def test_the_numbers_and_the_hashed_categories_are_those_of_the_lines(tmp_path):
         for first, columns in ((13, range(1, 2)), (20, range(2, 27))):
             counts = Counter(mixed(column, rows[row][13 + column]) * 7 >> 32 for column in columns)
             assert encoded[place, first : first + 7].tolist() == [counts[i] for i in range(7)]
-    np.testing.assert_array_equal(np.concatenate([task.labels, *task.held_out_labels.values()]), [rows[row][0] for row in order])
+    np.testing.assert_array_equal(
+        np.concatenate([task.labels, *task.held_out_labels.values()]), [rows[row][0] for row in order]
+    )
     assert (task.metric.name, task.classes, task.owner, task.labels.dtype) == ("auroc", 2, 0, np.int64)
     assert task.source.kind == "real" and task.source.variant == "kaggle" and "300 rows" in task.source.note
 
@@ -126,7 +141,9 @@ def test_nothing_depends_on_the_size_of_a_block_or_on_gzip(tmp_path, monkeypatch
     second = load(Config(), "aligned", 3, 0, tmp_path / "b")
     np.testing.assert_allclose(whole(first), whole(second), atol=1e-6)
     assert [block.shape[1] for block in first.features] == [13, 128, 128]  # 13 columns each: only categories are hashed
-    assert second.source.files[0][0] == "criteo/train.txt.gz" and all(isinstance(block, np.memmap) for block in second.features)
+    assert second.source.files[0][0] == "criteo/train.txt.gz" and all(
+        isinstance(block, np.memmap) for block in second.features
+    )
     assert not any(block.flags.writeable for block in second.features)
 
 
@@ -134,7 +151,9 @@ def test_what_was_read_and_encoded_is_kept(tmp_path, monkeypatch):
     root, read, encoded = put(tmp_path, lines()), [], []
     for name, calls in (("_block", read), ("moments", encoded)):
         function = getattr(criteo, name)
-        monkeypatch.setattr(criteo, name, lambda *given, function=function, calls=calls: (calls.append(0), function(*given))[1])
+        monkeypatch.setattr(
+            criteo, name, lambda *given, function=function, calls=calls: (calls.append(0), function(*given))[1]
+        )
     tasks = [load(Config(), "aligned", 2, 0, root) for _ in range(2)]
     assert (len(read), len(encoded)) == (1, 2)
     np.testing.assert_array_equal(whole(tasks[0]), whole(tasks[1]))
@@ -155,9 +174,14 @@ def test_the_first_rows_and_several_days(tmp_path):
     both = load(Config(days=2), "aligned", 2, 0, tmp_path)
     one = load(Config(), "aligned", 2, 0, put(tmp_path / "one", text))
     np.testing.assert_array_equal(whole(both), whole(one))
-    assert both.source.variant == "terabyte" and [name for name, _ in both.source.files] == ["criteo/day_0", "criteo/day_1.gz"]
+    assert both.source.variant == "terabyte" and [name for name, _ in both.source.files] == [
+        "criteo/day_0",
+        "criteo/day_1.gz",
+    ]
     some = load(Config(variant="terabyte", samples=20), "aligned", 2, 0, tmp_path)
-    assert sorted([*some.labels, *some.truth("val"), *some.truth("test")]) == sorted(row[0] for row in slowly(text)[:20])
+    assert sorted([*some.labels, *some.truth("val"), *some.truth("test")]) == sorted(
+        row[0] for row in slowly(text)[:20]
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,7 +228,9 @@ def test_what_is_no_such_file_is_named(tmp_path, monkeypatch):
 
 def test_every_wrong_key_is_named():
     _, problems = convert(Config, {"variant": "kagle", "days": 25, "samples": 5, "hashed": 0})
-    assert [problem.key for problem in problems] == ["variant", "days", "samples", "hashed"] and problems[0].closest == "kaggle"
+    assert [problem.key for problem in problems] == ["variant", "days", "samples", "hashed"] and problems[
+        0
+    ].closest == "kaggle"
     problems = criteo.check(Config(columns=[13, 13], validation=0.5, test=0.5), "aligned", 2)
     assert [problem.key for problem in problems] == ["dataset.validation, dataset.test", "dataset.columns"]
     assert "adds up to 26, but there are 39 columns" in problems[-1].allowed

@@ -49,7 +49,7 @@ def change(monkeypatch, module, **keys) -> None:
     monkeypatch.setattr(module, "load", replace(module.SET, make=files.make).load)
 
 
-# --- energy -----------------------------------------------------------------------------------------------------------------
+# --- energy -----------------------------------------------------------------------------------------------------------
 
 
 def energy_lines(rows: int = 40) -> list[str]:
@@ -63,8 +63,13 @@ def energy_lines(rows: int = 40) -> list[str]:
 def test_energy(tmp_path):
     put(tmp_path, "appliances_energy/energydata_complete.csv.gz", gzip.compress("\n".join(energy_lines()).encode()))
     task = energy.load(energy.Config(), "aligned", 2, 0, tmp_path)
-    assert [block.shape for block in task.features] == [(24, 14), (24, 13)] and (task.metric.name, task.classes) == ("rmse", 0)
-    assert [name for name, _ in task.source.files] == ["appliances_energy/energydata_complete.csv.gz"] and task.source.kind == "real"
+    assert [block.shape for block in task.features] == [(24, 14), (24, 13)] and (task.metric.name, task.classes) == (
+        "rmse",
+        0,
+    )
+    assert [name for name, _ in task.source.files] == [
+        "appliances_energy/energydata_complete.csv.gz"
+    ] and task.source.kind == "real"
     assert sorted([*task.labels, *task.truth("val"), *task.truth("test")]) == [10.0 * (i + 1) for i in range(40)]
     convex = energy.load(energy.Config(problem="ridge"), "aligned", 27, 0, tmp_path)
     assert convex.parties == 27 and convex.objective.weight == 0.1 and len(convex.labels) == 40
@@ -74,11 +79,13 @@ def test_energy_names_a_malformed_line(tmp_path):
     lines = energy_lines()
     lines[5] = lines[5].replace('"2016', '"2016", "')
     put(tmp_path, "appliances_energy/energydata_complete.csv", "\n".join(lines).encode())
-    with pytest.raises(DataError, match=r"appliances_energy/energydata_complete\.csv, line 6: Expected 29 columns, got 30"):
+    with pytest.raises(
+        DataError, match=r"appliances_energy/energydata_complete\.csv, line 6: Expected 29 columns, got 30"
+    ):
         energy.load(energy.Config(), "aligned", 2, 0, tmp_path)
 
 
-# --- blog -------------------------------------------------------------------------------------------------------------------
+# --- blog -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -97,9 +104,11 @@ def posts(monkeypatch) -> dict[str, bytes]:
 def test_blogs_files_are_the_published_ones():
     names = blog.FILE_SETS[0].parts[0].groups[1]
     assert len(names) == len(set(names)) == 61 and names[0].name == "blogData_train.csv"
-    assert {"blogData_test-2012.02.29.00_00.csv", "blogData_test-2012.03.25.00_00.csv", "blogData_test-2012.03.31.01_00.csv"} <= {
-        file.name for file in names
-    }
+    assert {
+        "blogData_test-2012.02.29.00_00.csv",
+        "blogData_test-2012.03.25.00_00.csv",
+        "blogData_test-2012.03.31.01_00.csv",
+    } <= {file.name for file in names}
 
 
 def test_blog_in_its_archive_and_unpacked(tmp_path, posts):
@@ -111,14 +120,20 @@ def test_blog_in_its_archive_and_unpacked(tmp_path, posts):
     assert whole(first).shape == (10, 280) and [block.shape[1] for block in first.features] == [140, 140]
     assert sorted([*first.labels, *first.truth("val"), *first.truth("test")]) == list(range(10))
     assert len(first.source.files) == 1 and len(second.source.files) == 5
-    put(tmp_path / "b", "blogfeedback/BlogFeedback.zip", zipped(posts))  # both: the archive is read, and only it is named
-    assert [name for name, _ in blog.load(blog.Config(), "aligned", 2, 0, tmp_path / "b").source.files] == ["blogfeedback/BlogFeedback.zip"]
+    # both: the archive is read, and only it is named
+    put(tmp_path / "b", "blogfeedback/BlogFeedback.zip", zipped(posts))
+    assert [name for name, _ in blog.load(blog.Config(), "aligned", 2, 0, tmp_path / "b").source.files] == [
+        "blogfeedback/BlogFeedback.zip"
+    ]
 
 
 def test_blog_names_a_malformed_line_of_a_member(tmp_path, posts):
     posts[blog.NAMES[3]] += b"\n1.0,2.0"
     put(tmp_path, "blogfeedback/BlogFeedback.zip", zipped(posts))
-    with pytest.raises(DataError, match=r"BlogFeedback\.zip, blogData_test-2012\.02\.03\.00_00\.csv, line 3: Expected 281 columns, got 2"):
+    with pytest.raises(
+        DataError,
+        match=r"BlogFeedback\.zip, blogData_test-2012\.02\.03\.00_00\.csv, line 3: Expected 281 columns, got 2",
+    ):
         blog.load(blog.Config(), "aligned", 2, 0, tmp_path)
     del posts[blog.NAMES[3]]
     put(tmp_path, "blogfeedback/BlogFeedback.zip", zipped(posts))
@@ -126,14 +141,17 @@ def test_blog_names_a_malformed_line_of_a_member(tmp_path, posts):
         blog.load(blog.Config(), "aligned", 2, 0, tmp_path)
 
 
-# --- bank -------------------------------------------------------------------------------------------------------------------
+# --- bank -------------------------------------------------------------------------------------------------------------
 
 
 def calls(variant: str, rows: int = 50) -> bytes:
     edition = bank.EDITIONS[variant]
     lines = [";".join(f'"{name}"' for name in (*edition.columns, "y"))]
     for i in range(rows):
-        fields = [f'"{RNG.choice(edition.levels[c])}"' if c in edition.levels else f"{RNG.normal():.3f}" for c in edition.columns]
+        fields = [
+            f'"{RNG.choice(edition.levels[c])}"' if c in edition.levels else f"{RNG.normal():.3f}"
+            for c in edition.columns
+        ]
         lines.append(";".join([*fields, '"yes"' if i < 10 else '"no"']))
     return "\n".join(lines).encode()
 
@@ -148,12 +166,16 @@ def test_bank_in_both_editions_and_both_packings(tmp_path):
         tasks = [bank.load(config, "aligned", columns, 0, tmp_path / folder) for folder in ("zip", variant)]
         np.testing.assert_array_equal(whole(tasks[0]), whole(tasks[1]))
         assert (
-            tasks[0].parties == columns and tasks[0].source.variant == variant and (tasks[0].metric.name, tasks[0].classes) == ("auroc", 2)
+            tasks[0].parties == columns
+            and tasks[0].source.variant == variant
+            and (tasks[0].metric.name, tasks[0].classes) == ("auroc", 2)
         )
         assert sum(len(labels) for labels in (tasks[0].labels, *tasks[0].held_out_labels.values())) == 50
         assert sum(int(labels.sum()) for labels in (tasks[0].labels, *tasks[0].held_out_labels.values())) == 10
     auto = bank.load(bank.Config(verify=False), "aligned", 2, 0, tmp_path / "zip")
-    assert auto.source.variant == "additional" and [name for name, _ in auto.source.files] == ["bank_marketing/bank-additional.zip"]
+    assert auto.source.variant == "additional" and [name for name, _ in auto.source.files] == [
+        "bank_marketing/bank-additional.zip"
+    ]
     assert bank.load(bank.Config(verify=False), "aligned", 2, 0, tmp_path / "full").source.variant == "full"
     with pytest.raises(DataError, match="wrong checksum"):
         bank.load(bank.Config(), "aligned", 2, 0, tmp_path / "zip")
@@ -165,15 +187,21 @@ def test_bank_names_a_malformed_line(tmp_path):
         bank.load(bank.Config(), "aligned", 2, 0, tmp_path)
 
 
-# --- credit -----------------------------------------------------------------------------------------------------------------
+# --- credit -----------------------------------------------------------------------------------------------------------
 
 
 def clients(rows: int = 40) -> list[list[float]]:
     rng = np.random.default_rng(1)
     made = []
     for i in range(rows):
-        head = [20000.0, *(int(rng.choice([int(level) for level in credit.LEVELS[c]])) for c in ("SEX", "EDUCATION", "MARRIAGE")), 24 + i]
-        made.append([i + 1, *head, *rng.integers(-2, 9, 6).tolist(), *rng.integers(0, 50000, 12).tolist(), int(i % 4 == 0)])
+        head = [
+            20000.0,
+            *(int(rng.choice([int(level) for level in credit.LEVELS[c]])) for c in ("SEX", "EDUCATION", "MARRIAGE")),
+            24 + i,
+        ]
+        made.append(
+            [i + 1, *head, *rng.integers(-2, 9, 6).tolist(), *rng.integers(0, 50000, 12).tolist(), int(i % 4 == 0)]
+        )
     return made
 
 
@@ -190,7 +218,10 @@ def write_xls(path: Path, rows: list[list[float]]) -> None:
 
 def test_credit_as_uci_and_as_kaggle_publish_it(tmp_path):
     write_xls(tmp_path / "uci/credit_default/default of credit card clients.xls", clients())
-    lines = [",".join(["ID", *credit.COLUMNS, "default.payment.next.month"]), *(",".join(map(str, row)) for row in clients())]
+    lines = [
+        ",".join(["ID", *credit.COLUMNS, "default.payment.next.month"]),
+        *(",".join(map(str, row)) for row in clients()),
+    ]
     put(tmp_path / "kaggle", "credit_default/UCI_Credit_Card.csv", "\n".join(lines).encode())
     first, second = (credit.load(credit.Config(), "aligned", 23, 0, tmp_path / folder) for folder in ("uci", "kaggle"))
     np.testing.assert_array_equal(whole(first), whole(second))
@@ -216,7 +247,7 @@ def test_credit_names_a_malformed_row(tmp_path):
         credit.load(credit.Config(), "aligned", 2, 0, tmp_path)
 
 
-# --- gisette ----------------------------------------------------------------------------------------------------------------
+# --- gisette ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -244,14 +275,20 @@ def test_gisette_in_all_its_formats(tmp_path, pictures):
     put(tmp_path / "uci", "gisette/gisette_train.labels", "".join(f"{sign}\n" for sign in signs).encode())
     put(tmp_path / "svm", "gisette/gisette_scale", libsvm(values, signs))
     put(tmp_path / "bz2", "gisette/gisette_scale.bz2", bz2.compress(libsvm(values, signs)))
-    tasks = {folder: gisette.load(gisette.Config(beta=0.05), "aligned", 40, 0, tmp_path / folder) for folder in ("uci", "svm", "bz2")}
+    tasks = {
+        folder: gisette.load(gisette.Config(beta=0.05), "aligned", 40, 0, tmp_path / folder)
+        for folder in ("uci", "svm", "bz2")
+    }
     expected = (values - values.min(axis=0)) / np.maximum(np.ptp(values, axis=0), 1)
     for task in tasks.values():
         assert [block.shape for block in task.features] == [(12, 125)] * 40 and task.metric.name == "suboptimality"
         np.testing.assert_allclose(np.concatenate(task.features, axis=1), expected, atol=1e-6)
         assert task.labels.tolist() == [1, 0] * 6
         assert task.optimum == pytest.approx(tasks["uci"].optimum, rel=1e-6)
-    assert [name for name, _ in tasks["uci"].source.files] == ["gisette/gisette_train.data", "gisette/gisette_train.labels"]
+    assert [name for name, _ in tasks["uci"].source.files] == [
+        "gisette/gisette_train.data",
+        "gisette/gisette_train.labels",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -283,16 +320,21 @@ def test_gisette_names_a_malformed_line(tmp_path, pictures, file, old, new, mess
         gisette.load(gisette.Config(), "aligned", 2, 0, tmp_path)
 
 
-# --- made up, or with scikit-learn ---------------------------------------------------------------------------------------------
+# --- made up, or with scikit-learn ------------------------------------------------------------------------------------
 
 
 def test_ridge_is_the_papers_problem():
     task = ridge.load(ridge.Config(), "aligned", 40, 0, None)
     assert [block.shape for block in task.features] == [(1000, 50)] * 40 and task.source.kind == "synthetic"
     features = np.concatenate(task.features, axis=1)
-    assert features.std() == pytest.approx(1 / np.sqrt(1000), rel=0.01) and task.labels.std() == pytest.approx(np.sqrt(2), rel=0.1)
-    theta = np.linalg.solve(features.T @ features + np.eye(2000), features.T @ task.labels)  # primal; the code takes the smaller dual
-    assert task.optimum == pytest.approx(((features @ theta - task.labels) ** 2).sum() / 2 + (theta**2).sum() / 2, rel=1e-10)
+    assert features.std() == pytest.approx(1 / np.sqrt(1000), rel=0.01) and task.labels.std() == pytest.approx(
+        np.sqrt(2), rel=0.1
+    )
+    # primal; the code takes the smaller dual
+    theta = np.linalg.solve(features.T @ features + np.eye(2000), features.T @ task.labels)
+    assert task.optimum == pytest.approx(
+        ((features @ theta - task.labels) ** 2).sum() / 2 + (theta**2).sum() / 2, rel=1e-10
+    )
     assert ridge.load(ridge.Config(), "aligned", 40, 7, None).optimum == task.optimum
     learning = ridge.load(ridge.Config(problem="learning", samples=50, features=6), "aligned", 3, 0, None)
     assert learning.metric.name == "rmse" and [len(learning.labels), len(learning.truth("test"))] == [30, 15]
@@ -300,17 +342,24 @@ def test_ridge_is_the_papers_problem():
 
 def test_scikit_learns_data_is_real():
     task = breast_cancer.load(breast_cancer.Config(), "aligned", 10, 0, None)
-    assert task.source.kind == "real" and [block.shape for block in task.features] == [(569, 3)] * 10 and task.labels.sum() == 357
+    assert (
+        task.source.kind == "real"
+        and [block.shape for block in task.features] == [(569, 3)] * 10
+        and task.labels.sum() == 357
+    )
     assert 0 < task.optimum < 0.3
     ten = digits.load(digits.Config(), "aligned", 4, 0, None)
-    assert ten.classes == 10 and ten.metric.name == "accuracy" and [block.shape[1] for block in ten.features] == [16] * 4
+    assert (
+        ten.classes == 10 and ten.metric.name == "accuracy" and [block.shape[1] for block in ten.features] == [16] * 4
+    )
     odd = digits.load(digits.Config(problem="sparse_logistic"), "aligned", 4, 0, None)
     assert odd.classes == 2 and len(odd.labels) == 1797 and odd.labels.sum() == 906 and "odd" in odd.source.note
     for module in (breast_cancer, digits):
         assert [problem.key for problem in convert(module.Config, {"source": "synthetic"})[1]] == ["source"]
     images = digits.load(digits.Config(), "sharded", 5, 0, None)
     assert images.public.shape == (1, 8, 8) and images.public.rows == (216, 216, 216, 215, 215) and images.classes == 10
-    pixels, first = images.joined().features[:, 0], ten.features[0]  # of the aligned one the first party has the upper two rows
+    # of the aligned one the first party has the upper two rows
+    pixels, first = images.joined().features[:, 0], ten.features[0]
     np.testing.assert_array_equal(np.sort(pixels[:, 0, 3]), np.sort(first[:, 3]))
 
 
@@ -351,18 +400,26 @@ def test_synthetic_at_a_small_size():
     def wrong(module, **keys):
         return {problem.key for problem in convert(module.Config, keys)[1]} == keys.keys()
 
-    assert wrong(synthetic, source="real", features=1, informative=1, redundant=-1, separation=0, flipped=1, beta=0, samples=9)
+    assert wrong(
+        synthetic, source="real", features=1, informative=1, redundant=-1, separation=0, flipped=1, beta=0, samples=9
+    )
     assert wrong(ridge, source="real", alpha=0, features=0, noise=-1, samples=9)
-    assert wrong(bank, variant="fll", beta=-1, problem="ridge") and wrong(energy, variant="x", problem="sparse_logistic")
+    assert wrong(bank, variant="fll", beta=-1, problem="ridge") and wrong(
+        energy, variant="x", problem="sparse_logistic"
+    )
 
 
-# --- twins ------------------------------------------------------------------------------------------------------------------
+# --- twins ------------------------------------------------------------------------------------------------------------
 
 
 def auroc_of(task) -> float:
     """Of a logistic regression on the test rows."""
     model = LogisticRegression(max_iter=200).fit(np.concatenate(task.features, axis=1), task.labels)
-    return float(roc_auc_score(task.truth("test"), model.decision_function(np.concatenate(task.held_out_features["test"], axis=1))))
+    return float(
+        roc_auc_score(
+            task.truth("test"), model.decision_function(np.concatenate(task.held_out_features["test"], axis=1))
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -391,7 +448,9 @@ def test_twins_of_regressions(name, monkeypatch):
     task = module.load(module.Config(source="synthetic", samples=4000), "aligned", 2, 0, None)
     assert whole(task).shape == (4000, len(module.COLUMNS)) and task.labels.min() >= 0
     model = Ridge(300.0).fit(np.concatenate(task.features, axis=1), task.labels)
-    assert 0.1 < r2_score(task.truth("test"), model.predict(np.concatenate(task.held_out_features["test"], axis=1))) < 0.9
+    assert (
+        0.1 < r2_score(task.truth("test"), model.predict(np.concatenate(task.held_out_features["test"], axis=1))) < 0.9
+    )
     assert np.mean(task.labels) > np.median(task.labels)  # skewed, as the real targets
 
 

@@ -31,7 +31,9 @@ def small(rows: int = 20) -> Table:
     levels = rng.integers(0, 2, rows).astype(float)
     levels[7] = 2
     values = np.column_stack([rng.normal(5, 3, rows), levels, np.full(rows, 0.1), rng.normal(-1, 0.1, rows)])
-    return Table(values, ("age", "job", "one", "size"), {"job": ("a", "b", "c")}, values[:, 0] + rng.normal(0, 1, rows), 0)
+    return Table(
+        values, ("age", "job", "one", "size"), {"job": ("a", "b", "c")}, values[:, 0] + rng.normal(0, 1, rows), 0
+    )
 
 
 def test_what_is_fitted_is_fitted_on_training_rows():
@@ -60,12 +62,22 @@ def test_range_scaling_keeps_zeros():
 def test_columns_are_divided_evenly_and_in_order(parties):
     given = small()
     given.values[13, 1] = 2  # so that the level c is in training
-    task, whole = (divide(Both(validation=0.2, test=0.2), given, SOURCE, METRIC, layout="aligned", parties=k, seed=3) for k in (parties, 1))
+    task, whole = (
+        divide(Both(validation=0.2, test=0.2), given, SOURCE, METRIC, layout="aligned", parties=k, seed=3)
+        for k in (parties, 1)
+    )
     assert [block.shape[1] for block in task.features] == {1: [6], 2: [4, 2], 3: [4, 1, 1], 4: [1, 3, 1, 1]}[parties]
     np.testing.assert_array_equal(np.concatenate(task.features, axis=1), whole.features[0])
     for split in ("val", "test"):
-        np.testing.assert_array_equal(np.concatenate(task.held_out_features[split], axis=1), whole.held_out_features[split][0])
-    assert task.features[0].dtype == np.float32 and task.objective is None and task.optimum is None and task.metric == METRIC
+        np.testing.assert_array_equal(
+            np.concatenate(task.held_out_features[split], axis=1), whole.held_out_features[split][0]
+        )
+    assert (
+        task.features[0].dtype == np.float32
+        and task.objective is None
+        and task.optimum is None
+        and task.metric == METRIC
+    )
 
 
 def test_columns_are_divided_as_given():
@@ -73,7 +85,10 @@ def test_columns_are_divided_as_given():
     given = small()
     given.values[13, 1] = 2  # so that the level c is in training
     made = {k: Both(validation=0.2, test=0.2, columns=k and list(k)) for k in (None, (3, 1), (1, 1, 2), (4,))}
-    tasks = {k: divide(how, given, SOURCE, METRIC, layout="aligned", parties=len(k or "x"), seed=3) for k, how in made.items()}
+    tasks = {
+        k: divide(how, given, SOURCE, METRIC, layout="aligned", parties=len(k or "x"), seed=3)
+        for k, how in made.items()
+    }
     assert {k: [block.shape[1] for block in task.features] for k, task in tasks.items()} == {
         None: [6], (3, 1): [5, 1], (1, 1, 2): [1, 3, 2], (4,): [6],
     }  # fmt: skip
@@ -87,7 +102,11 @@ def test_columns_are_divided_as_given():
     ("columns", "parties", "message"),
     [
         ([50, 440], 2, "dataset.columns=[50, 440]: adds up to 490, but there are 500 columns to divide."),
-        ([50, 450], 3, "dataset.columns=[50, 450]: has 2 numbers, but there are 3 parties: one for each, the labels' owner first."),
+        (
+            [50, 450],
+            3,
+            "dataset.columns=[50, 450]: has 2 numbers, but there are 3 parties: one for each, the labels' owner first.",
+        ),
         ([0, 500], 2, "dataset.columns=[0, 500]: every party needs at least 1 column."),
         ([], 2, "dataset.columns=[]: has 0 numbers, but there are 2 parties"),
         ([501], 501, "algorithm.parties=501: must lie between 1 and 500"),
@@ -121,7 +140,9 @@ def test_a_missing_number_becomes_0_and_fits_nothing(scaling, dtype):
 
 def test_learning_holds_out_rows_by_the_seed():
     given = small(200)
-    task, same, other = (divide(Both(), given, SOURCE, METRIC, layout="aligned", parties=2, seed=seed) for seed in (0, 0, 1))
+    task, same, other = (
+        divide(Both(), given, SOURCE, METRIC, layout="aligned", parties=2, seed=seed) for seed in (0, 0, 1)
+    )
     assert [len(task.labels), len(task.truth("val")), len(task.truth("test"))] == [120, 20, 60]
     everything = np.concatenate([task.labels, task.truth("val"), task.truth("test")])
     np.testing.assert_array_equal(np.sort(everything), np.sort(given.labels))
@@ -132,13 +153,17 @@ def test_learning_holds_out_rows_by_the_seed():
 
 def test_fewer_samples_are_the_same_for_every_seed():
     given = small(200)
-    tasks = [divide(Both(samples=50, problem="ridge"), given, SOURCE, METRIC, layout="aligned", parties=2, seed=seed) for seed in (0, 1)]
+    tasks = [
+        divide(Both(samples=50, problem="ridge"), given, SOURCE, METRIC, layout="aligned", parties=2, seed=seed)
+        for seed in (0, 1)
+    ]
     assert len(tasks[0].labels) == 50 and tasks[0].source.note == "made; 50 of its 200 rows"
     np.testing.assert_array_equal(tasks[0].labels, tasks[1].labels)
 
 
 def test_ridge_form():
-    """All rows train; at theta = 0 f is 1/2, the variance of the standardised target; the minimum does not depend on the rows' number."""
+    """All rows train; at theta = 0 f is 1/2, the variance of the standardised target; the minimum does not depend on
+    the rows' number."""
     given = small(100)
     task = divide(Both(problem="ridge"), given, SOURCE, METRIC, layout="aligned", parties=3, seed=0)
     assert (task.metric.name, task.metric.goal) == ("suboptimality", "min") and task.truth("test") is None
@@ -147,12 +172,14 @@ def test_ridge_form():
     assert features.dtype == np.float64 and (labels**2).sum() / 2 == pytest.approx(0.5)
     np.testing.assert_allclose((features[:, 0] ** 2).sum(), 1)
     theta = np.linalg.solve(features.T @ features + 0.5 * np.eye(6), features.T @ labels)
-    assert task.optimum == pytest.approx(((features @ theta - labels) ** 2).sum() / 2 + 0.25 * (theta**2).sum(), rel=1e-12)
+    assert task.optimum == pytest.approx(
+        ((features @ theta - labels) ** 2).sum() / 2 + 0.25 * (theta**2).sum(), rel=1e-12
+    )
     assert 0 < task.optimum < 0.5
     twice = Table(np.tile(given.values, (2, 1)), given.columns, given.levels, np.tile(given.labels, 2), 0)
-    assert divide(Both(problem="ridge"), twice, SOURCE, METRIC, layout="aligned", parties=3, seed=0).optimum == pytest.approx(
-        task.optimum, rel=1e-12
-    )
+    assert divide(
+        Both(problem="ridge"), twice, SOURCE, METRIC, layout="aligned", parties=3, seed=0
+    ).optimum == pytest.approx(task.optimum, rel=1e-12)
     flat = Table(given.values, given.columns, given.levels, np.full(100, 3.0), 0)
     with pytest.raises(DataError, match="the target is the same in all 100 rows"):
         divide(Both(problem="ridge"), flat, SOURCE, METRIC, layout="aligned", parties=3, seed=0)
@@ -170,7 +197,9 @@ def test_every_wrong_key_is_named():
     problems = table.check(Both(validation=0.5, test=0.6), "aligned", 9, 4)
     assert [problem.key for problem in problems] == ["dataset.validation, dataset.test", "algorithm.parties"]
     assert "between 1 and 4" in problems[-1].allowed
-    _, problems = convert(RegressionKeys, {"source": "rela", "variant": "x", "problem": "rigde", "samples": 3, "alpha": 0})
+    _, problems = convert(
+        RegressionKeys, {"source": "rela", "variant": "x", "problem": "rigde", "samples": 3, "alpha": 0}
+    )
     assert [problem.key for problem in problems] == ["source", "variant", "problem", "samples", "alpha"]
     assert problems[2].closest == "ridge" and "learning, ridge" in problems[2].allowed
     assert [problem.key for problem in convert(ClassKeys, {"problem": "ridge", "beta": -1})[1]] == ["problem", "beta"]
@@ -188,7 +217,8 @@ def test_whole_rows_are_dealt_to_workers(sharding):
     metric, how = Metric("auroc", "max"), {"parties": 7, "seed": 3}
     task = divide(ClassKeys(sharding=sharding), given, SOURCE, metric, layout="sharded", **how)
     whole = divide(ClassKeys(), given, SOURCE, metric, layout="aligned", parties=1, seed=3)
-    assert len(task.shards) == 7 and task.public.shape == whole.features[0].shape[1:] and task.metric == metric  # more workers than columns
+    # more workers than columns
+    assert len(task.shards) == 7 and task.public.shape == whole.features[0].shape[1:] and task.metric == metric
     dealt = task.joined()
     order = np.argsort(dealt.features[:, -1])
     np.testing.assert_array_equal(dealt.features[order], whole.features[0][np.argsort(whole.features[0][:, -1])])
@@ -220,8 +250,13 @@ def test_reads_text():
     assert read_text(GOOD, "f", LAYOUT).tolist() == expected
     assert read_text(GOOD.replace(b"\n", b"\r\n"), "f", LAYOUT).tolist() == expected
     assert read_text(b"\xef\xbb\xbf" + GOOD, "f", LAYOUT).tolist() == expected
-    assert read_text(GOOD.split(b"\n", 1)[1], "f", Layout(LAYOUT.columns, LAYOUT.levels, ";", 0, ("id",))).tolist() == expected
-    assert read_text(b"X1;X2\n" + GOOD, "f", Layout(LAYOUT.columns, LAYOUT.levels, ";", 2, ("id",))).tolist() == expected
+    assert (
+        read_text(GOOD.split(b"\n", 1)[1], "f", Layout(LAYOUT.columns, LAYOUT.levels, ";", 0, ("id",))).tolist()
+        == expected
+    )
+    assert (
+        read_text(b"X1;X2\n" + GOOD, "f", Layout(LAYOUT.columns, LAYOUT.levels, ";", 2, ("id",))).tolist() == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -230,7 +265,10 @@ def test_reads_text():
         ("id;x;job;y\n1;2;a;3\n1;2;a\n1;2;a;3", "file.csv, line 3: Expected 4 columns, got 3"),
         ("id;x;job;y\n1;2;a;3;4\n1;2;a;3;4", "file.csv, line 2: Expected 4 columns, got 5"),
         ("id;x;job;y\n1;2;a;3\n1;2;a;3;4", "file.csv, line 3: Expected 4 columns, got 5"),
-        ("id;x;job;y\n1;2;a;3\n1;two;a;3", "file.csv, line 3, column x: CSV conversion error to double: invalid value 'two'"),
+        (
+            "id;x;job;y\n1;2;a;3\n1;two;a;3",
+            "file.csv, line 3, column x: CSV conversion error to double: invalid value 'two'",
+        ),
         ("id;x;job;y\n1;2;a;3\n1;;a;3", "file.csv, line 3: x is empty"),
         ("id;x;job;y\n1;nan;a;3", "file.csv, line 2: 'nan' is not a number (x)"),
         ("id;x;job;y\n1;inf;a;3", "file.csv, line 2: 'inf' is not a number (x)"),
@@ -275,9 +313,16 @@ def test_over_joins_a_partys_columns_are_a_table_that_is_matched_by_row_id():
     np.testing.assert_array_equal(owner.labels, aligned.labels)
     for k, part in enumerate(others, 1):
         assert part.labels is None and part.rows == 20
-        np.testing.assert_array_equal(part.features[np.searchsorted(part.keys["row"], owner.keys["row"])], aligned.features[k])
+        np.testing.assert_array_equal(
+            part.features[np.searchsorted(part.keys["row"], owner.keys["row"])], aligned.features[k]
+        )
         for split in ("val", "test"):
-            np.testing.assert_array_equal(part.features[task.held_out[split].rows[k]], aligned.held_out_features[split][k])
+            np.testing.assert_array_equal(
+                part.features[task.held_out[split].rows[k]], aligned.held_out_features[split][k]
+            )
     halves = divide(Both(), given, SOURCE, METRIC, layout="relational", parties=2, seed=3)
     assert halves.public.parts == ((0, 1), (2, 3))  # two tables, in two horizontal parts each
-    assert [p.key for p in table.check(Both(problem="ridge", columns=[2, 3]), "relational", 1, 4)] == ["dataset.problem", "dataset.columns"]
+    assert [p.key for p in table.check(Both(problem="ridge", columns=[2, 3]), "relational", 1, 4)] == [
+        "dataset.problem",
+        "dataset.columns",
+    ]

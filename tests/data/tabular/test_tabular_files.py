@@ -1,4 +1,5 @@
-"""The user's own tables: CSV and Parquet, one file or one per party, aligned as given or by private set intersection."""
+"""The user's own tables: CSV and Parquet, one file or one per party, aligned as given or by private set
+intersection."""
 
 import builtins
 import gzip
@@ -54,12 +55,17 @@ def test_one_file_in_all_its_formats(tmp_path, customers):
     customers.to_parquet(tmp_path / "x.parquet")
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress((tmp_path / "x.csv").read_bytes()))
     how = {"leave_out": ["spent", "since"]}  # in a CSV a date is text, of up to 60 levels
-    tasks = [load(config(file, **how), "aligned", 2, 0, tmp_path) for file in ("x.csv", "x.tsv", "x.parquet", "x.csv.gz")]
+    tasks = [
+        load(config(file, **how), "aligned", 2, 0, tmp_path) for file in ("x.csv", "x.tsv", "x.parquet", "x.csv.gz")
+    ]
     for task in tasks:
         np.testing.assert_array_equal(whole(task), whole(tasks[0]))
     task = tasks[0]
     # age, city of three levels and perhaps the missing one, a; b, c
-    assert [block.shape[1] for block in task.features] == [2 + len(set(customers.city)) - (1 if 9 not in train_rows(task) else 0), 2]
+    assert [block.shape[1] for block in task.features] == [
+        2 + len(set(customers.city)) - (1 if 9 not in train_rows(task) else 0),
+        2,
+    ]
     assert (task.classes, task.metric.name, task.parties, task.features[0].dtype) == (2, "auroc", 2, np.float32)
     assert task.source.kind == "real" and "class 1 is yes, class 0 no" in task.source.note
     assert [name for name, _ in task.source.files] == ["x.csv"] and len(task.source.files[0][1]) == 64
@@ -80,12 +86,16 @@ def test_kinds_of_task(tmp_path, customers):
     customers.to_csv(tmp_path / "x.csv", index=False)
     target = load(config("x.csv", label="spent", task="regression", leave_out=["bought"]), "aligned", 3, 0, tmp_path)
     assert (target.classes, target.metric.name, target.labels.dtype) == (0, "rmse", np.float64)
-    np.testing.assert_allclose(np.sort(np.concatenate([target.labels, *target.held_out_labels.values()])), np.sort(customers.spent))
+    np.testing.assert_allclose(
+        np.sort(np.concatenate([target.labels, *target.held_out_labels.values()])), np.sort(customers.spent)
+    )
     customers["size"] = np.arange(N) % 3 + 5
     customers.to_csv(tmp_path / "x.csv", index=False)
     sizes = load(config("x.csv", label="size"), "aligned", 2, 0, tmp_path)
     assert (sizes.classes, sizes.metric.name) == (3, "accuracy") and set(sizes.labels.tolist()) == {0, 1, 2}
-    coded = load(config("x.csv", categories=["size"], leave_out=["spent", "since"], columns=[5, 1]), "aligned", 2, 0, tmp_path)
+    coded = load(
+        config("x.csv", categories=["size"], leave_out=["spent", "since"], columns=[5, 1]), "aligned", 2, 0, tmp_path
+    )
     assert coded.features[1].shape[1] == 3 and (coded.features[1].sum(axis=1) == 1).all()
 
 
@@ -117,7 +127,8 @@ def test_files_with_the_same_ids_in_another_order(tmp_path, customers):
 
 
 needs_psi = pytest.mark.skipif(
-    importlib.util.find_spec("private_set_intersection") is None and not os.environ.get("CI"), reason="needs openmined-psi"
+    importlib.util.find_spec("private_set_intersection") is None and not os.environ.get("CI"),
+    reason="needs openmined-psi",
 )
 
 
@@ -127,15 +138,21 @@ def test_private_set_intersection_keeps_what_all_have(tmp_path, customers):
     first, second = rng.permutation(N)[:50], rng.permutation(N)[:48]
     how = two_files(tmp_path, customers, first, second)
     with pytest.raises(
-        DataError, match=r"IDs of .*bank\.csv, the first of them '\d+', are not in .*shop\.parquet; use dataset\.alignment=psi"
+        DataError,
+        match=r"IDs of .*bank\.csv, the first of them '\d+', are not in .*shop\.parquet; use dataset\.alignment=psi",
     ):
         load(how, "aligned", 2, 0, tmp_path)
     how.alignment = "psi"
     task = load(how, "aligned", 2, 0, tmp_path)
     common = first[np.isin(first, second)]
     np.testing.assert_array_equal(whole(task), reference(customers, common, tmp_path))
-    # 33 bytes of a point of the curve and 2 around it, of 48 IDs and twice of 50, and less than 10 around each of three messages
-    kept, sizes, size = task.source.note.split("kept ")[1].split(" IDs of ")[0], "50, 48", int(task.source.note.split("its ")[1].split()[0])
+    # 33 bytes of a point of the curve and 2 around it, of 48 IDs and twice of 50, and less than 10 around each of three
+    # messages
+    kept, sizes, size = (
+        task.source.note.split("kept ")[1].split(" IDs of ")[0],
+        "50, 48",
+        int(task.source.note.split("its ")[1].split()[0]),
+    )
     assert kept == str(len(common)) and f"IDs of {sizes};" in task.source.note and 148 * 35 <= size < 148 * 35 + 30
     assert "before the run, are not on the ledger" in task.source.note
     assert load(how, "aligned", 2, 0, tmp_path).source == task.source  # keys are fresh each time, what comes out is not
@@ -158,7 +175,9 @@ def test_three_parties_keep_what_all_three_have(tmp_path, customers):
 def test_ids_without_overlap_name_both_files(tmp_path, customers, alignment):
     how = two_files(tmp_path, customers, np.arange(30), np.arange(30, N))
     how.alignment = alignment
-    with pytest.raises(DataError, match=r"bank\.csv and .*shop\.parquet have no ID in common in column customer.*'000' and '030'"):
+    with pytest.raises(
+        DataError, match=r"bank\.csv and .*shop\.parquet have no ID in common in column customer.*'000' and '030'"
+    ):
         load(how, "aligned", 2, 0, tmp_path)
 
 
@@ -166,7 +185,9 @@ def test_the_missing_package_is_named(tmp_path, customers, monkeypatch):
     how = two_files(tmp_path, customers, np.arange(N), np.arange(N))
     how.alignment = "psi"
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "private_set_intersection" else found(name))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "private_set_intersection" else found(name)
+    )
     (problem,) = check(how, "aligned", 2)
     assert str(problem) == "dataset.alignment=psi: needs the package openmined-psi: pip install 'vflbench[psi]'."
     original = builtins.__import__
@@ -177,7 +198,9 @@ def test_the_missing_package_is_named(tmp_path, customers, monkeypatch):
         return original(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(DataError, match=r"cannot be used here \(built for another system\): pip install 'vflbench\[psi\]'"):
+    with pytest.raises(
+        DataError, match=r"cannot be used here \(built for another system\): pip install 'vflbench\[psi\]'"
+    ):
         tabular_files._intersect([["a"], ["a"]])
 
 
@@ -205,7 +228,9 @@ def test_a_malformed_line_is_named(tmp_path, customers, file, old, new, message)
 def test_rows_of_unequal_number_cannot_be_aligned_by_their_order(tmp_path, customers):
     how = two_files(tmp_path, customers, np.arange(N), np.arange(N - 1))
     how.id, how.leave_out = None, ["customer"]
-    with pytest.raises(DataError, match=r"bank\.csv has 60 rows and .*shop\.parquet has 59: .*name the column of the IDs"):
+    with pytest.raises(
+        DataError, match=r"bank\.csv has 60 rows and .*shop\.parquet has 59: .*name the column of the IDs"
+    ):
         load(how, "aligned", 2, 0, tmp_path)
 
 
@@ -214,7 +239,9 @@ def test_a_column_that_cannot_be_learnt_from_is_named(tmp_path, customers):
     customers.to_csv(tmp_path / "x.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tabular_files, "MOST_CATEGORIES", 50)
-        with pytest.raises(DataError, match=r"x\.csv, column note: 60 different values, as 'text 0'.*dataset\.leave_out"):
+        with pytest.raises(
+            DataError, match=r"x\.csv, column note: 60 different values, as 'text 0'.*dataset\.leave_out"
+        ):
             load(config("x.csv", leave_out=["spent", "since"]), "aligned", 2, 0, tmp_path)
     customers.loc[4, "a"] = np.inf
     customers.to_csv(tmp_path / "x.csv", index=False)
@@ -233,7 +260,9 @@ def test_every_wrong_key_is_named_before_anything_is_read():
     assert not said(config("x.csv")) and not said(config("x.csv", "y.csv")) and not said(config("x.csv"), "sharded", 9)
     assert [text.partition(":")[0] for text in said(config("x.xlsx"))] == ["dataset.files=x.xlsx"]
     _, problems = convert(Config, {"source": "synthetic", "problem": "ridge", "task": "class", "alignment": "psy"})
-    assert [problem.key for problem in problems] == ["source", "problem", "task", "alignment"] and problems[2].closest == "classes"
+    assert [problem.key for problem in problems] == ["source", "problem", "task", "alignment"] and problems[
+        2
+    ].closest == "classes"
     assert "one for each of the 3 parties" in said(config("x.csv", "y.csv"), parties=3)[0]
     assert "workers share one file" in said(config("x.csv", "y.csv"), "sharded")[0]
     assert "leave it null" in said(config("x.csv", "y.csv", columns=[1, 1]))[0]
@@ -253,7 +282,9 @@ def test_what_only_the_headers_tell(tmp_path, customers):
             load(how, "aligned", parties, 0, tmp_path)
         return str(error.value)
 
-    assert "dataset.columns=[2, 5]: adds up to 7, but there are 6 columns to divide" in said(config("x.csv", columns=[2, 5]))
+    assert "dataset.columns=[2, 5]: adds up to 7, but there are 6 columns to divide" in said(
+        config("x.csv", columns=[2, 5])
+    )
     assert "algorithm.parties=7: must lie between 1 and 6" in said(config("x.csv"), 7)
     assert "there is no such file below data_root" in said(config("z.csv"))
     text = said(config("x.csv", label="bougth", id="costumer", leave_out=["spend"], categories=["cityy"]))
@@ -276,7 +307,9 @@ def test_ids_of_a_single_file_are_looked_at_too(tmp_path, customers, layout, new
 
 def test_labels_that_differ_from_row_to_row_are_no_classes(tmp_path, customers):
     customers.to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(DataError, match=r"column customer: 60 different labels in 60 rows are no classes; .*dataset\.task=regression"):
+    with pytest.raises(
+        DataError, match=r"column customer: 60 different labels in 60 rows are no classes; .*dataset\.task=regression"
+    ):
         load(config("x.csv", label="customer", id=None), "aligned", 2, 0, tmp_path)
 
 

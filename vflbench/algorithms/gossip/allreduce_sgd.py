@@ -1,8 +1,10 @@
-"""All-reduce SGD: all workers take the same step, along the mean of their gradients. Centralized SGD with batches of m b rows.
+"""All-reduce SGD: all workers take the same step, along the mean of their gradients. Centralized SGD with batches of m
+b rows.
 
-The mean is computed without a server, as Thakur, Rabenseifner, Gropp (2005) do for long vectors: worker j sums the j-th piece of all
-gradients (reduce-scatter) and sends the mean to all (all-gather). A worker sends 2 (m - 1) / m of a gradient, as in a ring, in two
-latencies instead of 2 (m - 1), and pieces are summed in the order of the workers' names. The ledger's `vectors` counts pieces.
+The mean is computed without a server, as Thakur, Rabenseifner, Gropp (2005) do for long vectors: worker j sums the j-th
+piece of all gradients (reduce-scatter) and sends the mean to all (all-gather). A worker sends 2 (m - 1) / m of a
+gradient, as in a ring, in two latencies instead of 2 (m - 1), and pieces are summed in the order of the workers' names.
+The ledger's `vectors` counts pieces.
 """
 
 from dataclasses import dataclass
@@ -24,7 +26,8 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     divided_by="workers",
     topologies=("complete",),
-    exact="its workers stay equal only where all of them add up the very same pieces, and a sender keeps its own unrounded",
+    exact="its workers stay equal only where all of them add up the very same pieces, and a sender keeps its own "
+    "unrounded",
 )
 EXPOSES = (
     Sent("gradient", "worker", "worker", "gradients", "worker"),

@@ -1,4 +1,5 @@
-"""Centralized SGD: one party with all rows, the upper reference of decentralized methods. Its program is shared.train_alone."""
+"""Centralized SGD: one party with all rows, the upper reference of decentralized methods. Its program is
+shared.train_alone."""
 
 from dataclasses import dataclass
 

@@ -1,19 +1,21 @@
 """D-PSGD: every worker averages its model with its neighbours' in every iteration, while it computes its gradient.
 
-Lian, Zhang, Zhang, Hsieh, Zhang, Liu, arXiv 1705.09056, Algorithm 1; what Cheng et al., arXiv 1811.11124, compare LEASGD with.
+Lian, Zhang, Zhang, Hsieh, Zhang, Liu, arXiv 1705.09056, Algorithm 1; what Cheng et al., arXiv 1811.11124, compare
+LEASGD with.
 
     w^i_{t+1} = sum_j W_ij w^j_t - eta g^i_t(w^i_t)
 
 W is symmetric and doubly stochastic over the topology's edges: with a ring 1/3 for oneself and for each neighbour.
 
-mixing=after averages what the gradient step gives, w^i_{t+1} = sum_j W_ij (w^j_t - eta g^j_t(w^j_t)), which the paper's remark allows too:
-with it, and with W = 1 1^T / m (a complete topology), D-PSGD is all-reduce SGD; as printed it is so for the mean model and to first
-order in eta only, because gradients are taken at models that differ by one step. W = I is local SGD (local_sgd.py).
+mixing=after averages what the gradient step gives, w^i_{t+1} = sum_j W_ij (w^j_t - eta g^j_t(w^j_t)), which the paper's
+remark allows too: with it, and with W = 1 1^T / m (a complete topology), D-PSGD is all-reduce SGD; as printed it is so
+for the mean model and to first order in eta only, because gradients are taken at models that differ by one step. W = I
+is local SGD (local_sgd.py).
 
 Departures from the paper
 1. L2 (weight_decay) is part of g.
-2. privacy=dp_sgd (of Cheng et al., who run it with D-PSGD too): every example's gradient is clipped and their sum noised; L2 is added after
-   that, neither clipped nor noised (leasgd.py, 6).
+2. privacy=dp_sgd (of Cheng et al., who run it with D-PSGD too): every example's gradient is clipped and their sum
+   noised; L2 is added after that, neither clipped nor noised (leasgd.py, 6).
 """
 
 from dataclasses import dataclass
@@ -45,18 +47,26 @@ EXPOSES = (Sent("model", "worker", "worker", "parameters", "worker"),)
 @dataclass
 class Config(WorkerKeys):
     name: str = "d_psgd"
-    weights: Literal["metropolis", "uniform"] = "metropolis"  # W: 1 / (1 + the larger degree of the two) | of all degrees
-    mixing: Literal["parallel", "after"] = "parallel"  # models are averaged beside (the paper) | after the gradient step
+    # W: 1 / (1 + the larger degree of the two) | of all degrees
+    weights: Literal["metropolis", "uniform"] = "metropolis"
+    # models are averaged beside (the paper) | after the gradient step
+    mixing: Literal["parallel", "after"] = "parallel"
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard, each with its row of W. Raises ConfigError where models of two pieces of the topology would never meet."""
+    """One worker per shard, each with its row of W. Raises ConfigError where models of two pieces of the topology would
+    never meet."""
     shared.check_data(config, task.public)
     names = party_names("worker", len(task.shards))
     graph = topology.build(config.topology, [], names, config.seed)
     if len(graph.components) > 1:
-        allowed = f"falls into {len(graph.components)} pieces with {len(names)} workers, the first {', '.join(graph.components[0][:5])}"
-        raise ConfigError([Problem("topology", config.topology.name, f"{allowed}: D-PSGD needs a path between any two workers")])
+        allowed = (
+            f"falls into {len(graph.components)} pieces with {len(names)} workers, the first "
+            f"{', '.join(graph.components[0][:5])}"
+        )
+        raise ConfigError(
+            [Problem("topology", config.topology.name, f"{allowed}: D-PSGD needs a path between any two workers")]
+        )
     matrix = graph.mixing(config.algorithm.weights)
     specs = {}
     for m, (name, shard) in enumerate(zip(names, task.shards, strict=True)):

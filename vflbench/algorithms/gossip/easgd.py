@@ -2,12 +2,13 @@
 
 Zhang, Choromanska, LeCun, arXiv 1412.6651, the synchronous method (section 2):
 
-    x_i <- x_i - eta g_i - alpha (x_i - c),   c <- c + alpha sum_i (x_i - c)   every tau iterations, old values on both sides
+    x_i <- x_i - eta g_i - alpha (x_i - c),   c <- c + alpha sum_i (x_i - c)   every tau iterations, old values on both
+    sides
 
 with beta = m alpha, for which the paper suggests 0.9.
 
-Departures from the paper: the score is the mean over the workers' models (as for the methods that it is compared with here), not the
-centre's; no momentum.
+Departures from the paper: the score is the mean over the workers' models (as for the methods that it is compared with
+here), not the centre's; no momentum.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,9 @@ def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     beta, m = config.algorithm.beta, config.algorithm.workers
     # Without gradients an exchange makes 1 - beta - beta / m of the distance between the workers' mean and the centre.
-    allowed = f"must be at least 0 and below 2 m / (m + 1) = {2 * m / (m + 1):.4g} for {m} workers, where the centre diverges"
+    allowed = (
+        f"must be at least 0 and below 2 m / (m + 1) = {2 * m / (m + 1):.4g} for {m} workers, where the centre diverges"
+    )
     return [] if 0 <= beta < 2 * m / (m + 1) else [Problem("algorithm.beta", beta, allowed)]
 
 

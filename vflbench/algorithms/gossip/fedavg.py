@@ -22,12 +22,15 @@ McMahan, Moore, Ramage, Hampson, Agüera y Arcas, arXiv 1602.05629, Algorithm 1:
 Score: the server's model. Training loss: of the sampled workers, in their last local epoch.
 
 Departures from the paper, and what it leaves open
-1. All parties draw S_t from the common stream `sampled`. So who is not sampled waits for nothing: it sends and receives nothing.
+1. All parties draw S_t from the common stream `sampled`. So who is not sampled waits for nothing: it sends and receives
+   nothing.
 2. C K is rounded to the nearest whole number.
-3. A local epoch has floor(n_k / B) batches, at least 1: what is left over is left out. Each local epoch has an order of its own.
+3. A local epoch has floor(n_k / B) batches, at least 1: what is left over is left out. Each local epoch has an order of
+   its own.
 4. L2 (weight_decay) is part of the gradient.
-5. privacy=dp_sgd clips every example's gradient and noises their sum; L2 is neither clipped nor noised. Batches are Poisson's. Noise is
-   calibrated as if a worker were sampled in every round. Being sampled earns no credit: S_t is public.
+5. privacy=dp_sgd clips every example's gradient and noises their sum; L2 is neither clipped nor noised. Batches are
+   Poisson's. Noise is calibrated as if a worker were sampled in every round. Being sampled earns no credit: S_t is
+   public.
 """
 
 from dataclasses import dataclass, replace
@@ -64,7 +67,8 @@ EXPOSES = (
 class Config:
     name: str = "fedavg"
     workers: Count = 5  # K
-    fraction: Annotated[float, Range(above=0, at_most=1)] = 0.4  # C: of the workers, sampled in each round; at least one
+    # C: of the workers, sampled in each round; at least one
+    fraction: Annotated[float, Range(above=0, at_most=1)] = 0.4
     local_epochs: Count = 1  # E: passes of a sampled worker over its own rows
     batch_size: Count = 32  # B
     lr: Positive = 0.1  # eta

@@ -1,7 +1,9 @@
-"""LEASGD: leader-follower elastic averaging SGD. Workers that lag are paired with workers that lead, and each pulls the other.
+"""LEASGD: leader-follower elastic averaging SGD. Workers that lag are paired with workers that lead, and each pulls the
+other.
 
-Cheng, Yu, Hu, Yan, Li, Li, Chen, arXiv 1811.11124. Of the longer version ("Towards decentralized deep learning with differential
-privacy", 2019) we had the abstract alone. Every worker has rows of its own and a whole model; there is no server.
+Cheng, Yu, Hu, Yan, Li, Li, Chen, arXiv 1811.11124. Of the longer version ("Towards decentralized deep learning with
+differential privacy", 2019) we had the abstract alone. Every worker has rows of its own and a whole model; there is no
+server.
 
     paper                    here
     m, eta, tau, k           workers, lr, local_steps, recategorise_every
@@ -14,19 +16,21 @@ privacy", 2019) we had the abstract alone. Every worker has rows of its own and 
 
 Departures from the paper, and what it leaves open (values of eta, tau, k and alpha: the defaults are ours)
 1. Largest follower pool with more leaders than followers, F = floor((m - 1) / 2); m >= 3. Equal initial models.
-2. Ranking by a running mean of mini-batch losses, 0.9 of the mean so far and 0.1 of the latest (the paper: "loss value", without saying
-   which); at t = 0 by the loss of a batch drawn only for ranking. ranking=validation: by a part of the worker's own rows that it does not
-   train on. ranking=noisy: see 5.
-3. The elected worker announces everybody's role to everybody (m bytes a message, not one bit): each then draws the matching of every
-   exchange from the common stream `topology`, without further messages.
-4. mode=star is the system that Proposition 1 analyses: the worker with the highest loss follows, all others lead, each meets the follower.
-5. With privacy=dp_sgd models carry noise, the losses that rank do not: they, and so the roles, are outside of epsilon, and `covers` says
-   `model`. With ranking=noisy a worker sends the noisy mean loss of a random batch of its own, with a budget of its own
-   (ranking_epsilon); epsilon is then that of both together.
-6. L2 (weight_decay) is part of g, but with privacy=dp_sgd it is neither clipped nor noised (the paper puts it into the loss, whose
-   gradient is then clipped): it depends on the rows only through w, so epsilon is the same. The losses of 2 are without it.
-7. The paper clips a worker's whole gradient (equation 4). Here privacy=dp_sgd clips every example's, draws Poisson batches and accounts by
-   RDP; clip_unit=batch is equation 4 (privacy/examples.py).
+2. Ranking by a running mean of mini-batch losses, 0.9 of the mean so far and 0.1 of the latest (the paper: "loss
+   value", without saying which); at t = 0 by the loss of a batch drawn only for ranking. ranking=validation: by a part
+   of the worker's own rows that it does not train on. ranking=noisy: see 5.
+3. The elected worker announces everybody's role to everybody (m bytes a message, not one bit): each then draws the
+   matching of every exchange from the common stream `topology`, without further messages.
+4. mode=star is the system that Proposition 1 analyses: the worker with the highest loss follows, all others lead, each
+   meets the follower.
+5. With privacy=dp_sgd models carry noise, the losses that rank do not: they, and so the roles, are outside of epsilon,
+   and `covers` says `model`. With ranking=noisy a worker sends the noisy mean loss of a random batch of its own, with a
+   budget of its own (ranking_epsilon); epsilon is then that of both together.
+6. L2 (weight_decay) is part of g, but with privacy=dp_sgd it is neither clipped nor noised (the paper puts it into the
+   loss, whose gradient is then clipped): it depends on the rows only through w, so epsilon is the same. The losses of 2
+   are without it.
+7. The paper clips a worker's whole gradient (equation 4). Here privacy=dp_sgd clips every example's, draws Poisson
+   batches and accounts by RDP; clip_unit=batch is equation 4 (privacy/examples.py).
 8. The asynchronous version is in leasgd_async.py.
 """
 
@@ -47,7 +51,8 @@ from vflbench.types import AlgorithmInfo, ConfigError, Count, Positive, Problem,
 
 ALGORITHM = AlgorithmInfo(
     name="leasgd",
-    summary="decentralized SGD on rows of each worker's own: lagging workers are paired with leading ones, and pull each other",
+    summary="decentralized SGD on rows of each worker's own: lagging workers are paired with leading ones, and pull "
+    "each other",
     paper="Cheng et al. 2018, arXiv 1811.11124",
     label="LEASGD",
     place=0,
@@ -67,14 +72,16 @@ EXPOSES = (
 @dataclass
 class Config(WorkerKeys):
     name: str = "leasgd"
-    mode: Literal["matching", "star"] = "matching"  # matching (pairs of a leader and a follower) | star (all lead but one)
+    # matching (pairs of a leader and a follower) | star (all lead but one)
+    mode: Literal["matching", "star"] = "matching"
     local_steps: int = 1  # tau: iterations per elastic exchange
     recategorise_every: Count = 10  # k: exchanges per recategorisation
     ranking: Literal["running", "validation", "noisy"] = "running"  # which loss decides who leads
     validation_fraction: float = 0.1  # ranking=validation: of a worker's rows, which it does not train on
     ranking_epsilon: Positive = 1.0  # ranking=noisy: budget of all losses that a worker sends
     ranking_clip: Positive = 4.0  # ranking=noisy: largest loss of one example; larger ones count as this
-    alpha: Annotated[float, Range(at_least=0)] | None = None  # elastic step eta rho; null: 0.5, with mode=star 0.9 / (m - 1)
+    # elastic step eta rho; null: 0.5, with mode=star 0.9 / (m - 1)
+    alpha: Annotated[float, Range(at_least=0)] | None = None
     rho: Annotated[float, Range(at_least=0)] | None = None  # elastic factor, instead of alpha
 
 
@@ -85,12 +92,18 @@ def check(config: RunConfig) -> list[Problem]:
     if cfg.alpha is not None and cfg.rho is not None:
         problems.append(Problem("algorithm.rho", cfg.rho, "alpha is lr times rho: give one of the two"))
     elif cfg.mode == "star" and cfg.workers >= 3 and (cfg.workers - 1) * elastic(cfg) >= 1:
-        allowed = f"mode=star needs beta = (workers - 1) alpha below 1, and it is {(cfg.workers - 1) * elastic(cfg):.4g}"
+        allowed = (
+            f"mode=star needs beta = (workers - 1) alpha below 1, and it is {(cfg.workers - 1) * elastic(cfg):.4g}"
+        )
         problems.append(Problem("algorithm.alpha", elastic(cfg), allowed))
     if cfg.ranking == "validation" and not 0 < cfg.validation_fraction < 1:
-        problems.append(Problem("algorithm.validation_fraction", cfg.validation_fraction, "must be a fraction above 0 and below 1"))
+        problems.append(
+            Problem("algorithm.validation_fraction", cfg.validation_fraction, "must be a fraction above 0 and below 1")
+        )
     if cfg.ranking == "noisy" and config.privacy.name != "dp_sgd":
-        problems.append(Problem("algorithm.ranking", cfg.ranking, "protects losses while gradients are bare: add privacy=dp_sgd"))
+        problems.append(
+            Problem("algorithm.ranking", cfg.ranking, "protects losses while gradients are bare: add privacy=dp_sgd")
+        )
     return problems
 
 
@@ -109,7 +122,9 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     trained = [rows - kept_rows(cfg, rows) for rows in public.rows]
     if min(trained) < 1:
         which = party_names("worker", len(trained))[int(np.argmin(trained))]
-        allowed = f"{which} has one row, and would keep it for ranking and train on none: fewer workers, or another ranking"
+        allowed = (
+            f"{which} has one row, and would keep it for ranking and train on none: fewer workers, or another ranking"
+        )
         raise ConfigError([Problem("algorithm.ranking", cfg.ranking, allowed)])
     specs = shared.workers(worker, task, config, trained=trained)
     if cfg.ranking == "noisy":
@@ -140,7 +155,7 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
         me.report(**sgd.end(t, me.evaluates(t)))
 
 
-# --- who leads ----------------------------------------------------------------------------------------------------------------
+# --- who leads --------------------------------------------------------------------------------------------------------
 
 
 async def ranking_loss(me: Party, cfg: Config, sgd: LocalSgd) -> float:
@@ -161,7 +176,8 @@ async def ranking_loss(me: Party, cfg: Config, sgd: LocalSgd) -> float:
 
 
 async def recategorise(me: Party, i: int, loss: float, cfg: Config, seed: int) -> str:
-    """Everybody's roles from now on. One worker, drawn from the common stream, collects the losses and announces the roles."""
+    """Everybody's roles from now on. One worker, drawn from the common stream, collects the losses and announces the
+    roles."""
     elected = me.clients[int(seeding.stream(seed, f"topology/elected/{i}").integers(len(me.clients)))]
     if me.name != elected:
         await me.send(elected, loss, tag="loss")
@@ -176,7 +192,8 @@ async def recategorise(me: Party, i: int, loss: float, cfg: Config, seed: int) -
 
 @functools.lru_cache(maxsize=64)  # all workers ask for the same
 def meetings(roles: str, mode: str, seed: int, i: int) -> tuple[tuple[int, ...], ...]:
-    """The workers that each meets in iteration i: each follower a leader of its own, at random; in a star all leaders the follower."""
+    """The workers that each meets in iteration i: each follower a leader of its own, at random; in a star all leaders
+    the follower."""
     followers, leaders = (np.flatnonzero([role == kind for role in roles]).tolist() for kind in "FL")
     met: list[tuple[int, ...]] = [()] * len(roles)
     if mode == "star":
@@ -203,7 +220,8 @@ def cover_losses(me: Party, public: ShardedPublic, config: RunConfig) -> None:
 
 
 def noisy_losses(config: RunConfig, public: ShardedPublic, rows: int) -> NoisyScalars:
-    """The noise of the losses that a worker with `rows` rows sends in the whole run. Errors: ConfigError where none reaches the budget."""
+    """The noise of the losses that a worker with `rows` rows sends in the whole run. Errors: ConfigError where none
+    reaches the budget."""
     cfg, privacy = config.algorithm, config.privacy
     releases = -(-shared.planned_steps(config, public) // (cfg.local_steps * cfg.recategorise_every))
     rate = examples.sample_rate(rows, cfg.batch_size)

@@ -1,18 +1,22 @@
-"""Asynchronous LEASGD: workers wake by Poisson clocks, take a step, and pull a worker of the other pool and themselves together.
+"""Asynchronous LEASGD: workers wake by Poisson clocks, take a step, and pull a worker of the other pool and themselves
+together.
 
-Cheng et al., arXiv 1811.11124, announce it ("workers wake by Poisson processes with different rates"); its description is in a supplement
-that no copy has. So all of the following is ours:
+Cheng et al., arXiv 1811.11124, announce it ("workers wake by Poisson processes with different rates"); its description
+is in a supplement that no copy has. So all of the following is ours:
 
-- Worker i wakes after exponential times of mean `interval` / rate_i, rates spread evenly over 1 - spread ... 1 + spread. On waking it
-  takes one step of SGD, and sends its model to a worker of the other pool, unless an earlier answer is still due.
-- Whoever gets a model, once it is idle, answers with its own and moves: w <- w + alpha (other - w). The first, on the answer,
-  moves by alpha (answer - what it had sent): the sum of the two models is kept, whatever each has done in the meantime.
-- Pools without meetings: models carry the sender's running loss. A worker ranks the losses it has heard of (its own is current): the
-  floor((m - 1) / 2) highest follow. Of whom it has not heard, it takes its own loss.
-- A round lasts `interval` times its batches: on average the mean worker takes as many steps, each on a batch drawn afresh.
+- Worker i wakes after exponential times of mean `interval` / rate_i, rates spread evenly over 1 - spread ... 1 +
+  spread. On waking it takes one step of SGD, and sends its model to a worker of the other pool, unless an earlier
+  answer is still due.
+- Whoever gets a model, once it is idle, answers with its own and moves: w <- w + alpha (other - w). The first, on the
+  answer, moves by alpha (answer - what it had sent): the sum of the two models is kept, whatever each has done in the
+  meantime.
+- Pools without meetings: models carry the sender's running loss. A worker ranks the losses it has heard of (its own is
+  current): the floor((m - 1) / 2) highest follow. Of whom it has not heard, it takes its own loss.
+- A round lasts `interval` times its batches: on average the mean worker takes as many steps, each on a batch drawn
+  afresh.
 
-With privacy=dp_sgd, losses are not covered (leasgd.py, 5). Noise is calibrated for a quarter more steps than a worker's clock
-gives on average; one that has taken them goes on exchanging, and steps no more.
+With privacy=dp_sgd, losses are not covered (leasgd.py, 5). Noise is calibrated for a quarter more steps than a worker's
+clock gives on average; one that has taken them goes on exchanging, and steps no more.
 """
 
 from dataclasses import dataclass
@@ -29,7 +33,8 @@ from vflbench.types import AlgorithmInfo, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="leasgd_async",
-    summary="LEASGD without rounds: workers wake by Poisson clocks, step, and exchange models with one of the other pool",
+    summary="LEASGD without rounds: workers wake by Poisson clocks, step, and exchange models with one of the other "
+    "pool",
     paper="Cheng et al. 2018, arXiv 1811.11124 (announced there; the protocol is ours)",
     label="LEASGD (async)",
     place=6,
@@ -63,14 +68,18 @@ def check(config: RunConfig) -> list[Problem]:
     if not 0 <= cfg.spread < 1:
         problems.append(Problem("algorithm.spread", cfg.spread, "must be at least 0 and below 1"))
     if config.network.timing != "causal":
-        problems.append(Problem("network.timing", config.network.timing, "leasgd_async depends on when each message comes: causal"))
+        problems.append(
+            Problem("network.timing", config.network.timing, "leasgd_async depends on when each message comes: causal")
+        )
     return problems
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard."""
     count = len(task.shards)
-    return shared.workers(worker, task, config, paces=[wake_rate(config.algorithm, index, count) * SLACK for index in range(count)])
+    return shared.workers(
+        worker, task, config, paces=[wake_rate(config.algorithm, index, count) * SLACK for index in range(count)]
+    )
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
@@ -92,7 +101,9 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
         end = t * sgd.steps * cfg.interval
         while True:
             try:
-                src, message = await me.recv_any(others, tag="model", timeout=max(0.0, min(state.alarm, end) - me.clock))
+                src, message = await me.recv_any(
+                    others, tag="model", timeout=max(0.0, min(state.alarm, end) - me.clock)
+                )
             except TimeoutError:
                 if state.alarm >= end:
                     break
@@ -126,7 +137,9 @@ async def wake(me: Party, sgd: LocalSgd, cfg: Config, own: int) -> None:
     await me.send(pool[int(me.rng("partners").integers(len(pool)))], (False, state.asked, loss), tag="model")
 
 
-async def meet(me: Party, sgd: LocalSgd, cfg: Config, src: str, answers: bool, other: torch.Tensor, loss: float) -> None:
+async def meet(
+    me: Party, sgd: LocalSgd, cfg: Config, src: str, answers: bool, other: torch.Tensor, loss: float
+) -> None:
     """Move towards the model of `src`, after answering it where it `answers` nothing yet."""
     me.state.heard[me.clients.index(src)] = loss
     own = me.state.asked if answers else sgd.w.clone()

@@ -41,7 +41,9 @@ FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
 AHEAD = 256  # rows that are gathered at once: of small batches several
 Moved = tuple[Tensor, Tensor, Tensor]  # w, the running mean of losses, their sum
 RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
-PADDING = 8  # a random batch is filled up to a multiple of 1/8 of its expected size, so that workers' batches have few different sizes
+# a random batch is filled up to a multiple of 1/8 of its expected size, so that workers' batches have few different
+# sizes
+PADDING = 8
 
 
 @dataclass
@@ -78,14 +80,18 @@ def check_pools(config: RunConfig) -> list[Problem]:
 def check_data(
     config: RunConfig, public: ShardedPublic, trained: Sequence[int] | None = None, paces: Sequence[float] | None = None
 ) -> None:
-    """Raise ConfigError where the model cannot take the data's rows, an epoch has fewer steps than rounds, or no noise is enough.
+    """Raise ConfigError where the model cannot take the data's rows, an epoch has fewer steps than rounds, or no noise
+    is enough.
 
     `trained` : rows that each worker trains on; None: all of its own. `paces` : of each, as `planned_steps`; None: 1.
     """
     classifiers.check_fits(config.model, public)
     cfg, steps = config.algorithm, steps_per_epoch(config.algorithm, public)
     if cfg.rounds_per_epoch > steps:
-        size = f"{public.samples} rows, {len(public.rows)} worker{'s' * (len(public.rows) > 1)}, batches of {cfg.batch_size}"
+        size = (
+            f"{public.samples} rows, {len(public.rows)} worker{'s' * (len(public.rows) > 1)}, batches of "
+            f"{cfg.batch_size}"
+        )
         allowed = f"must be at most {steps}: so many steps has an epoch ({size}), and a round takes one at least"
         raise ConfigError([Problem("algorithm.rounds_per_epoch", cfg.rounds_per_epoch, allowed)])
     rows = public.rows if trained is None else trained
@@ -104,7 +110,8 @@ def steps_per_round(cfg: Any, public: ShardedPublic) -> int:
 
 
 def planned_steps(config: RunConfig, public: ShardedPublic, pace: float = 1.0) -> int:
-    """The most steps that a worker takes in the whole run, whose `rounds` are decided; `pace` times those of the mean worker."""
+    """The most steps that a worker takes in the whole run, whose `rounds` are decided; `pace` times those of the mean
+    worker."""
     assert config.rounds is not None  # decided by the runner
     return math.ceil(pace * config.rounds * steps_per_round(config.algorithm, public))
 
@@ -125,7 +132,9 @@ class LocalSgd:
     pace : the worker may take so many times the steps of the mean worker: what private noise is calibrated for.
     """
 
-    def __init__(self, me: Any, data: Shard, public: ShardedPublic, config: RunConfig, kept: int = 0, pace: float = 1.0) -> None:
+    def __init__(
+        self, me: Any, data: Shard, public: ShardedPublic, config: RunConfig, kept: int = 0, pace: float = 1.0
+    ) -> None:
         cfg, device = config.algorithm, me.device
         self.cfg, self.secret, self.device = cfg, me.privacy, device
         self.batches: np.random.Generator = me.rng("batches")  # without privacy; with it batches are drawn from `drawn`
@@ -145,7 +154,9 @@ class LocalSgd:
         self.total = torch.zeros((), dtype=dtype, device=device)  # sum of mini-batch losses in this round
         self.seen = 0  # batches of it that had rows: a random one may have none
         if self.secret is not None:
-            self.secret.prepare(self.rows, cfg.batch_size, planned_steps(config, public, pace), me.secret_torch_rng("noise"))
+            self.secret.prepare(
+                self.rows, cfg.batch_size, planned_steps(config, public, pace), me.secret_torch_rng("noise")
+            )
 
     # --- a round ------------------------------------------------------------------------------------------------------
 
@@ -154,7 +165,8 @@ class LocalSgd:
         self.w, self.seen, self.total = classifiers.flat(self.model), 0, torch.zeros_like(self.total)
 
     def begin(self, round: int) -> Iterator[int]:
-        """`start`, and the iterations of `round` in 1, 2, ..., each with a batch. To start from another w, set it there."""
+        """`start`, and the iterations of `round` in 1, 2, ..., each with a batch. To start from another w, set it
+        there."""
         self.start()
         if self.secret is None:
             order, ahead = torch.from_numpy(self._order()).to(self.device), max(1, AHEAD // self.batch)
@@ -170,7 +182,9 @@ class LocalSgd:
     def draw(self) -> None:
         """A batch for the next step, where there are no iterations that all workers have."""
         if self.secret is None:
-            rows = torch.from_numpy(self.batches.choice(self.rows, self.batch, replace=False, shuffle=False)).to(self.device)
+            rows = torch.from_numpy(self.batches.choice(self.rows, self.batch, replace=False, shuffle=False)).to(
+                self.device
+            )
             self.chosen = self.x[rows], self.y[rows]
 
     def _order(self) -> np.ndarray:
@@ -187,10 +201,11 @@ class LocalSgd:
             values["train_loss"] = float(self.total / self.seen)
         return values | ({"parameters": self.w} if evaluates else {})
 
-    # --- an iteration ---------------------------------------------------------------------------------------------------
+    # --- an iteration -------------------------------------------------------------------------------------------------
 
     async def step(self, me: Any, old_needed: bool = True, own: float = 1.0) -> Tensor:
-        """own w - eta g of the next batch; g is the mean loss' gradient, where private clipped and noised, plus that of L2, weight_decay w.
+        """own w - eta g of the next batch; g is the mean loss' gradient, where private clipped and noised, plus that of
+        L2, weight_decay w.
 
         L2 is neither clipped nor noised: it depends on no row but through w.
         A new tensor; without `old_needed` it may be w itself, changed in place.
@@ -207,7 +222,9 @@ class LocalSgd:
             x, y = self.chosen
             seen = True
             function = _step_in_place(self.network) if in_place and self.network.dense else _step(self.network)
-            result = await me.compute(function, self.w, x, y, self.running, self.total, lr, own, float(cfg.weight_decay), cost=len(y))
+            result = await me.compute(
+                function, self.w, x, y, self.running, self.total, lr, own, float(cfg.weight_decay), cost=len(y)
+            )
         else:
             chosen = secret.sample(self.drawn)
             seen = len(chosen) > 0
@@ -215,7 +232,9 @@ class LocalSgd:
             noise = secret.noise(self.w)
             function = _private_step(self.network, secret.clip, float(secret.expected), secret.unit)
             rules = lr, own, float(cfg.weight_decay)
-            result = await me.compute(function, self.w, x, y, counts, noise, self.running, self.total, *rules, cost=len(y))
+            result = await me.compute(
+                function, self.w, x, y, counts, noise, self.running, self.total, *rules, cost=len(y)
+            )
         new: Tensor
         new, self.running, self.total = result
         self.seen += seen
@@ -239,7 +258,7 @@ class LocalSgd:
         found: Tensor = await me.compute(_row_losses(self.network), self.w, x, y, cost=len(y))
         return found
 
-    # --- what a checkpoint must know beside the model -------------------------------------------------------------------
+    # --- what a checkpoint must know beside the model -----------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"running": self.running}
@@ -265,13 +284,16 @@ def ranked(losses: Sequence[float], followers: int) -> str:
     return "".join("F" if j in highest else "L" for j in range(len(losses)))
 
 
-# Functions of a network that `me.compute` may run for a cohort: one object per network, for only equal functions are batched.
+# Functions of a network that `me.compute` may run for a cohort: one object per network, for only equal functions are
+# batched.
 
 
 @functools.lru_cache(maxsize=32)
 def _step(network: Network) -> Any:
     @batchable
-    def step(w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float) -> Moved:
+    def step(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> Moved:
         """own w - lr (gradient + decay w), and the losses seen."""
         loss, change = network.gradient(w, x, y, -lr)
         return change.add_(w, alpha=own - lr * decay), *_seen(running, total, loss)
@@ -282,12 +304,16 @@ def _step(network: Network) -> Any:
 @functools.lru_cache(maxsize=32)
 def _step_in_place(network: Network) -> Any:
     @batchable
-    def step_in_place(w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float) -> Moved:
+    def step_in_place(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> Moved:
         """As `step`, into w."""
         loss = network.descend(w[None], x[None], y[None], own - lr * decay, lr)
         return w, *_seen(running, total, loss[0])
 
-    def together(w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float) -> Moved:
+    def together(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> Moved:
         loss = network.descend(w, x, y, own - lr * decay, lr)
         return w, *_seen(running, total, loss)
 
@@ -299,9 +325,19 @@ def _step_in_place(network: Network) -> Any:
 def _private_step(network: Network, clip: float, expected: float, unit: str) -> Any:
     @batchable
     def private_step(
-        w: Tensor, x: Tensor, y: Tensor, counts: Tensor, noise: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        counts: Tensor,
+        noise: Tensor,
+        running: Tensor,
+        total: Tensor,
+        lr: float,
+        own: float,
+        decay: float,
     ) -> Moved:
-        """As `step`, with every row's gradient (unit=batch: the batch's) clipped and noise added; `expected` rows make a batch."""
+        """As `step`, with every row's gradient (unit=batch: the batch's) clipped and noise added; `expected` rows make
+        a batch."""
         losses, clipped = network.clipped_gradient(w, x, y, counts, clip if unit == "example" else torch.inf)
         if unit == "example":
             gradient = (clipped + noise) / expected
@@ -311,7 +347,8 @@ def _private_step(network: Network, clip: float, expected: float, unit: str) -> 
         rows = counts.sum()
         mean, total_with = _seen(running, total, (losses * counts).sum() / rows)
         # An empty batch has no loss.
-        new = gradient.mul_(-lr).add_(w, alpha=own - lr * decay)  # in place: a new vector of all workers costs as much as the arithmetic
+        # in place: a new vector of all workers costs as much as the arithmetic
+        new = gradient.mul_(-lr).add_(w, alpha=own - lr * decay)
         return new, torch.where(rows > 0, mean, running), torch.where(rows > 0, total_with, total)
 
     return private_step

@@ -1,6 +1,8 @@
-"""A party of GLASU's references that keeps to itself: the network, sampler, batch size and optimiser of GLASU, and no messages.
+"""A party of GLASU's references that keeps to itself: the network, sampler, batch size and optimiser of GLASU, and no
+messages.
 
-Zhang, Hong, Chen, arXiv 2303.09531, section 5. The program of `centralized_gnn`, where it has everything, and of `standalone_gnn`.
+Zhang, Hong, Chen, arXiv 2303.09531, section 5. The program of `centralized_gnn`, where it has everything, and of
+`standalone_gnn`.
 """
 
 from vflbench.algorithms.graph.joint import joint_inference, local_loss, predictions

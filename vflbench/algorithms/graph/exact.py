@@ -1,13 +1,17 @@
-"""Server back-propagation: the two programs of `glasu_exact`, and of `simulated_centralized`, where every layer is aggregated.
+"""Server back-propagation: the two programs of `glasu_exact`, and of `simulated_centralized`, where every layer is
+aggregated.
 
-Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 2.1. Behind each aggregation every client sends the gradient of its loss with
-respect to the aggregate, and gets back that of the sum of losses with respect to its own part. The symbols are those of glasu.py.
+Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 2.1. Behind each aggregation every client sends the gradient of its
+loss with respect to the aggregate, and gets back that of the sum of losses with respect to its own part. The symbols
+are those of
+    glasu.py.
 `ends` is I: the layers after which the representations are aggregated.
 
 Departures from the paper
-1. The chain rule through the mean has a factor 1 / M (Aggregation.gradients); the released single-process code leaves it out, which scales
-   every gradient below an aggregation by M.
-2. Those of GLASU that concern sampling levels, optimiser, adjacency, widths and prediction (glasu.py, numbers 1 and 3 to 6).
+1. The chain rule through the mean has a factor 1 / M (Aggregation.gradients); the released single-process code leaves
+   it out, which scales every gradient below an aggregation by M.
+2. Those of GLASU that concern sampling levels, optimiser, adjacency, widths and prediction (glasu.py, numbers 1 and 3
+   to 6).
 """
 
 from collections.abc import Sequence

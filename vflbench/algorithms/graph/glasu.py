@@ -1,10 +1,12 @@
-"""GLASU: communication-efficient training of graph networks on vertically distributed graphs, with lazy aggregation and stale updates.
+"""GLASU: communication-efficient training of graph networks on vertically distributed graphs, with lazy aggregation and
+stale updates.
 
-Zhang, Hong, Chen: GLASU: A Communication-Efficient Algorithm for Federated Learning with Vertically Distributed Graph Data,
-arXiv 2303.09531, Algorithms 1 to 4.
+Zhang, Hong, Chen: GLASU: A Communication-Efficient Algorithm for Federated Learning with Vertically Distributed Graph
+Data, arXiv 2303.09531, Algorithms 1 to 4.
 
-M clients hold the same nodes and training labels, each with its own features and edges, and its own classifier. The server aggregates
-representations after K of the L layers only (lazy), and each aggregation serves Q local updates (stale). It has no parameters.
+M clients hold the same nodes and training labels, each with its own features and edges, and its own classifier. The
+server aggregates representations after K of the L layers only (lazy), and each aggregation serves Q local updates
+(stale). It has no parameters.
 
     paper                        here
     M, L, K, Q, S, T             parties, layers, aggregations, local_steps, batch_size, rounds
@@ -19,19 +21,24 @@ representations after K of the L layers only (lazy), and each aggregation serves
     W_m                          state.model
 
 Departures from the paper
-1. Algorithm 2 as printed leaves a level unsynchronised. Here every level above an aggregation is common: the batch is, and the other
-   K - 1 are made so by a union of ids (index_exchange=paper). The released code also unites the lowest level (index_exchange=code).
-2. The forward pass of JointInference is also that of the first local update (q = 0): the others' parts are fresh there, so the two are the
-   same numbers, dropout included (without privacy: see 8). Later local updates draw new dropout masks.
-3. Adam, a cosine schedule, L2 on all parameters and dropout instead of plain SGD, which trains the released network poorly with local
-   gradients.
-4. A block has the edges that were drawn, not all own edges between its two level sets. Its weights estimate the whole graph's adjacency
-   without bias (data/graph/sampling.py).
-5. Aggregating by cat, a client's layer in I computes its share of the hidden columns; its other layers keep the full width.
-6. Prediction uses the full neighbourhood; each client classifies with its own head, and accuracy is averaged over clients.
-7. sampling=undropped draws neighbours from the graph before clients lost edges, as the released code does: an information leak.
-8. privacy=gaussian_embedding is ours: a client clips each row and adds noise before it sends. It goes on with its own part clipped and
-   without its noise, so that representations above an aggregation differ between clients.
+1. Algorithm 2 as printed leaves a level unsynchronised. Here every level above an aggregation is common: the batch is,
+   and the other K - 1 are made so by a union of ids (index_exchange=paper). The released code also unites the lowest
+   level (index_exchange=code).
+2. The forward pass of JointInference is also that of the first local update (q = 0): the others' parts are fresh there,
+   so the two are the same numbers, dropout included (without privacy: see 8). Later local updates draw new dropout
+   masks.
+3. Adam, a cosine schedule, L2 on all parameters and dropout instead of plain SGD, which trains the released network
+   poorly with local gradients.
+4. A block has the edges that were drawn, not all own edges between its two level sets. Its weights estimate the whole
+   graph's adjacency without bias (data/graph/sampling.py).
+5. Aggregating by cat, a client's layer in I computes its share of the hidden columns; its other layers keep the full
+   width.
+6. Prediction uses the full neighbourhood; each client classifies with its own head, and accuracy is averaged over
+   clients.
+7. sampling=undropped draws neighbours from the graph before clients lost edges, as the released code does: an
+   information leak.
+8. privacy=gaussian_embedding is ours: a client clips each row and adds noise before it sends. It goes on with its own
+   part clipped and without its noise, so that representations above an aggregation differ between clients.
 """
 
 from dataclasses import dataclass, fields
@@ -52,7 +59,8 @@ from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="glasu",
-    summary="graph networks over vertically split graphs: aggregate after K of L layers, then Q local updates with stale parts",
+    summary="graph networks over vertically split graphs: aggregate after K of L layers, then Q local updates with "
+    "stale parts",
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531",
     label="GLASU",
     place=0,
@@ -92,12 +100,16 @@ def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
     parts = [task.part(m) for m in range(task.parties)]
     if config.algorithm.sampling == "undropped":
-        parts = [LeakyPart(**{f.name: getattr(part, f.name) for f in fields(part)}, all_edges=task.all_edges) for part in parts]
+        parts = [
+            LeakyPart(**{f.name: getattr(part, f.name) for f in fields(part)}, all_edges=task.all_edges)
+            for part in parts
+        ]
     return shared.parties(server, client, parts)
 
 
 def common_levels(cfg: Config, ends: tuple[int, ...]) -> set[int]:
-    """The levels l < L whose sets clients unite: those that an aggregation produces, and for index_exchange=code the lowest."""
+    """The levels l < L whose sets clients unite: those that an aggregation produces, and for index_exchange=code the
+    lowest."""
     return {end + 1 for end in ends[:-1]} | ({0} if cfg.index_exchange == "code" else set())
 
 
@@ -109,7 +121,8 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
     unite, train = partial(union, public.nodes), public.splits["train"]
 
     async for t in me.rounds():
-        await me.send_many(me.clients, draw_batch(train, cfg.batch_size, me.rng("batches")), tag="batch")  # Alg. 2: S[L]
+        # Alg. 2: S[L]
+        await me.send_many(me.clients, draw_batch(train, cfg.batch_size, me.rng("batches")), tag="batch")
         for _ in common_levels(cfg, ends):
             await answer_all(me, unite, "nodes", "union")
         for _ in ends:  # Alg. 3
@@ -160,7 +173,11 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
         for segment, end in enumerate(ends):
             h_own, h0 = await me.compute(model.segment, segment, blocks, h, h0, masks, cost=work / len(ends))
             h_own = clipped(h_own)
-            sent = h_own.detach() if secret is None else secret.protect(h_own, levels[end + 1], me.secret_torch_rng("noise"))
+            sent = (
+                h_own.detach()
+                if secret is None
+                else secret.protect(h_own, levels[end + 1], me.secret_torch_rng("noise"))
+            )
             total = await ask(me, sent, "embedding", "aggregate")
             others.append(aggregation.extract(total, sent, m))
             h = with_own(segment, h_own)  # without privacy the total, differentiable in the own part

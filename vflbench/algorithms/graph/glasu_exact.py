@@ -1,7 +1,7 @@
 """GLASU with server back-propagation: the exact gradient of the sum of all clients' losses, one update per round.
 
-Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 2.1. Communication is about twice that of GLASU with one local step; nothing is stale.
-The programs, and the departures from the paper, stand in exact.py.
+Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 2.1. Communication is about twice that of GLASU with one local step;
+nothing is stale. The programs, and the departures from the paper, stand in exact.py.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,13 @@
-"""A graph network split between parties: how representations are aggregated, and passes through one party's share of it.
+"""A graph network split between parties: how representations are aggregated, and passes through one party's share of
+it.
 
-Nothing here knows of messages: a pass takes an `exchange`, awaited with a representation (or a gradient), which returns what the
-aggregation gives back.
+Nothing here knows of messages: a pass takes an `exchange`, awaited with a representation (or a gradient), which returns
+what the aggregation gives back.
 
 References
 ----------
-Zhang, Hong, Chen: GLASU, arXiv 2303.09531: Agg and Extract (section 2, Algorithms 3 and 4); server back-propagation (section 2.1).
+Zhang, Hong, Chen: GLASU, arXiv 2303.09531: Agg and Extract (section 2, Algorithms 3 and 4); server back-propagation
+(section 2.1).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -37,11 +39,17 @@ def check(layers: int, aggregations: int, chosen: Sequence[int] | None) -> list[
     problems = []
     if chosen is not None:
         if list(chosen) != sorted(set(chosen)) or not chosen or chosen[0] < 0 or chosen[-1] != layers - 1:
-            allowed = f"must list layers from 0 to {layers - 1}, ascending, each once, with the last layer {layers - 1} among them"
+            allowed = (
+                f"must list layers from 0 to {layers - 1}, ascending, each once, with the last layer "
+                f"{layers - 1} among them"
+            )
             problems.append(Problem("algorithm.aggregation_layers", list(chosen), allowed))
     elif not 1 <= aggregations <= layers or layers % aggregations:
         divisors = [k for k in range(1, layers + 1) if layers % k == 0]
-        allowed = f"must divide algorithm.layers={layers}: {', '.join(map(str, divisors))}; or give algorithm.aggregation_layers"
+        allowed = (
+            f"must divide algorithm.layers={layers}: {', '.join(map(str, divisors))}; or give "
+            "algorithm.aggregation_layers"
+        )
         problems.append(Problem("algorithm.aggregations", aggregations, allowed))
     return problems
 
@@ -77,7 +85,8 @@ class Aggregation:
         return torch.cat([others[:, :first], own, others[:, first:]], dim=1)
 
     def gradients(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """What each party is sent back, given every party's d loss_m / d aggregate: the gradient of the summed loss by its own part."""
+        """What each party is sent back, given every party's d loss_m / d aggregate: the gradient of the summed loss by
+        its own part."""
         total = sum(parts[1:], start=parts[0])
         if self.how == "avg":
             return [total / self.parties] * self.parties
@@ -85,12 +94,16 @@ class Aggregation:
 
 
 def forward(
-    model: Backbone, x: Inputs, blocks: Sequence[Adjacency], generator: torch.Generator | None = None, merge: Merge | None = None
+    model: Backbone,
+    x: Inputs,
+    blocks: Sequence[Adjacency],
+    generator: torch.Generator | None = None,
+    merge: Merge | None = None,
 ) -> Tensor:
     """Logits, one pass through one party's network.
 
-    `merge(segment, H^+)` gives what enters the next segment: in Algorithm 4 the others' stale part with the own fresh one in it. None: a
-    network that is not split, or a party that keeps to itself.
+    `merge(segment, H^+)` gives what enters the next segment: in Algorithm 4 the others' stale part with the own fresh
+    one in it. None: a network that is not split, or a party that keeps to itself.
     """
     h = h0 = model.start(x, generator)
     for segment in range(len(model.ends)):
@@ -106,11 +119,13 @@ def local_loss(model: Backbone, x: Inputs, blocks: Sequence[Adjacency], labels: 
 
 
 async def joint_inference(model: Backbone, x: Inputs, blocks: Sequence[Adjacency], exchange: Exchange | None) -> Tensor:
-    """Logits by Algorithm 3, without gradients and dropout; `exchange` returns the aggregate (None: the network is not split)."""
+    """Logits by Algorithm 3, without gradients and dropout; `exchange` returns the aggregate (None: the network is not
+    split)."""
     training = model.training
     model.eval()
     start, classify = torch.no_grad()(model.start), torch.no_grad()(model.classify)
-    run = torch.no_grad()(model.segment)  # not one block around all: what other parties do while this one waits has gradients
+    # not one block around all: what other parties do while this one waits has gradients
+    run = torch.no_grad()(model.segment)
     h = h0 = start(x)
     for segment in range(len(model.ends)):
         h, h0 = run(segment, blocks, h, h0)
@@ -130,13 +145,16 @@ async def exact_gradients(
     exchange_gradient: Exchange,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Server back-propagation: this party's gradient of the **sum** of all parties' losses, into `.grad`; returns its own loss.
+    """Server back-propagation: this party's gradient of the **sum** of all parties' losses, into `.grad`; returns its
+    own loss.
 
-    `exchange_gradient` is awaited with d loss / d aggregate of a segment, last segment first, and returns d (sum of losses) / d own H^+.
+    `exchange_gradient` is awaited with d loss / d aggregate of a segment, last segment first, and returns d (sum of
+    losses) / d own H^+.
     """
     projected = model.start(x, generator)
     start = projected.detach().requires_grad_()  # every segment may look back at it: its gradients are collected here
-    h, h0, ends = start, start, []  # per segment: its own H^+, and the aggregate that follows, where this party's graph starts anew
+    # per segment: its own H^+, and the aggregate that follows, where this party's graph starts anew
+    h, h0, ends = start, start, []
     for segment in range(len(model.ends)):
         own, h0 = model.segment(segment, blocks, h, h0, generator)
         h = (await exchange(segment, own.detach())).requires_grad_()

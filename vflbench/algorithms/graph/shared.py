@@ -1,4 +1,5 @@
-"""What GLASU and its baselines share: one party's data, network and optimiser, and the two halves of an exchange with the server."""
+"""What GLASU and its baselines share: one party's data, network and optimiser, and the two halves of an exchange with
+the server."""
 
 import math
 from collections.abc import Awaitable, Callable, Container, Sequence
@@ -63,7 +64,9 @@ class AggregationKeys(Keys):
 def check(config: RunConfig) -> list[Problem]:
     """What of the keys does not go together: where representations are aggregated, and the width that parties share."""
     cfg = config.algorithm
-    problems = joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
+    problems = (
+        joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
+    )
     shares = (cfg.parties, cfg.aggregate) if hasattr(cfg, "aggregate") else ()
     return problems + gnn.check_width(config.model, *shares)
 
@@ -80,7 +83,13 @@ class GraphLearner:
     """
 
     def __init__(
-        self, me: Party, config: RunConfig, data: GraphPart, classes: int, ends: Sequence[int], columns: tuple[int, int] | None = None
+        self,
+        me: Party,
+        config: RunConfig,
+        data: GraphPart,
+        classes: int,
+        ends: Sequence[int],
+        columns: tuple[int, int] | None = None,
     ) -> None:
         self.algorithm = config.algorithm
         self.rounds: int = config.rounds or config.algorithm.default_rounds
@@ -88,7 +97,9 @@ class GraphLearner:
         self.features = gnn.Features(data.features, me.device, self.dtype)
         self.labels = torch.tensor(data.labels, device=me.device)
         generator = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
-        self.model = gnn.build(config.model, self.features.width, classes, self.algorithm.layers, ends, generator, me.device, columns)
+        self.model = gnn.build(
+            config.model, self.features.width, classes, self.algorithm.layers, ends, generator, me.device, columns
+        )
         self.optimizer = make_optimizer(self.algorithm, self.model)
 
     def set_lr(self, round: int) -> None:
@@ -97,8 +108,11 @@ class GraphLearner:
         for group in self.optimizer.param_groups:
             group["lr"] = self.algorithm.lr * factor
 
-    def inputs(self, levels: Sequence[np.ndarray], sampled: Sequence[Block]) -> tuple[gnn.Inputs, list[gnn.Adjacency], Tensor]:
-        """Of level sets and the blocks between them (`sample_blocks`): x of the lowest, the adjacencies, y of the batch."""
+    def inputs(
+        self, levels: Sequence[np.ndarray], sampled: Sequence[Block]
+    ) -> tuple[gnn.Inputs, list[gnn.Adjacency], Tensor]:
+        """Of level sets and the blocks between them (`sample_blocks`): x of the lowest, the adjacencies, y of the
+        batch."""
         blocks = [gnn.adjacency(block, self.device, self.dtype) for block in sampled]
         return self.features.rows(levels[0]), blocks, self.labels[torch.from_numpy(levels[-1]).to(self.device)]
 
@@ -125,7 +139,9 @@ def update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
 def parties(server: Program, client: Program, parts: Sequence[GraphPart]) -> dict[str, PartySpec]:
     """The server, and one client per part of the graph, `client_0` ..."""
     names = party_names("client", len(parts))
-    return {SERVER: PartySpec(server, role="server")} | {name: PartySpec(client, part) for name, part in zip(names, parts, strict=True)}
+    return {SERVER: PartySpec(server, role="server")} | {
+        name: PartySpec(client, part) for name, part in zip(names, parts, strict=True)
+    }
 
 
 # --- the two halves of an exchange: clients ask, the server answers all of them at once
@@ -138,7 +154,8 @@ async def ask(me: Party, payload: Any, tag: str, answer: str) -> Any:
 
 
 def asking(me: Party, tag: str, answer: str, at: Container[int] | None = None) -> Callable[[int, Any], Awaitable[Any]]:
-    """`ask` in the form that samplers and split networks await: (place, payload) -> answer. At places not in `at` it is the payload."""
+    """`ask` in the form that samplers and split networks await: (place, payload) -> answer. At places not in `at` it is
+    the payload."""
 
     async def exchange(place: int, payload: Any) -> Any:
         return await ask(me, payload, tag, answer) if at is None or place in at else payload
@@ -147,7 +164,8 @@ def asking(me: Party, tag: str, answer: str, at: Container[int] | None = None) -
 
 
 async def answer_all(me: Party, combine: Callable[[list[Any]], Any], tag: str, answer: str) -> None:
-    """Server: collect one payload from each client, combine them, and answer: all alike, or each its own where `combine` gives a list."""
+    """Server: collect one payload from each client, combine them, and answer: all alike, or each its own where
+    `combine` gives a list."""
     parts = await me.recv_all(me.clients, tag=tag)
     combined = await me.compute(combine, parts)
     if not isinstance(combined, list):

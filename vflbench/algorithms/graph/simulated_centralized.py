@@ -1,7 +1,9 @@
-"""Simulated-centralized baseline of GLASU: clients share all edges, hold partial features, and aggregate after every layer.
+"""Simulated-centralized baseline of GLASU: clients share all edges, hold partial features, and aggregate after every
+layer.
 
-Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 5 ("Sim."), after Ni et al., A Vertical Federated Learning Framework for Graph
-Convolutional Network, arXiv 2106.11593: K = L with the exact gradient of the sum of losses. Each level is aggregated, so each is common.
+Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 5 ("Sim."), after Ni et al., A Vertical Federated Learning Framework
+for Graph Convolutional Network, arXiv 2106.11593: K = L with the exact gradient of the sum of losses. Each level is
+aggregated, so each is common.
 
 The programs, and the departures from the paper, stand in exact.py.
 """
@@ -18,7 +20,8 @@ from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="simulated_centralized",
-    summary="GLASU's reference with split features: every client has all edges, aggregates every layer, exact gradients",
+    summary="GLASU's reference with split features: every client has all edges, aggregates every layer, exact "
+    "gradients",
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
     label="Simulated centralized",
     place=3,

@@ -1,10 +1,11 @@
 """Standalone baseline of GLASU: every client trains alone on its own features and edges.
 
-Zhang, Hong, Chen, arXiv 2303.09531, section 5 ("StAl."): the network, sampler, batch size and optimiser of GLASU; no messages.
+Zhang, Hong, Chen, arXiv 2303.09531, section 5 ("StAl."): the network, sampler, batch size and optimiser of GLASU; no
+messages.
 
 Departures from the paper
-1. Accuracy is the mean over all clients; the released code reports one client. Its clients lost more edges than GLASU's; here they are
-   the same clients.
+1. Accuracy is the mean over all clients; the released code reports one client. Its clients lost more edges than
+   GLASU's; here they are the same clients.
 2. Those of GLASU that concern optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and 6).
 """
 

@@ -1,4 +1,5 @@
-"""The two halves of a round of the sharing ADMM: the server's update of z and lambda, and a table's update of its parameters.
+"""The two halves of a round of the sharing ADMM: the server's update of z and lambda, and a table's update of its
+parameters.
 
 References
 ----------
@@ -25,7 +26,8 @@ from vflbench.types import RunConfig
 CHUNK = 65536
 MOST_CACHED = 200_000_000  # numbers in the cached batch matrices of one client: 1.6 GB
 TINY = 1e-12  # where a table has nothing but zeros
-JITTER = 1e-10  # relative: one-hot columns that add up to a constant make the exact system singular, in directions that predict nothing
+# relative: one-hot columns that add up to a constant make the exact system singular, in directions that predict nothing
+JITTER = 1e-10
 
 
 def dual_step(
@@ -40,7 +42,8 @@ def dual_step(
 
     Returns
     -------
-    The new z and lambda, and per table what its predictions of each joined row are pulled by, lambda + rho s_i, (N, d_c).
+    The new z and lambda, and per table what its predictions of each joined row are pulled by, lambda + rho s_i, (N,
+    d_c).
     """
     h = sum_of(h_own)
     z = loss.z_update(y, dual, h, rho, z, solver)  # (7)
@@ -71,7 +74,8 @@ def local_steps(rows: int, batch_size: int, epochs: int) -> tuple[float, int]:
 
 
 class ThetaUpdate:
-    """Updates `model.theta` in place (equations 16, 22). With S = sum_r G_r over the client's rows, f_r = f(theta; x_r), it minimises
+    """Updates `model.theta` in place (equations 16, 22). With S = sum_r G_r over the client's rows, f_r = f(theta;
+    x_r), it minimises
 
         share / S * sum_r [ Y_r^T f_r + rho G_r / 2 ||f_r||^2 + proximal rho G_r / 2 ||f_r - f_r^old||^2 ]
             + decay / 2 ||theta||^2 + pull / 2 ||theta - centre||^2
@@ -79,14 +83,21 @@ class ThetaUpdate:
     Parameters
     ----------
     x, counts : the client's rows (n, d) and G (n,), all above 0.
-    keys : solver is `exact` (linear models: one Cholesky factor serves all rounds) or `sgd` (`local_epochs` passes in a fixed order of
-        contiguous batches, learning rate `lr`, a batch's sum divided by the mean sum of G of a batch).
-    private : with it, batches take each row with probability batch_size / n, and the gradient of a row, divided by the mean G of the
-        client's rows, is clipped; their noisy sum is divided by batch_size, whatever the batch's own size and sum of G.
+    keys : solver is `exact` (linear models: one Cholesky factor serves all rounds) or `sgd` (`local_epochs` passes in a
+        fixed order of contiguous batches, learning rate `lr`, a batch's sum divided by the mean sum of G of a batch).
+    private : with it, batches take each row with probability batch_size / n, and the gradient of a row, divided by the
+        mean G of the client's rows, is clipped; their noisy sum is divided by batch_size, whatever the batch's own size
+        and sum of G.
     """
 
     def __init__(
-        self, model: Partial, x: Tensor, counts: Tensor, objective: Objective, keys: AdmmKeys, private: NoisyGradients | None = None
+        self,
+        model: Partial,
+        x: Tensor,
+        counts: Tensor,
+        objective: Objective,
+        keys: AdmmKeys,
+        private: NoisyGradients | None = None,
     ) -> None:
         self.model, self.x, self.counts, self.objective, self.private = model, x, counts, objective, private
         self.epochs, self.batch_size, self.lr = keys.local_epochs, keys.batch_size, keys.lr
@@ -108,13 +119,14 @@ class ThetaUpdate:
         return self.model(self.x) if self.objective.proximal else None
 
     def __call__(self, residual: Tensor, centre: Tensor | None = None, old: Tensor | None = None) -> None:
-        """One update given Y (n, d_c); `centre` like theta, where `pull` is not 0; `old`: now, where it is not given."""
+        """One update given Y (n, d_c); `centre` like theta, where `pull` is not 0; `old`: now, where it is not
+        given."""
         if len(self.x):
             self.solve(residual, self.old() if old is None else old, centre)
         elif centre is not None:  # none of this client's rows joins
             self.model.theta.copy_(centre)
 
-    # --- linear models ------------------------------------------------------------------------------------------------------
+    # --- linear models ------------------------------------------------------------------------------------------------
 
     def _with_bias(self, x: Tensor) -> Tensor:
         x = x.double()
@@ -146,10 +158,14 @@ class ThetaUpdate:
             columns = model.width + int(model.bias)
             identity = torch.eye(columns, dtype=torch.float64)
             curvature, still = self.scale * (1 + o.proximal) * o.rho, identity * (1 - self.lr * (o.decay + o.pull))
-            grams = (_weighted_gram(self._with_bias(x), g.double()).cpu() for x, g in _chunks(self.x, self.counts, size=size))
+            grams = (
+                _weighted_gram(self._with_bias(x), g.double()).cpu() for x, g in _chunks(self.x, self.counts, size=size)
+            )
             self.steps = torch.stack([still - self.lr * curvature * gram for gram in grams]).numpy()
         right = self._right(residual, old)
-        sums = torch.stack([self._with_bias(x).T @ r.double() for x, r in _chunks(self.x, right, size=size)]).cpu().numpy()
+        sums = (
+            torch.stack([self._with_bias(x).T @ r.double() for x, r in _chunks(self.x, right, size=size)]).cpu().numpy()
+        )
         shifts = self.lr * self.scale * sums
         theta = model.theta.double().cpu().numpy().reshape(-1, model.outputs)
         if centre is not None:
@@ -159,7 +175,7 @@ class ThetaUpdate:
                 theta = matrix @ theta - shift
         model.theta.copy_(torch.from_numpy(theta).reshape(-1))
 
-    # --- any model ----------------------------------------------------------------------------------------------------------
+    # --- any model ----------------------------------------------------------------------------------------------------
 
     def _batches(self, residual: Tensor, old: Tensor | None, centre: Tensor | None) -> None:
         o, model = self.objective, self.model
@@ -168,7 +184,9 @@ class ThetaUpdate:
         for _ in range(self.epochs):
             for x, g, r in batches:
                 out, inside = model.network.inside(model.theta, x)
-                self._descend(model.gradient(x, torch.addcmul(r, g, out, value=rho), out, inside).mul_(self.scale), centre)
+                self._descend(
+                    model.gradient(x, torch.addcmul(r, g, out, value=rho), out, inside).mul_(self.scale), centre
+                )
 
     def _noisy(self, residual: Tensor, old: Tensor | None, centre: Tensor | None) -> None:
         """DP-SGD: what does not depend on rows, decay and pull, is neither clipped nor noised."""
@@ -197,7 +215,8 @@ class ThetaUpdate:
 def theta_update(
     me: Party, config: RunConfig, model: Partial, x: Tensor, counts: Tensor, objective: Objective, per_round: int = 1
 ) -> ThetaUpdate:
-    """A client's `ThetaUpdate`, with noise for `per_round` updates a round. In the first round, where a resumed run has its state back."""
+    """A client's `ThetaUpdate`, with noise for `per_round` updates a round. In the first round, where a resumed run has
+    its state back."""
     cfg = config.algorithm
     rate, steps = local_steps(len(x), cfg.batch_size, cfg.local_epochs * per_round)
     noisy = tables.noisy_steps(me, config, rate, steps, drawn_by_server=False)

@@ -1,7 +1,7 @@
 """Centralized baseline of learning over joins: one party joins the tables and runs mini-batch SGD on the joined rows.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 7 ("Centralized"). No messages. The model is the same sum of one share per table, so that
-with the same batches its parameters are those of RFL-SGD-V and VFL-SGD.
+Xu et al.: TablePuppet, arXiv 2403.15839, section 7 ("Centralized"). No messages. The model is the same sum of one share
+per table, so that with the same batches its parameters are those of RFL-SGD-V and VFL-SGD.
 
 Departures from the paper: those of vfl_sgd.py.
 """
@@ -28,7 +28,10 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     divided_by="parties",
     reports=("predictions",),
-    search=(("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")), ("algorithm.batch_size", ("1024", "10240"))),
+    search=(
+        ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
+        ("algorithm.batch_size", ("1024", "10240")),
+    ),
     exact="it sends nothing",
 )
 EXPOSES = ()
@@ -70,4 +73,8 @@ async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: Run
         if me.evaluates(t):
             partial_predictions = [table.predictions() for table in tables]
             splits = data.parts[0].held_out
-            me.report(predictions={split: sum_of([p[split] for p in partial_predictions]) + labels.offset[0, 0] for split in splits})
+            me.report(
+                predictions={
+                    split: sum_of([p[split] for p in partial_predictions]) + labels.offset[0, 0] for split in splits
+                }
+            )

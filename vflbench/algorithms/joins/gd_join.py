@@ -1,8 +1,9 @@
 """GD over joins: full-batch gradient descent on normalised tables, one update an epoch.
 
-Kumar, Naughton, Patel, Learning Generalized Linear Models Over Normalized Data, SIGMOD 2015, and Schleich, Olteanu, Ciucanu, SIGMOD 2016,
-between organisations, as the "GD-based" baseline of Xu et al.: TablePuppet, arXiv 2403.15839 (section 7 of its newer version). The
-gradient over all N joined rows from one prediction per table row: sgd.py, whose symbols are used, with B = N.
+Kumar, Naughton, Patel, Learning Generalized Linear Models Over Normalized Data, SIGMOD 2015, and Schleich, Olteanu,
+Ciucanu, SIGMOD 2016, between organisations, as the "GD-based" baseline of Xu et al.: TablePuppet, arXiv 2403.15839
+(section 7 of its newer version). The gradient over all N joined rows from one prediction per table row: sgd.py, whose
+symbols are used, with B = N.
 
 Departures from the papers: those of consensus.py that concern labels and rows that do not join (numbers 1 and 5).
 """

@@ -1,9 +1,10 @@
 """The table mapping as messages, and the view of the join that the server works with.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 4. Once, before training: clients send (hashed key, row id) of their rows and the label
-owner's clients their labels; the server unites horizontal parts, joins the keys, and tells every client which of its rows join and
-how often (G). Beside the paper's, two messages say of what kind each key is (`kinds`), and how many rows the join has (`joined`). From then
-on "a row" is one that joins; rows that do not join have weight 0 and get no message.
+Xu et al.: TablePuppet, arXiv 2403.15839, section 4. Once, before training: clients send (hashed key, row id) of their
+rows and the label owner's clients their labels; the server unites horizontal parts, joins the keys, and tells every
+client which of its rows join and how often (G). Beside the paper's, two messages say of what kind each key is
+(`kinds`), and how many rows the join has (`joined`). From then on "a row" is one that joins; rows that do not join have
+weight 0 and get no message.
 """
 
 from __future__ import annotations
@@ -44,11 +45,14 @@ log = logging.getLogger(__name__)
 KINDS = ("number", "text", "date", "empty")
 
 
-# --- client -------------------------------------------------------------------------------------------------------------------
+# --- client -----------------------------------------------------------------------------------------------------------
 
 
-async def send_keys(me: Party, data: RelationalPart, public: RelationalPublic, how: str, labels: np.ndarray | None) -> None:
-    """Hand over keys (and `labels`, of the same rows), and keep in `me.state` what comes back: `rows`, `counts`, `joined`."""
+async def send_keys(
+    me: Party, data: RelationalPart, public: RelationalPublic, how: str, labels: np.ndarray | None
+) -> None:
+    """Hand over keys (and `labels`, of the same rows), and keep in `me.state` what comes back: `rows`, `counts`,
+    `joined`."""
     keys = hand_over(data.keys, data.rows, how, data.table)
     columns = public.key_columns(data.table)
     for column in columns:
@@ -62,7 +66,7 @@ async def send_keys(me: Party, data: RelationalPart, public: RelationalPublic, h
     me.state.joined = await me.recv(SERVER, tag="joined")  # N
 
 
-# --- server -------------------------------------------------------------------------------------------------------------------
+# --- server -----------------------------------------------------------------------------------------------------------
 
 
 async def map_tables(me: Party, public: RelationalPublic) -> dict[str, Any]:
@@ -82,14 +86,19 @@ async def map_tables(me: Party, public: RelationalPublic) -> dict[str, Any]:
     owners = public.parts[public.tables.index(public.label_table)]
     labels = np.concatenate(await me.recv_all([me.clients[c] for c in owners], tag="labels"))
 
-    tables = {table: unite([parts[c] for c in clients], table) for table, clients in zip(public.tables, public.parts, strict=True)}
+    tables = {
+        table: unite([parts[c] for c in clients], table)
+        for table, clients in zip(public.tables, public.parts, strict=True)
+    }
     behind = join(tables, public.joins, public.label_table)
     joined = {name: len(np.unique(behind[name])) for name in tables}
     shares = ", ".join(f"{joined[name]} of {keys.rows} of {name}" for name, keys in tables.items())
     log.info("the join has %d rows, from %s", len(behind[public.label_table]), shares)
     for name, keys in tables.items():
         if joined[name] < FEW * keys.rows:
-            log.warning("only %d of the %d rows of table %s join: are the predicates right?", joined[name], keys.rows, name)
+            log.warning(
+                "only %d of the %d rows of table %s join: are the predicates right?", joined[name], keys.rows, name
+            )
     y = labels[behind[public.label_table]]
     rows, held = [], []
     for table, clients in zip(public.tables, public.parts, strict=True):
@@ -121,7 +130,8 @@ class Join:
         return cls(rows, tuple(tuple(int(n) for n in held) for held in mapping["held"]))
 
     def batch(self, chosen: np.ndarray | slice) -> tuple[Join, tuple[np.ndarray, ...]]:
-        """The join restricted to the joined rows `chosen`, and per table which of its rows are behind them, ascending (alpha_i)."""
+        """The join restricted to the joined rows `chosen`, and per table which of its rows are behind them, ascending
+        (alpha_i)."""
         needed, inside, held = [], [], []
         for rows, sizes in zip(self.rows, self.held, strict=True):
             distinct, inverse = np.unique(rows[chosen].cpu().numpy(), return_inverse=True)
@@ -132,7 +142,8 @@ class Join:
         return Join(tuple(inside), tuple(held)), tuple(needed)
 
     def held_of(self, batch: Join, needed: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
-        """Of every client the rows, counted in its own that join, that stand behind `batch`; both as `batch` gave them."""
+        """Of every client the rows, counted in its own that join, that stand behind `batch`; both as `batch` gave
+        them."""
         for distinct, sizes, held in zip(needed, batch.held, self.held, strict=True):
             starts = np.cumsum([0, *held])
             for number, rows in enumerate(np.split(distinct, np.cumsum(sizes)[:-1])):
@@ -153,18 +164,21 @@ class Join:
 
     def total(self, values: Sequence[Tensor]) -> Tensor:
         """(N, d_c): the sum over tables of `values` (n_i, d_c)."""
-        return sum((self.expand(table, values[table]) for table in range(1, len(values))), start=self.expand(0, values[0]))
+        return sum(
+            (self.expand(table, values[table]) for table in range(1, len(values))), start=self.expand(0, values[0])
+        )
 
     def divide(self, table: int, values: Tensor) -> tuple[Tensor, ...]:
         """`values` (n_i, ...) as the clients of `table` hold them."""
         return values.split(list(self.held[table]))
 
 
-# --- batches of joined rows ---------------------------------------------------------------------------------------------------
+# --- batches of joined rows -------------------------------------------------------------------------------------------
 
 
 class ServerBatches:
-    """The batches of every epoch: contiguous in the order of the join and named once, or with DP-SGD drawn and named one by one."""
+    """The batches of every epoch: contiguous in the order of the join and named once, or with DP-SGD drawn and named
+    one by one."""
 
     def __init__(self, me: Party, config: RunConfig) -> None:
         self.me, self.size = me, config.algorithm.batch_size
@@ -183,7 +197,9 @@ class ServerBatches:
             for rows, own in zip(named, join.held_of(batch, needed), strict=True):
                 rows.append(own)
         for name, rows in zip(self.me.clients, named, strict=True):
-            await self.me.send(name, (np.concatenate(rows), np.array([len(r) for r in rows]), np.array(sizes)), tag="batches")
+            await self.me.send(
+                name, (np.concatenate(rows), np.array([len(r) for r in rows]), np.array(sizes)), tag="batches"
+            )
 
     async def epoch(self, join: Join, y: Tensor) -> AsyncIterator[tuple[Join, Tensor]]:
         """Each batch's own join and labels."""
@@ -215,14 +231,19 @@ class ClientBatches:
         if not self.drawn:
             state = self.me.state
             named, lengths, sizes = await self.me.recv(SERVER, tag="batches")
-            state.batches = {"rows": state.rows[named], "lengths": lengths, "sizes": sizes}  # rows of the part, not of those that join
+            # rows of the part, not of those that join
+            state.batches = {"rows": state.rows[named], "lengths": lengths, "sizes": sizes}
 
     async def epoch(self) -> AsyncIterator[tuple[Tensor, int]]:
-        """Of each batch the rows of its part, ascending, and by how many joined rows the sum of gradients is divided."""
+        """Of each batch the rows of its part, ascending, and by how many joined rows the sum of gradients is
+        divided."""
         state, device = self.me.state, self.me.device
         expected = min(self.size, state.joined)
         if not self.count:
-            self.count, rate = -(-state.joined // self.size), tables.part_of_a_batch(state.counts, expected / state.joined)
+            self.count, rate = (
+                -(-state.joined // self.size),
+                tables.part_of_a_batch(state.counts, expected / state.joined),
+            )
             self.noisy = tables.noisy_steps(self.me, self.config, rate, self.count, drawn_by_server=True)
         if not self.drawn:
             rows = torch.from_numpy(state.batches["rows"]).to(device).split(state.batches["lengths"].tolist())
@@ -236,4 +257,6 @@ class ClientBatches:
 
 def union(public: RelationalPublic, parts: Sequence[Tensor]) -> list[Tensor]:
     """LoU, gather: per table its clients' rows, one below the other; `parts` are the clients', in their order."""
-    return [parts[clients[0]] if len(clients) == 1 else torch.cat([parts[c] for c in clients]) for clients in public.parts]
+    return [
+        parts[clients[0]] if len(clients) == 1 else torch.cat([parts[c] for c in clients]) for clients in public.parts
+    ]

@@ -1,6 +1,7 @@
 """RFL-ADMM: learning over joins of unions by ADMM; a table's horizontal parts agree on its parameters by consensus.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, sections 5 and 6. The programs, and the departures from the paper, stand in consensus.py.
+Xu et al.: TablePuppet, arXiv 2403.15839, sections 5 and 6. The programs, and the departures from the paper, stand in
+consensus.py.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """RFL-ADMM-V: learning over joins by ADMM, one exchange of a prediction per *table* row a round.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The programs, and the departures from the paper, stand in consensus.py.
+Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The programs, and the departures from the paper, stand in
+consensus.py.
 """
 
 from dataclasses import dataclass

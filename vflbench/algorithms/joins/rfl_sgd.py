@@ -1,6 +1,7 @@
 """RFL-SGD: learning over joins of unions by mini-batch SGD; a table's horizontal parts share one gradient.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, sections 4 and 6. The programs, and the departures from the paper, stand in sgd.py.
+Xu et al.: TablePuppet, arXiv 2403.15839, sections 4 and 6. The programs, and the departures from the paper, stand in
+sgd.py.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ ALGORITHM = AlgorithmInfo(
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery"),
-    search=(("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")), ("algorithm.batch_size", ("1024", "10240"))),
+    search=(
+        ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
+        ("algorithm.batch_size", ("1024", "10240")),
+    ),
     # any codec: rounded predictions make noisy gradients; of batches' rows nothing is remembered
     remembered=("gradient", "step"),
 )

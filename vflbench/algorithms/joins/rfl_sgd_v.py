@@ -1,4 +1,5 @@
-"""RFL-SGD-V: learning over joins by mini-batch SGD, one number per distinct *table* row of a batch and output, each way.
+"""RFL-SGD-V: learning over joins by mini-batch SGD, one number per distinct *table* row of a batch and output, each
+way.
 
 Xu et al.: TablePuppet, arXiv 2403.15839, section 4. The programs, and the departures from the paper, stand in sgd.py.
 """
@@ -20,7 +21,10 @@ ALGORITHM = AlgorithmInfo(
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery"),
-    search=(("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")), ("algorithm.batch_size", ("1024", "10240"))),
+    search=(
+        ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
+        ("algorithm.batch_size", ("1024", "10240")),
+    ),
     # any codec: rounded predictions make noisy gradients; batches are of other rows, so nothing is remembered
 )
 EXPOSES = (*mapping.EXPOSES, *mapping.BATCHES)

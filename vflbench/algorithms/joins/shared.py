@@ -1,4 +1,5 @@
-"""What the methods over joins share beside messages: a client's table with its model, labels at the server, and checks."""
+"""What the methods over joins share beside messages: a client's table with its model, labels at the server, and
+checks."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,7 +12,14 @@ from torch import Tensor
 
 from vflbench import seeding
 from vflbench.algorithms.joins import stability
-from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, RelationalPart, RelationalPublic, RelationalTask
+from vflbench.data.tasks import (
+    AlignedPart,
+    AlignedPublic,
+    AlignedTask,
+    RelationalPart,
+    RelationalPublic,
+    RelationalTask,
+)
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models import DTYPES, partial
 from vflbench.privacy import tables
@@ -27,7 +35,8 @@ FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
 
 
 def tensor(values: np.ndarray, dtype: torch.dtype, device: str) -> Tensor:
-    """`values` as a tensor; where neither type nor device changes it shares their memory, so that a memory map is not read."""
+    """`values` as a tensor; where neither type nor device changes it shares their memory, so that a memory map is not
+    read."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nobody writes to features
         return torch.from_numpy(np.asarray(values)).to(device=device, dtype=dtype)
@@ -53,7 +62,8 @@ class JoinKeys(Keys):
 class PartyKeys:
     """Of methods on aligned rows."""
 
-    parties: int | None = None  # organisations that one table's columns are divided between; null: 2, or one for each table of a join
+    # organisations that one table's columns are divided between; null: 2, or one for each table of a join
+    parties: int | None = None
 
 
 @dataclass
@@ -76,16 +86,21 @@ class LocalTable:
 
     Parameters
     ----------
-    number : the table's; every client of a table starts from the same parameters, and an aligned party from those of its table.
+    number : the table's; every client of a table starts from the same parameters, and an aligned party from those of
+    its table.
     """
 
-    def __init__(self, me: Party, data: RelationalPart | AlignedPart, number: int, public: Public, config: RunConfig) -> None:
+    def __init__(
+        self, me: Party, data: RelationalPart | AlignedPart, number: int, public: Public, config: RunConfig
+    ) -> None:
         dtype, device = DTYPES[config.model.dtype], me.device
         self.features = tensor(data.features, dtype, device)
         self.held_out = {split: tensor(rows, dtype, device) for split, rows in data.held_out.items()}
         self.device = device
         rng = seeding.stream(config.seed, f"init/{number}")
-        self.model = partial.Partial(config.model, self.features.shape[1], public.outputs, number == public.owner, rng, device)
+        self.model = partial.Partial(
+            config.model, self.features.shape[1], public.outputs, number == public.owner, rng, device
+        )
 
     def joining(self, rows: np.ndarray, counts: np.ndarray) -> tuple[Tensor, Tensor]:
         """Features of the rows that join, (n, d), and their G, (n,)."""
@@ -95,7 +110,8 @@ class LocalTable:
         return x, torch.from_numpy(counts).to(device=self.device, dtype=x.dtype)
 
     def predictions(self) -> dict[str, Tensor]:
-        """What scoring needs: of a table that has held-out rows their partial predictions, of others those of all rows."""
+        """What scoring needs: of a table that has held-out rows their partial predictions, of others those of all
+        rows."""
         held_out = {split: self.model(x) for split, x in self.held_out.items()}
         return held_out or {"rows": self.model(self.features)}
 
@@ -119,8 +135,14 @@ DIAGNOSED = 20_000  # training rows of the label table from which the bound on r
 
 
 def may_diverge(public: Public, config: RunConfig) -> bool:
-    """Whether the bound on rho is known for this run (stability.py) and could lie above it: M tables overlap at most M times."""
-    known = not public.classes and config.model.name == "linear" and not config.model.relu_output and not config.algorithm.proximal
+    """Whether the bound on rho is known for this run (stability.py) and could lie above it: M tables overlap at most M
+    times."""
+    known = (
+        not public.classes
+        and config.model.name == "linear"
+        and not config.model.relu_output
+        and not config.algorithm.proximal
+    )
     return known and config.algorithm.rho <= (3 * public.blocks - 4) / 2
 
 
@@ -135,10 +157,19 @@ def check(config: RunConfig) -> list[Problem]:
     if exact and not linear:
         problems.append(Problem("algorithm.solver", "exact", f"{allowed}; use sgd"))
     if exact and tables.trains_privately(config.privacy):
-        allowed = f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing: use sgd"
+        allowed = (
+            f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect "
+            "nothing: use sgd"
+        )
         problems.append(Problem("algorithm.solver", "exact", allowed))
-    if attack.name == "prediction_recovery" and attack.parameters == "received" and not (isinstance(cfg, PartKeys) and cfg.parts > 1):
-        allowed = f"the server of {cfg.name} receives parameters of tables in several algorithm.parts only: use released"
+    if (
+        attack.name == "prediction_recovery"
+        and attack.parameters == "received"
+        and not (isinstance(cfg, PartKeys) and cfg.parts > 1)
+    ):
+        allowed = (
+            f"the server of {cfg.name} receives parameters of tables in several algorithm.parts only: use released"
+        )
         problems.append(Problem("attack.parameters", "received", allowed))
     return problems
 
@@ -146,26 +177,40 @@ def check(config: RunConfig) -> list[Problem]:
 def parties(server: Program, client: Program, parts: Sequence[Any]) -> dict[str, PartySpec]:
     """The server, and one client per part of the data, `client_0` ..."""
     names = party_names("client", len(parts))
-    return {SERVER: PartySpec(server, role="server")} | {name: PartySpec(client, part) for name, part in zip(names, parts, strict=True)}
+    return {SERVER: PartySpec(server, role="server")} | {
+        name: PartySpec(client, part) for name, part in zip(names, parts, strict=True)
+    }
 
 
 def decide(task: RelationalTask | AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
     """Nothing; warns where rho is too small for these data (stability.py)."""
     if may_diverge(task.public, config):
         blocks = task.sample(DIAGNOSED, seeding.stream(config.seed, "diagnosis"))
-        stability.warn(config.algorithm.rho, blocks, partial.intercepts(config.model, task.public.blocks, task.public.owner))
+        stability.warn(
+            config.algorithm.rho, blocks, partial.intercepts(config.model, task.public.blocks, task.public.owner)
+        )
     return config, {}
 
 
 def check_learning(task: AlignedTask, config: RunConfig) -> None:
-    """Raise ConfigError for a convex problem, which has no held-out rows, for images, and for another number of parties than the task's."""
+    """Raise ConfigError for a convex problem, which has no held-out rows, for images, and for another number of parties
+    than the task's."""
     if config.algorithm.parties not in (None, task.parties):
-        raise ConfigError([Problem("algorithm.parties", config.algorithm.parties, f"{task.name} has {task.parties} parties: use that")])
+        raise ConfigError(
+            [
+                Problem(
+                    "algorithm.parties", config.algorithm.parties, f"{task.name} has {task.parties} parties: use that"
+                )
+            ]
+        )
     if task.features[0].ndim > 2:
         allowed = f"{config.algorithm.name} takes feature columns, and these are image views: use vfl or svfl"
         raise ConfigError([Problem("dataset", task.name, allowed)])
     if task.objective is not None:
-        allowed = "convex problems are for mtcd, stcd, svfl, dcpa and centralized_gd; to learn and predict use dataset.problem=learning"
+        allowed = (
+            "convex problems are for mtcd, stcd, svfl, dcpa and centralized_gd; to learn and predict use "
+            "dataset.problem=learning"
+        )
         raise ConfigError([Problem("dataset.problem", task.objective.kind, allowed)])
 
 

@@ -1,8 +1,9 @@
 """Whether the tables' simultaneous updates of the ADMM settle, before a run is spent on finding out.
 
-For linear models and the loss (z - y)^2 / 2 with exact updates, the iteration of TablePuppet's equations 7 to 16 is stable iff
-rho > (3 mu - 4) / 2, where mu is the largest eigenvalue of the sum of the tables' projections on the joined rows: 1 where no two tables
-share a direction, M where all do (an intercept in every table). Our derivation, confirmed by runs.
+For linear models and the loss (z - y)^2 / 2 with exact updates, the iteration of TablePuppet's equations 7 to 16 is
+stable iff rho > (3 mu - 4) / 2, where mu is the largest eigenvalue of the sum of the tables' projections on the joined
+rows: 1 where no two tables share a direction, M where all do (an intercept in every table). Our derivation, confirmed
+by runs.
 """
 
 import logging
@@ -36,7 +37,8 @@ def warn(rho: float, blocks: Sequence[np.ndarray], intercepts: Sequence[bool]) -
     bound = smallest_rho(overlap(blocks, intercepts))
     if rho <= bound:
         log.warning(
-            "algorithm.rho=%g will probably DIVERGE: these %d tables want rho > %.3g. Raise it, or use algorithm.proximal=true%s.",
+            "algorithm.rho=%g will probably DIVERGE: these %d tables want rho > %.3g. Raise it, or use "
+            "algorithm.proximal=true%s.",
             rho,
             len(blocks),
             bound,

@@ -1,13 +1,15 @@
 """VFL-ADMM: vertical federated learning on joined, aligned rows by the sharing ADMM; what RFL-ADMM-V is compared with.
 
-Xie et al., Improving Privacy-Preserving Vertical Federated Learning by Efficient Communication with ADMM, arXiv 2207.10226, with identity
-heads; Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The iterates of consensus.py, whose symbols are used, on a joined
+Xie et al., Improving Privacy-Preserving Vertical Federated Learning by Efficient Communication with ADMM, arXiv
+2207.10226, with identity heads; Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The iterates of consensus.py,
+    whose symbols are used, on a joined
 table that somebody did materialise: every party predicts all N rows (G = 1).
 
 Departures from the paper: those of consensus.py, numbers 1 to 4.
 
-With privacy=dp_sgd the local batches are drawn at random by the client (privacy/tables.py); messages and bytes are the same. The unit
-of protection is a row of the joined table, because that is what a party holds here: a table's row stands in it G times.
+With privacy=dp_sgd the local batches are drawn at random by the client (privacy/tables.py); messages and bytes are the
+same. The unit of protection is a row of the joined table, because that is what a party holds here: a table's row stands
+in it G times.
 """
 
 from dataclasses import dataclass

@@ -3,10 +3,12 @@
 Xu et al.: TablePuppet, arXiv 2403.15839, section 7 (baselines). The parameters of sgd.py on a joined table that
 somebody did materialise: per batch every party predicts B rows and gets B gradients back.
 
-Departures from the paper: an epoch is one pass in the order of the rows, not shuffled; a regression's labels are centred (center_labels).
+Departures from the paper: an epoch is one pass in the order of the rows, not shuffled; a regression's labels are
+centred (center_labels).
 
-With privacy=dp_sgd the server draws every batch at random, each row with probability B / N, and names it to all (tag `rows`). The unit of
-protection is a row of the joined table, because that is what a party holds here: a table's row stands in it G times.
+With privacy=dp_sgd the server draws every batch at random, each row with probability B / N, and names it to all (tag
+`rows`). The unit of protection is a row of the joined table, because that is what a party holds here: a table's row
+stands in it G times.
 """
 
 from dataclasses import dataclass
@@ -34,7 +36,10 @@ ALGORITHM = AlgorithmInfo(
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery"),
-    search=(("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")), ("algorithm.batch_size", ("1024", "10240"))),
+    search=(
+        ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
+        ("algorithm.batch_size", ("1024", "10240")),
+    ),
     # any codec: rounded predictions make noisy gradients; batches are of other rows, so nothing is remembered
 )
 EXPOSES = (

@@ -1,12 +1,13 @@
 """AVFL: asynchronous split learning, one worker per party, peer to peer.
 
-Chen et al., "VAFL", arXiv 2007.06081, as the baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1): the passive worker goes on
-publishing with the parameters it has, the active one takes the embedding that came last.
+Chen et al., "VAFL", arXiv 2007.06081, as the baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1): the
+passive worker goes on publishing with the parameters it has, the active one takes the embedding that came last.
 
 Departures
-1. At most `outstanding` gradients are due to the passive worker; without a bound it would embed a whole epoch with one set of parameters.
-2. Every batch of an epoch is trained once; the epoch ends when all its gradients have come. Several passive parties: a batch is taken
-   when all its embeddings are there.
+1. At most `outstanding` gradients are due to the passive worker; without a bound it would embed a whole epoch with one
+   set of parameters.
+2. Every batch of an epoch is trained once; the epoch ends when all its gradients have come. Several passive parties: a
+   batch is taken when all its embeddings are there.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,11 @@
 """AVFL-PS: asynchronous split learning with parameter servers and workers in pairs.
 
-A baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1; the architecture of Falcon): every pair of workers is an AVFL of its
-own, on batches that are dealt to the pairs beforehand; nobody takes over another's work.
+A baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1; the architecture of Falcon): every pair of workers
+is an AVFL of its own, on batches that are dealt to the pairs beforehand; nobody takes over another's work.
 
 Departures
-1. Both parameter servers average their workers at the end of every epoch, as PubSub-VFL's do; the paper does not say when.
+1. Both parameter servers average their workers at the end of every epoch, as PubSub-VFL's do; the paper does not say
+   when.
 2. A pair has a link of its own, and at most `outstanding` gradients are due to its passive worker.
 3. The training loss that is reported is the mean of the pairs' means, whatever their numbers of batches.
 """
@@ -12,7 +13,17 @@ Departures
 from dataclasses import dataclass
 
 from vflbench.algorithms.split import shared
-from vflbench.algorithms.split.shared import ACTIVE, PairKeys, Side, average, latest_first, passive_parties, run_ahead, score, workers_of
+from vflbench.algorithms.split.shared import (
+    ACTIVE,
+    PairKeys,
+    Side,
+    average,
+    latest_first,
+    passive_parties,
+    run_ahead,
+    score,
+    workers_of,
+)
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
@@ -41,7 +52,9 @@ class Config(PairKeys):
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """A parameter server and workers per organisation. Raises ConfigError for more pairs than batches."""
     count = config.algorithm.workers
-    specs = shared.teams(task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count))
+    specs = shared.teams(
+        task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count)
+    )
     shared.check_batches(config, task.public.samples, workers=count)
     return specs
 

@@ -1,4 +1,5 @@
-"""Publish/subscribe: channels by batch ID that hold a few messages and drop the oldest, and deadlines for what a subscriber waits for.
+"""Publish/subscribe: channels by batch ID that hold a few messages and drop the oldest, and deadlines for what a
+subscriber waits for.
 
 Embedded: an organisation's hub owns one for each sender, in virtual time (PubSub-VFL, arXiv 2510.12494, section 4.1).
 """
@@ -48,7 +49,8 @@ class Broker:
         self.deadlines.pop(channel, None)
 
     def wait(self, channel: int, until: float) -> None:
-        """Somebody waits for the next message of a channel until that time, which is no earlier than any given before."""
+        """Somebody waits for the next message of a channel until that time, which is no earlier than any given
+        before."""
         self.deadlines.pop(channel, None)
         self.deadlines[channel] = until
 

@@ -1,7 +1,8 @@
-"""PubSub-VFL's bookkeeping of one epoch: which batch is whose, which attempt counts, who waits until when, who has to be told.
+"""PubSub-VFL's bookkeeping of one epoch: which batch is whose, which attempt counts, who waits until when, who has to
+be told.
 
-A hub tells its epoch what came and when. Before it waits it calls `serve`, and sends what is in the outbox. Nothing here waits, sends,
-or reads a clock.
+A hub tells its epoch what came and when. Before it waits it calls `serve`, and sends what is in the outbox. Nothing
+here waits, sends, or reads a clock.
 """
 
 import bisect
@@ -24,7 +25,8 @@ EXPOSES = (  # between hubs, and inside an organisation
     Sent("task", "passive", "passive_worker", "gradients", "active"),
     Sent("worker", "passive_worker", "passive", "embeddings", "passive"),
 )
-MOST_ATTEMPTS = 1000  # per worker, one after the other without a step of their party: more come only where no attempt can be in time
+# per worker, one after the other without a step of their party: more come only where no attempt can be in time
+MOST_ATTEMPTS = 1000
 SKIP = -1  # in a notice, instead of an attempt: nobody trains this batch
 
 
@@ -34,7 +36,8 @@ class Task(NamedTuple):
     kind: Literal["forward", "backward", "forget", "end"]
     batch: int = 0
     attempt: int = 0
-    tensors: Any = None  # backward: d loss / d z. forward, of an active worker: the embeddings, in the passive parties' order
+    # backward: d loss / d z. forward, of an active worker: the embeddings, in the passive parties' order
+    tensors: Any = None
     steps: bool = False  # whether parameters change: a party steps once on a batch, whatever the attempts
 
 
@@ -116,15 +119,24 @@ class PassiveEpoch(Epoch):
     """
 
     def __init__(
-        self, workers: list[str], count: int, capacity: int, outstanding: int, deadline: float | None, may_publish: Callable[[int], bool]
+        self,
+        workers: list[str],
+        count: int,
+        capacity: int,
+        outstanding: int,
+        deadline: float | None,
+        may_publish: Callable[[int], bool],
     ) -> None:
         self.gradients = Broker(capacity)
         super().__init__(workers, count, [self.gradients], deadline)
         self.outstanding, self.may_publish = outstanding, may_publish
-        self.queue = list(range(count))  # batch IDs that nobody has, smallest first: all passive parties take them in one order
-        self.held: dict[str, dict[int, None]] = {worker: {} for worker in workers}  # batches that a worker waits for, in its order
+        # batch IDs that nobody has, smallest first: all passive parties take them in one order
+        self.queue = list(range(count))
+        # batches that a worker waits for, in its order
+        self.held: dict[str, dict[int, None]] = {worker: {} for worker in workers}
         self.owner: dict[int, str] = {}  # batch -> the worker that has it, or had it last
-        self.arrived: dict[str, deque[int]] = {worker: deque() for worker in workers}  # batches whose gradient is there for a worker
+        # batches whose gradient is there for a worker
+        self.arrived: dict[str, deque[int]] = {worker: deque() for worker in workers}
         self.finished: set[int] = set()  # stepped on, or skipped
         self.notices, self.told = 0, -1  # notices that came; how many the active party knows were heeded
         self.ended = False  # the active party says so
@@ -134,7 +146,12 @@ class PassiveEpoch(Epoch):
 
     def complete(self) -> bool:
         """Nothing of the epoch is left to do, as far as this party knows."""
-        return len(self.finished) == len(self.attempt) and not self.queue and not any(self.held.values()) and not any(self.task.values())
+        return (
+            len(self.finished) == len(self.attempt)
+            and not self.queue
+            and not any(self.held.values())
+            and not any(self.task.values())
+        )
 
     def serve(self, now: float) -> None:
         """Give every idle worker a gradient that is there, else a new batch. Say when all is done."""
@@ -221,7 +238,8 @@ class PassiveEpoch(Epoch):
 
     def _take_back(self, worker: str, task: Task | None) -> None:
         """What a worker had in hand, and what it waits for, goes back to the queue."""
-        if task and task.kind == "backward" and task.steps and task.batch not in self.skipped:  # one of "forward" is among those held
+        # one of "forward" is among those held
+        if task and task.kind == "backward" and task.steps and task.batch not in self.skipped:
             self.finished.discard(task.batch)
             self.abandon(task.batch)
         for j in list(self.held[worker]):
@@ -254,7 +272,9 @@ class ActiveEpoch(Epoch):
     deadline : seconds in which the embeddings of a batch come together.
     """
 
-    def __init__(self, workers: list[str], count: int, passive: list[str], capacity: int, deadline: float | None) -> None:
+    def __init__(
+        self, workers: list[str], count: int, passive: list[str], capacity: int, deadline: float | None
+    ) -> None:
         self.embeddings = {name: Broker(capacity) for name in passive}
         super().__init__(workers, count, list(self.embeddings.values()), deadline)
         self.ready: deque[int] = deque()  # batches whose embeddings are all there, oldest first
@@ -263,7 +283,8 @@ class ActiveEpoch(Epoch):
         self.stepped: set[int] = set()
         self.notices = dict.fromkeys(passive, 0)  # sent to each
         self.heeded: dict[str, int] = dict.fromkeys(passive, -1)  # how many of them each had heeded when it was done
-        self.retried = False  # an attempt was given up: a batch may be ready while a worker is at an earlier attempt of it
+        # an attempt was given up: a batch may be ready while a worker is at an earlier attempt of it
+        self.retried = False
         self.losses: list[float] = []
         self.repeated = self.discarded = 0
 
@@ -361,6 +382,7 @@ def check_fruitful(given_up: list[int], workers: int, hub: str, deadline: float 
     if len(given_up) > most:
         lossy = f", or algorithm.failure_rate={failure_rate} too high" if failure_rate else ""
         raise FederationError(
-            f"{hub}: {most + 1} attempts at batches were given up one after the other, the last at batch {given_up[most]}: "
+            f"{hub}: {most + 1} attempts at batches were given up one after the other, the last at batch "
+            f"{given_up[most]}: "
             f"algorithm.deadline={deadline} is too short for this network and these delays{lossy}"
         )

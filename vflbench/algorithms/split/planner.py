@@ -1,17 +1,19 @@
-"""The planner of PubSub-VFL (Algorithm 2): how many workers each party starts, and the batch size, by plain enumeration.
+"""The planner of PubSub-VFL (Algorithm 2): how many workers each party starts, and the batch size, by plain
+enumeration.
 
-`epoch` minimises the time to a target, epoch seconds * (1 + B / B_c), where an epoch is what the algorithm does: batches are dealt to
-parallel workers. A formula gives it for the whole grid, within 5 % for most points. The best FINALISTS by the formula are then played
-event by event and the best of those is chosen, because a formula's minimum is where it errs downwards. Neither knows deadlines, failures
-or noise.
+`epoch` minimises the time to a target, epoch seconds * (1 + B / B_c), where an epoch is what the algorithm does:
+batches are dealt to parallel workers. A formula gives it for the whole grid, within 5 % for most points. The best
+FINALISTS by the formula are then played event by event and the best of those is chosen, because a formula's minimum is
+where it errs downwards. Neither knows deadlines, failures or noise.
 
-`paper` minimises the literal objective, equation 14: seconds of one worker's batch, whatever the number of batches and workers. It
-grows with the workers, so it always chooses the fewest. Changed in it: both parties have one range of workers, the passive backward pass
-has its own scale, the communication stays in (equation 15 drops it), and the memory bound divides by rho (the text says gamma). A number of
-an embedding takes 4 bytes, not one.
+`paper` minimises the literal objective, equation 14: seconds of one worker's batch, whatever the number of batches and
+workers. It grows with the workers, so it always chooses the fewest. Changed in it: both parties have one range of
+workers, the passive backward pass has its own scale, the communication stays in (equation 15 drops it), and the memory
+bound divides by rho (the text says gamma). A number of an embedding takes 4 bytes, not one.
 
-Of equal objectives it is the fewest workers of both parties together, then the fewest active ones, then the smallest batch. Times that
-differ by less than TIE are equal: where one party waits for the other anyway its number of workers hardly matters, and fewer suffice.
+Of equal objectives it is the fewest workers of both parties together, then the fewest active ones, then the smallest
+batch. Times that differ by less than TIE are equal: where one party waits for the other anyway its number of workers
+hardly matters, and fewer suffice.
 """
 
 import heapq
@@ -51,7 +53,8 @@ class Setting:
     batch_sizes: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024)
     outstanding: int = 5  # batches of one passive worker under way
     synchronisations: float = 1.0  # per epoch
-    memory: Sequence[Sequence[float]] = ()  # of each party Mem_max, Mem_0, rho, chi (`largest_batch`); none given: unbounded
+    # of each party Mem_max, Mem_0, rho, chi (`largest_batch`); none given: unbounded
+    memory: Sequence[Sequence[float]] = ()
 
 
 @dataclass(frozen=True)
@@ -62,28 +65,43 @@ class Plan:
     passive_workers: int  # of each passive party
     batch_size: int
     epoch_seconds: float  # of one epoch, its share of the synchronisations included
-    target_seconds: float  # to the target, in units of the epochs to it with small batches: epoch_seconds * (1 + B / B_c)
+    # to the target, in units of the epochs to it with small batches: epoch_seconds * (1 + B / B_c)
+    target_seconds: float
 
 
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong with the planner's keys, and what of the rest it does not know of."""
     cfg, network, problems = config.algorithm, config.network, []
     if len(cfg.worker_range) != 2 or not 1 <= cfg.worker_range[0] <= cfg.worker_range[1]:
-        problems.append(Problem("algorithm.worker_range", cfg.worker_range, "must be the least and the most workers: [2,50]"))
+        problems.append(
+            Problem("algorithm.worker_range", cfg.worker_range, "must be the least and the most workers: [2,50]")
+        )
     if not cfg.batch_sizes or min(cfg.batch_sizes) < 1:
         problems.append(Problem("algorithm.batch_sizes", cfg.batch_sizes, "must be a list of numbers from 1"))
     if any(len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) == 0 for numbers in cfg.memory):
-        problems.append(Problem("algorithm.memory", cfg.memory, "must be a list of [Mem_max, Mem_0, rho, chi], rho and chi above 0"))
+        problems.append(
+            Problem("algorithm.memory", cfg.memory, "must be a list of [Mem_max, Mem_0, rho, chi], rho and chi above 0")
+        )
     elif len(cfg.memory) not in (0, cfg.parties):
-        problems.append(Problem("algorithm.memory", cfg.memory, f"must have an entry for each of the {cfg.parties} parties, or be empty"))
+        problems.append(
+            Problem(
+                "algorithm.memory", cfg.memory, f"must have an entry for each of the {cfg.parties} parties, or be empty"
+            )
+        )
     if cfg.planner == "none":
         return problems
     if config.engine.name == "ray":
         allowed = "plans for the delay model and links of the simulation; here both are real: none"
         problems.append(Problem("algorithm.planner", cfg.planner, allowed))
     if network.links or network.server_bandwidth_gbps is not None:
-        key, value = ("links", network.links) if network.links else ("server_bandwidth_gbps", network.server_bandwidth_gbps)
-        problems.append(Problem(f"network.{key}", value, "the planner knows links that are alike and not shared: algorithm.planner=none"))
+        key, value = (
+            ("links", network.links) if network.links else ("server_bandwidth_gbps", network.server_bandwidth_gbps)
+        )
+        problems.append(
+            Problem(
+                f"network.{key}", value, "the planner knows links that are alike and not shared: algorithm.planner=none"
+            )
+        )
     if config.model.dtype != "float32":
         allowed = "the planner counts 4 bytes a number: float32, or algorithm.planner=none"
         problems.append(Problem("model.dtype", config.model.dtype, allowed))
@@ -94,20 +112,28 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def check_deadline(config: RunConfig, delays: Delays) -> None:
-    """Raise ConfigError where the delay model needs longer than the deadline for one batch, from its embedding to its gradient."""
+    """Raise ConfigError where the delay model needs longer than the deadline for one batch, from its embedding to its
+    gradient."""
     cfg = config.algorithm
     if cfg.deadline is None or config.engine.compute_clock not in ("auto", "modelled"):
         return
     parts = [f"{part}_{way}" for part in ("active", "top") for way in ("forward", "backward")]
-    step = sum(delays.seconds(part, cfg.batch_size, party=0, workers=cfg.workers) for part in parts) + config.compute.batch_latency
+    step = (
+        sum(delays.seconds(part, cfg.batch_size, party=0, workers=cfg.workers) for part in parts)
+        + config.compute.batch_latency
+    )
     needed = step + 2e-3 * config.network.client_server.latency_ms
     if cfg.deadline <= needed:
-        takes = f"a gradient takes {needed:.3g} s to come with compute={config.compute.name} and batches of {cfg.batch_size}"
+        takes = (
+            f"a gradient takes {needed:.3g} s to come with compute={config.compute.name} and batches of "
+            f"{cfg.batch_size}"
+        )
         raise ConfigError([Problem("algorithm.deadline", cfg.deadline, f"{takes}: more, or null")])
 
 
 def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tuple[RunConfig, dict[str, Any]]:
-    """The configuration with the chosen workers and batch size; what the choice promises, as `plan` in the summary. planner=none: neither.
+    """The configuration with the chosen workers and batch size; what the choice promises, as `plan` in the summary.
+    planner=none: neither.
 
     It plans without deadlines, failures and what is left out for privacy.
 
@@ -124,7 +150,15 @@ def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tup
         return config, {}
     sizes = [size for size in sorted(cfg.batch_sizes) if size <= task.public.samples]
     if not sizes:
-        raise ConfigError([Problem("algorithm.batch_sizes", cfg.batch_sizes, f"there are {task.public.samples} training rows: none fits")])
+        raise ConfigError(
+            [
+                Problem(
+                    "algorithm.batch_sizes",
+                    cfg.batch_sizes,
+                    f"there are {task.public.samples} training rows: none fits",
+                )
+            ]
+        )
     workers = range(cfg.worker_range[0], cfg.worker_range[1] + 1)
     setting = Setting(
         samples=task.public.samples,
@@ -139,7 +173,11 @@ def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tup
         memory=cfg.memory,
     )
     chosen = plan(Delays(config.compute), setting, cfg.planner)
-    keys = {"workers": chosen.active_workers, "passive_workers": chosen.passive_workers, "batch_size": chosen.batch_size}
+    keys = {
+        "workers": chosen.active_workers,
+        "passive_workers": chosen.passive_workers,
+        "batch_size": chosen.batch_size,
+    }
     return replace(config, algorithm=replace(cfg, **keys)), {"plan": asdict(chosen)}
 
 
@@ -160,10 +198,15 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
     objective = np.where(sizes <= bound, objective, np.inf)
     if not np.isfinite(objective).any():
         if not (sizes <= bound).any():
-            raise VflbenchError(f"the planner finds no batch size: memory allows {bound:.4g} samples, the smallest is {min(sizes):g}")
+            raise VflbenchError(
+                f"the planner finds no batch size: memory allows {bound:.4g} samples, the smallest is {min(sizes):g}"
+            )
         fewest = max(min(setting.active_workers), min(setting.passive_workers))
         most = -(-setting.samples // min(setting.batch_sizes))
-        raise VflbenchError(f"the planner finds no number of workers: the fewest, {fewest}, are more than the {most} batches of an epoch")
+        raise VflbenchError(
+            f"the planner finds no number of workers: the fewest, {fewest}, are more than the {most} batches of an "
+            "epoch"
+        )
     points = [point for point in np.ndindex(objective.shape) if np.isfinite(objective[point])]
     played: dict[tuple[int, ...], float] = {}
 
@@ -189,7 +232,8 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
         active, passive, size = choice(point)
         return active + passive, active, size
 
-    # The smallest of those that are equal; of the many that the formula calls so, the first FINALISTS, and the best one is always one.
+    # The smallest of those that are equal; of the many that the formula calls so, the first FINALISTS, and the best one
+    # is always one.
     tied = sorted((point for point in points if objective[point] <= limit), key=small)[:FINALISTS]
     tied += sorted((point for point in played if play(point) <= limit), key=small)
     point = next(point for point in tied if play(point) <= limit)
@@ -197,17 +241,18 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
 
 
 def largest_batch(maximum: float, base: float, per_sample: float, exponent: float) -> float:
-    """B_max, equation 13: a worker with batches of B samples needs base + per_sample * B**exponent; 0 where not even the base fits."""
+    """B_max, equation 13: a worker with batches of B samples needs base + per_sample * B**exponent; 0 where not even
+    the base fits."""
     return float((max(maximum - base, 0.0) / per_sample) ** (1 / exponent))
 
 
 def epoch_seconds(delays: Delays, setting: Setting) -> Array:
-    """Seconds of an epoch, synchronisations included, for every (active workers, passive workers, batch size); inf with more
-    workers than batches.
+    """Seconds of an epoch, synchronisations included, for every (active workers, passive workers, batch size); inf with
+    more workers than batches.
 
-    An epoch of N batches is a pipeline: passive forward, link, active, link, passive backward. Its last batch leaves after the longest
-    chain of waits: through the stages once, and N - 1 times back in line for a busy stage, where one more wait passes
-    as many batches as the stage serves at once.
+    An epoch of N batches is a pipeline: passive forward, link, active, link, passive backward. Its last batch leaves
+    after the longest chain of waits: through the stages once, and N - 1 times back in line for a busy stage, where one
+    more wait passes as many batches as the stage serves at once.
     """
     sizes = np.array(setting.batch_sizes)
     batches = -(-setting.samples // sizes)  # N
@@ -233,10 +278,14 @@ def _stages(delays: Delays, setting: Setting, sizes: Array) -> _Stages:
     fixed = delays.config.batch_latency
 
     def table(parts: Sequence[str], party: int, workers: Sequence[int]) -> Array:
-        return np.array([[sum(delays.seconds(part, int(size), party, w) for part in parts) for size in sizes] for w in workers])
+        return np.array(
+            [[sum(delays.seconds(part, int(size), party, w) for part in parts) for size in sizes] for w in workers]
+        )
 
     def weakest(part: str) -> Array:  # a batch needs every passive party: the slowest decides
-        return np.max([table((part,), party, setting.passive_workers) for party in range(1, setting.passive + 1)], axis=0)[None]
+        return np.max(
+            [table((part,), party, setting.passive_workers) for party in range(1, setting.passive + 1)], axis=0
+        )[None]
 
     link = (HEADER + 4 * setting.width * sizes) * seconds_per_byte(setting.link.bandwidth_gbps)
     forward, backward = fixed + weakest("passive_forward"), weakest("passive_backward")
@@ -247,9 +296,11 @@ def _chain(full: _Stages, last: _Stages, before: Array, setting: Setting) -> Arr
     """When a batch is done that `before` full batches precede."""
     active, passive = _grid(setting)
     most = setting.outstanding
-    away = full.link + full.active + full.link + 2 * setting.link.latency_ms / 1e3  # from a batch's embedding to its gradient
+    # from a batch's embedding to its gradient
+    away = full.link + full.active + full.link + 2 * setting.link.latency_ms / 1e3
     once = last.forward + last.link + last.active + last.link + 2 * setting.link.latency_ms / 1e3 + last.backward
-    # A passive worker goes forward until the first gradient is back or `most` batches are under way, and then takes gradients first:
+    # A passive worker goes forward until the first gradient is back or `most` batches are under way, and then takes
+    #   gradients first:
     # if it takes longer over them than they come apart, it goes forward again only after all that come together.
     burst = full.backward >= full.forward
     loop = full.forward + away + np.where(burst, np.clip(active / passive, 1, most), 1) * full.backward
@@ -259,7 +310,8 @@ def _chain(full: _Stages, last: _Stages, before: Array, setting: Setting) -> Arr
         (np.ones_like(active), full.link),
         (most * passive, loop),
     ]
-    others = [(width, np.maximum(full.forward, full.backward) if width is passive else each) for width, each in waits]  # not always busy
+    # not always busy
+    others = [(width, np.maximum(full.forward, full.backward) if width is passive else each) for width, each in waits]
     total: Any = 0.0
     for first in waits:  # the chain waits as often as it can at one stage, and with what remains at the others
         left: Any = before + 0.0
@@ -285,7 +337,8 @@ def _grid(setting: Setting) -> tuple[Array, Array]:
 
 
 def _ending(delays: Delays, setting: Setting, active: Any, passive: Any) -> Any:
-    """Seconds from the last step to the end of the epoch: the passive parties say that they are done, the active one that all are.
+    """Seconds from the last step to the end of the epoch: the passive parties say that they are done, the active one
+    that all are.
 
     Then the parameter servers average, each as long as it has workers, side by side.
     """
@@ -297,7 +350,8 @@ def _ending(delays: Delays, setting: Setting, active: Any, passive: Any) -> Any:
 def literal_cost(delays: Delays, setting: Setting) -> Array:
     """Equation 14: seconds of a batch, of the slower side, and of the embedding and the gradient on the link.
 
-    Literal: the constants are taken per batch, cores are shared without a cap, and there is no latency. The slowest passive party counts.
+    Literal: the constants are taken per batch, cores are shared without a cap, and there is no latency. The slowest
+    passive party counts.
     """
     active, passive = _grid(setting)
     sizes = np.array(setting.batch_sizes, dtype=np.float64)
@@ -308,7 +362,9 @@ def literal_cost(delays: Delays, setting: Setting) -> Array:
             return len(parts) * (delays.config.base_seconds + delays.config.seconds_per_unit * sizes)
         return sum(delays.config.delays[part].scale * sizes ** delays.config.delays[part].exponent for part in parts)
 
-    slower = np.maximum(work(ACTIVE_PARTS) * active / cores[0], work(("passive_forward", "passive_backward")) * passive / min(cores[1:]))
+    slower = np.maximum(
+        work(ACTIVE_PARTS) * active / cores[0], work(("passive_forward", "passive_backward")) * passive / min(cores[1:])
+    )
     result: Array = slower + 2 * 4 * setting.width * sizes * seconds_per_byte(setting.link.bandwidth_gbps)
     return result
 
@@ -316,8 +372,9 @@ def literal_cost(delays: Delays, setting: Setting) -> Array:
 def played_epoch_seconds(delays: Delays, setting: Setting, active: int, passive: int, size: int) -> float:
     """Seconds of one epoch, synchronisations included, event by event: what `epoch_seconds` approximates.
 
-    A passive worker takes a gradient that is there first, else, with fewer than `outstanding` batches under way, the next id of its
-    party, else it waits. An active worker takes the oldest batch of which every passive party's embedding is there.
+    A passive worker takes a gradient that is there first, else, with fewer than `outstanding` batches under way, the
+    next id of its party, else it waits. An active worker takes the oldest batch of which every passive party's
+    embedding is there.
     """
     rows = [min(size, setting.samples - start) for start in range(0, setting.samples, size)]
     fixed = delays.config.batch_latency

@@ -1,38 +1,49 @@
 """PubSub-VFL: asynchronous split learning over publish/subscribe channels.
 
-Liu et al., arXiv 2510.12494, Algorithm 1. Each organisation has workers with replicas of its model, and a hub: gateway, broker and
-parameter server. What a hub keeps of an epoch, the channels Ce and Cg among it, is in epoch.py.
+Liu et al., arXiv 2510.12494, Algorithm 1. Each organisation has workers with replicas of its model, and a hub: gateway,
+broker and parameter server. What a hub keeps of an epoch, the channels Ce and Cg among it, is in epoch.py.
 
-    passive worker      take the next batch j, publish z_j = f_p(x_j; theta_2) to Ce[j] and wait for nothing; step when Cg[j] has a gradient
-    active worker       take the oldest z_j of Ce, step theta_1 on loss(g(f_a(x_j), z_j), y_j), publish d loss / d z_j to Cg[j]
+    passive worker      take the next batch j, publish z_j = f_p(x_j; theta_2) to Ce[j] and wait for nothing; step when
+    Cg[j] has a gradient active worker       take the oldest z_j of Ce, step theta_1 on loss(g(f_a(x_j), z_j), y_j),
+        publish d loss / d z_j to Cg[j]
     who waits           gives batch j up after T_ddl and tells the other side: j is taken once more (departure 11)
-    parameter server    at the end of epoch t, where t mod DeltaT_t = 0: theta <- the mean of the workers' replicas, back to them
+    parameter server    at the end of epoch t, where t mod DeltaT_t = 0: theta <- the mean of the workers' replicas,
+    back to them
 
 Departures, where the paper is silent or cannot be taken literally
-1. Messages pass hub to hub (one link each way); inside an organisation they are free. A hub's broker holds what comes to it.
-2. A passive worker has at most `outstanding` batches whose gradient it waits for; it keeps their parameters, and computes the forward
-   pass again when the gradient comes.
-3. A deadline that passes, and a worker that fails, abandon an attempt: its batch goes back to the queue of the passive parties, with the
-   next attempt number, and what belongs to earlier ones is discarded on arrival. Every party steps once on every batch of an epoch: one
-   that has stepped takes part in a later attempt without a step. What was repeated is in the summary. The queue is by batch ID: passive
-   parties that took batches in different orders would wait for one another.
-4. The oldest embedding is taken first, as in the paper, until the first attempt or batch of the epoch is given up. From then on one older
-   than half of the deadline is taken only when none is younger, and then the newest first. Oldest first would, under overload, train only
-   what is already too late, and an epoch would never end.
-5. Several passive parties: an active worker takes a batch when all its embeddings are there; they have the deadline to come together.
-6. Both parties average, in the epochs t with t mod DeltaT_t = 0 (equation 5; the listing averages theta_1 only). deadline=null waits for
-   ever ("T_all = 0"). Adam is the default, equation 2 is plain gradient descent (optimizer=sgd); moments stay a worker's own. Targets
-   of a regression are standardised by the active party. At the end of an epoch that does not average, the observer scores the mean of the
-   replicas, which no party holds then.
-7. A channel holds one attempt's message at a time, as earlier ones are discarded: p and q above 1 change nothing, and nothing is dropped.
-8. An epoch ends with 8 bytes from each passive party (again after a late notice) and 8 back (tag `epoch`); a `notice` has 16 bytes.
-9. A worker that fails (failure_rate) is back at once, with its parameters: a crash costs what it had in hand and what it waited for. One
-   whose process dies (engine=ray) does not come back: the others do its work, and what its replica learnt since the last average is lost.
-   The second forward pass of departure 2 takes no time on the modelled clock: the delay model is fitted without it.
-10. With privacy, a batch with a row that was published as often as noise was calibrated for is left out, and counted as `skipped`.
-   Embeddings are clipped, in the passive gradient too, and the hub adds the noise; its scale is in privacy/gdp.py, not the paper's.
-11. With one passive party only that side has a deadline: it runs from the publication of an embedding until its gradient is there.
-12. All parties draw an epoch's batches from a seed that they share. A passive worker takes a gradient before a new batch.
+1. Messages pass hub to hub (one link each way); inside an organisation they are free. A hub's broker holds what comes
+   to it.
+2. A passive worker has at most `outstanding` batches whose gradient it waits for; it keeps their parameters, and
+   computes the forward pass again when the gradient comes.
+3. A deadline that passes, and a worker that fails, abandon an attempt: its batch goes back to the queue of the passive
+   parties, with the next attempt number, and what belongs to earlier ones is discarded on arrival. Every party steps
+   once on every batch of an epoch: one that has stepped takes part in a later attempt without a step. What was repeated
+   is in the summary. The queue is by batch ID: passive parties that took batches in different orders would wait for one
+   another.
+4. The oldest embedding is taken first, as in the paper, until the first attempt or batch of the epoch is given up. From
+   then on one older than half of the deadline is taken only when none is younger, and then the newest first. Oldest
+   first would, under overload, train only what is already too late, and an epoch would never end.
+5. Several passive parties: an active worker takes a batch when all its embeddings are there; they have the deadline to
+   come together.
+6. Both parties average, in the epochs t with t mod DeltaT_t = 0 (equation 5; the listing averages theta_1 only).
+   deadline=null waits for ever ("T_all = 0"). Adam is the default, equation 2 is plain gradient descent
+   (optimizer=sgd); moments stay a worker's own. Targets of a regression are standardised by the active party. At the
+   end of an epoch that does not average, the observer scores the mean of the replicas, which no party holds then.
+7. A channel holds one attempt's message at a time, as earlier ones are discarded: p and q above 1 change nothing, and
+   nothing is dropped.
+8. An epoch ends with 8 bytes from each passive party (again after a late notice) and 8 back (tag `epoch`); a `notice`
+   has 16 bytes.
+9. A worker that fails (failure_rate) is back at once, with its parameters: a crash costs what it had in hand and what
+   it waited for. One whose process dies (engine=ray) does not come back: the others do its work, and what its replica
+   learnt since the last average is lost. The second forward pass of departure 2 takes no time on the modelled clock:
+   the delay model is fitted without it.
+10. With privacy, a batch with a row that was published as often as noise was calibrated for is left out, and counted as
+   `skipped`. Embeddings are clipped, in the passive gradient too, and the hub adds the noise; its scale is in
+   privacy/gdp.py, not the paper's.
+11. With one passive party only that side has a deadline: it runs from the publication of an embedding until its
+   gradient is there.
+12. All parties draw an epoch's batches from a seed that they share. A passive worker takes a gradient before a new
+   batch.
 
 Gradients d loss / d z are not protected: labels can be read from them (attack=label_inference).
 """
@@ -48,7 +59,17 @@ import torch
 
 from vflbench.algorithms.split import epoch, planner, shared
 from vflbench.algorithms.split.epoch import ActiveEpoch, Notice, PassiveEpoch, Result, Task, check_fruitful
-from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Keys, Side, average, passive_parties, score, workers_of
+from vflbench.algorithms.split.shared import (
+    ACTIVE,
+    Embedding,
+    Gradient,
+    Keys,
+    Side,
+    average,
+    passive_parties,
+    score,
+    workers_of,
+)
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import Party, PartyLost, PartySpec
@@ -80,13 +101,17 @@ class Config(Keys):
     gradient_capacity: Count = 5  # q: messages that a batch's gradient channel holds
     outstanding: Count = 5  # batches of a passive worker that wait for their gradient, at most
     deadline: Positive | None = 10.0  # T_ddl: seconds that a subscriber waits; null: for ever
-    aggregation: Literal["semi_async", "every_epoch", "never"] = "semi_async"  # of replicas: by equation 5 | every epoch | at the end only
+    # of replicas: by equation 5 | every epoch | at the end only
+    aggregation: Literal["semi_async", "every_epoch", "never"] = "semi_async"
     interval: Count = 5  # DeltaT_0: semi_async: the interval that equation 5 grows to, epochs
-    failure_rate: float = 0.0  # probability that a worker loses a task, and what it waits for: to see what a crash costs
-    planner: Literal["none", "epoch", "paper"] = "none"  # of workers and batch: epoch (least time to target) | paper (literal objective)
+    # probability that a worker loses a task, and what it waits for: to see what a crash costs
+    failure_rate: float = 0.0
+    # of workers and batch: epoch (least time to target) | paper (literal objective)
+    planner: Literal["none", "epoch", "paper"] = "none"
     worker_range: list[int] = field(default_factory=lambda: [2, 50])  # planner: of each party
     batch_sizes: list[int] = field(default_factory=lambda: [16, 32, 64, 128, 256, 512, 1024])  # planner
-    memory: list[list[float]] = field(default_factory=list)  # planner: of each party Mem_max, Mem_0, rho, chi (equation 13); [] no bound
+    # planner: of each party Mem_max, Mem_0, rho, chi (equation 13); [] no bound
+    memory: list[list[float]] = field(default_factory=list)
 
 
 def check(config: RunConfig) -> list[Problem]:
@@ -94,13 +119,19 @@ def check(config: RunConfig) -> list[Problem]:
     cfg: Config = config.algorithm
     problems = shared.check_asynchronous(config)
     if cfg.deadline is not None and cfg.deadline <= 2e-3 * config.network.client_server.latency_ms:
-        there_and_back = f"a message takes {2 * config.network.client_server.latency_ms:g} ms there and back on {config.network.name}"
+        there_and_back = (
+            f"a message takes {2 * config.network.client_server.latency_ms:g} ms there and back on "
+            f"{config.network.name}"
+        )
         problems.append(Problem("algorithm.deadline", cfg.deadline, f"{there_and_back}: every batch would be dropped"))
     problems += planner.check(config)
     if not 0 <= cfg.failure_rate < 0.9:
         problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, "must be at least 0 and below 0.9"))
     elif cfg.failure_rate and cfg.deadline is None and cfg.parties > 2:
-        wait = "without a deadline passive parties would wait for one another for ever: must be 0, or set algorithm.deadline"
+        wait = (
+            "without a deadline passive parties would wait for one another for ever: must be 0, or set "
+            "algorithm.deadline"
+        )
         problems.append(Problem("algorithm.failure_rate", cfg.failure_rate, wait))
     return problems
 
@@ -112,10 +143,13 @@ def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, A
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """A hub and workers per organisation: `active`, `active_worker_0` ... Raises ConfigError where they, data and deadline do not fit."""
+    """A hub and workers per organisation: `active`, `active_worker_0` ... Raises ConfigError where they, data and
+    deadline do not fit."""
     cfg: Config = config.algorithm
     counts = cfg.workers, passive_workers(cfg)
-    specs = shared.teams(task, config, (active_hub, passive_hub), (active_worker, passive_worker), counts, expendable=True)
+    specs = shared.teams(
+        task, config, (active_hub, passive_hub), (active_worker, passive_worker), counts, expendable=True
+    )
     shared.check_batches(config, task.public.samples, workers=counts[0], passive_workers=counts[1])
     planner.check_deadline(config, Delays(config.compute))
     return specs
@@ -143,7 +177,7 @@ def averages(cfg: Config, t: int, last: int) -> bool:
     return cfg.aggregation == "every_epoch" or t == last
 
 
-# --- workers ----------------------------------------------------------------------------------------------------------------------
+# --- workers ----------------------------------------------------------------------------------------------------------
 
 
 async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
@@ -186,7 +220,9 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
             if fails(me, cfg):
                 result = Result("failed", task.batch, task.attempt)
             else:
-                result = Result("stepped", task.batch, task.attempt, await side.learn(rows[task.batch], task.tensors, task.steps))
+                result = Result(
+                    "stepped", task.batch, task.attempt, await side.learn(rows[task.batch], task.tensors, task.steps)
+                )
             await me.send(ACTIVE, tuple(result), tag="worker")
         await replicate(me, ACTIVE, side, config, t)
 
@@ -206,7 +242,7 @@ async def replicate(me: Party, hub: str, side: Side, config: RunConfig, t: int) 
             await me.send(hub, side.theta, tag="replica")
 
 
-# --- hubs -------------------------------------------------------------------------------------------------------------------------
+# --- hubs -------------------------------------------------------------------------------------------------------------
 
 
 async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
@@ -219,12 +255,18 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        epoch = PassiveEpoch(workers, len(rows), cfg.gradient_capacity, cfg.outstanding, cfg.deadline, partial(may_publish, me, rows))
+        epoch = PassiveEpoch(
+            workers, len(rows), cfg.gradient_capacity, cfg.outstanding, cfg.deadline, partial(may_publish, me, rows)
+        )
         async for src, tag, message in events(me, cfg, workers, epoch, sources):
             if tag == "worker":
                 done = Result(*message)
                 if epoch.on_result(src, done):
-                    z = done.value if me.privacy is None else me.privacy.protect(done.value, rows[done.batch], me.secret_torch_rng("noise"))
+                    z = (
+                        done.value
+                        if me.privacy is None
+                        else me.privacy.protect(done.value, rows[done.batch], me.secret_torch_rng("noise"))
+                    )
                     await me.send(ACTIVE, tuple(Embedding(done.batch, done.attempt, me.clock, z)), tag="embedding")
                     epoch.on_published(done.batch, me.clock)
             elif tag == "gradient":
@@ -282,7 +324,8 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
 async def events(
     me: Party, cfg: Config, workers: list[str], epoch: PassiveEpoch | ActiveEpoch, sources: Mapping[str, Sequence[str]]
 ) -> AsyncIterator[tuple[str, str, Any]]:
-    """What comes to a hub in an epoch, until it is over. Before it waits, its idle workers get work, and what was decided is sent."""
+    """What comes to a hub in an epoch, until it is over. Before it waits, its idle workers get work, and what was
+    decided is sent."""
     count = len(workers)  # at its start
     while not epoch.over():
         check_fruitful(epoch.given_up, count, me.name, cfg.deadline, cfg.failure_rate)
@@ -320,7 +363,8 @@ async def gather(me: Party, workers: list[str]) -> list[torch.Tensor]:
 
 
 async def aggregate(me: Party, workers: list[str], side: Side, config: RunConfig, t: int) -> None:
-    """A hub's: its model becomes the mean of the replicas. In epochs that average its workers get it; else only an observer sees it."""
+    """A hub's: its model becomes the mean of the replicas. In epochs that average its workers get it; else only an
+    observer sees it."""
     if averages(config.algorithm, t, config.rounds or 0):
         replicas = await gather(me, workers)
         side.theta.copy_(await me.compute(average, replicas, seconds=config.compute.server_seconds * len(workers)))

@@ -78,7 +78,8 @@ class Keys:
     """Keys that all split learning methods share."""
 
     name: str = ""
-    parties: Annotated[int, Range(at_least=2)] = 2  # organisations: the active one, which has the labels, and passive ones
+    # organisations: the active one, which has the labels, and passive ones
+    parties: Annotated[int, Range(at_least=2)] = 2
     batch_size: int = 256  # B: rows of a batch
     lr: float = 0.001  # learning rate
     optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd; a worker's moments are its own
@@ -93,10 +94,13 @@ class PairKeys(Keys):
 
 
 def check_task(config: RunConfig, task: AlignedTask) -> None:
-    """Raise ConfigError for a batch larger than the training rows, a convex problem (nothing is held out), and columns for a CNN."""
+    """Raise ConfigError for a batch larger than the training rows, a convex problem (nothing is held out), and columns
+    for a CNN."""
     public, problems = task.public, []
     if config.model.name in IMAGES and task.features[0].ndim == 2:
-        problems.append(Problem("model", config.model.name, "takes image views, and these are feature columns: use split_mlp"))
+        problems.append(
+            Problem("model", config.model.name, "takes image views, and these are feature columns: use split_mlp")
+        )
     if config.algorithm.batch_size > public.samples:
         allowed = f"there are {public.samples} training rows: at most that many in a batch"
         problems.append(Problem("algorithm.batch_size", config.algorithm.batch_size, allowed))
@@ -106,7 +110,10 @@ def check_task(config: RunConfig, task: AlignedTask) -> None:
     if problems:
         raise ConfigError(problems)
     if config.compute.name == "paper_table8" and config.model.name not in DEEP:
-        log.warning("computing is charged as PubSub-VFL's Table 8 measured it, on ten layers, and not as model=%s takes", config.model.name)
+        log.warning(
+            "computing is charged as PubSub-VFL's Table 8 measured it, on ten layers, and not as model=%s takes",
+            config.model.name,
+        )
 
 
 def check_asynchronous(config: RunConfig) -> list[Problem]:
@@ -150,7 +157,9 @@ class Side:
         if data.labels is None:
             self.model = Passive(config.model, shape, generator, public.outputs).to(me.device)
         else:
-            above = None if config.model.name in DEEP else vertical.generator(config.model, config.seed, "fusion", "fusion")
+            above = (
+                None if config.model.name in DEEP else vertical.generator(config.model, config.seed, "fusion", "fusion")
+            )
             self.model = Active(config.model, shape, public, data.labels, generator, above).to(me.device)
         cfg = config.algorithm
         theta = [self.model.theta]
@@ -170,7 +179,9 @@ class Side:
 
     async def embed(self, rows: np.ndarray) -> Tensor:
         """Passive: z of own rows, (B, d_e)."""
-        z: Tensor = await self.me.compute(self._embed, rows, seconds=self.delay("passive_forward", len(rows)), latency=self.latency)
+        z: Tensor = await self.me.compute(
+            self._embed, rows, seconds=self.delay("passive_forward", len(rows)), latency=self.latency
+        )
         return z
 
     async def backward(self, theta: Tensor, rows: np.ndarray, dz: Tensor, steps: bool = True) -> None:
@@ -179,8 +190,12 @@ class Side:
 
     async def learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool = True) -> tuple[float, list[Tensor]]:
         """Active: a step; the loss of the batch, and d loss / d z for each passive party."""
-        seconds = sum(self.delay(f"{part}_{way}", len(rows)) for part in ("active", "top") for way in ("forward", "backward"))
-        result: tuple[float, list[Tensor]] = await self.me.compute(self._learn, rows, zs, steps, seconds=seconds, latency=self.latency)
+        seconds = sum(
+            self.delay(f"{part}_{way}", len(rows)) for part in ("active", "top") for way in ("forward", "backward")
+        )
+        result: tuple[float, list[Tensor]] = await self.me.compute(
+            self._learn, rows, zs, steps, seconds=seconds, latency=self.latency
+        )
         return result
 
     def _embed(self, rows: np.ndarray) -> Tensor:
@@ -208,7 +223,10 @@ class Side:
     def held_out(self) -> dict[str, Tensor]:
         """Passive: embeddings of the held-out rows, clipped as in training."""
         with torch.no_grad():
-            found = {split: torch.cat([self.model(self.rows(x, part)) for part in _parts(x)]) for split, x in self.data.held_out.items()}
+            found = {
+                split: torch.cat([self.model(self.rows(x, part)) for part in _parts(x)])
+                for split, x in self.data.held_out.items()
+            }
         privacy = self.me.privacy
         return found if privacy is None else {split: privacy.clip(z) for split, z in found.items()}
 
@@ -216,7 +234,9 @@ class Side:
         """Active: scores of the held-out rows, given the passive parties' embeddings of them."""
         with torch.no_grad():
             return {
-                split: torch.cat([self.model(self.rows(x, part), [z[split][part] for z in zs]) for part in _parts(x)]).cpu().numpy()
+                split: torch.cat([self.model(self.rows(x, part), [z[split][part] for z in zs]) for part in _parts(x)])
+                .cpu()
+                .numpy()
                 for split, x in self.data.held_out.items()
             }
 
@@ -225,14 +245,15 @@ def _parts(x: np.ndarray) -> list[slice]:
     return [slice(first, first + SCORED) for first in range(0, max(len(x), 1), SCORED)]
 
 
-# --- organisations --------------------------------------------------------------------------------------------------------------------
+# --- organisations ----------------------------------------------------------------------------------------------------
 
 
 Sides = tuple[Program, Program]  # of the active organisation, of each passive one
 
 
 def parties(task: AlignedTask, config: RunConfig, programs: Sides) -> dict[str, PartySpec]:
-    """One party per organisation: `active`, `passive_1` ... Raises ConfigError for a batch that is larger than the data."""
+    """One party per organisation: `active`, `passive_1` ... Raises ConfigError for a batch that is larger than the
+    data."""
     check_task(config, task)
     delays, specs = Delays(config.compute), {}
     for number, name in enumerate(organisations(task)):
@@ -244,7 +265,8 @@ def parties(task: AlignedTask, config: RunConfig, programs: Sides) -> dict[str, 
 def teams(
     task: AlignedTask, config: RunConfig, hubs: Sides, workers: Sides, counts: tuple[int, int], expendable: bool = False
 ) -> dict[str, PartySpec]:
-    """A hub or parameter server, and workers, per organisation: `active`, `active_worker_0` ... Errors: as `parties`."""
+    """A hub or parameter server, and workers, per organisation: `active`, `active_worker_0` ... Errors: as
+    `parties`."""
     check_task(config, task)
     delays, specs = Delays(config.compute), {}
     for number, organisation in enumerate(organisations(task)):
@@ -267,7 +289,7 @@ def workers_of(organisation: str, count: int) -> list[str]:
     return party_names(f"{organisation}_worker", count)
 
 
-# --- exchanges that more than one method has ------------------------------------------------------------------------------------------
+# --- exchanges that more than one method has --------------------------------------------------------------------------
 
 
 def passive_parties(me: Any) -> list[str]:
@@ -275,8 +297,11 @@ def passive_parties(me: Any) -> list[str]:
     return [name for name in me.clients if "_worker_" not in name]
 
 
-async def run_ahead(me: Any, side: Side, partner: str, rows: Sequence[np.ndarray], ids: Sequence[int], outstanding: int) -> None:
-    """Passive, asynchronous: embed and send batches `ids` without waiting, with at most `outstanding` gradients due; step as they come."""
+async def run_ahead(
+    me: Any, side: Side, partner: str, rows: Sequence[np.ndarray], ids: Sequence[int], outstanding: int
+) -> None:
+    """Passive, asynchronous: embed and send batches `ids` without waiting, with at most `outstanding` gradients due;
+    step as they come."""
     left = deque(ids)
     made: dict[int, Tensor] = {}  # batch ID -> the parameters that its embedding was made with
     while left or made:
@@ -293,7 +318,9 @@ async def run_ahead(me: Any, side: Side, partner: str, rows: Sequence[np.ndarray
             await me.send(partner, tuple(Embedding(j, 0, me.clock, await side.embed(rows[j]))), tag="embedding")
 
 
-async def latest_first(me: Any, side: Side, partners: Sequence[str], rows: Sequence[np.ndarray], count: int) -> list[float]:
+async def latest_first(
+    me: Any, side: Side, partners: Sequence[str], rows: Sequence[np.ndarray], count: int
+) -> list[float]:
     """Active, asynchronous: step on the batch whose embeddings came last, `count` times; the losses."""
     arrived: dict[int, dict[str, Tensor]] = {}
     complete: list[int] = []
@@ -319,7 +346,8 @@ async def latest_first(me: Any, side: Side, partners: Sequence[str], rows: Seque
 
 
 async def score(me: Any, side: Side, t: int) -> None:
-    """At the end of epoch t, an organisation's last word: passive parties' held-out embeddings meet the active party's model."""
+    """At the end of epoch t, an organisation's last word: passive parties' held-out embeddings meet the active party's
+    model."""
     if me.evaluates(t):
         async with me.evaluating():
             if side.data.labels is None:
@@ -330,6 +358,8 @@ async def score(me: Any, side: Side, t: int) -> None:
 
 def average(replicas: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
     """The parameter server's mean of its workers' parameters, weighted by `weights`; in the workers' order."""
-    shares = torch.tensor([1.0] * len(replicas) if weights is None else list(weights), dtype=replicas[0].dtype, device=replicas[0].device)
+    shares = torch.tensor(
+        [1.0] * len(replicas) if weights is None else list(weights), dtype=replicas[0].dtype, device=replicas[0].device
+    )
     mean: Tensor = (torch.stack(list(replicas)) * (shares / shares.sum())[:, None]).sum(dim=0)
     return mean

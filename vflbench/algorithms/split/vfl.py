@@ -1,7 +1,7 @@
 """VFL: synchronous split learning, one worker per party. Embed, wait, step, wait: batch by batch.
 
-Vepakomma et al., "Split learning for health", arXiv 1812.00564; a baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1).
-Equal to gradient descent on the joint network (tests/algorithms/test_pubsub.py).
+Vepakomma et al., "Split learning for health", arXiv 1812.00564; a baseline of PubSub-VFL (Liu et al., arXiv 2510.12494,
+section 5.1). Equal to gradient descent on the joint network (tests/algorithms/test_pubsub.py).
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,12 @@
 """VFL-PS: synchronous split learning with a parameter server and workers in pairs.
 
-A baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1; the architecture of FATE and PaddleFL): every batch is cut into as
-many parts as there are pairs, each pair takes its part synchronously, and both parameter servers average their workers after every batch.
+A baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1; the architecture of FATE and PaddleFL): every batch
+is cut into as many parts as there are pairs, each pair takes its part synchronously, and both parameter servers average
+their workers after every batch.
 
 Departures
-1. Replicas count by their rows of the batch; one without rows keeps what it has and is left out. With plain SGD and equal parts this is
-   the step on the whole batch. Adam's moments stay a worker's own.
+1. Replicas count by their rows of the batch; one without rows keeps what it has and is left out. With plain SGD and
+   equal parts this is the step on the whole batch. Adam's moments stay a worker's own.
 2. A pair has a link of its own.
 3. The training loss that is reported is the mean of the workers' means over their parts, whatever the parts' sizes.
 """
@@ -15,7 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from vflbench.algorithms.split import shared
-from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, PairKeys, Side, average, passive_parties, score, workers_of
+from vflbench.algorithms.split.shared import (
+    ACTIVE,
+    Embedding,
+    Gradient,
+    PairKeys,
+    Side,
+    average,
+    passive_parties,
+    score,
+    workers_of,
+)
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
@@ -41,7 +52,9 @@ class Config(PairKeys):
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """A parameter server and workers per organisation."""
     count = config.algorithm.workers
-    return shared.teams(task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count))
+    return shared.teams(
+        task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count)
+    )
 
 
 def parts(rows: np.ndarray, workers: int) -> list[np.ndarray]:
@@ -104,4 +117,6 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
             await me.send(ACTIVE, side.theta, tag="replica")
             side.theta.copy_(await me.recv(ACTIVE, tag="model"))
         if losses:
-            me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * -(-public.samples // cfg.batch_size))
+            me.report(
+                train_loss=sum(losses) / len(losses), epoch=t, iterations=t * -(-public.samples // cfg.batch_size)
+            )

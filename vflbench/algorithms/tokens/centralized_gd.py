@@ -1,9 +1,10 @@
 """Centralized baseline of MTCD: one party with all blocks takes gradient steps on all of them at once. No messages.
 
-For convex objectives (proximal) gradient descent, or mini-batch SGD; for networks joint SGD on all local networks and the fusion network,
-which with the same batches is SVFL with Q = 1.
+For convex objectives (proximal) gradient descent, or mini-batch SGD; for networks joint SGD on all local networks and
+the fusion network, which with the same batches is SVFL with Q = 1.
 
-Departures: none to speak of; a round is `local_steps` steps on the round's batch. Step size null: 1 / L (batches of B: times B / N).
+Departures: none to speak of; a round is `local_steps` steps on the round's batch. Step size null: 1 / L (batches of B:
+times B / N).
 """
 
 from dataclasses import dataclass

@@ -1,20 +1,24 @@
-"""DCPA: a decentralised primal-dual method for vertical learning, every client with a dual copy that it averages with its neighbours'.
+"""DCPA: a decentralised primal-dual method for vertical learning, every client with a dual copy that it averages with
+its neighbours'.
 
 Alghunaim, Lyu, Yan, Sayed: IEEE TSP 69, 2021; the baseline of Valdeira et al., arXiv 2309.09977.
 
-**Not verbatim.** The problem, min_w sum_k J_k(w_k) + r_k(w_k) + g(sum_k B_k w_k), is theirs; the listing of their iteration could not be
-reached. The one below has the ingredients that they document (primal gradient step, local dual ascent, exact-diffusion correction,
-averaging, prox of the conjugate). Its fixed point is the exact optimum, and it was seen to converge linearly to 1e-10.
+**Not verbatim.** The problem, min_w sum_k J_k(w_k) + r_k(w_k) + g(sum_k B_k w_k), is theirs; the listing of their
+iteration could not be reached. The one below has the ingredients that they document (primal gradient step, local dual
+ascent, exact-diffusion correction, averaging, prox of the conjugate). Its fixed point is the exact optimum, and it was
+seen to converge linearly to 1e-10.
 
     w_k   <- prox_{mu_w r_k}(w_k - mu_w (grad J_k(w_k) + B_k^T y_k))
     psi_k <- y_k + mu_y B_k w_k                   with r_k: of 2 w_k - w_k^{old}
     phi_k  = psi_k + z_k - psi_k^{old}
-    z_k   <- sum_l Abar_kl phi_l                  exchange with neighbours: tag `dual`; Abar = (I + A) / 2, A Metropolis weights
+    z_k   <- sum_l Abar_kl phi_l                  exchange with neighbours: tag `dual`; Abar = (I + A) / 2, A Metropolis
+        weights
     y_k   <- prox_{(mu_y / K) g*}(z_k)
 
-Here B_k = X_k; ridge: J_k = (alpha / 2) ||w_k||^2, g(u) = (1/2) ||u - y||^2; sparse logistic: r_k = beta ||w_k||_1, J_k = 0, and the prox
-of g* takes N scalar Newton searches at every client and iteration. mu_y is one for all, in units of K times g's curvature; mu_w is each
-client's own where it is null: 0.9 / (alpha + mu_y ||X_k||^2), which nobody else needs to know.
+Here B_k = X_k; ridge: J_k = (alpha / 2) ||w_k||^2, g(u) = (1/2) ||u - y||^2; sparse logistic: r_k = beta ||w_k||_1, J_k
+= 0, and the prox of g* takes N scalar Newton searches at every client and iteration. mu_y is one for all, in units of K
+times g's curvature; mu_w is each client's own where it is null: 0.9 / (alpha + mu_y ||X_k||^2), which nobody else needs
+to know.
 """
 
 from dataclasses import dataclass
@@ -31,7 +35,8 @@ from vflbench.types import AlgorithmInfo, Count, Positive, Problem, RunConfig, S
 
 ALGORITHM = AlgorithmInfo(
     name="dcpa",
-    summary="decentralised primal-dual baseline: every client exchanges a dual vector with its neighbours in every iteration",
+    summary="decentralised primal-dual baseline: every client exchanges a dual vector with its neighbours in every "
+    "iteration",
     paper="after Alghunaim, Lyu, Yan, Sayed 2021, IEEE TSP 69",
     label="DCPA",
     place=3,
@@ -39,8 +44,19 @@ ALGORITHM = AlgorithmInfo(
     divided_by="parties",
     reports=("partial",),
     # no models: its dual steps are those of a convex objective of the sum of X_k theta_k
-    topologies=("path", "star", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
-    exact="it adds up what its neighbours send for ever: errors of rounding are never forgotten, and grow without bound",
+    topologies=(
+        "path",
+        "star",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
+    exact="it adds up what its neighbours send for ever: errors of rounding are never forgotten, and grow without "
+    "bound",
 )
 EXPOSES = (Sent("dual", "client", "client", "embeddings", "client"),)
 
@@ -69,11 +85,15 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     weights = (np.eye(len(names)) + weights) / 2
     specs = {}
     for k, name in enumerate(names):
-        specs[name] = PartySpec(partial(client, weights=dict(zip(names, weights[k], strict=True))), task.part(k, share_labels=True))
+        specs[name] = PartySpec(
+            partial(client, weights=dict(zip(names, weights[k], strict=True))), task.part(k, share_labels=True)
+        )
     return specs
 
 
-async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, weights: dict[str, float]) -> None:
+async def client(
+    me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, weights: dict[str, float]
+) -> None:
     """Iterates, and averages its dual copy with its neighbours'."""
     cfg: Config = config.algorithm
     me.state.model = block = shared.make_client(me, data, public, config)
@@ -84,7 +104,9 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     primal = cfg.lr if cfg.lr is not None else 0.9 / max(loss.decay + dual * norm, 1e-300)  # mu_w
     me.state.y, me.state.psi, me.state.z = (np.zeros(public.samples) for _ in range(3))
 
-    def ascend(w: np.ndarray, y: np.ndarray, z: np.ndarray, psi_old: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def ascend(
+        w: np.ndarray, y: np.ndarray, z: np.ndarray, psi_old: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         new = w - primal * (loss.decay * w + x.T @ y)
         if loss.l1:
             new = glm.soft_threshold(new, primal * loss.l1)
@@ -93,10 +115,14 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
 
     async for t in me.rounds():
         for _ in range(cfg.iterations):
-            w, psi, phi = await me.compute(ascend, block.theta, me.state.y, me.state.z, me.state.psi, cost=public.samples)
+            w, psi, phi = await me.compute(
+                ascend, block.theta, me.state.y, me.state.z, me.state.psi, cost=public.samples
+            )
             block.theta, me.state.psi = w, psi
             await me.send_many(me.neighbours, phi, tag="dual")
-            received = dict(zip(me.neighbours, await me.recv_all(me.neighbours, tag="dual"), strict=True)) | {me.name: phi}
+            received = dict(zip(me.neighbours, await me.recv_all(me.neighbours, tag="dual"), strict=True)) | {
+                me.name: phi
+            }
             z = np.zeros(public.samples)
             for name in sorted(received):  # in the order of names
                 z += weights[name] * received[name]

@@ -1,8 +1,10 @@
 """MTCD: multi-token coordinate descent for vertical federated learning, between client-server and fully decentralised.
 
-Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, Algorithm 2. Per sync iteration t the server gathers representations, hands a token
-Z = (A, theta_0) to a first client for each of Gamma tokens, the tokens roam S hops along the graph, and every client they visit takes Q
-gradient steps on its own block, with the token kept in accordance; then every client averages its copies. All clients know the labels.
+Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, Algorithm 2. Per sync iteration t the server gathers representations,
+    hands a token
+Z = (A, theta_0) to a first client for each of Gamma tokens, the tokens roam S hops along the graph, and every client
+they visit takes Q gradient steps on its own block, with the token kept in accordance; then every client averages its
+copies. All clients know the labels.
 
     paper                                   here
     K, Gamma, S, Q, B, eta                  parties, tokens, hops, local_steps, batch_size, lr
@@ -16,26 +18,38 @@ gradient steps on its own block, with the token kept in accordance; then every c
     token 0                                 centre.update: theta_0 with A frozen, at the server
 
 Departures from the paper
-1. In the paper the holder of a token draws its next client. Here all parties draw all walks from the seed that they share for the batches
-   (walks.py), which has the same distribution; so each knows its visits of a round, and no message says so.
+1. In the paper the holder of a token draws its next client. Here all parties draw all walks from the seed that they
+   share for the batches (walks.py), which has the same distribution; so each knows its visits of a round, and no
+   message says so.
 2. A client serves its visits of a round in the order of hops, ties by token, also where a later one would arrive first.
-3. uplink=changed sends only representations that changed, where the batch is all samples; uplink=all sends those of everyone. Convex
-   objectives start from theta = 0, where all representations are 0: with `changed` nobody sends any in the first round.
-4. walk=sweep (a cost model's walk: every client of a path once) and weights=visitors (the mean over the tokens that came) are options
-   of ours. With weights=cluster a token stays within its cluster: the connected components, or runs of clients in their order.
+3. uplink=changed sends only representations that changed, where the batch is all samples; uplink=all sends those of
+   everyone. Convex objectives start from theta = 0, where all representations are 0: with `changed` nobody sends any in
+   the first round.
+4. walk=sweep (a cost model's walk: every client of a path once) and weights=visitors (the mean over the tokens that
+   came) are options of ours. With weights=cluster a token stays within its cluster: the connected components, or runs
+   of clients in their order.
 5. theta_0 takes Q (S + 1) updates at the server while the tokens roam; the server knows the labels for that.
 6. Steps on an l1 penalty are proximal, one soft threshold per update.
 7. lr=null gives each client a step of its own, 1 / L_k; the paper has one eta.
 
-iterations (curve): S a round, 1 where S = 0. hops (summary): all steps of the walks, those that were messages, and the server's first sends
-of the tokens.
+iterations (curve): S a round, 1 where S = 0. hops (summary): all steps of the walks, those that were messages, and the
+server's first sends of the tokens.
 """
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from vflbench.algorithms.tokens import shared, walks
-from vflbench.algorithms.tokens.shared import NetworkKeys, batch, client_lr, halved, make_client, make_server, score, synchronised
+from vflbench.algorithms.tokens.shared import (
+    NetworkKeys,
+    batch,
+    client_lr,
+    halved,
+    make_client,
+    make_server,
+    score,
+    synchronised,
+)
 from vflbench.algorithms.tokens.walks import Walks
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
@@ -53,7 +67,17 @@ ALGORITHM = AlgorithmInfo(
     divided_by="parties",
     reports=("predictions", "partial"),
     models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
-    topologies=("path", "star", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+    topologies=(
+        "path",
+        "star",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
     search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
     # any codec: the server rebuilds the token every round, so errors do not pile up
     remembered=("representation", "token"),
@@ -73,11 +97,16 @@ class Config(NetworkKeys):
     tokens: Count = 4  # Gamma
     hops: Annotated[int, Range(at_least=0)] = 8  # S: hops of a token between two syncs; 0: client-server
     local_steps: int = 20  # Q: updates per visit
-    lr: float | None = None  # step size; null: 1 / L_k of each client's own block (batches: B / N of that); networks 0.01
-    weights: Literal["average", "cluster", "visitors"] = "average"  # average (all tokens) | cluster (a token each) | visitors
-    walk: Literal["random", "sweep"] = "random"  # random (neighbour or stay) | sweep (in the order of clients, and back)
-    start: list[str] | None = None  # client at which each token starts every round; null: uniform over where it may walk
-    uplink: Literal["changed", "all"] = "changed"  # full batch, who sends a representation: changed (visited clients) | all
+    # step size; null: 1 / L_k of each client's own block (batches: B / N of that); networks 0.01
+    lr: float | None = None
+    # average (all tokens) | cluster (a token each) | visitors
+    weights: Literal["average", "cluster", "visitors"] = "average"
+    # random (neighbour or stay) | sweep (in the order of clients, and back)
+    walk: Literal["random", "sweep"] = "random"
+    # client at which each token starts every round; null: uniform over where it may walk
+    start: list[str] | None = None
+    # full batch, who sends a representation: changed (visited clients) | all
+    uplink: Literal["changed", "all"] = "changed"
 
 
 def check(config: RunConfig) -> list[Problem]:
@@ -88,7 +117,8 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one client per block of features. All of them know the walks, the labels, and what kind of model it is."""
+    """The server, and one client per block of features. All of them know the walks, the labels, and what kind of model
+    it is."""
     cfg: Config = config.algorithm
     shared.check_task(task, config)
     graph = topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)
@@ -114,7 +144,9 @@ def senders(cfg: Config, public: AlignedPublic, walks: Walks, t: int) -> range |
     return walks.of(t - 1).visits
 
 
-async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any) -> None:
+async def server(
+    me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any
+) -> None:
     """Rebuilds the token from representations, hands it out, and updates the fusion model."""
     cfg: Config = config.algorithm
     me.state.model = centre = make_server(data, public, config, model, me.device)
@@ -138,16 +170,22 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
             await me.send(me.clients[path[0]], token, tag="token")
 
         updates = cfg.local_steps * (cfg.hops + 1)
-        loss = await me.compute(centre.update, token, rows, updates, halved(cfg, lr, t, public.samples), cost=updates * n)
+        loss = await me.compute(
+            centre.update, token, rows, updates, halved(cfg, lr, t, public.samples), cost=updates * n
+        )
         me.state.sent += walk.sent
         hops = {"walk": t * cfg.tokens * cfg.hops, "sent": me.state.sent, "from_server": t * cfg.tokens}
-        me.report(iterations=t * max(cfg.hops, 1), facts={"hops": hops}, epoch=shared.epoch(t, public.samples, cfg.batch_size))
+        me.report(
+            iterations=t * max(cfg.hops, 1), facts={"hops": hops}, epoch=shared.epoch(t, public.samples, cfg.batch_size)
+        )
         if public.objective is None:
             me.report(train_loss=loss)
         await score(me, centre, t)
 
 
-async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any) -> None:
+async def client(
+    me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any
+) -> None:
     """Sends its representation where it is new, and works on the tokens that come by."""
     cfg: Config = config.algorithm
     k = me.clients.index(me.name)

@@ -1,6 +1,8 @@
-"""What the methods with a shared model estimate share beside messages: blocks, batches, step sizes, averages, and the checks of their keys.
+"""What the methods with a shared model estimate share beside messages: blocks, batches, step sizes, averages, and the
+checks of their keys.
 
-`Glm` and `SplitClient` have one interface: theta, represent, visit. So have `GlmServer` and `SplitServer`: token, update.
+`Glm` and `SplitClient` have one interface: theta, represent, visit. So have `GlmServer` and `SplitServer`: token,
+update.
 """
 
 import functools
@@ -63,7 +65,8 @@ class GlmServer(torch.nn.Module):
 
 
 def parties(task: AlignedTask, server: Program, client: Program, **known: Any) -> dict[str, PartySpec]:
-    """The server, which has the labels of networks, and one client per block of features, with all labels. All know what is `known`."""
+    """The server, which has the labels of networks, and one client per block of features, with all labels. All know
+    what is `known`."""
     labels = JoinedPart((), task.labels) if task.objective is None else None
     specs = {SERVER: PartySpec(partial(server, **known), labels, role="server")}
     for k, name in enumerate(party_names("client", task.parties)):
@@ -84,12 +87,13 @@ def make_server(data: JoinedPart | None, public: AlignedPublic, config: RunConfi
     return GlmServer() if data is None else SplitServer(data.labels, public, config, model, device)
 
 
-# --- batches ----------------------------------------------------------------------------------------------------------------
+# --- batches ----------------------------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=8)
 def batch(seed: int, round: int, samples: int, size: int | None) -> np.ndarray | None:
-    """The samples of `round`, (B,) int64, drawn without replacement from a seed that all parties share; None: all of them."""
+    """The samples of `round`, (B,) int64, drawn without replacement from a seed that all parties share; None: all of
+    them."""
     if size is None or size >= samples:
         return None
     return np.sort(stream(seed, f"batches/{round}").choice(samples, size, replace=False))
@@ -100,11 +104,12 @@ def epoch(round: int, samples: int, size: int | None) -> float:
     return round * min(size or samples, samples) / samples
 
 
-# --- step sizes -------------------------------------------------------------------------------------------------------------
+# --- step sizes -------------------------------------------------------------------------------------------------------
 
 
 def client_lr(cfg: Any, block: Any, samples: int) -> float:
-    """algorithm.lr, or where it is null 1 / L_k, for batches of B times B / N (the most that keeps batches stable); networks 0.01."""
+    """algorithm.lr, or where it is null 1 / L_k, for batches of B times B / N (the most that keeps batches stable);
+    networks 0.01."""
     if cfg.lr is not None:
         return float(cfg.lr)
     if not isinstance(block, Glm):
@@ -146,9 +151,12 @@ class Lanczos:
         self.basis.append(product / size if size > 0 else product)
 
     def bound(self) -> float:
-        """The largest Ritz value plus its residual: an eigenvalue lies between the two, mostly the largest, and within a few % of it."""
+        """The largest Ritz value plus its residual: an eigenvalue lies between the two, mostly the largest, and within
+        a few % of it."""
         n = len(self.diagonal)
-        values, vectors = np.linalg.eigh(np.diag(self.diagonal) + np.diag(self.beside[: n - 1], 1) + np.diag(self.beside[: n - 1], -1))
+        values, vectors = np.linalg.eigh(
+            np.diag(self.diagonal) + np.diag(self.beside[: n - 1], 1) + np.diag(self.beside[: n - 1], -1)
+        )
         return float(values[-1] + self.beside[-1] * abs(vectors[-1, -1]))
 
 
@@ -165,11 +173,17 @@ def warn_of_steps(task: AlignedTask, cfg: Any) -> None:
     whole = loss.curvature * glm.largest_eigenvalue(np.concatenate(blocks, axis=1)) + loss.decay
     samples = len(task.labels)
     share = min(cfg.batch_size or samples, samples) / samples  # as in client_lr
-    lr = cfg.lr if cfg.lr is not None else share / max(loss.curvature * max(map(glm.largest_eigenvalue, blocks)) + loss.decay, 1e-300)
+    lr = (
+        cfg.lr
+        if cfg.lr is not None
+        else share / max(loss.curvature * max(map(glm.largest_eigenvalue, blocks)) + loss.decay, 1e-300)
+    )
     if lr > 1 / (whole * updates):
         log.warning(
-            "algorithm.lr=%.3g%s is beyond 1 / (L M) = %.3g, the order of the largest step that is known to converge with "
-            "algorithm.weights=cluster and M = %d updates a token between syncs: it may DIVERGE. Lower lr, hops or local_steps, "
+            "algorithm.lr=%.3g%s is beyond 1 / (L M) = %.3g, the order of the largest step that is known to converge "
+            "with "
+            "algorithm.weights=cluster and M = %d updates a token between syncs: it may DIVERGE. Lower lr, hops or "
+            "local_steps, "
             "or use algorithm.weights=average.",
             lr,
             "" if cfg.lr is not None else " (1 / L_k, its default)",
@@ -182,7 +196,8 @@ def warn_of_pieces(graph: Topology) -> None:
     """Log a warning where a method without a server runs on clients that have no way to one another."""
     if len(graph.components) > 1:
         log.warning(
-            "The clients fall into %d pieces that no edge joins (%s is in another one than %s): without a server, and without "
+            "The clients fall into %d pieces that no edge joins (%s is in another one than %s): without a server, and "
+            "without "
             "messages between them, this method cannot reach the minimum. Use another topology.",
             len(graph.components),
             graph.components[1][0],
@@ -190,14 +205,14 @@ def warn_of_pieces(graph: Topology) -> None:
         )
 
 
-# --- averages ---------------------------------------------------------------------------------------------------------------
+# --- averages ---------------------------------------------------------------------------------------------------------
 
 
 def synchronised(theta: Any, copies: Mapping[int, Any], tokens: int, weights: str) -> Any:
     """theta_k after a sync, given its value at the last one and the copies that tokens left behind.
 
-    `cluster`: the copy of the one token that may come here. `average`: the mean over all tokens, of which those that did not come have
-    `theta`. `visitors`: the mean over those that came.
+    `cluster`: the copy of the one token that may come here. `average`: the mean over all tokens, of which those that
+    did not come have `theta`. `visitors`: the mean over those that came.
     """
     first, *others = (copies[token] for token in sorted(copies))
     total = sum(others, start=first)
@@ -206,11 +221,12 @@ def synchronised(theta: Any, copies: Mapping[int, Any], tokens: int, weights: st
     return total if len(copies) == 1 else total / len(copies)
 
 
-# --- scores -----------------------------------------------------------------------------------------------------------------
+# --- scores -----------------------------------------------------------------------------------------------------------
 
 
 async def score(me: Party, part: Any, t: int) -> None:
-    """At the end of round t: a convex block's own part; of networks, clients' held-out representations meet the fusion model."""
+    """At the end of round t: a convex block's own part; of networks, clients' held-out representations meet the fusion
+    model."""
     if not me.evaluates(t):
         return
     if isinstance(part, Glm):
@@ -224,7 +240,7 @@ async def score(me: Party, part: Any, t: int) -> None:
         me.report(predictions=part.predict(held_out))
 
 
-# --- checks -----------------------------------------------------------------------------------------------------------------
+# --- checks -----------------------------------------------------------------------------------------------------------
 
 
 def check(config: RunConfig) -> list[Problem]:
@@ -234,27 +250,43 @@ def check(config: RunConfig) -> list[Problem]:
         allowed = "every batch has other rows, so there is nothing to remember: use false, or algorithm.batch_size=null"
         problems.append(Problem("codec.feedback", "true", allowed))
     if config.model is not None and config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
-        why = f"the scores of {config.model.name} are a sum: use sum" if config.model.name in SHARES else "model.aggregate says it"
+        why = (
+            f"the scores of {config.model.name} are a sum: use sum"
+            if config.model.name in SHARES
+            else "model.aggregate says it"
+        )
         problems.append(Problem("algorithm.aggregation", cfg.aggregation, why))
     return problems
 
 
 def check_parties(task: AlignedTask, config: RunConfig) -> None:
-    """Raise ConfigError where algorithm.parties is not how many the data have: topology and walks were checked for that number."""
+    """Raise ConfigError where algorithm.parties is not how many the data have: topology and walks were checked for that
+    number."""
     if task.parties != config.algorithm.parties:
-        raise ConfigError([Problem("algorithm.parties", config.algorithm.parties, f"{task.name} has {task.parties} parties: use that")])
+        raise ConfigError(
+            [
+                Problem(
+                    "algorithm.parties", config.algorithm.parties, f"{task.name} has {task.parties} parties: use that"
+                )
+            ]
+        )
 
 
 def check_convex(task: AlignedTask, config: RunConfig) -> None:
-    """For methods that need a convex objective: raise ConfigError where the task has none, or another number of parties."""
+    """For methods that need a convex objective: raise ConfigError where the task has none, or another number of
+    parties."""
     check_parties(task, config)
     if task.objective is None:
-        allowed = f"{config.algorithm.name} needs a convex objective (ridge, sparse logistic); mtcd and svfl also train networks"
+        allowed = (
+            f"{config.algorithm.name} needs a convex objective (ridge, sparse logistic); mtcd and svfl also "
+            "train networks"
+        )
         raise ConfigError([Problem("dataset", task.name, allowed)])
 
 
 def check_task(task: AlignedTask, config: RunConfig) -> None:
-    """Raise ConfigError where algorithm.parties is not the task's, or a concatenation is asked for where the objective sees a sum."""
+    """Raise ConfigError where algorithm.parties is not the task's, or a concatenation is asked for where the objective
+    sees a sum."""
     check_parties(task, config)
     if task.objective is not None and config.algorithm.aggregation != "sum":
         allowed = "a convex objective is one of the sum of X_k theta_k: use sum"

@@ -1,7 +1,7 @@
 """STCD: single-token coordinate descent for vertical federated learning without a server.
 
-Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, Algorithm 1. One token, Z = A = sum_k X_k theta_k, walks from client to client for ever;
-whoever holds it takes Q gradient steps on its own block, with the token kept in accordance.
+Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, Algorithm 1. One token, Z = A = sum_k X_k theta_k, walks from client to
+client for ever; whoever holds it takes Q gradient steps on its own block, with the token kept in accordance.
 
     paper                               here
     k^s                                 walk.steps
@@ -10,8 +10,10 @@ whoever holds it takes Q gradient steps on its own block, with the token kept in
 
 Departures from the paper
 1. All parties draw the walk from a shared seed; the paper's holder draws its next client. The distribution is the same.
-2. A round is `hops` hops: the last one is on its way when the round ends, and its client works on the token in the next round.
-3. Convex objectives only, from theta = 0: the first token is 0 and there is no prelude. There is no theta_0 to be tied to a client.
+2. A round is `hops` hops: the last one is on its way when the round ends, and its client works on the token in the next
+   round.
+3. Convex objectives only, from theta = 0: the first token is 0 and there is no prelude. There is no theta_0 to be tied
+   to a client.
 4. lr=null gives each client a step of its own, 1 / L_k; the paper has one eta.
 """
 
@@ -36,7 +38,17 @@ ALGORITHM = AlgorithmInfo(
     divided_by="parties",
     reports=("partial",),
     # no models: nobody has theta_0, and the first token is 0, which the sum of the shares of an mlp is not
-    topologies=("path", "star", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+    topologies=(
+        "path",
+        "star",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
     exact="the token is the only copy of the sum of predictions: what every hop rounds off stays in it",
 )
 EXPOSES = (Sent("token", "client", "client", "embeddings", "client"),)
@@ -67,7 +79,9 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     refuse(walks.check(graph, 1, cfg.hops, start=cfg.start))
     shared.warn_of_pieces(graph)
     walk = Walks(graph, config.seed, 1, cfg.hops, start=cfg.start)
-    return {name: PartySpec(partial(client, walks=walk), task.part(k, share_labels=True)) for k, name in enumerate(names)}
+    return {
+        name: PartySpec(partial(client, walks=walk), task.part(k, share_labels=True)) for k, name in enumerate(names)
+    }
 
 
 async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks) -> None:

@@ -1,16 +1,16 @@
 """SVFL, or FedBCD: client-server vertical federated learning with Q local updates per exchange.
 
-Liu et al.: FedBCD, IEEE TSP 70, 2022 (there FedBCD-p); as the baseline of Valdeira et al., arXiv 2309.09977. In every round all clients
-send h_k, the server answers all with the token Z = (A, theta_0), and every client takes Q gradient steps on its own block with all other
-blocks' representations frozen and its own refreshed.
+Liu et al.: FedBCD, IEEE TSP 70, 2022 (there FedBCD-p); as the baseline of Valdeira et al., arXiv 2309.09977. In every
+round all clients send h_k, the server answers all with the token Z = (A, theta_0), and every client takes Q gradient
+steps on its own block with all other blocks' representations frozen and its own refreshed.
 
 Departures
-1. The released FedBCD code freezes the gradient signal during the local steps; here a client's own part of the token stays fresh, as
-   MTCD without edges, a token per client and one-hot weights does: the two are the same method.
-2. Step size null: for Q = 1 the smaller of 2 / (L + alpha), gradient descent's best where ridge's alpha is the least curvature, and
-   1.9 / L; else, and for batches of B times B / N, 1 / (L Q). L is the whole objective's. Nobody knows the whole X: the server finds L
-   by 8 steps of Lanczos on sum_k X_k X_k^T, each of which sends every client a vector of N numbers and gets one back (tag `smoothness`,
-   before the first round). Give algorithm.lr and they are not sent.
+1. The released FedBCD code freezes the gradient signal during the local steps; here a client's own part of the token
+   stays fresh, as MTCD without edges, a token per client and one-hot weights does: the two are the same method.
+2. Step size null: for Q = 1 the smaller of 2 / (L + alpha), gradient descent's best where ridge's alpha is the least
+   curvature, and 1.9 / L; else, and for batches of B times B / N, 1 / (L Q). L is the whole objective's. Nobody knows
+   the whole X: the server finds L by 8 steps of Lanczos on sum_k X_k X_k^T, each of which sends every client a vector
+   of N numbers and gets one back (tag `smoothness`, before the first round). Give algorithm.lr and they are not sent.
 3. The server knows the labels, for the fusion model.
 """
 
@@ -18,7 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from vflbench.algorithms.tokens import shared
-from vflbench.algorithms.tokens.shared import LANCZOS_STEPS, Lanczos, NetworkKeys, batch, halved, make_client, make_server, score
+from vflbench.algorithms.tokens.shared import (
+    LANCZOS_STEPS,
+    Lanczos,
+    NetworkKeys,
+    batch,
+    halved,
+    make_client,
+    make_server,
+    score,
+)
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
@@ -35,7 +44,17 @@ ALGORITHM = AlgorithmInfo(
     divided_by="parties",
     reports=("predictions", "partial"),
     models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
-    topologies=("star", "path", "ring", "grid", "complete", "erdos_renyi", "clusters", "semi_decentralized", "edge_list"),
+    topologies=(
+        "star",
+        "path",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
     search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
     # any codec: the token is rebuilt every round, so errors do not pile up
     remembered=("representation", "token"),
@@ -53,7 +72,8 @@ EXPOSES = (
 class Config(NetworkKeys):
     name: str = "svfl"
     local_steps: int = 1  # Q: updates per round
-    lr: float | None = None  # step size; null: 2 / (L + alpha) for Q = 1 (at most 1.9 / L), else 1 / (L Q); networks 0.01
+    # step size; null: 2 / (L + alpha) for Q = 1 (at most 1.9 / L), else 1 / (L Q); networks 0.01
+    lr: float | None = None
     default_rounds: Count = 200  # where rounds is null
 
 
@@ -67,7 +87,9 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per block of features. All of them know the labels; clients do not meet."""
     shared.check_task(task, config)
     model = split_network.resolve(config.model, task)
-    refuse(topology.unreached(topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)))
+    refuse(
+        topology.unreached(topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed))
+    )
     return shared.parties(task, server, client, model=model)
 
 

@@ -1,8 +1,9 @@
 """Where tokens go (MTCD, STCD): random walks over the edges between clients, from a stream that all parties share.
 
-Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, sections on STCD and MTCD. With rule=random the next client is uniform over the holder's
-neighbours and the holder itself; with clusters, over those in the token's own. All parties derive the same walks from (seed, round,
-topology), as they do the batches, so that each knows from whom its visits of a round come, and nobody waits for anybody unknown.
+Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, sections on STCD and MTCD. With rule=random the next client is uniform
+over the holder's neighbours and the holder itself; with clusters, over those in the token's own. All parties derive the
+same walks from (seed, round, topology), as they do the batches, so that each knows from whom its visits of a round
+come, and nobody waits for anybody unknown.
 """
 
 from collections.abc import Sequence
@@ -57,9 +58,11 @@ class Walks:
     ----------
     topology : of which the edges between clients are walked along.
     tokens, hops : Gamma and S.
-    rule : `random`; or `sweep`: from the first client of the token's ground along its clients' order, and back again at the end.
+    rule : `random`; or `sweep`: from the first client of the token's ground along its clients' order, and back again at
+        the end.
     apart : every token stays on a ground of its own (`grounds`), else all of them walk on all clients.
-    start : a client per token from which it starts every round; None: drawn uniformly from its ground (sweep: the first).
+    start : a client per token from which it starts every round; None: drawn uniformly from its ground (sweep: the
+    first).
     """
 
     def __init__(
@@ -88,7 +91,8 @@ class Walks:
         self._rounds: dict[tuple[int, tuple[int, ...] | None], Walk] = {}
 
     def of(self, round: int, start: Sequence[int] | None = None) -> Walk:
-        """The walks of `round`. `start`: where the tokens are, instead of a start as configured (STCD, whose token never rests)."""
+        """The walks of `round`. `start`: where the tokens are, instead of a start as configured (STCD, whose token
+        never rests)."""
         key = round, None if start is None else tuple(start)
         walk = self._rounds.get(key)
         if walk is None:
@@ -134,8 +138,8 @@ class Walks:
 def grounds(topology: Topology, tokens: int) -> list[np.ndarray]:
     """The clients' numbers in `tokens` clusters, one per token.
 
-    The connected components of the graph between clients, where there are as many; else runs of clients in their order, as equal as can
-    be, and edges between them are not used.
+    The connected components of the graph between clients, where there are as many; else runs of clients in their order,
+    as equal as can be, and edges between them are not used.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -147,14 +151,25 @@ def grounds(topology: Topology, tokens: int) -> list[np.ndarray]:
 
 
 def check(
-    topology: Topology | None, tokens: int, hops: int, rule: str = "random", apart: bool = False, start: Sequence[str] | None = None
+    topology: Topology | None,
+    tokens: int,
+    hops: int,
+    rule: str = "random",
+    apart: bool = False,
+    start: Sequence[str] | None = None,
 ) -> list[Problem]:
     """What is wrong with such walks over `topology`: every problem, by key. None: what does not depend on the graph."""
     problems = []
     if start is not None and len(start) != tokens:
-        problems.append(Problem("algorithm.start", ",".join(start), f"must name a client for each of the {tokens} tokens"))
+        problems.append(
+            Problem("algorithm.start", ",".join(start), f"must name a client for each of the {tokens} tokens")
+        )
     if rule == "sweep" and start is not None:
-        problems.append(Problem("algorithm.start", ",".join(start), "a sweep starts at the first client of its cluster: leave it null"))
+        problems.append(
+            Problem(
+                "algorithm.start", ",".join(start), "a sweep starts at the first client of its cluster: leave it null"
+            )
+        )
     if rule == "sweep" and tokens > 1 and not apart:
         allowed = "all tokens would make the same steps: use algorithm.weights=cluster, or one token"
         problems.append(Problem("algorithm.walk", rule, allowed))
@@ -163,20 +178,37 @@ def check(
     clients = topology.parties[topology.servers :]
     unknown = [name for name in start or () if name not in clients]
     shown = ", ".join(clients[:8]) + (", ..." if len(clients) > 8 else "")
-    problems += [Problem("algorithm.start", name, f"no such client; there are {shown}", closest(name, clients)) for name in unknown]
+    problems += [
+        Problem("algorithm.start", name, f"no such client; there are {shown}", closest(name, clients))
+        for name in unknown
+    ]
     if apart and tokens > len(clients):
-        return [*problems, Problem("algorithm.tokens", tokens, f"must be at most the number of clients, {len(clients)}, for clusters")]
+        return [
+            *problems,
+            Problem("algorithm.tokens", tokens, f"must be at most the number of clients, {len(clients)}, for clusters"),
+        ]
     links = topology.adjacency[topology.servers :, topology.servers :]
     for number, members in enumerate(grounds(topology, tokens) if apart else [np.arange(len(clients))]):
         ground = f"cluster {number} ({clients[members[0]]} to {clients[members[-1]]})"
         if apart and hops > 0 and (lost := _unreachable(links, members)) is not None:
-            allowed = f"{ground} is not connected: there is no way from {clients[members[0]]} to {clients[lost]} within it"
+            allowed = (
+                f"{ground} is not connected: there is no way from {clients[members[0]]} to {clients[lost]} within it"
+            )
             problems.append(Problem("algorithm.tokens", tokens, allowed))
-        if apart and start is not None and number < len(start) and start[number] not in {clients[m] for m in members} | set(unknown):
+        if (
+            apart
+            and start is not None
+            and number < len(start)
+            and start[number] not in {clients[m] for m in members} | set(unknown)
+        ):
             problems.append(Problem("algorithm.start", start[number], f"lies outside of its token's {ground}"))
         gaps = members[:-1][~links[members[:-1], members[1:]]]
         if rule == "sweep" and hops > 0 and len(gaps):
-            problems.append(Problem("algorithm.walk", rule, f"there is no edge from {clients[gaps[0]]} to the next client of {ground}"))
+            problems.append(
+                Problem(
+                    "algorithm.walk", rule, f"there is no edge from {clients[gaps[0]]} to the next client of {ground}"
+                )
+            )
     return problems
 
 

@@ -14,7 +14,8 @@ from vflbench.types import DatasetInfo, DataSource, Range
 DATASETS = (
     DatasetInfo(
         name="digits_graph",
-        summary="scikit-learn's digits with a nearest-neighbour graph: 1,797 images, 64 pixels, 10 digits; needs no files",
+        summary="scikit-learn's digits with a nearest-neighbour graph: 1,797 images, 64 pixels, 10 digits; needs no "
+        "files",
         layouts=("graph",),
         sources=("real",),
         comes_with="comes with scikit-learn",
@@ -27,7 +28,8 @@ class Config(partition.Division):
     name: str = "digits_graph"
     source: Literal["auto", "real"] = "auto"  # real data that needs no twin
     variant: Literal["auto"] = "auto"
-    neighbours: Annotated[int, Range(at_least=1, at_most=100)] = 5  # nearest neighbours that a node is joined with, in either direction
+    # nearest neighbours that a node is joined with, in either direction
+    neighbours: Annotated[int, Range(at_least=1, at_most=100)] = 5
     train_per_class: Annotated[int, Range(at_least=1, at_most=174)] = 20  # training nodes per digit
     validation: Annotated[int, Range(at_least=1, at_most=1797)] = 300  # validation nodes
     test: Annotated[int, Range(at_least=1, at_most=1797)] = 500  # test nodes
@@ -46,7 +48,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 
 def nearest_neighbours(points: np.ndarray, k: int) -> np.ndarray:
-    """Edges (2, E) between each of the integer `points` (nodes, d) and its `k` nearest, ties to the lower id: the same on every machine."""
+    """Edges (2, E) between each of the integer `points` (nodes, d) and its `k` nearest, ties to the lower id: the same
+    on every machine."""
     exact = points.astype(np.float64)  # of such integers; BLAS multiplies no others
     squares = (exact**2).sum(axis=1)
     distance = (squares[:, None] + squares[None, :] - 2 * exact @ exact.T).astype(np.int64)

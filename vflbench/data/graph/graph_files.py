@@ -1,8 +1,10 @@
 """A graph of the user's own: features, edges and labels as CSV, parquet, .npy or .npz.
 
-Node ids are row numbers of the feature file, from 0. A CSV of features has a header with the columns' names; those of edges, labels
-and splits may have one (a first line of numbers only is data). Edges: two columns of node ids. Labels: one column of class ids from 0,
--1 or empty for a node without a label. In an .npz the array called `features`, `edges` or `labels` is read, else the only one; edges
+Node ids are row numbers of the feature file, from 0. A CSV of features has a header with the columns' names; those of
+edges, labels and splits may have one (a first line of numbers only is data). Edges: two columns of node ids. Labels:
+one column of class ids from 0, -1 or empty for a node without a label. In an .npz the array called `features`, `edges`
+or `labels` is
+    read, else the only one; edges
 may be (E, 2) or (2, E), features a scipy sparse matrix.
 """
 
@@ -39,12 +41,15 @@ class Config(partition.Division):
     name: str = "graph_files"
     source: Literal["auto", "real"] = "auto"  # your files are never replaced by made-up data
     variant: Literal["auto"] = "auto"
-    features: str | None = None  # file of features, a row per node; paths are below data_root, or as the shell sees them
+    # file of features, a row per node; paths are below data_root, or as the shell sees them
+    features: str | None = None
     edges: str | None = None  # file of edges, two node ids a row; direction does not matter
     labels: str | None = None  # file of labels, a row per node; -1 or empty: none
-    blocks: list[Any] | None = None  # per client a list of its columns: names, numbers or ranges "0:10"; null: random equal blocks
+    # per client a list of its columns: names, numbers or ranges "0:10"; null: random equal blocks
+    blocks: list[Any] | None = None
     client_edges: list[str] | None = None  # per client its own file of edges; null: every client has part of `edges`
-    split: str | None = None  # file with columns node,split (train, val, test), or npz with arrays train, val, test; null: drawn
+    # file with columns node,split (train, val, test), or npz with arrays train, val, test; null: drawn
+    split: str | None = None
     classes: Annotated[int, Range(at_least=2)] | None = None  # number of classes; null: the largest label + 1
     train: float = 0.2  # fraction of each class for training
     test: float = 0.5  # fraction for testing; the rest is for validation
@@ -61,9 +66,15 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
             problems.append(Problem(f"dataset.{key}", "null" if file is None else file, "must name a file"))
     for key, per_client in (("blocks", config.blocks), ("client_edges", config.client_edges)):
         if per_client is not None and len(per_client) != parties:
-            problems.append(Problem(f"dataset.{key}", f"({len(per_client)} entries)", f"must have one for each of the {parties} clients"))
+            problems.append(
+                Problem(
+                    f"dataset.{key}", f"({len(per_client)} entries)", f"must have one for each of the {parties} clients"
+                )
+            )
     if config.blocks is not None and not all(isinstance(block, (list, tuple)) and block for block in config.blocks):
-        problems.append(Problem("dataset.blocks", config.blocks, 'must be a list of lists of columns, e.g. [[age,income],["2:10"]]'))
+        problems.append(
+            Problem("dataset.blocks", config.blocks, 'must be a list of lists of columns, e.g. [[age,income],["2:10"]]')
+        )
     return problems
 
 
@@ -80,7 +91,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     edges = partition.undirected(np.concatenate([*every, *(own or ())], axis=1), nodes)
     if not edges.size:
         files = ", ".join([config.edges] if config.edges else config.client_edges or [])
-        raise DataError(f"{files}: no edge between two different nodes; without edges dataset=tabular_files is the one to use.")
+        raise DataError(
+            f"{files}: no edge between two different nodes; without edges dataset=tabular_files is the one to use."
+        )
     blocks = None if config.blocks is None else _blocks(config.blocks, features)
     if config.split:
         splits = reader.split(config.split, labels)
@@ -94,12 +107,17 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
                 )
     graph = RawGraph(features.values, edges, labels, classes)
     source = DataSource(kind="real", note="the user's own files", files=tuple(reader.files))
-    return partition.divide(config.name, graph, splits, source, config, parties=parties, seed=seed, blocks=blocks, edges=own)
+    return partition.divide(
+        config.name, graph, splits, source, config, parties=parties, seed=seed, blocks=blocks, edges=own
+    )
 
 
-def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | None, task: GraphTask, index: int) -> GraphTask:
-    """`task`, of whose labels and splits somebody else tells, with client `index`' columns of the file of features, which all share, and
-    the edges of its own file; `config.client_edges` names one for each. No other client's edges are read.
+def load_own(
+    config: Config, layout: str, parties: int, seed: int, root: Path | None, task: GraphTask, index: int
+) -> GraphTask:
+    """`task`, of whose labels and splits somebody else tells, with client `index`' columns of the file of features,
+    which all share, and the edges of its own file; `config.client_edges` names one for each. No other client's edges
+    are read.
 
     Raises DataError, as `load`; a file is no longer that of `task`.
     """
@@ -125,14 +143,23 @@ def _blocks(blocks: Sequence[Any], features: _Table) -> tuple[np.ndarray, ...]:
             ids = _columns(column, features)
             if not ids:
                 near = closest(str(column), features.names)
-                problems.append(Problem("dataset.blocks", column, f"{features.file} has no such column (of {len(features.names)})", near))
+                problems.append(
+                    Problem(
+                        "dataset.blocks", column, f"{features.file} has no such column (of {len(features.names)})", near
+                    )
+                )
             for i in ids:
                 if i in owner:
-                    allowed = f"client {owner[i]} has column {features.names[i]!r} already, client {client} cannot: blocks are disjoint"
+                    allowed = (
+                        f"client {owner[i]} has column {features.names[i]!r} already, client {client} cannot: "
+                        "blocks are disjoint"
+                    )
                     problems.append(Problem("dataset.blocks", column, allowed))
                 owner[i] = client
     refuse(problems)
-    return tuple(np.array(sorted(i for i, who in owner.items() if who == client), np.int64) for client in range(len(blocks)))
+    return tuple(
+        np.array(sorted(i for i, who in owner.items() if who == client), np.int64) for client in range(len(blocks))
+    )
 
 
 def _columns(column: object, features: _Table) -> list[int]:
@@ -147,7 +174,7 @@ def _columns(column: object, features: _Table) -> list[int]:
     return list(range(start, stop)) if stop <= width else []
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -163,7 +190,8 @@ class _Table:
         return f"{self.file}, row {row}" if self.first is None else f"{self.file}, line {row + self.first}"
 
     def whole(self, what: str, low: int, end: int | None) -> np.ndarray:
-        """The cells as int64. Raises DataError, naming the line of one that is no whole number from `low` on and below `end`."""
+        """The cells as int64. Raises DataError, naming the line of one that is no whole number from `low` on and below
+        `end`."""
         numbers = _numbers(self)
         wrong = np.argwhere(~((numbers >= low) & (numbers < (end or np.inf)) & (numbers == np.floor(numbers))))
         if len(wrong):
@@ -188,7 +216,8 @@ class _Reader:
         if len(wrong):
             row, column = wrong[0]
             raise DataError(
-                f"{table.at(row)}, column {table.names[column]!r}: {_shown(table.values[row, column])} where a finite number belongs "
+                f"{table.at(row)}, column {table.names[column]!r}: {_shown(table.values[row, column])} where a finite "
+                "number belongs "
                 f"({len(wrong)} such cells in all). Fill or remove them."
             )
         if not values.size:
@@ -198,7 +227,11 @@ class _Reader:
     def edges(self, file: str, nodes: int) -> np.ndarray:
         """(2, E) with both directions."""
         table = self._table(file, "edges", header=None)
-        values = table.values.T if table.first is None and table.values.shape[0] == 2 != table.values.shape[1] else table.values
+        values = (
+            table.values.T
+            if table.first is None and table.values.shape[0] == 2 != table.values.shape[1]
+            else table.values
+        )
         if values.shape[1] != 2:
             raise DataError(f"{file}: {values.shape[1]} columns; edges are two columns of node ids.")
         return partition.undirected(replace(table, values=values).whole("node", 0, nodes).T, nodes)
@@ -222,7 +255,8 @@ class _Reader:
             absent = next(c for c in range(count) if c not in present)
             row = int(labels.argmax())
             raise DataError(
-                f"{table.at(row)}: label {count - 1}, but class {absent} has no node. If so meant, set dataset.classes={count}."
+                f"{table.at(row)}: label {count - 1}, but class {absent} has no node. If so meant, set "
+                f"dataset.classes={count}."
             )
         return labels, count
 
@@ -262,19 +296,24 @@ class _Reader:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise DataError(f"{file}: cannot be read ({error.strerror}). Looked below data_root and in the current folder.") from None
+            raise DataError(
+                f"{file}: cannot be read ({error.strerror}). Looked below data_root and in the current folder."
+            ) from None
         self.files.append((path.name, hashlib.sha256(data).hexdigest()))
         return data
 
     def _table(self, file: str, key: str, header: bool | None) -> _Table:
-        """Any of the four formats. `header` of a CSV: True, or None: there is one unless the first line holds only numbers."""
+        """Any of the four formats. `header` of a CSV: True, or None: there is one unless the first line holds only
+        numbers."""
         data = self._bytes(file)
         name = file.removesuffix(".gz")
         if name.endswith((".npz", ".npy")):
             values = _array(data, file, key)
             values = values[:, None] if values.ndim == 1 else values
             if values.ndim != 2 or values.dtype.kind not in "iufb":
-                raise DataError(f"{file}: an array of shape {values.shape} and type {values.dtype}; a table of numbers is needed.")
+                raise DataError(
+                    f"{file}: an array of shape {values.shape} and type {values.dtype}; a table of numbers is needed."
+                )
             return _Table(file, [str(i) for i in range(values.shape[1])], values, None)
         if name.endswith((".parquet", ".pq")):
             frame, first = _frame("read_parquet", data, file), None
@@ -300,7 +339,9 @@ def _array(data: bytes, file: str, key: str) -> np.ndarray:
         matrix = load_sparse(data, file)
         return np.stack([matrix.row, matrix.col], axis=1) if key == "edges" else matrix.toarray()
     if key not in names and len(names) != 1:
-        raise DataError(f"{file}: holds {', '.join(sorted(names)) or 'nothing'}; an array called {key}, or a single one, is needed.")
+        raise DataError(
+            f"{file}: holds {', '.join(sorted(names)) or 'nothing'}; an array called {key}, or a single one, is needed."
+        )
     key = key if key in names else names.pop()
     return load_npz(data, file, (key,))[key]
 
@@ -313,7 +354,8 @@ def _frame(reader: str, data: bytes, file: str, **options: Any) -> Any:
 
     try:
         return getattr(pd, reader)(io.BytesIO(data), **options)
-    except (ValueError, OSError, EOFError, zlib.error) as error:  # pandas' and pyarrow's own are ValueErrors and OSErrors
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        # pandas' and pyarrow's own are ValueErrors and OSErrors
         raise DataError(f"{file}: cannot be read, perhaps cut short ({' '.join(str(error).split())}).") from None
 
 
@@ -332,5 +374,7 @@ def _numbers(table: _Table) -> np.ndarray:
                 try:
                     float(cell)
                 except (ValueError, TypeError):
-                    raise DataError(f"{table.at(row)}, column {table.names[column]!r}: {cell!r} is not a number.") from None
+                    raise DataError(
+                        f"{table.at(row)}, column {table.names[column]!r}: {cell!r} is not a number."
+                    ) from None
         raise

@@ -1,4 +1,5 @@
-"""HeriGraph: Flickr posts of three cities with three graphs and three image blocks (Bai, Nourian, Luo, Pereira Roders 2022).
+"""HeriGraph: Flickr posts of three cities with three graphs and three image blocks (Bai, Nourian, Luo, Pereira Roders
+2022).
 
 Files as its repository has them, `<City>` being Suzhou, Amsterdam or Venice:
 
@@ -6,11 +7,12 @@ Files as its repository has them, `<City>` being Suzhou, Amsterdam or Venice:
   or `dataset/<City>/Edge_List.csv`: one row per pair of posts;
 - `dataset/<City>/Attribute_Labels.csv`: per post 9 soft labels and whether it counts as labelled;
   or `ATT_LAB` in `dataset_np/<City>/labels.npz`;
-- `dataset/<City>/Visual_Features.csv`: per post 512 hidden, 3 face, 365 scene and 102 scene-attribute features; or the same as `.npy`.
+- `dataset/<City>/Visual_Features.csv`: per post 512 hidden, 3 face, 365 scene and 102 scene-attribute features; or the
+  same as `.npy`.
 
-All .csv are tab separated with an unnamed index column. As in GLASU's code: client c of 3 holds graph c in the order temporal, social,
-spatial, and image block c (faces skipped); the label is the strongest of the 9 attributes; posts that do not count as labelled are in
-no split.
+All .csv are tab separated with an unnamed index column. As in GLASU's code: client c of 3 holds graph c in the order
+temporal, social, spatial, and image block c (faces skipped); the label is the strongest of the 9 attributes; posts that
+do not count as labelled are in no split.
 """
 
 import io
@@ -29,9 +31,17 @@ from vflbench.seeding import stream
 from vflbench.types import DataError, DatasetInfo, Problem, refuse
 
 DATASETS = (
-    DatasetInfo(name="suzhou", summary="HeriGraph Suzhou: 3,137 posts, 3 graphs, 3 image blocks", layouts=("graph",), folder="herigraph"),
     DatasetInfo(
-        name="amsterdam", summary="HeriGraph Amsterdam: 3,727 posts, 3 graphs, 3 image blocks", layouts=("graph",), folder="herigraph"
+        name="suzhou",
+        summary="HeriGraph Suzhou: 3,137 posts, 3 graphs, 3 image blocks",
+        layouts=("graph",),
+        folder="herigraph",
+    ),
+    DatasetInfo(
+        name="amsterdam",
+        summary="HeriGraph Amsterdam: 3,727 posts, 3 graphs, 3 image blocks",
+        layouts=("graph",),
+        folder="herigraph",
     ),
     DatasetInfo(
         name="venice",
@@ -98,7 +108,8 @@ def _files(name: str) -> _Files:
         _file(f"dataset/{city}/Attribute_Labels.csv"),
         _file(f"dataset_np/{city}/labels.npz", public),
         _file(f"dataset/{city}/Visual_Features.csv"),
-        _file(f"dataset/{city}/Visual_Features.npy", public=False),  # its notebooks write it, the repository does not have it
+        # its notebooks write it, the repository does not have it
+        _file(f"dataset/{city}/Visual_Features.npy", public=False),
     )
 
 
@@ -118,7 +129,8 @@ FILE_SETS = tuple(_file_set(name) for name in _CITIES)
 
 @dataclass(frozen=True)
 class _Twin:
-    """Real label counts and numbers of edges (the single graphs of Suzhou and Amsterdam are not known; their union is)."""
+    """Real label counts and numbers of edges (the single graphs of Suzhou and Amsterdam are not known; their union
+    is)."""
 
     nodes: int
     class_counts: tuple[int, ...]  # labelled posts
@@ -139,15 +151,17 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = partition.check_fractions(config.train, config.test)
     if parties != 3:
-        problems.append(Problem("algorithm.parties", parties, f"must be 3: {config.name} has three graphs and three image blocks"))
+        problems.append(
+            Problem("algorithm.parties", parties, f"must be 3: {config.name} has three graphs and three image blocks")
+        )
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
     """Suzhou, Amsterdam or Venice with three clients: each one graph and one image block.
 
-    Where a city's graphs and labels are there but not its image blocks (`data_source=partial`), made-up blocks that carry the labels'
-    signal take their place; ``source=real`` refuses that.
+    Where a city's graphs and labels are there but not its image blocks (`data_source=partial`), made-up blocks that
+    carry the labels' signal take their place; ``source=real`` refuses that.
     """
     refuse(check(config, layout, parties))
     name = config.name
@@ -158,7 +172,11 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         source = twins.twin_source(note="synthetic twin: real label counts, made-up posts, graphs and image blocks")
     else:
         features, edges, labels = read(name, found)
-        note = "real graphs and labels; the three image blocks are MADE UP (they carry the labels' signal)" if found.made_up else ""
+        note = (
+            "real graphs and labels; the three image blocks are MADE UP (they carry the labels' signal)"
+            if found.made_up
+            else ""
+        )
         source = found.source(note=note)
     whole = np.concatenate(features, axis=1)
     ends = np.cumsum([block.shape[1] for block in features])
@@ -175,7 +193,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     )
 
 
-# --- made-up parts -----------------------------------------------------------------------------------------------------------
+# --- made-up parts ----------------------------------------------------------------------------------------------------
 
 
 def _image_blocks(attributes: np.ndarray, name: str) -> tuple[np.ndarray, ...]:
@@ -197,7 +215,7 @@ def _twin(name: str) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np
     return _image_blocks(attributes, name), edges, labels
 
 
-# --- the format -------------------------------------------------------------------------------------------------------------
+# --- the format -------------------------------------------------------------------------------------------------------
 
 
 def read(name: str, found: Found) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np.ndarray]:
@@ -221,7 +239,9 @@ def _table(found: Found, file: RawFile, **options: Any) -> Any:
     try:
         return pd.read_csv(io.BytesIO(found.read(file)), sep="\t", index_col=0, **options)
     except ValueError as error:  # parser errors, missing columns, undecodable bytes
-        raise DataError(f"{label}: cannot be read as a tab-separated table ({str(error).strip()}). Get the file again.") from None
+        raise DataError(
+            f"{label}: cannot be read as a tab-separated table ({str(error).strip()}). Get the file again."
+        ) from None
 
 
 def _attributes(found: Found, files: _Files) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -235,7 +255,13 @@ def _attributes(found: Found, files: _Files) -> tuple[np.ndarray, np.ndarray, np
     if held.ndim != 2 or held.shape[1] != 19 or not len(held):
         raise DataError(f"{label}: {held.shape} where (posts, 19) columns belong. Get the file again.")
     flags = held[:, 18].astype(str)
-    csv_files.refuse(label, first, flags, ~np.isin(flags, ("True", "False")), "in column `labelled` is not True or False (cut short?)")
+    csv_files.refuse(
+        label,
+        first,
+        flags,
+        ~np.isin(flags, ("True", "False")),
+        "in column `labelled` is not True or False (cut short?)",
+    )
     return held[:, 0].astype(str), _numbers(held[:, 1:10], label, first), flags == "True"
 
 
@@ -250,7 +276,9 @@ def _numbers(cells: np.ndarray, label: str, first: int) -> np.ndarray:
     wrong = np.argwhere(~np.isfinite(numbers))
     if len(wrong):
         row, column = wrong[0]
-        raise DataError(f"{label}, line {row + first}: {cells[row, column]!r} where a number belongs (feature {column}).")
+        raise DataError(
+            f"{label}, line {row + first}: {cells[row, column]!r} where a number belongs (feature {column})."
+        )
     return numbers.astype(np.float32)
 
 
@@ -274,7 +302,9 @@ def _listed_edges(found: Found, file: RawFile, ids: np.ndarray) -> tuple[np.ndar
     wrong = np.flatnonzero((ends < 0).any(axis=0))
     if len(wrong):
         a, b = table["0"].iloc[wrong[0]], table["1"].iloc[wrong[0]]
-        raise DataError(f"{label}, line {wrong[0] + 2}: edge from post {a} to {b}, but not both are among the {len(ids)} posts.")
+        raise DataError(
+            f"{label}, line {wrong[0] + 2}: edge from post {a} to {b}, but not both are among the {len(ids)} posts."
+        )
     similar = _numbers(table[list(_SIMILARITIES)].fillna(0).to_numpy(dtype=object), label, 2)
     return tuple(partition.undirected(ends[:, similar[:, g] > 0], len(ids)) for g in range(len(GRAPHS)))
 

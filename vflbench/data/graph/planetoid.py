@@ -1,8 +1,8 @@
 """Cora, CiteSeer and PubMed from the original Planetoid files (Yang, Cohen, Salakhutdinov 2016).
 
-Eight files a data set: `x`, `y` (features and one-hot labels of the public training nodes), `allx`, `ally` (all but the test nodes),
-`tx`, `ty` (test nodes, in the order of `test.index`), `graph` (node -> neighbours) and `test.index`. All but the last are Python-2
-pickles.
+Eight files a data set: `x`, `y` (features and one-hot labels of the public training nodes), `allx`, `ally` (all but the
+test nodes), `tx`, `ty` (test nodes, in the order of `test.index`), `graph` (node -> neighbours) and `test.index`. All
+but the last are Python-2 pickles.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,23 @@ from vflbench.data.tasks import GraphTask
 from vflbench.types import Count, DataError, DatasetInfo
 
 DATASETS = (
-    DatasetInfo(name="cora", summary="Cora: 2,708 papers, 1,433 words, 7 topics", layouts=("graph",), folder="planetoid/Cora/raw"),
     DatasetInfo(
-        name="citeseer", summary="CiteSeer: 3,327 papers, 3,703 words, 6 topics", layouts=("graph",), folder="planetoid/CiteSeer/raw"
+        name="cora",
+        summary="Cora: 2,708 papers, 1,433 words, 7 topics",
+        layouts=("graph",),
+        folder="planetoid/Cora/raw",
     ),
     DatasetInfo(
-        name="pubmed", summary="PubMed: 19,717 papers, 500 tf-idf words, 3 topics", layouts=("graph",), folder="planetoid/PubMed/raw"
+        name="citeseer",
+        summary="CiteSeer: 3,327 papers, 3,703 words, 6 topics",
+        layouts=("graph",),
+        folder="planetoid/CiteSeer/raw",
+    ),
+    DatasetInfo(
+        name="pubmed",
+        summary="PubMed: 19,717 papers, 500 tf-idf words, 3 topics",
+        layouts=("graph",),
+        folder="planetoid/PubMed/raw",
     ),
 )
 
@@ -46,8 +57,8 @@ class Config(partition.Division):
 _ADDRESS = "https://raw.githubusercontent.com/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3/data"
 _SUFFIXES = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
 _FOLDERS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
-# sha256, in the order of _SUFFIXES. Computed from the files at _ADDRESS, but for CiteSeer's and PubMed's allx: those are as several
-# public projects pin them, whose sums for all other files are the same as ours.
+# sha256, in the order of _SUFFIXES. Computed from the files at _ADDRESS, but for CiteSeer's and PubMed's allx: those
+# are as several public projects pin them, whose sums for all other files are the same as ours.
 _SHA256 = {
     "cora": (
         "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
@@ -94,8 +105,8 @@ def _file_set(name: str) -> FileSet:
 
 FILE_SETS = tuple(_file_set(name) for name in _FOLDERS)
 
-# Class sizes, edges, sparsity and homophily of the real graphs. `topic` and `misread` are set so that on Cora's twin a graph model
-# reaches about what it reaches on Cora, and features without the graph clearly less.
+# Class sizes, edges, sparsity and homophily of the real graphs. `topic` and `misread` are set so that on Cora's twin a
+# graph model reaches about what it reaches on Cora, and features without the graph clearly less.
 _TWINS = {
     "cora": twins.WordShape((351, 217, 418, 818, 426, 298, 180), 0, 5278, 1433, 18.17, 0.81, topic=0.5, misread=0.1),
     "citeseer": twins.WordShape((249, 590, 668, 701, 596, 508), 15, 4552, 3703, 31.7, 0.74, topic=0.4, misread=0.11),
@@ -122,14 +133,14 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     return partition.divide(name, graph, splits, source, config, parties=parties, seed=seed)
 
 
-# --- the format -------------------------------------------------------------------------------------------------------------
+# --- the format -------------------------------------------------------------------------------------------------------
 
 
 def read(files: FileSet, found: Found) -> tuple[RawGraph, dict[str, np.ndarray]]:
     """The graph in the files, and Planetoid's public split.
 
-    Test nodes that `test.index` leaves out (CiteSeer's 15 isolated ones) get zero features and no label, as is the standard treatment.
-    Raises DataError, naming the file, and the line of test.index.
+    Test nodes that `test.index` leaves out (CiteSeer's 15 isolated ones) get zero features and no label, as is the
+    standard treatment. Raises DataError, naming the file, and the line of test.index.
     """
     file = dict(zip(_SUFFIXES, files.parts[0].groups[0], strict=True))
     held = {suffix: load_pickle(found.read(file[suffix]), found.label(file[suffix])) for suffix in _SUFFIXES[:-1]}
@@ -142,14 +153,21 @@ def read(files: FileSet, found: Found) -> tuple[RawGraph, dict[str, np.ndarray]]
         a, b = held[many].shape[1], held[few].shape[1]
         if a != b:
             raise DataError(f"{label[few]}: {b} {why}, but {label[many]} has {a}.")
-    for features, suffix, rows, other in ((x, "x", len(y), "y"), (allx, "allx", len(ally), "ally"), (tx, "tx", len(ty), "ty")):
+    for features, suffix, rows, other in (
+        (x, "x", len(y), "y"),
+        (allx, "allx", len(ally), "ally"),
+        (tx, "tx", len(ty), "ty"),
+    ):
         if len(features) != rows:
             raise DataError(f"{label[suffix]}: {len(features)} rows, but {label[other]} has {rows}.")
     if len(test) != len(tx):
         raise DataError(f"{label['test.index']}: {len(test)} lines, but {label['tx']} has {len(tx)} rows.")
     if test.min() < len(allx):
         line = int(test.argmin()) + 1
-        raise DataError(f"{label['test.index']}, line {line}: node {test.min()} is among the {len(allx)} nodes of {label['allx']} already.")
+        raise DataError(
+            f"{label['test.index']}, line {line}: node {test.min()} is among the {len(allx)} nodes of {label['allx']} "
+            "already."
+        )
 
     nodes = int(test.max()) + 1
     features = np.zeros((nodes, allx.shape[1]), np.float32)
@@ -158,12 +176,17 @@ def read(files: FileSet, found: Found) -> tuple[RawGraph, dict[str, np.ndarray]]
     labels[: len(ally)], labels[test] = ally, ty
     graph = RawGraph(features, _edges(held["graph"], nodes, label["graph"]), labels, held["ally"].shape[1])
     train, val = np.arange(len(x)), np.arange(len(x), min(len(x) + 500, len(allx)))
-    public = {"train": train[labels[train] >= 0], "val": val[labels[val] >= 0], "test": np.sort(test[labels[test] >= 0])}
+    public = {
+        "train": train[labels[train] >= 0],
+        "val": val[labels[val] >= 0],
+        "test": np.sort(test[labels[test] >= 0]),
+    }
     return graph, public
 
 
 def _matrix(held: Any, label: str) -> np.ndarray:
-    """Dense float32 features of a pickled sparse matrix, its indices checked first: a damaged one must not reach compiled code."""
+    """Dense float32 features of a pickled sparse matrix, its indices checked first: a damaged one must not reach
+    compiled code."""
     from scipy import sparse
 
     try:

@@ -1,7 +1,7 @@
 """Reddit posts of September 2014 (Hamilton, Ying, Leskovec 2017) in the `.npz` format that DGL and PyG use.
 
-`reddit_data.npz` holds `feature` (232,965 x 602), `label` (41 communities) and `node_types` (1 training, 2 validation, 3 test, by day);
-`reddit_graph.npz` is a scipy sparse adjacency matrix.
+`reddit_data.npz` holds `feature` (232,965 x 602), `label` (41 communities) and `node_types` (1 training, 2 validation,
+3 test, by day); `reddit_graph.npz` is a scipy sparse adjacency matrix.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,14 @@ from vflbench.data.tasks import GraphTask
 from vflbench.seeding import stream
 from vflbench.types import DataError, DatasetInfo, Positive, Problem, Range, refuse
 
-DATASETS = (DatasetInfo(name="reddit", summary="Reddit: 232,965 posts, 602 features, 41 communities", layouts=("graph",), folder="reddit"),)
+DATASETS = (
+    DatasetInfo(
+        name="reddit",
+        summary="Reddit: 232,965 posts, 602 features, 41 communities",
+        layouts=("graph",),
+        folder="reddit",
+    ),
+)
 
 CLASSES, FEATURES = 41, 602
 
@@ -29,16 +36,23 @@ class Config(partition.Division):
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto"] = "auto"
     verify: bool = True  # check what is known of the files
-    nodes: Annotated[int, Range(at_least=10 * CLASSES)] = 10000  # posts of the synthetic twin, ten a class (the real data has 232,965)
+    # posts of the synthetic twin, ten a class (the real data has 232,965)
+    nodes: Annotated[int, Range(at_least=10 * CLASSES)] = 10000
     mean_degree: Positive = 50.0  # edges at a post of the synthetic twin (the real data has 492)
     split: Literal["random", "public"] = "random"  # random (GLASU's, drawn by the run's seed) | public (by day)
-    train: Annotated[float, Range(above=0, below=1)] = 0.66  # split=random: fraction of nodes for training, in equal shares per class
+    # split=random: fraction of nodes for training, in equal shares per class
+    train: Annotated[float, Range(above=0, below=1)] = 0.66
 
 
-_ADDRESS = "https://data.dgl.ai/dataset/reddit.zip"  # 1.4 GB; no checksum of its members is known, their format is checked
+# 1.4 GB; no checksum of its members is known, their format is checked
+_ADDRESS = "https://data.dgl.ai/dataset/reddit.zip"
 _DATA = RawFile("reddit/reddit_data.npz", _ADDRESS, member="reddit_data.npz")
 _GRAPH = RawFile("reddit/reddit_graph.npz", _ADDRESS, member="reddit_graph.npz")
-FILE_SETS = (FileSet("reddit", "reddit", (Part("Reddit files", ((_DATA, _GRAPH),)),), also=("Reddit/raw", "reddit/raw", "Reddit")),)
+FILE_SETS = (
+    FileSet(
+        "reddit", "reddit", (Part("Reddit files", ((_DATA, _GRAPH),)),), also=("Reddit/raw", "reddit/raw", "Reddit")
+    ),
+)
 
 _HOMOPHILY = 0.76  # as the real graph's, about
 _SIGNAL = 3.2  # of the twin's features
@@ -60,7 +74,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         source = found.source()
     else:
         graph, types = _twin(config.nodes, config.mean_degree)
-        source = twins.twin_source(f"{config.nodes} nodes", "synthetic twin at a chosen size; class sizes and features are made up")
+        source = twins.twin_source(
+            f"{config.nodes} nodes", "synthetic twin at a chosen size; class sizes and features are made up"
+        )
     if config.split == "public":
         splits = {name: np.flatnonzero(types == kind) for name, kind in (("train", 1), ("val", 2), ("test", 3))}
     else:
@@ -69,10 +85,12 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 
 def random_split(labels: np.ndarray, train: float, seed: int) -> dict[str, np.ndarray]:
-    """GLASU's split: per class int(train * N / 41) nodes for training, then min(max(1200, 41 * 150), train * N) of the rest for testing.
+    """GLASU's split: per class int(train * N / 41) nodes for training, then min(max(1200, 41 * 150), train * N) of the
+    rest for testing.
 
-    Two departures: no class gives more than `train` of its nodes for training (in the released code small ones give all, and are never
-    tested), and as many nodes again serve as validation, which the released code lacks; where too few are left, both get half.
+    Two departures: no class gives more than `train` of its nodes for training (in the released code small ones give
+    all, and are never tested), and as many nodes again serve as validation, which the released code lacks; where too
+    few are left, both get half.
     """
     rng = stream(seed, "split")
     quota = int(train * len(labels) / CLASSES)

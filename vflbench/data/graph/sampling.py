@@ -1,18 +1,19 @@
 """Neighbour sampling on a CSR graph with numpy alone: GLASU's Algorithm 2 without its messages.
 
-Level sets. A batch S[L] at the top; going down, S[l] = S[l+1] and up to `fanout` sampled neighbours of each of its nodes. The layer that
-turns level l into level l+1 needs a :class:`Block`: the sampled edges, rows S[l+1], columns S[l]. All level sets are sorted, so parties
-that hold the same set hold it in the same order.
+Level sets. A batch S[L] at the top; going down, S[l] = S[l+1] and up to `fanout` sampled neighbours of each of its
+nodes. The layer that turns level l into level l+1 needs a :class:`Block`: the sampled edges, rows S[l+1], columns S[l].
+All level sets are sorted, so parties that hold the same set hold it in the same order.
 
-Normalisation. An entry (u, v) of a block is (deg(u) / drawn(u)) / sqrt((deg(u) + w) (deg(v) + w)) and the self-loop is w / (deg(u) + w),
-where degrees count the party's own edges and w is the self-loop's weight. In expectation over the draw this is the symmetric
-normalisation with self-loops of the whole graph (Kipf and Welling 2017), and with the full neighbourhood it is exactly that, so training
-on samples and inference on everything see the same operator. (The released GLASU code normalises the sampled induced subgraph by its own
-degrees, which does neither.)
+Normalisation. An entry (u, v) of a block is (deg(u) / drawn(u)) / sqrt((deg(u) + w) (deg(v) + w)) and the self-loop is
+w / (deg(u) + w), where degrees count the party's own edges and w is the self-loop's weight. In expectation over the
+draw this is the symmetric normalisation with self-loops of the whole graph (Kipf and Welling 2017), and with the full
+neighbourhood it is exactly that, so training on samples and inference on everything see the same operator. (The
+released GLASU code normalises the sampled induced subgraph by its own degrees, which does neither.)
 
 References
 ----------
-Zhang, Hong, Chen: GLASU, arXiv 2303.09531, Algorithm 2. Floyd's sampling without replacement: Bentley and Floyd, CACM 30(9), 1987.
+Zhang, Hong, Chen: GLASU, arXiv 2303.09531, Algorithm 2. Floyd's sampling without replacement: Bentley and Floyd, CACM
+30(9), 1987.
 """
 
 from __future__ import annotations
@@ -95,10 +96,11 @@ def sample_neighbours(graph: Graph, nodes: np.ndarray, fanout: int | None, rng: 
     degree, first = graph.degree[nodes], graph.start[nodes]
     if fanout is None:
         ends = np.cumsum(degree)
-        places = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - degree, degree)  # 0, 1, ... within each node
+        # 0, 1, ... within each node
+        places = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - degree, degree)
         return Draw(degree, graph.neighbours[np.repeat(first, degree) + places], np.ones(len(nodes)))
-    # Floyd: the k-th draw is from 0..top, or top itself, which cannot have been drawn yet, where that was taken. A node with fewer than
-    # `fanout` neighbours draws from `fanout` places, that is all of them, and keeps those that exist.
+    # Floyd: the k-th draw is from 0..top, or top itself, which cannot have been drawn yet, where that was taken. A node
+    # with fewer than `fanout` neighbours draws from `fanout` places, that is all of them, and keeps those that exist.
     tops = np.maximum(degree, fanout) - np.arange(fanout, 0, -1)[:, None]  # (fanout, nodes asked)
     chosen = (rng.random(tops.shape) * (tops + 1)).astype(np.int64)
     for k in range(1, fanout):
@@ -167,9 +169,10 @@ async def sample_blocks(
     graph : the party's own graph.
     batch : (S,) int64, sorted: the level S[L].
     layers, fanout : L, and neighbours drawn per node (None: all).
-    union_of : awaited as `union_of(l, ids)` for every level l < L, returns the set to go on with: a party exchanges ids there where
-        the level must be common to all. Without it nothing is exchanged.
-    drawn_from : sample from this graph instead of `graph`; of the pairs drawn only `graph`'s own edges enter the blocks.
+    union_of : awaited as `union_of(l, ids)` for every level l < L, returns the set to go on with: a party exchanges ids
+        there where the level must be common to all. Without it nothing is exchanged.
+    drawn_from : sample from this graph instead of `graph`; of the pairs drawn only `graph`'s own edges enter the
+    blocks.
 
     Returns
     -------
@@ -189,7 +192,8 @@ async def sample_blocks(
 
 
 def _own_edges(graph: Graph, upper: np.ndarray, draw: Draw) -> Draw:
-    """Of a draw from a larger graph the pairs that are edges of `graph`; each edge was drawn with the same chance, so scales stay."""
+    """Of a draw from a larger graph the pairs that are edges of `graph`; each edge was drawn with the same chance, so
+    scales stay."""
     rows = np.repeat(np.arange(len(upper)), draw.counts)
     keep = graph.has_edges(upper[rows], draw.neighbours)
     return Draw(np.bincount(rows[keep], minlength=len(upper)), draw.neighbours[keep], draw.scale)

@@ -1,4 +1,5 @@
-"""Reading CIFAR-10 (Krizhevsky 2009) in its two original formats; how the images are divided between parties is not said here.
+"""Reading CIFAR-10 (Krizhevsky 2009) in its two original formats; how the images are divided between parties is not
+said here.
 
 - binary: records of 3,073 bytes, a label and 3 x 32 x 32 pixels (channel, row, column)
 - python: pickles of a dict with `data` (n, 3072) uint8 and `labels`, read through the restricted unpickler
@@ -63,8 +64,12 @@ def _batches(folder: str, train: tuple[str, ...], suffix: str = "") -> tuple[Raw
 
 # The fullest first; the first one is what is downloaded.
 _GROUPS = (
-    _Group((RawFile("cifar10/cifar-10-binary.tar.gz", f"{_ADDRESS}/cifar-10-binary.tar.gz"),), "cifar-10-batches-bin", True),
-    _Group((RawFile("cifar10/cifar-10-python.tar.gz", f"{_ADDRESS}/cifar-10-python.tar.gz"),), "cifar-10-batches-py", False),
+    _Group(
+        (RawFile("cifar10/cifar-10-binary.tar.gz", f"{_ADDRESS}/cifar-10-binary.tar.gz"),), "cifar-10-batches-bin", True
+    ),
+    _Group(
+        (RawFile("cifar10/cifar-10-python.tar.gz", f"{_ADDRESS}/cifar-10-python.tar.gz"),), "cifar-10-batches-py", False
+    ),
     _Group(_batches("cifar10/cifar-10-batches-bin", _TRAIN, ".bin"), "", True),
     _Group(_batches("cifar10/cifar-10-batches-py", _TRAIN), "", False),
     _Group(_batches(_SAMPLE, _TRAIN[:1]), "", False, _TRAIN[:1], "sample1000"),
@@ -92,7 +97,9 @@ def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
     found = sources.locate(file_set(variant), root, source, verify, has_twin=variant != "sample1000")
     if found is None:
         return twin()
-    group = next(group for group in _GROUPS if variant in ("auto", group.variant) and all(file in found for file in group.files))
+    group = next(
+        group for group in _GROUPS if variant in ("auto", group.variant) and all(file in found for file in group.files)
+    )
     content = _archived(found, group) if group.folder else _plain(found, group)
     full = group.variant == "full"
     parts = []
@@ -130,7 +137,7 @@ def _archived(found: Found, group: _Group) -> Callable[[str], tuple[bytes, str]]
     return content
 
 
-# --- the formats --------------------------------------------------------------------------------------------------------------
+# --- the formats ------------------------------------------------------------------------------------------------------
 
 
 def _binary(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -139,7 +146,8 @@ def _binary(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.
     if len(data) != expected:
         images = f"{expected // _RECORD:,} images of {_RECORD:,} bytes"
         raise DataError(
-            f"{where}: {len(data):,} bytes; {expected:,} are expected, {images}. It is cut short or another file: get it again."
+            f"{where}: {len(data):,} bytes; {expected:,} are expected, {images}. It is cut short or another file: get "
+            "it again."
         )
     records = np.frombuffer(data, np.uint8).reshape(-1, _RECORD)
     return _checked(records[:, 1:], records[:, 0], where)
@@ -152,10 +160,14 @@ def _python(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.
     fields = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in items}
     pixels, labels = fields.get("data"), fields.get("labels")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or not isinstance(labels, list):
-        raise DataError(f"{where}: no batch of CIFAR-10: a dict with `data`, an array of bytes, and the list `labels` is expected.")
+        raise DataError(
+            f"{where}: no batch of CIFAR-10: a dict with `data`, an array of bytes, and the list `labels` is expected."
+        )
     shape = (len(labels) if count is None else count, _RECORD - 1)
     if pixels.shape != shape or len(labels) != shape[0]:
-        raise DataError(f"{where}: data {pixels.shape} and {len(labels)} labels; {shape} are expected. Get the file again.")
+        raise DataError(
+            f"{where}: data {pixels.shape} and {len(labels)} labels; {shape} are expected. Get the file again."
+        )
     if not all(isinstance(label, int) for label in labels):
         raise DataError(f"{where}: labels must be whole numbers. Get the file again.")
     return _checked(pixels, np.array(labels), where)
@@ -164,21 +176,25 @@ def _python(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.
 def _checked(pixels: np.ndarray, labels: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
     wrong = np.flatnonzero((labels < 0) | (labels >= len(CLASSES)))
     if len(wrong):
-        raise DataError(f"{where}: label {labels[wrong[0]]} of image {wrong[0]}: labels are 0 to 9. Get the file again.")
+        raise DataError(
+            f"{where}: label {labels[wrong[0]]} of image {wrong[0]}: labels are 0 to 9. Get the file again."
+        )
     return pixels.reshape(-1, *SHAPE), labels.astype(np.int64)
 
 
-# --- twin -------------------------------------------------------------------------------------------------------------------
+# --- twin -------------------------------------------------------------------------------------------------------------
 
 
 def twin() -> Images:
-    """2,500 made-up images: a class is a pattern of waves in colours of its own; each image shifts it and adds other waves and noise."""
+    """2,500 made-up images: a class is a pattern of waves in colours of its own; each image shifts it and adds other
+    waves and noise."""
     patterns = _waves(stream(0, "twin/cifar10/classes"), len(CLASSES))
     made = []
     for count, split in zip(_TWIN, ("train", "test"), strict=True):
         rng = stream(0, f"twin/cifar10/{split}")
         labels = rng.permutation(np.arange(count) % len(CLASSES))
-        looks = np.where(rng.random(count) < 0.08, rng.integers(0, len(CLASSES), count), labels)  # what keeps a good model from 100 %
+        # what keeps a good model from 100 %
+        looks = np.where(rng.random(count) < 0.08, rng.integers(0, len(CLASSES), count), labels)
         images = np.empty((count, *SHAPE), np.uint8)
         others = _waves(rng, count)
         shifts = rng.integers(-3, 4, (count, 2))

@@ -1,12 +1,13 @@
-"""CIFAR-10 divided between parties: each sees a quarter of every image (as in EF-VFL's public code, which MTCD's author wrote too).
-Or, layout sharded, whole images dealt to workers.
+"""CIFAR-10 divided between parties: each sees a quarter of every image (as in EF-VFL's public code, which MTCD's author
+wrote too). Or, layout sharded, whole images dealt to workers.
 
-Quadrants are in the order top left, top right, bottom left, bottom right; with `topology=clusters` the upper half and the lower half are
-the two clusters. Two parties have the upper and the lower half; one party has whole images.
+Quadrants are in the order top left, top right, bottom left, bottom right; with `topology=clusters` the upper half and
+the lower half are the two clusters. Two parties have the upper and the lower half; one party has whole images.
 
-A part's features are uint8, 0 to 255: whoever computes with them divides by 255 (models/image.py does). Workers' images are standardised.
-Random crops and flips, with which others
-train, are part of training and not of the data; they would move pixels from one party to another. They are not done here.
+A part's features are uint8, 0 to 255: whoever computes with them divides by 255 (models/image.py does). Workers' images
+are standardised. Random crops and flips, with which others
+train, are part of training and not of the data; they would move pixels from one party to another. They are not done
+here.
 """
 
 from dataclasses import dataclass
@@ -38,23 +39,28 @@ MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 class Config(partition.Sharding):
     name: str = "cifar10"
     source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto", "full", "sample1000"] = "auto"  # auto: the fullest found; sample1000: 800 and 200 of the training images
+    # auto: the fullest found; sample1000: 800 and 200 of the training images
+    variant: Literal["auto", "full", "sample1000"] = "auto"
     verify: bool = True  # compare the files with the known checksums
-    validation: Annotated[float, Range(at_least=0, below=1)] = 0.1  # fraction of each class's training images, drawn by the run's seed
+    # fraction of each class's training images, drawn by the run's seed
+    validation: Annotated[float, Range(at_least=0, below=1)] = 0.1
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = []
     if config.source == "synthetic" and config.variant == "sample1000":
-        problems.append(Problem("dataset.variant", config.variant, "the synthetic twin is that of all of CIFAR-10: auto or full"))
+        problems.append(
+            Problem("dataset.variant", config.variant, "the synthetic twin is that of all of CIFAR-10: auto or full")
+        )
     if layout != "sharded" and parties not in (1, 2, 4):
         problems.append(Problem("algorithm.parties", parties, "must be 4 (quadrants), 2 (halves) or 1"))
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
-    """Quadrants (n, 3, 16, 16) uint8 at four parties, halves (n, 3, 16, 32) at two, whole images at one; the official test images.
+    """Quadrants (n, 3, 16, 16) uint8 at four parties, halves (n, 3, 16, 32) at two, whole images at one; the official
+    test images.
 
     Sharded: whole images (n, 3, 32, 32) float32, dealt to `parties` workers.
     """
@@ -62,24 +68,39 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     images = cifar.read(config.variant, config.source, config.verify, root)
     split = partition.fraction_split(images.train_labels, len(cifar.CLASSES), 1 - config.validation, 0.0, seed)
     train = images.train[split["train"]], images.train_labels[split["train"]]
-    held_out = {"val": (images.train[split["val"]], images.train_labels[split["val"]]), "test": (images.test, images.test_labels)}
+    held_out = {
+        "val": (images.train[split["val"]], images.train_labels[split["val"]]),
+        "test": (images.test, images.test_labels),
+    }
     held_out = {name: pair for name, pair in held_out.items() if len(pair[1])}
     metric = Metric("accuracy", "max")
     if layout == "sharded":
         shards = {name: Shard(standardised(pixels), labels) for name, (pixels, labels) in held_out.items()}
         own = Shard(standardised(train[0]), train[1])
         return partition.shard(
-            config.name, own, shards, images.source, metric, config, classes=len(cifar.CLASSES), workers=parties, seed=seed
+            config.name,
+            own,
+            shards,
+            images.source,
+            metric,
+            config,
+            classes=len(cifar.CLASSES),
+            workers=parties,
+            seed=seed,
         )
     blocks = {name: divide(pixels, parties) for name, (pixels, _) in held_out.items()}
     known = {name: labels for name, (_, labels) in held_out.items()}
-    return AlignedTask(config.name, images.source, metric, len(cifar.CLASSES), 0, divide(train[0], parties), train[1], blocks, known)
+    return AlignedTask(
+        config.name, images.source, metric, len(cifar.CLASSES), 0, divide(train[0], parties), train[1], blocks, known
+    )
 
 
 def divide(images: np.ndarray, parties: int) -> tuple[np.ndarray, ...]:
     """Images (n, 3, 32, 32) as one, two or four parts of the same size."""
     halves = np.split(images, 2 if parties > 1 else 1, axis=2)
-    return tuple(np.ascontiguousarray(part) for half in halves for part in np.split(half, 2 if parties == 4 else 1, axis=3))
+    return tuple(
+        np.ascontiguousarray(part) for half in halves for part in np.split(half, 2 if parties == 4 else 1, axis=3)
+    )
 
 
 def standardised(images: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """MNIST from its original idx files (LeCun, Cortes, Burges): 70,000 handwritten digits of 28 x 28 grey values.
 
-An idx file is a big-endian header (two zero bytes, the type of a value, the number of dimensions, one 32-bit size per dimension) and
-then the values, row by row.
+An idx file is a big-endian header (two zero bytes, the type of a value, the number of dimensions, one 32-bit size per
+dimension) and then the values, row by row.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,8 @@ DATASETS = (
 )
 
 TRAIN, TEST, SIDE, CLASSES = 60_000, 10_000, 28, 10
-MEAN, DEVIATION = 0.1307, 0.3081  # of the training images' grey values from 0 to 1, as everybody takes them: public, not a worker's
+# of the training images' grey values from 0 to 1, as everybody takes them: public, not a worker's
+MEAN, DEVIATION = 0.1307, 0.3081
 
 
 @dataclass
@@ -35,7 +36,8 @@ class Config(partition.Sharding):
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto"] = "auto"
     verify: bool = True  # compare the files with the published checksums
-    validation: Annotated[int, Range(at_least=0, at_most=TRAIN - 1)] = 5000  # of the training images, drawn at random; they are nobody's
+    # of the training images, drawn at random; they are nobody's
+    validation: Annotated[int, Range(at_least=0, at_most=TRAIN - 1)] = 5000
 
 
 _FOLDER = "mnist/MNIST/raw"
@@ -65,21 +67,33 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     kept, rest = (Shard(train.features[rows], train.labels[rows]) for rows in np.split(order, [config.validation]))
     metric = Metric("accuracy", "max")
     return partition.shard(
-        config.name, rest, {"val": kept, "test": test}, source, metric, config, classes=CLASSES, workers=parties, seed=seed
+        config.name,
+        rest,
+        {"val": kept, "test": test},
+        source,
+        metric,
+        config,
+        classes=CLASSES,
+        workers=parties,
+        seed=seed,
     )
 
 
-# --- the format -------------------------------------------------------------------------------------------------------------
+# --- the format -------------------------------------------------------------------------------------------------------
 
 
 def read(found: Found) -> tuple[Shard, Shard]:
-    """Training and test images (n, 1, 28, 28), standardised grey values, with their digits. Raises DataError, naming the file."""
+    """Training and test images (n, 1, 28, 28), standardised grey values, with their digits. Raises DataError, naming
+    the file."""
     parts = []
     for (images_file, labels_file), count in ((_FILES[:2], TRAIN), (_FILES[2:], TEST)):
         images = read_idx(found.read(images_file), 3, found.label(images_file))
         labels = read_idx(found.read(labels_file), 1, found.label(labels_file))
         if images.shape != (count, SIDE, SIDE):
-            raise DataError(f"{found.label(images_file)}: announces {images.shape}, MNIST has {(count, SIDE, SIDE)}. Get the file again.")
+            raise DataError(
+                f"{found.label(images_file)}: announces {images.shape}, MNIST has {(count, SIDE, SIDE)}. Get the file "
+                "again."
+            )
         if labels.shape != (count,) or labels.max() >= CLASSES:
             raise DataError(f"{found.label(labels_file)}: must hold {count} digits, one per image. Get the file again.")
         parts.append(Shard(scaled(images), labels.astype(np.int64)))
@@ -94,7 +108,10 @@ def read_idx(data: bytes, dimensions: int, where: str) -> np.ndarray:
     magic = bytes((0, 0, 8, dimensions))
     if data[:4] != magic:
         got = data[:4].hex(" ") or "nothing"
-        raise DataError(f"{where}: wrong magic number: an idx file of bytes begins {magic.hex(' ')}, this one {got}. Get the file again.")
+        raise DataError(
+            f"{where}: wrong magic number: an idx file of bytes begins {magic.hex(' ')}, this one {got}. Get the file "
+            "again."
+        )
     start = 4 + 4 * dimensions
     if len(data) < start:
         raise DataError(f"{where}: cut short within its header of {start} bytes. Get the file again.")
@@ -112,11 +129,12 @@ def scaled(images: np.ndarray) -> np.ndarray:
     return (grey - np.float32(MEAN)) / np.float32(DEVIATION)
 
 
-# --- the twin ---------------------------------------------------------------------------------------------------------------
+# --- the twin ---------------------------------------------------------------------------------------------------------
 
 
 def twin() -> tuple[Shard, Shard]:
-    """Made-up digits: each class has three blurred strokes; an image is one of them, shifted by up to two pixels, in noise."""
+    """Made-up digits: each class has three blurred strokes; an image is one of them, shifted by up to two pixels, in
+    noise."""
     rng = stream(0, "twin/mnist")
     coarse = rng.random((CLASSES, 3, 7, 7)) < 0.25
     strokes = np.kron(coarse, np.ones((3, 3)))  # 21 x 21

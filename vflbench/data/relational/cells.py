@@ -1,4 +1,5 @@
-"""The cells of a column, brought to one of few forms: what a CSV file, an Arrow table or a database gives, as join.py takes it."""
+"""The cells of a column, brought to one of few forms: what a CSV file, an Arrow table or a database gives, as join.py
+takes it."""
 
 import contextlib
 import datetime
@@ -18,8 +19,9 @@ EXACT = 2**53  # integers below it are exact as float64
 class Column:
     """The cells of one column, brought to one of few forms, as join.py takes them.
 
-    A `number` is int64; float64 with NaN; or, where integers above 2**53 stand beside NULL, objects. `text`: objects with None. `date`:
-    datetime64[us] in UTC. `empty`: NaN. Any other kind is the name of what was found, its values the objects themselves.
+    A `number` is int64; float64 with NaN; or, where integers above 2**53 stand beside NULL, objects. `text`: objects
+    with None. `date`: datetime64[us] in UTC. `empty`: NaN. Any other kind is the name of what was found, its values the
+    objects themselves.
     """
 
     kind: str
@@ -120,11 +122,15 @@ def concatenate(columns: Sequence[Column]) -> Column:
     if kinds[0] == "number":
         whole = [_whole(column) for column in columns]
         if all(part is not None for part in whole):
-            return _integers(np.concatenate([part for part in whole if part is not None]), np.concatenate([c.null for c in columns]))
+            return _integers(
+                np.concatenate([part for part in whole if part is not None]), np.concatenate([c.null for c in columns])
+            )
         return Column("number", np.concatenate([column.values.astype(np.float64) for column in columns]))
     if kinds[0] == "date":
         nat = np.datetime64("NaT", "us")
-        return Column("date", np.concatenate([c.values if c.kind == "date" else np.full(len(c.values), nat) for c in columns]))
+        return Column(
+            "date", np.concatenate([c.values if c.kind == "date" else np.full(len(c.values), nat) for c in columns])
+        )
     none = [np.full(len(c.values), None, dtype=object) if c.kind == "empty" else c.values for c in columns]
     return Column(kinds[0], np.concatenate(none))
 
@@ -149,7 +155,8 @@ class Wrong(Exception):
 
 
 def as_type(column: Column, kind: str) -> Column:
-    """The column as a `number`, `text` or `date`, as the user declared it. Raises Wrong, of a cell that cannot be one."""
+    """The column as a `number`, `text` or `date`, as the user declared it. Raises Wrong, of a cell that cannot be
+    one."""
     import pandas as pd
 
     if column.kind in ("empty", kind):
@@ -160,7 +167,9 @@ def as_type(column: Column, kind: str) -> Column:
         text = np.full(len(null), None, dtype=object)
         if column.kind == "date":
             present = np.datetime_as_string(present, unit="auto")
-        text[~null] = [str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in present.tolist()]
+        text[~null] = [
+            str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in present.tolist()
+        ]
         return Column("text", text)
     if column.kind != "text":
         raise Wrong(int(np.flatnonzero(~null)[0]), f"{present[0]} is a {column.kind}, not a {kind}")
@@ -184,8 +193,8 @@ def as_type(column: Column, kind: str) -> Column:
 def infer(cells: Any) -> Column:
     """A column of texts in an Arrow table as what it looks like: numbers, true and false, else text.
 
-    007 is text, not the key 7; so are whole numbers that no number type keeps apart. Among numbers, words like NA are missing values; in
-    a column of text they are text: NA may be Namibia.
+    007 is text, not the key 7; so are whole numbers that no number type keeps apart. Among numbers, words like NA are
+    missing values; in a column of text they are text: NA may be Namibia.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -222,7 +231,11 @@ def hashes(columns: Sequence[Column]) -> np.ndarray:
 
     total = np.zeros(len(columns[0].values), dtype=np.uint64)
     for column in columns:
-        values = column.values if column.kind in (*TYPES, "empty") else np.array([repr(cell) for cell in column.values], dtype=object)
+        values = (
+            column.values
+            if column.kind in (*TYPES, "empty")
+            else np.array([repr(cell) for cell in column.values], dtype=object)
+        )
         total = total * np.uint64(1_000_003) + hash_array(values)
     return total
 

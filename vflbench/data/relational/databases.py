@@ -1,9 +1,9 @@
 """SQLite, DuckDB and PostgreSQL, of which one SELECT is read, and nothing is written.
 
-Whoever writes a configuration need not be the one who runs it, so a query is no command. It is one statement, a SELECT, and reads its own
-database alone: a DuckDB has no access to files, other databases and extensions, a SQLite's authorizer refuses all but reading, PostgreSQL
-has a read-only transaction. What functions a PostgreSQL server lets its user call (pg_read_file, lo_export, dblink) is the server's to say:
-name a user that may only read.
+Whoever writes a configuration need not be the one who runs it, so a query is no command. It is one statement, a SELECT,
+and reads its own database alone: a DuckDB has no access to files, other databases and extensions, a SQLite's authorizer
+refuses all but reading, PostgreSQL has a read-only transaction. What functions a PostgreSQL server lets its user call
+(pg_read_file, lo_export, dblink) is the server's to say: name a user that may only read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from vflbench.types import DataError
 if TYPE_CHECKING:
     from vflbench.data.relational.sql_sources import Source
 
-# Files, Python's own variables and whatever an extension reads would be tables too; nor can the query take any of this back.
+# Files, Python's own variables and whatever an extension reads would be tables too; nor can the query take any of this
+# back.
 WAL_AT = 18  # byte of a SQLite file that says by 2 that changes go to a log first
 _DUCKDB: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
@@ -38,7 +39,8 @@ _ONE_SELECT = ". A query is one SELECT, which reads this database and nothing el
 
 @contextlib.contextmanager
 def rows(source: Source, names: Sequence[str] | None) -> Iterator[tuple[list[str], Any]]:
-    """(names of the columns, cursor; DuckDB: relation) of the columns `names`, on a connection of its own that ends with the block.
+    """(names of the columns, cursor; DuckDB: relation) of the columns `names`, on a connection of its own that ends
+    with the block.
 
     Parameters
     ----------
@@ -66,7 +68,8 @@ def _cursor(source: Source, connection: Any) -> Any:
 
 
 def _check_query(source: Source, connection: Any) -> None:
-    """That the query by itself is one statement that reads, before it becomes a part of another; the driver's error if not."""
+    """That the query by itself is one statement that reads, before it becomes a part of another; the driver's error if
+    not."""
     if source.kind == "duckdb":
         kinds = [statement.type.name for statement in connection.extract_statements(source.query)]
         if kinds != ["SELECT"]:
@@ -89,7 +92,7 @@ def _quoted(name: str) -> str:
     return f'"{escaped}"'
 
 
-# --- connections ------------------------------------------------------------------------------------------------------------
+# --- connections ------------------------------------------------------------------------------------------------------
 
 
 def _connect(source: Source) -> Any:
@@ -107,7 +110,9 @@ def _connect(source: Source) -> Any:
     # The server gives up with us, also where it does not notice that we have; a shorter time of its own holds.
     limit = math.ceil(1000 * source.timeout)
     own = "(SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout')"
-    connection.execute(f"SELECT set_config('statement_timeout', '{limit}', false) WHERE {own} NOT BETWEEN 1 AND {limit}")
+    connection.execute(
+        f"SELECT set_config('statement_timeout', '{limit}', false) WHERE {own} NOT BETWEEN 1 AND {limit}"
+    )
     return connection
 
 
@@ -118,16 +123,19 @@ def _sqlite(source: Source) -> Any:
     logged = source.path.with_name(f"{source.path.name}-wal").exists()  # pages that are not yet in the file itself
     with source.path.open("rb") as file:
         file.seek(WAL_AT)
-        closed = file.read(1) == b"\2" and not logged  # nobody has it open, and to read it as it is SQLite would begin a log beside it
+        # nobody has it open, and to read it as it is SQLite would begin a log beside it
+        closed = file.read(1) == b"\2" and not logged
     database = sqlite3.connect(f"{source.path.absolute().as_uri()}?mode=ro{'&immutable=1' if closed else ''}", uri=True)
     pages, size = (database.execute(f"PRAGMA page_{what}").fetchone()[0] for what in ("count", "size"))
     if source.path.stat().st_size < pages * size and not logged:  # SQLite would read what is missing as NULL
         database.close()
         raise OSError("cut short; get the file again")
     database.execute("PRAGMA query_only = ON")
-    database.execute("PRAGMA trusted_schema = OFF")  # the file's own views and triggers call no function with side effects
+    # the file's own views and triggers call no function with side effects
+    database.execute("PRAGMA trusted_schema = OFF")
     reading = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-    # How SQLite's own tables, as json_each and full text search, are opened; sqlite_master cannot be written all the same.
+    # How SQLite's own tables, as json_each and full text search, are opened; sqlite_master cannot be written all the
+    # same.
     opening = {(sqlite3.SQLITE_UPDATE, "sqlite_master"), (sqlite3.SQLITE_PRAGMA, "data_version")}
 
     def allowed(action: int, what: str | None, *_: str | None) -> int:
@@ -173,7 +181,7 @@ def _limited(source: Source, connection: Any) -> Iterator[None]:
         watcher.join()
 
 
-# --- what is said -------------------------------------------------------------------------------------------------------------
+# --- what is said -----------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -186,7 +194,11 @@ def named_errors(source: Source, hint: str = "") -> Iterator[None]:
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror
         if source.kind == "postgresql" and ("password" in reason or "authentication" in reason):
-            variable = f"the password in {source.password_env}" if source.password_env else "name the password's variable as password_env"
+            variable = (
+                f"the password in {source.password_env}"
+                if source.password_env
+                else "name the password's variable as password_env"
+            )
             hint = f". Check the user, and {variable}"
         if secret := password(source):
             reason = reason.replace(secret, "***")
@@ -199,7 +211,14 @@ def _failures(source: Source) -> tuple[type[Exception], ...]:
 
     import pyarrow as pa
 
-    failures: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, sqlite3.Error, pa.ArrowException, ImportError)
+    failures: tuple[type[Exception], ...] = (
+        OSError,
+        EOFError,
+        zlib.error,
+        sqlite3.Error,
+        pa.ArrowException,
+        ImportError,
+    )
     driver = {"postgresql": "psycopg", "duckdb": "duckdb"}.get(source.kind)
     with contextlib.suppress(ImportError):
         failures = (*failures, importlib.import_module(driver).Error) if driver else failures

@@ -1,7 +1,8 @@
 """Table mapping: which rows of which tables stand behind each row of the join, from keys alone.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 4 ("table mapping"). Clients hand over (hashed key, row id); whoever joins sees no
-features, and nobody materialises the joined table. Inner joins on equalities, with SQL's semantics: NULL equals nothing.
+Xu et al.: TablePuppet, arXiv 2403.15839, section 4 ("table mapping"). Clients hand over (hashed key, row id); whoever
+joins sees no features, and nobody materialises the joined table. Inner joins on equalities, with SQL's semantics: NULL
+equals nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from vflbench.types import DataError
 if TYPE_CHECKING:
     from vflbench.data.tasks import Equality
 
-# --- at a client --------------------------------------------------------------------------------------------------------------
+# --- at a client ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Keys:
-    """What a client hands over: of its rows without a NULL among the keys the row ids and, per key column, one number each."""
+    """What a client hands over: of its rows without a NULL among the keys the row ids and, per key column, one number
+    each."""
 
     rows: int  # of the part, with and without NULLs
     ids: np.ndarray  # (k,) int64: which rows of the part
@@ -36,9 +38,10 @@ def hand_over(keys: Mapping[str, np.ndarray], rows: int, how: str, table: str = 
 
     Parameters
     ----------
-    keys : per key column (rows,) integers, floats (NaN: NULL), text as objects or numpy text (None or NaN: NULL), or datetime64.
-    how : `sha256`: the first 8 bytes of the digest (two of a million different keys collide with probability 3e-8; it hides a key from
-        nobody who can guess it); `none`: integers as they are, everything else hashed all the same.
+    keys : per key column (rows,) integers, floats (NaN: NULL), text as objects or numpy text (None or NaN: NULL), or
+        datetime64.
+    how : `sha256`: the first 8 bytes of the digest (two of a million different keys collide with probability 3e-8; it
+        hides a key from nobody who can guess it); `none`: integers as they are, everything else hashed all the same.
 
     Raises
     ------
@@ -58,12 +61,15 @@ def hand_over(keys: Mapping[str, np.ndarray], rows: int, how: str, table: str = 
     columns = {}
     for column, values in numbers.items():
         chosen = values if known.all() else values[ids]
-        columns[column] = _numbered(chosen) if how == "none" and kinds[column] == "number" else digests(chosen, kinds[column])
+        columns[column] = (
+            _numbered(chosen) if how == "none" and kinds[column] == "number" else digests(chosen, kinds[column])
+        )
     return Keys(rows, ids, columns, kinds)
 
 
 def _comparable(values: np.ndarray, where: str) -> tuple[str, np.ndarray, np.ndarray]:
-    """(kind, values of which equal ones are the same key, where they are NULL): an integer is the same key as int32, int64 or 3.0."""
+    """(kind, values of which equal ones are the same key, where they are NULL): an integer is the same key as int32,
+    int64 or 3.0."""
     kind = values.dtype.kind
     if kind in "iub":
         return "number", values.astype(np.int64), np.zeros(len(values), dtype=bool)
@@ -109,7 +115,8 @@ def _numbered(values: np.ndarray) -> np.ndarray:
 
 
 def digests(values: np.ndarray, kind: str) -> np.ndarray:
-    """(n,) int64: of each value the first 8 bytes of SHA-256 of its kind and its text; every distinct value is hashed once."""
+    """(n,) int64: of each value the first 8 bytes of SHA-256 of its kind and its text; every distinct value is hashed
+    once."""
     import pandas as pd
 
     codes, distinct = pd.factorize(values)
@@ -119,7 +126,7 @@ def digests(values: np.ndarray, kind: str) -> np.ndarray:
     return np.frombuffer(raw, dtype=np.int64)[codes] if len(texts) else np.zeros(len(values), dtype=np.int64)
 
 
-# --- where the keys meet ------------------------------------------------------------------------------------------------------
+# --- where the keys meet ----------------------------------------------------------------------------------------------
 
 
 def unite(parts: Sequence[Keys], table: str) -> Keys:
@@ -128,7 +135,10 @@ def unite(parts: Sequence[Keys], table: str) -> Keys:
     for column in parts[0].kinds:
         found = sorted({part.kinds[column] for part in parts} - {"empty"})
         if len(found) > 1:
-            raise DataError(f"table {table}, key column {column}: its horizontal parts hold unlike types: {', '.join(found)}; convert one")
+            raise DataError(
+                f"table {table}, key column {column}: its horizontal parts hold unlike types: {', '.join(found)}; "
+                "convert one"
+            )
         kinds[column] = found[0] if found else "empty"
     starts = np.cumsum([0, *(part.rows for part in parts)])
     ids = np.concatenate([part.ids + start for part, start in zip(parts, starts, strict=False)])
@@ -137,10 +147,11 @@ def unite(parts: Sequence[Keys], table: str) -> Keys:
 
 
 def join(tables: Mapping[str, Keys], joins: Sequence[Equality], first: str) -> dict[str, np.ndarray]:
-    """p_i of every table: (N,) int64, the row behind each joined row. Sorted by the row of `first`, then of the tables as they join.
+    """p_i of every table: (N,) int64, the row behind each joined row. Sorted by the row of `first`, then of the tables
+    as they join.
 
-    Raises DataError: an unknown table or column, unlike types on the sides of a predicate, a table that no predicate connects, an empty
-    join.
+    Raises DataError: an unknown table or column, unlike types on the sides of a predicate, a table that no predicate
+    connects, an empty join.
     """
     _check(tables, joins)
     rows = {first: np.arange(len(tables[first].ids))}  # joined so far: places in `ids`, not yet row ids
@@ -152,7 +163,9 @@ def join(tables: Mapping[str, Keys], joins: Sequence[Equality], first: str) -> d
         rows = {name: places[kept] for name, places in rows.items()} | {table: matched}
         if not len(matched):
             conditions = " and ".join(f"{name}.{column} = {table}.{other}" for (name, column), other in pairs)
-            raise DataError(f"the join is empty: no rows fulfil {conditions}. Are these the right columns, and of one coding?")
+            raise DataError(
+                f"the join is empty: no rows fulfil {conditions}. Are these the right columns, and of one coding?"
+            )
     return {name: tables[name].ids[rows[name]] for name in tables}
 
 
@@ -166,13 +179,17 @@ def _check(tables: Mapping[str, Keys], joins: Sequence[Equality]) -> None:
         kinds = [tables[name].kinds[column] for name, column in (equality.left, equality.right)]
         if kinds[0] != kinds[1] and "empty" not in kinds:
             sides = [f"{name}.{column}" for name, column in (equality.left, equality.right)]
-            raise DataError(f"{sides[0]} is a {kinds[0]} column and {sides[1]} a {kinds[1]} column: they cannot be joined; convert one")
+            raise DataError(
+                f"{sides[0]} is a {kinds[0]} column and {sides[1]} a {kinds[1]} column: they cannot be joined; convert "
+                "one"
+            )
 
 
 def _next(
     tables: Mapping[str, Keys], joins: Sequence[Equality], joined: Mapping[str, np.ndarray]
 ) -> tuple[str, list[tuple[tuple[str, str], str]]]:
-    """The next table that predicates connect with those joined so far, and its predicates: ((joined table, column), own column)."""
+    """The next table that predicates connect with those joined so far, and its predicates: ((joined table, column), own
+    column)."""
     for table in tables:
         if table in joined:
             continue
@@ -185,7 +202,8 @@ def _next(
 
 
 def match(left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs (places in `left`, places in `right`) of equal keys, each (pairs,) int64, in the order of left, then right.
+    """All pairs (places in `left`, places in `right`) of equal keys, each (pairs,) int64, in the order of left, then
+    right.
 
     Parameters
     ----------
@@ -195,5 +213,6 @@ def match(left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> tuple[np.n
 
     names = [str(place) for place in range(len(left))]
     rows = [pd.DataFrame(dict(zip(names, columns, strict=True))) for columns in (left, right)]
-    pairs = rows[0].reset_index(names="left").merge(rows[1].reset_index(names="right"), on=names)  # keeps the order of the left keys
+    # keeps the order of the left keys
+    pairs = rows[0].reset_index(names="left").merge(rows[1].reset_index(names="right"), on=names)
     return pairs["left"].to_numpy(), pairs["right"].to_numpy()

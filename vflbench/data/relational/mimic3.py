@@ -4,23 +4,25 @@
                              `--- (HADM_ID) ---- admissions
                              `--- (HADM_ID) ---- diagnoses
 
-One row of `events` is a prediction hour of a stay. Its label is decompensation (Harutyunyan et al. 2019): death within the next 24
-hours, DEATHTIME of the admission less than 24 hours after it. Which hours there are is the `cohort`:
+One row of `events` is a prediction hour of a stay. Its label is decompensation (Harutyunyan et al. 2019): death within
+the next 24 hours, DEATHTIME of the admission less than 24 hours after it. Which hours there are is the `cohort`:
 
-- `benchmark`, that of mimic3-benchmarks and so of TablePuppet (3,431,622 hours of the full data): adults, stays in one ward and unit,
-  admissions with one stay; hours 5, 6, ... until the end of the stay or death, from the first measurement of the 17 channels on.
-- `all`: every stay; the hours h = 1, 2, ... before death and until the end of the stay in which anything at all was charted, that is
-  with a CHARTEVENTS row of the stay from h - 1 (exclusive) to h. On the demo: 13,683 hours, 599 of them positive (4.4 %), as our
-  prototype counted, in 132 stays of 98 patients; 33 patients have a positive hour (the prototype's note says 35 patients; no reading
-  of the definition gave that number together with the two others). The benchmark's rule for the hours, on all stays: 13,670 and 597.
+- `benchmark`, that of mimic3-benchmarks and so of TablePuppet (3,431,622 hours of the full data): adults, stays in one
+  ward and unit, admissions with one stay; hours 5, 6, ... until the end of the stay or death, from the first
+  measurement of the 17 channels on.
+- `all`: every stay; the hours h = 1, 2, ... before death and until the end of the stay in which anything at all was
+  charted, that is with a CHARTEVENTS row of the stay from h - 1 (exclusive) to h. On the demo: 13,683 hours, 599 of
+  them positive (4.4 %), as our prototype counted, in 132 stays of 98 patients; 33 patients have a positive hour (the
+  prototype's note says 35 patients; no reading of the definition gave that number together with the two others). The
+  benchmark's rule for the hours, on all stays: 13,670 and 597.
 
-Widths, of features proper, beside the paper's, which count keys and label: events 715 of 717 (the hour and 17 x 7 x 6 statistics,
-`mimic3_events`; paper: ICUSTAY_ID, LABEL), diagnoses 128 of 129 (HADM_ID), admissions 41 of 42 (the ethnicities of MIMIC-III; HADM_ID),
-patients 1 of 2 (gender; SUBJECT_ID). The 51 of stays cannot be derived: three keys, MORTALITY (which the authors' code drops), LOS and
-one-hot first and last care units and wards, as many wards as the full ICUSTAYS has. Ours: three databases, six units twice, and the
-wards that occur in ICUSTAYS; no split enters into that. LOS is left out unless asked for: with the hour it tells when the stay will
-end, which for those who die is nearly the label. The last unit and ward and the diagnoses are known only later too; they are in, as the
-paper has them.
+Widths, of features proper, beside the paper's, which count keys and label: events 715 of 717 (the hour and 17 x 7 x 6
+statistics, `mimic3_events`; paper: ICUSTAY_ID, LABEL), diagnoses 128 of 129 (HADM_ID), admissions 41 of 42 (the
+ethnicities of MIMIC-III; HADM_ID), patients 1 of 2 (gender; SUBJECT_ID). The 51 of stays cannot be derived: three keys,
+MORTALITY (which the authors' code drops), LOS and one-hot first and last care units and wards, as many wards as the
+full ICUSTAYS has. Ours: three databases, six units twice, and the wards that occur in ICUSTAYS; no split enters into
+that. LOS is left out unless asked for: with the hour it tells when the stay will end, which for those who die is nearly
+the label. The last unit and ward and the diagnoses are known only later too; they are in, as the paper has them.
 
 Splits are drawn by patients, those with a positive hour apart from the others, so that every split has both classes.
 """
@@ -40,7 +42,16 @@ from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3_events import CsvFile, Stays
 from vflbench.data.relational.mimic3_statistics import statistics
 from vflbench.data.relational.mimic3_twin import JOINS, SLICE, twin
-from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, in_order, moments, standardize
+from vflbench.data.relational.tables import (
+    SPLITS,
+    RawTable,
+    RawTables,
+    check_fractions,
+    divide,
+    in_order,
+    moments,
+    standardize,
+)
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.seeding import stream
@@ -51,7 +62,8 @@ log = logging.getLogger(__name__)
 DATASETS = (
     DatasetInfo(
         name="mimic3",
-        summary="MIMIC-III: decompensation of intensive-care patients, five tables; full (credentialed) or the open demo of 100 patients",
+        summary="MIMIC-III: decompensation of intensive-care patients, five tables; full (credentialed) or the open "
+        "demo of 100 patients",
         layouts=("relational", "aligned"),
         folder="mimic3",
     ),
@@ -90,25 +102,27 @@ METRIC = Metric("auroc", "max")
 
 DATABASES = ("carevue", "metavision", "both")
 UNITS = ("CCU", "CSRU", "MICU", "NICU", "SICU", "TSICU")
-ETHNICITIES = (
-    *("AMERICAN INDIAN/ALASKA NATIVE", "AMERICAN INDIAN/ALASKA NATIVE FEDERALLY RECOGNIZED TRIBE", "ASIAN", "ASIAN - ASIAN INDIAN"),
-    *("ASIAN - CAMBODIAN", "ASIAN - CHINESE", "ASIAN - FILIPINO", "ASIAN - JAPANESE", "ASIAN - KOREAN", "ASIAN - OTHER", "ASIAN - THAI"),
-    *("ASIAN - VIETNAMESE", "BLACK/AFRICAN", "BLACK/AFRICAN AMERICAN", "BLACK/CAPE VERDEAN", "BLACK/HAITIAN", "CARIBBEAN ISLAND"),
-    *("HISPANIC OR LATINO", "HISPANIC/LATINO - CENTRAL AMERICAN (OTHER)", "HISPANIC/LATINO - COLOMBIAN", "HISPANIC/LATINO - CUBAN"),
-    *("HISPANIC/LATINO - DOMINICAN", "HISPANIC/LATINO - GUATEMALAN", "HISPANIC/LATINO - HONDURAN", "HISPANIC/LATINO - MEXICAN"),
-    *("HISPANIC/LATINO - PUERTO RICAN", "HISPANIC/LATINO - SALVADORAN", "MIDDLE EASTERN", "MULTI RACE ETHNICITY"),
-    *("NATIVE HAWAIIAN OR OTHER PACIFIC ISLANDER", "OTHER", "PATIENT DECLINED TO ANSWER", "PORTUGUESE", "SOUTH AMERICAN"),
-    *("UNABLE TO OBTAIN", "UNKNOWN/NOT SPECIFIED", "WHITE", "WHITE - BRAZILIAN", "WHITE - EASTERN EUROPEAN", "WHITE - OTHER EUROPEAN"),
-    "WHITE - RUSSIAN",
-)
+_ETHNICITIES = """
+    AMERICAN INDIAN/ALASKA NATIVE; AMERICAN INDIAN/ALASKA NATIVE FEDERALLY RECOGNIZED TRIBE; ASIAN; ASIAN - ASIAN
+    INDIAN; ASIAN - CAMBODIAN; ASIAN - CHINESE; ASIAN - FILIPINO; ASIAN - JAPANESE; ASIAN - KOREAN; ASIAN - OTHER;
+    ASIAN - THAI; ASIAN - VIETNAMESE; BLACK/AFRICAN; BLACK/AFRICAN AMERICAN; BLACK/CAPE VERDEAN; BLACK/HAITIAN;
+    CARIBBEAN ISLAND; HISPANIC OR LATINO; HISPANIC/LATINO - CENTRAL AMERICAN (OTHER); HISPANIC/LATINO - COLOMBIAN;
+    HISPANIC/LATINO - CUBAN; HISPANIC/LATINO - DOMINICAN; HISPANIC/LATINO - GUATEMALAN; HISPANIC/LATINO - HONDURAN;
+    HISPANIC/LATINO - MEXICAN; HISPANIC/LATINO - PUERTO RICAN; HISPANIC/LATINO - SALVADORAN; MIDDLE EASTERN; MULTI
+    RACE ETHNICITY; NATIVE HAWAIIAN OR OTHER PACIFIC ISLANDER; OTHER; PATIENT DECLINED TO ANSWER; PORTUGUESE; SOUTH
+    AMERICAN; UNABLE TO OBTAIN; UNKNOWN/NOT SPECIFIED; WHITE; WHITE - BRAZILIAN; WHITE - EASTERN EUROPEAN; WHITE -
+    OTHER EUROPEAN; WHITE - RUSSIAN
+"""
+ETHNICITIES = tuple(" ".join(name.split()) for name in _ETHNICITIES.split(";"))
 # The 128 diagnoses of mimic3-benchmarks: about the commonest of MIMIC-III, the commonest first.
 _CODES = """
-    4019 4280 41401 42731 25000 5849 2724 51881 53081 5990 2720 2859 2449 486 2762 2851 496 V5861 99592 311 0389 5859 5070 40390 3051
-    412 V4581 2761 41071 2875 4240 V1582 V4582 V5867 4241 40391 78552 5119 42789 32723 49390 9971 2767 2760 2749 4168 5180 45829 4589
-    73300 5845 78039 5856 4271 4254 4111 V1251 30000 3572 60000 27800 41400 2768 4439 27651 V4501 27652 99811 431 28521 2930 7907 E8798
-    5789 79902 V4986 V103 42832 E8788 00845 5715 99591 07054 42833 4275 49121 V1046 2948 70703 2809 5712 27801 42732 99812 4139 3004
-    2639 42822 25060 V1254 42823 28529 E8782 30500 78791 78551 E8889 78820 34590 2800 99859 V667 E8497 79092 5723 3485 5601 25040 570
-    71590 2869 2763 5770 V5865 99662 28860 36201 56210
+    4019 4280 41401 42731 25000 5849 2724 51881 53081 5990 2720 2859 2449 486 2762 2851 496 V5861 99592 311 0389 5859
+    5070 40390 3051 412 V4581 2761 41071 2875 4240 V1582 V4582 V5867 4241 40391 78552 5119 42789 32723 49390 9971 2767
+    2760 2749 4168 5180 45829 4589 73300 5845 78039 5856 4271 4254 4111 V1251 30000 3572 60000 27800 41400 2768 4439
+    27651 V4501 27652 99811 431 28521 2930 7907 E8798 5789 79902 V4986 V103 42832 E8788 00845 5715 99591 07054 42833
+    4275 49121 V1046 2948 70703 2809 5712 27801 42732 99812 4139 3004 2639 42822 25060 V1254 42823 28529 E8782 30500
+    78791 78551 E8889 78820 34590 2800 99859 V667 E8497 79092 5723 3485 5601 25040 570 71590 2869 2763 5770 V5865
+    99662 28860 36201 56210
 """
 ICD9 = tuple(_CODES.split())
 
@@ -123,8 +137,8 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
     """MIMIC-III, each table in `parties` horizontal parts.
 
-    The measurements, read once, stay in the cache folder; those of the full data, and the features of every split that was drawn, as
-    memory maps of 8 to 10 GB.
+    The measurements, read once, stay in the cache folder; those of the full data, and the features of every split that
+    was drawn, as memory maps of 8 to 10 GB.
     """
     refuse(check(config, layout, parties))
     files = _file_set("demo", "full") if config.variant == "auto" else _file_set(config.variant)
@@ -137,15 +151,23 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     variant = "full" if all(file in found for file in _FULL.values()) else "demo"
     cohort = config.cohort if config.cohort != "auto" else {"full": "benchmark", "demo": "all"}[variant]
     held = _Raw.read(found, variant)
-    key, events = measured.cached_events(held.stays, *(held.files[name] for name in ("CHARTEVENTS", "LABEVENTS", "ICUSTAYS")))
+    key, events = measured.cached_events(
+        held.stays, *(held.files[name] for name in ("CHARTEVENTS", "LABEVENTS", "ICUSTAYS"))
+    )
     stay, hour = benchmark_hours(held, events) if cohort == "benchmark" else charted_hours(held.stays, events)
     labels = (held.stays.death[stay] - hour.astype(np.int64) * 3600 < 24 * 3600).astype(np.int64)
     if not labels.any():
-        raise DataError(f"dataset mimic3: none of its {len(labels)} prediction hours (cohort {cohort}) is within 24 hours of a death.")
-    order = stream(0, "mimic3/order").permutation(len(stay))  # the paper's tables are shuffled, too: neighbours make poor batches
+        raise DataError(
+            f"dataset mimic3: none of its {len(labels)} prediction hours (cohort {cohort}) is within 24 hours of a "
+            "death."
+        )
+    # the paper's tables are shuffled, too: neighbours make poor batches
+    order = stream(0, "mimic3/order").permutation(len(stay))
     place = np.argsort(order)
     split_seed = seed if config.split_seed is None else config.split_seed
-    splits = split_patients(held.stays.subjects[stay[order]], labels[order] == 1, config.validation, config.test, split_seed)
+    splits = split_patients(
+        held.stays.subjects[stay[order]], labels[order] == 1, config.validation, config.test, split_seed
+    )
     others = held.tables(config.length_of_stay)
     keys = held.stays.ids[stay]
     note = f"cohort {cohort}: {len(labels)} stay-hours, {int(labels.sum())} positive"
@@ -168,7 +190,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     return divide(config.name, raw, splits, source, METRIC, layout=layout, parts=parties, standardized=large)
 
 
-# --- the raw tables -------------------------------------------------------------------------------------------------------------
+# --- the raw tables ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -188,25 +210,47 @@ class _Raw:
 
         files = {name: CsvFile(found.paths[file.path], found.label(file)) for name, file in _GROUPS[variant].items()}
 
-        def read(name: str, columns: dict[str, str], optional: tuple[str, ...] = (), unique: str | None = None) -> dict[str, np.ndarray]:
+        def read(
+            name: str, columns: dict[str, str], optional: tuple[str, ...] = (), unique: str | None = None
+        ) -> dict[str, np.ndarray]:
             file = files[name]
             held = csv_files.read(file.path, file.label, file.names(columns), columns, optional=optional)
             if unique:
-                csv_files.refuse(file.label, 2, held[unique], pd.Index(held[unique]).duplicated(), f"stands there twice as {unique}")
+                csv_files.refuse(
+                    file.label, 2, held[unique], pd.Index(held[unique]).duplicated(), f"stands there twice as {unique}"
+                )
             return held
 
         patients = read("PATIENTS", {"SUBJECT_ID": "integer", "GENDER": "text", "DOB": "time"}, unique="SUBJECT_ID")
         admissions = read(
-            "ADMISSIONS", {"HADM_ID": "integer", "DEATHTIME": "time", "ETHNICITY": "text"}, ("DEATHTIME", "ETHNICITY"), "HADM_ID"
+            "ADMISSIONS",
+            {"HADM_ID": "integer", "DEATHTIME": "time", "ETHNICITY": "text"},
+            ("DEATHTIME", "ETHNICITY"),
+            "HADM_ID",
         )
-        columns = {"SUBJECT_ID": "integer", "HADM_ID": "integer", "ICUSTAY_ID": "integer", "DBSOURCE": "text", "INTIME": "time"}
-        columns |= {"FIRST_CAREUNIT": "text", "LAST_CAREUNIT": "text", "FIRST_WARDID": "integer", "LAST_WARDID": "integer"}
+        columns = {
+            "SUBJECT_ID": "integer",
+            "HADM_ID": "integer",
+            "ICUSTAY_ID": "integer",
+            "DBSOURCE": "text",
+            "INTIME": "time",
+        }
+        columns |= {
+            "FIRST_CAREUNIT": "text",
+            "LAST_CAREUNIT": "text",
+            "FIRST_WARDID": "integer",
+            "LAST_WARDID": "integer",
+        }
         icu = read("ICUSTAYS", {**columns, "OUTTIME": "time"}, ("OUTTIME",), "ICUSTAY_ID")
         coded = read("DIAGNOSES_ICD", {"HADM_ID": "integer", "ICD9_CODE": "text"}, ("ICD9_CODE",))
         codes = read("D_ICD_DIAGNOSES", {"ICD9_CODE": "text"})
 
-        admission = _refer(icu["HADM_ID"], admissions["HADM_ID"], files["ICUSTAYS"].label, "HADM_ID", files["ADMISSIONS"].label)
-        patient = _refer(icu["SUBJECT_ID"], patients["SUBJECT_ID"], files["ICUSTAYS"].label, "SUBJECT_ID", files["PATIENTS"].label)
+        admission = _refer(
+            icu["HADM_ID"], admissions["HADM_ID"], files["ICUSTAYS"].label, "HADM_ID", files["ADMISSIONS"].label
+        )
+        patient = _refer(
+            icu["SUBJECT_ID"], patients["SUBJECT_ID"], files["ICUSTAYS"].label, "SUBJECT_ID", files["PATIENTS"].label
+        )
         order = np.argsort(icu["ICUSTAY_ID"], kind="stable")
         icu = {name: values[order] for name, values in icu.items()}
         admission, patient = admission[order], patient[order]
@@ -225,12 +269,19 @@ class _Raw:
         settled = (icu["FIRST_WARDID"] == icu["LAST_WARDID"]) & (icu["FIRST_CAREUNIT"] == icu["LAST_CAREUNIT"])
         # The benchmark counts an admission's stays after it has left out those with transfers.
         counted = np.bincount(member, weights=settled, minlength=len(sizes))
-        held = {"PATIENTS": patients, "ADMISSIONS": admissions, "ICUSTAYS": icu, "DIAGNOSES_ICD": coded, "D_ICD_DIAGNOSES": codes}
+        held = {
+            "PATIENTS": patients,
+            "ADMISSIONS": admissions,
+            "ICUSTAYS": icu,
+            "DIAGNOSES_ICD": coded,
+            "D_ICD_DIAGNOSES": codes,
+        }
         return cls(files, stays, begin - born >= 18 * 365 * 86400, settled & (counted[member] == 1), held)
 
     @property
     def stamp(self) -> str:
-        """Of the files that decide which hours there are; those of the measurements are in the key of `cached_events`."""
+        """Of the files that decide which hours there are; those of the measurements are in the key of
+        `cached_events`."""
         stamps = "|".join(self.files[name].stamp for name in ("PATIENTS", "ADMISSIONS"))
         return hashlib.sha256(stamps.encode()).hexdigest()[:8]
 
@@ -240,7 +291,9 @@ class _Raw:
         wards = tuple(int(ward) for ward in np.unique(np.concatenate([icu["FIRST_WARDID"], icu["LAST_WARDID"]])))
         known: dict[str, tuple[Any, ...]] = {"DBSOURCE": DATABASES, "FIRST_CAREUNIT": UNITS, "LAST_CAREUNIT": UNITS}
         known |= {"FIRST_WARDID": wards, "LAST_WARDID": wards}
-        blocks = [_one_hot(icu[name], vocabulary, self.files["ICUSTAYS"].label, name) for name, vocabulary in known.items()]
+        blocks = [
+            _one_hot(icu[name], vocabulary, self.files["ICUSTAYS"].label, name) for name, vocabulary in known.items()
+        ]
         if length_of_stay:
             days = np.where(self.stays.length >= 0, self.stays.length / 86400, np.nan)
             blocks.append((days[:, None].astype(np.float32), ("LOS",)))
@@ -263,7 +316,9 @@ class _Raw:
         coded = self.held["DIAGNOSES_ICD"]
         known = pd.Series(coded["ICD9_CODE"]).isin(self.held["D_ICD_DIAGNOSES"]["ICD9_CODE"]).to_numpy()
         if not known.any():
-            raise DataError(f"{self.files['DIAGNOSES_ICD'].label}: none of its codes is in {self.files['D_ICD_DIAGNOSES'].label}.")
+            raise DataError(
+                f"{self.files['DIAGNOSES_ICD'].label}: none of its codes is in {self.files['D_ICD_DIAGNOSES'].label}."
+            )
         admitted, row = np.unique(coded["HADM_ID"][known], return_inverse=True)
         column = pd.Index(ICD9).get_indexer(pd.Index(coded["ICD9_CODE"][known]))
         indicators = np.zeros((len(admitted), len(ICD9)), np.float32)
@@ -284,7 +339,9 @@ def _refer(wanted: np.ndarray, names: np.ndarray, label: str, column: str, other
     return at
 
 
-def _one_hot(values: np.ndarray, vocabulary: tuple[Any, ...], label: str, column: str) -> tuple[np.ndarray, tuple[str, ...]]:
+def _one_hot(
+    values: np.ndarray, vocabulary: tuple[Any, ...], label: str, column: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
     """(n, vocabulary) float32; zeros for a value that is not in it, and a warning."""
     import pandas as pd
 
@@ -294,11 +351,17 @@ def _one_hot(values: np.ndarray, vocabulary: tuple[Any, ...], label: str, column
     one_hot[rows, at[rows]] = 1
     if len(rows) < len(values):
         unknown = sorted({str(value) for value in values[at < 0].tolist()})
-        log.warning("%s: %d rows with an unknown %s (%s) have none", label, len(values) - len(rows), column, ", ".join(unknown[:5]))
+        log.warning(
+            "%s: %d rows with an unknown %s (%s) have none",
+            label,
+            len(values) - len(rows),
+            column,
+            ", ".join(unknown[:5]),
+        )
     return one_hot, tuple(f"{column}={value}" for value in vocabulary)
 
 
-# --- prediction hours -----------------------------------------------------------------------------------------------------------
+# --- prediction hours -------------------------------------------------------------------------------------------------
 
 
 def charted_hours(stays: Stays, events: measured.Events) -> tuple[np.ndarray, np.ndarray]:
@@ -322,11 +385,13 @@ def benchmark_hours(held: _Raw, events: measured.Events) -> tuple[np.ndarray, np
     return stay[chosen].astype(np.int32), hour[chosen].astype(np.int32)
 
 
-def split_patients(patients: np.ndarray, positive: np.ndarray, validation: float, test: float, seed: int) -> dict[str, np.ndarray]:
+def split_patients(
+    patients: np.ndarray, positive: np.ndarray, validation: float, test: float, seed: int
+) -> dict[str, np.ndarray]:
     """Train, val and test rows, ascending, no patient in two of them; the stream "split" of `seed`.
 
-    Patients with a `positive` row are drawn apart from the others, the same fractions of both and, where the fraction is not 0, at least
-    one of those with a positive row. Raises DataError: too few patients with a positive row.
+    Patients with a `positive` row are drawn apart from the others, the same fractions of both and, where the fraction
+    is not 0, at least one of those with a positive row. Raises DataError: too few patients with a positive row.
     """
     rng = stream(seed, "split")
     names, member = np.unique(patients, return_inverse=True)
@@ -337,17 +402,20 @@ def split_patients(patients: np.ndarray, positive: np.ndarray, validation: float
         tested = max(round(test * len(stratum)), least)
         validated = max(round(validation * len(stratum)), least and validation > 0)
         if least and tested + validated >= len(stratum):
-            raise DataError(f"only {len(stratum)} patients have a positive hour: too few for a split by patients with both classes.")
+            raise DataError(
+                f"only {len(stratum)} patients have a positive hour: too few for a split by patients with both classes."
+            )
         order = rng.permutation(stratum)
         place[order[:tested]], place[order[tested : tested + validated]] = 0, 1
     return {name: np.flatnonzero(place[member] == at) for at, name in ((2, "train"), (1, "val"), (0, "test"))}
 
 
-# --- features that are too many for memory --------------------------------------------------------------------------------------
+# --- features that are too many for memory ----------------------------------------------------------------------------
 
 
 def _standardized_map(features: np.ndarray, splits: dict[str, np.ndarray], path: Path) -> np.ndarray:
-    """`features`, standardised as `tables.standardize` does, the rows of train, val and test one after the other: a memory map."""
+    """`features`, standardised as `tables.standardize` does, the rows of train, val and test one after the other: a
+    memory map."""
     digest = hashlib.sha256(b"".join(splits[split].tobytes() for split in SPLITS)).hexdigest()[:16]
 
     def fill(out: np.ndarray) -> None:

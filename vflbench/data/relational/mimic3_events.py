@@ -1,18 +1,21 @@
-"""MIMIC-III's measurements: raw CHARTEVENTS and LABEVENTS to 17 channels, and their statistics up to each prediction hour.
+"""MIMIC-III's measurements: raw CHARTEVENTS and LABEVENTS to 17 channels, and their statistics up to each prediction
+hour.
 
-Item ids, units and statistics follow the published variable map and feature definition of mimic3-benchmarks (Harutyunyan et al.:
-Multitask learning and benchmarking with clinical time series data, Scientific Data 2019), of which this is a vectorised reading: values
-stand in arrays sorted by (channel, stay, second), a window is a range of them, and its moments are put together from blocks of 1, 2, 4,
-8 ... values. Where we differ from the benchmark's code:
+Item ids, units and statistics follow the published variable map and feature definition of mimic3-benchmarks
+(Harutyunyan et al.: Multitask learning and benchmarking with clinical time series data, Scientific Data 2019), of which
+this is a vectorised reading: values stand in arrays sorted by (channel, stay, second), a window is a range of them, and
+its moments are put together from blocks of 1, 2, 4, 8 ... values. Where we differ from the benchmark's code:
 
 - a window without a measurement has the count 0 (there: missing, thus the mean), its other statistics are missing;
 - the skewness of equal values is 0 (there: 0 or missing, by the version of scipy);
 - eye opening "None" scores 1, as "1 No Response" does (there: 0, which the scale does not have);
-- units are told by the item, not by its free-text unit; a saturation, oxygen fraction or temperature by its size, as there;
-- a measurement without ICUSTAY_ID belongs to the stay of its admission that was going on (there, admissions have one stay).
+- units are told by the item, not by its free-text unit; a saturation, oxygen fraction or temperature by its size, as
+  there;
+- a measurement without ICUSTAY_ID belongs to the stay of its admission that was going on (there, admissions have one
+  stay).
 
-As there, urine's glucose and pH count as glucose and pH, entries marked as errors are kept, and of several values of a channel at one
-time the largest stays.
+As there, urine's glucose and pH count as glucose and pH, entries marked as errors are kept, and of several values of a
+channel at one time the largest stays.
 """
 
 import contextlib
@@ -46,7 +49,22 @@ CHANNELS = {
     "oxygen_saturation": (834, 50817, 8498, 220227, 646, 220277),
     "ph": (50820, 51491, 3839, 1673, 50831, 51094, 780, 1126, 223830, 4753, 4202, 860, 220274),
     "respiratory_rate": (618, 220210, 3603, 224689, 614, 651, 224422, 615, 224690),
-    "systolic_blood_pressure": (51, 220050, 225309, 6701, 455, 220179, 3313, 3315, 442, 3317, 3323, 3321, 224167, 227243),
+    "systolic_blood_pressure": (
+        51,
+        220050,
+        225309,
+        6701,
+        455,
+        220179,
+        3313,
+        3315,
+        442,
+        3317,
+        3323,
+        3321,
+        224167,
+        227243,
+    ),
     "temperature": (3655, 677, 676, 223762, 3654, 678, 223761, 679),
     "weight": (763, 224639, 226512, 3580, 3693, 3581, 226531, 3582),
 }
@@ -74,14 +92,17 @@ _WORDS = {
         "oriented": 5,
     },
 }
-SUB_PERIODS = ("full", "first_10", "first_25", "first_50", "last_10", "last_25", "last_50")  # per cent of the time that is measured
+# per cent of the time that is measured
+SUB_PERIODS = ("full", "first_10", "first_25", "first_50", "last_10", "last_25", "last_50")
 STATISTICS = ("min", "max", "mean", "std", "skew", "count")
-COLUMNS = tuple(f"{channel}/{period}/{statistic}" for channel in CHANNELS for period in SUB_PERIODS for statistic in STATISTICS)
+COLUMNS = tuple(
+    f"{channel}/{period}/{statistic}" for channel in CHANNELS for period in SUB_PERIODS for statistic in STATISTICS
+)
 
 _FORMAT = 1  # of the cached files
 
 
-# --- measurements of stays ------------------------------------------------------------------------------------------------------
+# --- measurements of stays --------------------------------------------------------------------------------------------
 
 NEVER = np.iinfo(np.int64).max // 4  # seconds
 
@@ -122,7 +143,8 @@ def lookup(names: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Events:
-    """Measurements within their stay, by (channel, stay, second), at most one each; and in which hours of a stay anything was charted."""
+    """Measurements within their stay, by (channel, stay, second), at most one each; and in which hours of a stay
+    anything was charted."""
 
     channel: np.ndarray  # (n,) int8
     stay: np.ndarray  # (n,) int32: row of Stays
@@ -144,7 +166,9 @@ class CsvFile:
         names = [name.strip().upper() for name in csv_files.header(self.path, self.label)]
         missing = [name for name in wanted if name not in names]
         if missing:
-            raise DataError(f"{self.label}, line 1: no column {', '.join(missing)}; it has {', '.join(names) or 'none'}.")
+            raise DataError(
+                f"{self.label}, line 1: no column {', '.join(missing)}; it has {', '.join(names) or 'none'}."
+            )
         return names
 
     def batches(self, columns: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
@@ -170,7 +194,9 @@ def cached_events(stays: Stays, chart: CsvFile, labs: CsvFile, stays_file: CsvFi
     if all(path.is_file() for path in paths.values()):
         with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError):  # a damaged cache is no more than no cache
             tables = {part: parquet.read_table(path) for part, path in paths.items()}
-            return key, Events(**{name: tables[part][name].to_numpy() for part, names in parts.items() for name in names})
+            return key, Events(
+                **{name: tables[part][name].to_numpy() for part, names in parts.items() for name in names}
+            )
     events = read_events(stays, chart, labs)
     for part, names in parts.items():
         table = pa.table({name: getattr(events, name) for name in names})
@@ -214,7 +240,8 @@ def read_events(stays: Stays, chart: CsvFile, labs: CsvFile) -> Events:
     values.clear()
     order = np.lexsort([value, key])
     key, value = key[order], value[order]
-    last = np.append(key[1:] != key[:-1], np.ones(min(len(key), 1), bool))  # of one channel, stay and second: the largest value
+    # of one channel, stay and second: the largest value
+    last = np.append(key[1:] != key[:-1], np.ones(min(len(key), 1), bool))
     series, second = np.divmod(key[last], stays.stride)
     channel, stay = np.divmod(series, len(stays.ids))
     return Events(
@@ -236,7 +263,8 @@ def _integers(batch: Any, name: str) -> np.ndarray:
 
 
 def _measurements(batch: Any, times: np.ndarray, stay: np.ndarray, stays: Stays) -> tuple[np.ndarray, np.ndarray]:
-    """The batch's measurements of the 17 channels within their stay: one number for (channel, stay, second), and the value.
+    """The batch's measurements of the 17 channels within their stay: one number for (channel, stay, second), and the
+    value.
 
     `stay` -2: to be found by admission and time.
     """
@@ -251,7 +279,9 @@ def _measurements(batch: Any, times: np.ndarray, stay: np.ndarray, stays: Stays)
     stay[unknown] = stays.find_by_time(_integers(batch, "HADM_ID")[unknown], times[unknown])
     second = times - stays.begin[stay]
     texts = batch.column("VALUE").dictionary_encode()
-    value = parse_values(items, [text.decode("latin1") for text in texts.dictionary.to_pylist()], texts.indices.fill_null(-1).to_numpy())
+    value = parse_values(
+        items, [text.decode("latin1") for text in texts.dictionary.to_pylist()], texts.indices.fill_null(-1).to_numpy()
+    )
     good = np.flatnonzero((stay >= 0) & (second >= 0) & (second <= stays.length[stay]) & (np.abs(value) < _ABSURD))
     series = channels[items[good]].astype(np.int64) * len(stays.ids) + stay[good]
     return series * stays.stride + second[good], value[good]
@@ -273,8 +303,8 @@ def _item_tables() -> tuple[np.ndarray, np.ndarray]:
 def parse_values(items: np.ndarray, texts: list[str], codes: np.ndarray) -> np.ndarray:
     """(n,) float64 in the channel's unit of VALUE `texts[code]` of each item; NaN: not a measurement.
 
-    Temperatures from 79 on are Fahrenheit (what lies between 50 and 79 is neither), oxygen fractions above 1 and saturations up to 1
-    are on the other scale, "120/80" is a systolic and a diastolic pressure.
+    Temperatures from 79 on are Fahrenheit (what lies between 50 and 79 is neither), oxygen fractions above 1 and
+    saturations up to 1 are on the other scale, "120/80" is a systolic and a diastolic pressure.
     """
     import pandas as pd
 

@@ -10,7 +10,8 @@ _ROWS = 20_000  # prediction hours at once
 
 
 def statistics(events: Events, stay: np.ndarray, hour: np.ndarray, out: np.ndarray, place: np.ndarray) -> None:
-    """Write per prediction hour the hour and the 714 statistics of what was measured in the stay until then (inclusive).
+    """Write per prediction hour the hour and the 714 statistics of what was measured in the stay until then
+    (inclusive).
 
     A sub-period is a part of the time from a channel's first to its last measurement so far, both ends included.
 
@@ -56,10 +57,12 @@ def _windows(keys: np.ndarray, origin: np.ndarray, until: np.ndarray) -> tuple[n
 
 
 def window_statistics(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """(6, windows): STATISTICS of values[start:end], the population's; 0 as count and NaN otherwise where a window is empty.
+    """(6, windows): STATISTICS of values[start:end], the population's; 0 as count and NaN otherwise where a window is
+    empty.
 
-    A window is a chain of blocks of 2^k values, one for each bit of its length; all blocks of a size are made at once, from those of
-    half the size. Sums of powers over the whole series would lose every digit to one outlier (MIMIC-III writes 999999 for an error).
+    A window is a chain of blocks of 2^k values, one for each bit of its length; all blocks of a size are made at once,
+    from those of half the size. Sums of powers over the whole series would lose every digit to one outlier (MIMIC-III
+    writes 999999 for an error).
     """
     length = ends - starts
     place = starts.copy()
@@ -85,8 +88,8 @@ def window_statistics(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) 
 
 
 def _merged(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Of the unions of sets of values, given those of the sets, (6, sets) each: count, mean, sums of squared and of cubed deviations,
-    smallest and largest (Chan et al.; Pébay)."""
+    """Of the unions of sets of values, given those of the sets, (6, sets) each: count, mean, sums of squared and of
+    cubed deviations, smallest and largest (Chan et al.; Pébay)."""
     n, mean, squares, cubes, low, high = first
     m, other_mean, other_squares, other_cubes, other_low, other_high = second
     total = n + m
@@ -97,7 +100,10 @@ def _merged(first: np.ndarray, second: np.ndarray) -> np.ndarray:
             total,
             mean + share,
             squares + other_squares + step * share * n,
-            cubes + other_cubes + step * share * n * (n - m) / total * step + 3 * (share * other_squares * n / m - share * squares),
+            cubes
+            + other_cubes
+            + step * share * n * (n - m) / total * step
+            + 3 * (share * other_squares * n / m - share * squares),
             np.minimum(low, other_low),
             np.maximum(high, other_high),
         ]

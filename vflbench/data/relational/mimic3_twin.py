@@ -14,7 +14,8 @@ JOINS = (
     Equality(("stays", "HADM_ID"), ("diagnoses", "HADM_ID")),
 )
 SLICE = 20_000  # rows that are written or standardised at once
-# Rows of each table, of those that join with training rows of `events`, and features proper (stays: without the three keys and MORTALITY).
+# Rows of each table, of those that join with training rows of `events`, and features proper (stays: without the three
+# keys and MORTALITY).
 ROWS = {"stays": 52_302, "patients": 46_520, "admissions": 58_976, "diagnoses": 58_925, "events": 3_431_622}
 JOINED = {"stays": 35_381, "patients": 29_081, "admissions": 35_381, "diagnoses": 35_381, "events": 2_908_992}
 WIDTHS = {"stays": 47, "patients": 1, "admissions": 41, "diagnoses": 128, "events": 1 + len(measured.COLUMNS)}
@@ -26,9 +27,11 @@ _WEIGHTS = {"stays": 0.6, "patients": 0.3, "admissions": 0.3, "diagnoses": 0.8, 
 
 
 def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
-    """Tables with the paper's exact numbers of training and of joined rows, and their splits; features are standardised already.
+    """Tables with the paper's exact numbers of training and of joined rows, and their splits; features are standardised
+    already.
 
-    One admission a stay, as in the benchmark's cohort; stays of heavy-tailed lengths. Val and test have stays and patients of their own.
+    One admission a stay, as in the benchmark's cohort; stays of heavy-tailed lengths. Val and test have stays and
+    patients of their own.
     """
     rng = stream(0, "twin/mimic3")
     keys = {name: rng.permutation(ROWS[name]) + 1 for name in ("stays", "patients", "admissions")}
@@ -55,10 +58,13 @@ def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
     }
 
     hours = _lengths(JOINED["stays"], JOINED["events"], rng)
-    apart = np.concatenate([np.repeat(np.arange(JOINED["stays"]), hours), np.full(ROWS["events"] - JOINED["events"], -1)])
+    apart = np.concatenate(
+        [np.repeat(np.arange(JOINED["stays"]), hours), np.full(ROWS["events"] - JOINED["events"], -1)]
+    )
     own_stays = JOINED["stays"] + np.arange(own)
     stay = np.concatenate([rng.permutation(apart), np.repeat(own_stays, 2 * _HELD_OUT // own)])
-    unknown = ROWS["stays"] + rng.integers(1, 9_230, len(stay))  # stays that are not in the table: the paper's test ones
+    # stays that are not in the table: the paper's test ones
+    unknown = ROWS["stays"] + rng.integers(1, 9_230, len(stay))
     event_keys = np.where(stay >= 0, keys["stays"][stay], unknown)
 
     tables, signal = [], np.zeros(len(stay), np.float32)
@@ -74,7 +80,9 @@ def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
         features[:, :told] = narrow[:, :wanted]
         more = stream(0, f"twin/mimic3/{name}/more")
         for first in range(0, rows if wanted > told else 0, SLICE):  # in slices: the largest table has 10 GB
-            features[first : first + SLICE, told:] = more.standard_normal((min(SLICE, rows - first), wanted - told), dtype=np.float32)
+            features[first : first + SLICE, told:] = more.standard_normal(
+                (min(SLICE, rows - first), wanted - told), dtype=np.float32
+            )
         columns = tuple(f"feature_{i}" for i in range(wanted))
         if name == "events":
             tables.append(RawTable(name, {"ICUSTAY_ID": event_keys}, features, columns))

@@ -1,8 +1,8 @@
 """MovieLens-1M and MovieLens-100K (Harper and Konstan 2015) as three tables: ratings, movies by genre, users.
 
-The build is that of TablePuppet (Xu et al., arXiv 2403.15839): a movie has a row for each of its genres, so that a rating joins as many
-rows as its movie has genres. Features: of ratings the timestamp; of movies 18 one-hot genres, the year and 32 coordinates of the title;
-of users gender, age and 21 one-hot occupations.
+The build is that of TablePuppet (Xu et al., arXiv 2403.15839): a movie has a row for each of its genres, so that a
+rating joins as many rows as its movie has genres. Features: of ratings the timestamp; of movies 18 one-hot genres, the
+year and 32 coordinates of the title; of users gender, age and 21 one-hot occupations.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,8 @@ DATASETS = (
 class Config:
     name: str = "movielens"
     source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto", "1m", "1m_sample", "100k"] = "auto"  # auto: the fullest found; 1m_sample: 100,000 of its ratings
+    # auto: the fullest found; 1m_sample: 100,000 of its ratings
+    variant: Literal["auto", "1m", "1m_sample", "100k"] = "auto"
     verify: bool = True  # compare the files with the known checksums
     task: Literal["regression", "classes"] = "regression"  # the rating itself, or classes 0 to 4
     text_encoder: str | None = None  # folder of a Hugging Face model for the titles; null: hashed TF-IDF
@@ -43,7 +44,7 @@ class Config:
     width: Count | None = None  # twin: at most so many features per table; null: all
 
 
-# --- files ------------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 _ADDRESS = "https://files.grouplens.org/datasets/movielens"
 
@@ -79,7 +80,11 @@ _GROUPS: dict[str, tuple[tuple[RawFile, ...], ...]] = {
 def _file_set(variant: str) -> FileSet:
     named = [(name, group) for name, groups in _GROUPS.items() if variant in ("auto", name) for group in groups]
     variants, groups = zip(*named, strict=True)
-    return FileSet("movielens", groups[0][0].path.rsplit("/", 1)[0], (Part("users, movies and ratings", groups, variants=variants),))
+    return FileSet(
+        "movielens",
+        groups[0][0].path.rsplit("/", 1)[0],
+        (Part("users, movies and ratings", groups, variants=variants),),
+    )
 
 
 FILE_SETS = (_file_set("auto"),)
@@ -103,9 +108,13 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     if found is None:
         raw, splits = twin(config.width)
         narrowed = "" if config.width is None else f"; at most {config.width} features per table"
-        source = twins.twin_source("1m", f"synthetic twin of MovieLens-1M with its sizes and a split of its own{narrowed}")
+        source = twins.twin_source(
+            "1m", f"synthetic twin of MovieLens-1M with its sizes and a split of its own{narrowed}"
+        )
     else:
-        variant, group = next((name, g) for name, groups in _GROUPS.items() for g in groups if all(file in found for file in g))
+        variant, group = next(
+            (name, g) for name, groups in _GROUPS.items() for g in groups if all(file in found for file in g)
+        )
         encode = text.features_of(config.text_encoder, TITLE_WIDTH)
         content = read(found, group)
         encode.fit(content.title)
@@ -119,7 +128,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     return divide(config.name, raw, splits, source, metric, layout=layout, parts=parties)
 
 
-# --- the tables ---------------------------------------------------------------------------------------------------------------
+# --- the tables -------------------------------------------------------------------------------------------------------
 
 _JOINS = (Equality(("ratings", "movieid"), ("movies", "movieid")), Equality(("ratings", "userid"), ("users", "userid")))
 
@@ -150,7 +159,7 @@ def _tables(content: Content, titles: np.ndarray) -> RawTables:
     return RawTables((ratings, movies, users), "ratings", content.rating, 0, _JOINS)
 
 
-# --- the twin -----------------------------------------------------------------------------------------------------------------
+# --- the twin ---------------------------------------------------------------------------------------------------------
 
 # The sizes of the paper: training rows, rows of the join of the training rows.
 _RATINGS, _TRAIN, _JOINED = 1_000_209, 850_177, 1_786_513
@@ -166,9 +175,11 @@ _POPULAR = 0.45  # correlation of a movie's popularity with its number of genres
 
 
 def twin(width: int | None = None) -> tuple[RawTables, dict[str, np.ndarray]]:
-    """Made-up tables, and their split: 850,177 training ratings that join to exactly 1,786,513 rows; the rest is validation and test.
+    """Made-up tables, and their split: 850,177 training ratings that join to exactly 1,786,513 rows; the rest is
+    validation and test.
 
-    Ratings per movie and per user are spread as in the real data, nobody rates a movie twice, and popular movies have more genres.
+    Ratings per movie and per user are spread as in the real data, nobody rates a movie twice, and popular movies have
+    more genres.
     """
     rng = stream(0, "twin/movielens")
     genres = _genre_counts(rng)
@@ -193,12 +204,13 @@ def _genre_counts(rng: np.random.Generator) -> np.ndarray:
 def _pairs(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """User, movie of every rating, distinct pairs in the order of the users; and which ones are kept for training.
 
-    User u rates movie m with probability 1 - exp(-a_u b_m), a and b such that the expected numbers per user and per movie are the wanted
-    ones. One rating of every user and of every rated movie is sure, so that all of them join.
+    User u rates movie m with probability 1 - exp(-a_u b_m), a and b such that the expected numbers per user and per
+    movie are the wanted ones. One rating of every user and of every rated movie is sure, so that all of them join.
     """
     wanted = 1.01 * _RATINGS  # so that there are always enough
     a, b = _rates(_spread(_PER_USER, _USERS, wanted), _spread(_PER_MOVIE, sum(_RATED), wanted))
-    a = rng.permutation(a)  # eager users have any number, and the parts of the ratings, which are in the users' order, are alike
+    # eager users have any number, and the parts of the ratings, which are in the users' order, are alike
+    a = rng.permutation(a)
     rated = rng.random((len(a), len(b)), dtype=np.float32) > np.exp(-a[:, None] * b)
     sure = np.zeros_like(rated)
     sure[rng.integers(0, len(a), len(b)), np.arange(len(b))] = True
@@ -213,13 +225,17 @@ def _pairs(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _rates(per_user: np.ndarray, per_movie: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """a and b, float32, that give the wanted numbers: fitted at 200 users and 200 movies, and interpolated, as both are in order."""
+    """a and b, float32, that give the wanted numbers: fitted at 200 users and 200 movies, and interpolated, as both are
+    in order."""
     users, movies = (np.linspace(0, len(wanted) - 1, 200).round().astype(int) for wanted in (per_user, per_movie))
     a, b = per_user[users].copy(), per_movie[movies] / per_user.sum()
     for _ in range(20):
         a *= per_user[users] / np.trapezoid(-np.expm1(-a[:, None] * b), movies, axis=1)
         b *= per_movie[movies] / np.trapezoid(-np.expm1(-a[:, None] * b), users, axis=0)
-    wide = [np.exp(np.interp(np.arange(len(w)), at, np.log(r))) for w, at, r in ((per_user, users, a), (per_movie, movies, b))]
+    wide = [
+        np.exp(np.interp(np.arange(len(w)), at, np.log(r)))
+        for w, at, r in ((per_user, users, a), (per_movie, movies, b))
+    ]
     return wide[0].astype(np.float32), wide[1].astype(np.float32)
 
 
@@ -230,7 +246,8 @@ def _spread(quantiles: tuple[int, ...], size: int, total: float) -> np.ndarray:
 
 
 def _split(genres: np.ndarray, kept: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Ratings, each joining `genres` rows, in train, val and test: of training ones exactly as many as in the paper, and as many joined."""
+    """Ratings, each joining `genres` rows, in train, val and test: of training ones exactly as many as in the paper,
+    and as many joined."""
     train = kept.copy()
     train[rng.permutation(np.flatnonzero(~kept))[: _TRAIN - kept.sum()]] = True
     # Ratings of movies with one genre and with two change places until the join has its size.
@@ -244,11 +261,14 @@ def _split(genres: np.ndarray, kept: np.ndarray, rng: np.random.Generator) -> di
     return {"train": np.flatnonzero(train), "val": np.sort(rest[:half]), "test": np.sort(rest[half:])}
 
 
-def _made_up(user: np.ndarray, movie: np.ndarray, genres: np.ndarray, rng: np.random.Generator) -> tuple[Content, np.ndarray]:
+def _made_up(
+    user: np.ndarray, movie: np.ndarray, genres: np.ndarray, rng: np.random.Generator
+) -> tuple[Content, np.ndarray]:
     """Users, movies and ratings to the pairs, and coordinates of titles.
 
-    Ratings are a rounded sum: something linear in the features, which explains about as much as in MovieLens-1M, something that a
-    network for each table can find beside it, what no feature tells of a movie and of a user, and noise.
+    Ratings are a rounded sum: something linear in the features, which explains about as much as in MovieLens-1M,
+    something that a network for each table can find beside it, what no feature tells of a movie and of a user, and
+    noise.
     """
     users, movies = _USERS, len(genres)
     female = rng.random(users) < 0.283
@@ -265,11 +285,20 @@ def _made_up(user: np.ndarray, movie: np.ndarray, genres: np.ndarray, rng: np.ra
     titles = rng.standard_normal((movies, TITLE_WIDTH))
 
     old, grown = (2000 - year) / 14 - 1, (age - 31) / 13
-    of_movie = genre @ rng.normal(0, 0.26, len(GENRES)) / np.sqrt(genres) + 0.15 * old + titles @ rng.normal(0, 0.03, TITLE_WIDTH)
+    of_movie = (
+        genre @ rng.normal(0, 0.26, len(GENRES)) / np.sqrt(genres)
+        + 0.15 * old
+        + titles @ rng.normal(0, 0.03, TITLE_WIDTH)
+    )
     of_user = 0.08 * grown + 0.05 * female + rng.normal(0, 0.08, len(OCCUPATIONS))[occupation]
     bent = 0.2 * np.abs(titles[:, 0]) + 0.1 * np.minimum(old, 1) * genre[:, 0] + 0.1 * np.abs(titles[:, 1])
     untold = rng.normal(0, 0.35, movies) + bent - bent.mean(), rng.normal(0, 0.35, users)
-    score = 3.67 + (of_movie - of_movie.mean() + untold[0])[movie] + (of_user + untold[1])[user] + rng.normal(0, 1.04, len(user))
+    score = (
+        3.67
+        + (of_movie - of_movie.mean() + untold[0])[movie]
+        + (of_user + untold[1])[user]
+        + rng.normal(0, 1.04, len(user))
+    )
     rating = np.clip(np.round(score), 1, 5)
     ids = np.sort(rng.permutation(np.arange(1, 3953))[:movies])
     place = rng.permutation(movies)  # popular movies have any number

@@ -19,7 +19,17 @@ GENRES = (
 )
 NO_GENRE = "unknown"  # of ML-100K: such a movie has one row without a genre
 OCCUPATIONS = (
-    *("administrator", "artist", "doctor", "educator", "engineer", "entertainment", "executive", "healthcare", "homemaker"),
+    *(
+        "administrator",
+        "artist",
+        "doctor",
+        "educator",
+        "engineer",
+        "entertainment",
+        "executive",
+        "healthcare",
+        "homemaker",
+    ),
     *("lawyer", "librarian", "marketing", "none", "other", "programmer", "retired", "salesman", "scientist", "student"),
     *("technician", "writer"),
 )
@@ -67,7 +77,8 @@ _FORMATS = {
 
 
 def _lines(found: Found, file: RawFile) -> pd.DataFrame:
-    """What every line says; the index is the line's number. Raises DataError, naming the first line that is not of the format."""
+    """What every line says; the index is the line's number. Raises DataError, naming the first line that is not of the
+    format."""
     import pandas as pd
 
     label, form = found.label(file), _FORMATS[file.name]
@@ -78,7 +89,9 @@ def _lines(found: Found, file: RawFile) -> pd.DataFrame:
         data = data.decode("latin-1").encode().replace(form.separator.encode(), b"\t")
     kinds = {name: _KINDS[name] for name in form.columns if name in _KINDS}
     separator, skip = form.separator if form.header else "\t", int(bool(form.header))
-    frame = pd.DataFrame(csv_files.read(data, label, form.columns, kinds, optional=_TEXTS, skip=skip, separator=separator, quotes=False))
+    frame = pd.DataFrame(
+        csv_files.read(data, label, form.columns, kinds, optional=_TEXTS, skip=skip, separator=separator, quotes=False)
+    )
     frame.index += skip + 1
     return frame
 
@@ -135,7 +148,9 @@ def read(found: Found, group: tuple[RawFile, ...]) -> Content:
 def _occupations(column: pd.Series, label: str) -> np.ndarray:
     """ML-1M has their numbers, ML-100K their names."""
     number = column.map({said: i for i, name in enumerate(OCCUPATIONS) for said in (name, str(i))})
-    _refuse(label, column, number.isna(), f"is none of the occupations {', '.join(OCCUPATIONS)}, nor a number from 0 to 20")
+    _refuse(
+        label, column, number.isna(), f"is none of the occupations {', '.join(OCCUPATIONS)}, nor a number from 0 to 20"
+    )
     return number.to_numpy(np.int64)
 
 
@@ -143,7 +158,8 @@ def _titles(movies: pd.DataFrame) -> tuple[list[str], np.ndarray]:
     """Titles without "(year)", and years: of the title, else of the date or year column; NaN where there is none."""
     import pandas as pd
 
-    parts = movies["title"].fillna("").str.extract(r"^(?P<title>.*?)\s*(?:\((?P<year>\d{4})\)(?:\s*\(V\))?)?\s*$")  # (V): made for video
+    # (V): made for video
+    parts = movies["title"].fillna("").str.extract(r"^(?P<title>.*?)\s*(?:\((?P<year>\d{4})\)(?:\s*\(V\))?)?\s*$")
     year = parts["year"]
     for column, pattern in (("date", r"(\d{4})$"), ("year", r"^(\d{4})$")):
         if column in movies:

@@ -1,7 +1,8 @@
 """Tables of the user's own, each in its organisation's files or database, joined where nobody sees the join.
 
-Every table is read twice, as a federation would: all keys first, for the mapping, then keys and features together. A table whose keys
-differ between the two was changed meanwhile, which is an error. Each part is read over a connection of its own from its own source.
+Every table is read twice, as a federation would: all keys first, for the mapping, then keys and features together. A
+table whose keys differ between the two was changed meanwhile, which is an error. Each part is read over a connection of
+its own from its own source.
 """
 
 import dataclasses
@@ -36,7 +37,7 @@ MOST_CATEGORIES = 1000  # of one column: more are rather a key
 log = logging.getLogger(__name__)
 
 
-# --- loading ------------------------------------------------------------------------------------------------------------------
+# --- loading ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     refuse(check(config, layout, parties))
     sources = {name: parts_of(config, name) for name in config.tables}
     held = {name: [sql_sources.columns(source) for source in parts] for name, parts in sources.items()}
-    problems = [problem for name in config.tables for problem in _check_columns(config, name, sources[name], held[name])]
+    problems = [
+        problem for name in config.tables for problem in _check_columns(config, name, sources[name], held[name])
+    ]
     refuse(problems)
 
     mapping = {name: [_read_keys(config, name, source) for source in parts] for name, parts in sources.items()}
@@ -89,7 +92,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     labels, classes = _labels(config, label, found[label])
     metric = METRICS[config.metric or TASKS[config.task][0]]
     if metric.name == "auroc" and classes != 2:
-        raise ConfigError([Problem("dataset.metric", "auroc", f"is for two classes; {called(config, label)} has {classes}")])
+        raise ConfigError(
+            [Problem("dataset.metric", "auroc", f"is for two classes; {called(config, label)} has {classes}")]
+        )
     splits = tables.split_rows(len(labels), config.validation, config.test, seed)
     if not len(splits["train"]) or not len(splits["test"]):
         raise DataError(f"{called(config, label)}: {len(labels)} rows are too few for training and test rows")
@@ -106,11 +111,14 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     )
 
 
-def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | None, task: RelationalTask, index: int) -> RelationalTask:
-    """`task`, of which somebody else knows the join, with the part of client `index`, read from its own table's sources and no others.
+def load_own(
+    config: Config, layout: str, parties: int, seed: int, root: Path | None, task: RelationalTask, index: int
+) -> RelationalTask:
+    """`task`, of which somebody else knows the join, with the part of client `index`, read from its own table's sources
+    and no others.
 
-    Horizontal parts of one table are read together: they share means, scales and categories. Raises DataError, as `load`; the sources are
-    no longer those of `task`.
+    Horizontal parts of one table are read together: they share means, scales and categories. Raises DataError, as
+    `load`; the sources are no longer those of `task`.
     """
     name = task.clients[index].table
     found = []
@@ -118,7 +126,10 @@ def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | 
         found.append(_read(config, name, source, sql_sources.columns(source), _read_keys(config, name, source)[1]))
     for stamp in _source(config, {name: found}).files:
         if stamp not in task.source.files:
-            raise DataError(f"{called(config, name)}: {stamp[0]} has changed since the join was made; start again once it is left alone")
+            raise DataError(
+                f"{called(config, name)}: {stamp[0]} has changed since the join was made; start again once it is left "
+                "alone"
+            )
     raw = _raw_table(config, name, found)
     raw = dataclasses.replace(raw, keys=tables.joining(raw, task.joins))
     labels, splits = None, None
@@ -133,7 +144,9 @@ def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | 
     return dataclasses.replace(task, clients=beside(task.clients, index, own[index - first]))
 
 
-def _check_columns(config: Config, name: str, sources: Sequence[Source], held: Sequence[Sequence[str]]) -> list[Problem]:
+def _check_columns(
+    config: Config, name: str, sources: Sequence[Source], held: Sequence[Sequence[str]]
+) -> list[Problem]:
     """Columns that the configuration names and a part has not."""
     table = config.tables[name]
     problems = []
@@ -146,7 +159,10 @@ def _check_columns(config: Config, name: str, sources: Sequence[Source], held: S
                     problems.append(Problem(key, column, allowed, closest(column, columns)))
         if table.features is None and not problems and set(columns) != set(held[0]):
             odd = ", ".join(sorted(set(columns) ^ set(held[0])))
-            allowed = f"list them: the parts of {called(config, name)} have unlike columns ({odd} in {sources[0]} or {source} alone)"
+            allowed = (
+                f"list them: the parts of {called(config, name)} have unlike columns ({odd} in {sources[0]} or "
+                f"{source} alone)"
+            )
             problems.append(Problem(f"dataset.tables.{name}.features", "null", allowed))
     return problems
 
@@ -164,8 +180,11 @@ def _file_stamp(source: Source) -> str | None:
     return sql_sources.stamp(source) if source.kind in ("csv", "parquet") else None
 
 
-def _check_kinds(config: Config, sources: Mapping[str, Sequence[Source]], parts: Mapping[str, Sequence[Mapping[str, Column]]]) -> None:
-    """Keys have one of the known kinds, the same one in all parts and on both sides of a predicate, and some row has one.
+def _check_kinds(
+    config: Config, sources: Mapping[str, Sequence[Source]], parts: Mapping[str, Sequence[Mapping[str, Column]]]
+) -> None:
+    """Keys have one of the known kinds, the same one in all parts and on both sides of a predicate, and some row has
+    one.
 
     Raises DataError: everything that is wrong.
     """
@@ -179,10 +198,15 @@ def _check_kinds(config: Config, sources: Mapping[str, Sequence[Source]], parts:
             kinds[name, key] = next(iter(found), "empty")
             if not found:
                 rows = sum(len(part[key].values) for part in columns)
-                wrong.append(f"{where}: " + ("every key is NULL, which joins with nothing" if rows else "the table has no rows"))
+                wrong.append(
+                    f"{where}: " + ("every key is NULL, which joins with nothing" if rows else "the table has no rows")
+                )
             elif len(found) > 1:
                 listed = ", ".join(f"{kind} in {source}" for kind, source in found.items())
-                wrong.append(f"{where}: its parts have unlike keys ({listed}); declare how they are read: {_declaration(name, key)}")
+                wrong.append(
+                    f"{where}: its parts have unlike keys ({listed}); declare how they are read: "
+                    f"{_declaration(name, key)}"
+                )
             elif kinds[name, key] not in TYPES:
                 declare = f"cast it in a query, or declare {_declaration(name, key)}"
                 wrong.append(f"{where} ({next(iter(found.values()))}): a key cannot be {kinds[name, key]}; {declare}")
@@ -210,7 +234,10 @@ def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp:
     now = (part.file, digest([columns[key] for key in keys]) if keys else None)
     if now != stamp:
         rows = f" (rows then and now: {stamp[1][0]}, {part.rows})" if stamp[1] else ""
-        raise DataError(f"{called(config, name)}: {source} changed between mapping and training{rows}; start again once it is left alone")
+        raise DataError(
+            f"{called(config, name)}: {source} changed between mapping and training{rows}; start again once it is left "
+            "alone"
+        )
     if not part.rows:
         raise DataError(f"{called(config, name)}: {source} has no rows")
     if source.kind in ("csv", "parquet"):
@@ -231,7 +258,8 @@ def _raw_table(config: Config, name: str, parts: Sequence[_Part]) -> RawTable:
         values = _values(columns[column])
         if np.isinf(values).any():
             raise DataError(
-                f"{called(config, name)}: {_place(parts, int(np.isinf(values).argmax()))}, column {column}: a value is not finite"
+                f"{called(config, name)}: {_place(parts, int(np.isinf(values).argmax()))}, column {column}: a value is "
+                "not finite"
             )
         blocks.append(values[:, None])
         names.append(column)
@@ -241,7 +269,8 @@ def _raw_table(config: Config, name: str, parts: Sequence[_Part]) -> RawTable:
         names += [f"{column}={value}" for value in found]
     if not blocks:
         raise DataError(
-            f"{called(config, name)}: no column of numbers to learn from; list some under categories, or add a constant in a query"
+            f"{called(config, name)}: no column of numbers to learn from; list some under categories, or add a "
+            "constant in a query"
         )
     return RawTable(name, {key: columns[key].values for key in keys}, np.concatenate(blocks, axis=1), tuple(names))
 
@@ -263,7 +292,8 @@ def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Se
             if (row := _misspelt(part.columns[column])) is not None:
                 cell = part.columns[column].values[row]
                 raise DataError(
-                    f"{called(config, name)}: {part.place(row)}, column {column}: {cell!r} where nearly all cells are numbers. "
+                    f"{called(config, name)}: {part.place(row)}, column {column}: {cell!r} where nearly all cells are "
+                    "numbers. "
                     f"Correct it, or say which columns are features: dataset.tables.{name}.features"
                 )
     if left:
@@ -310,7 +340,11 @@ def _one_hot(config: Config, name: str, column: str, cells: Column) -> tuple[np.
 
     codes, values = pd.factorize(_text(cells), sort=True)
     if not 0 < len(values) <= MOST_CATEGORIES:
-        found = f"{len(values)} different values, more than {MOST_CATEGORIES}: rather a key" if len(values) else "no value at all"
+        found = (
+            f"{len(values)} different values, more than {MOST_CATEGORIES}: rather a key"
+            if len(values)
+            else "no value at all"
+        )
         raise DataError(f"{called(config, name)}, column {column}: {found}; take it out of the categories")
     block = np.eye(len(values), dtype=np.float32)[codes]
     block[codes < 0] = np.nan
@@ -333,13 +367,18 @@ def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarr
         cells = part.columns[column]
         if len(kinds) > 1 or not kinds <= set(wanted):
             row = _misspelt(cells)
-            at, what = (part.place(row), repr(cells.values[row])) if row is not None else (str(part.source), " and ".join(sorted(kinds)))
+            at, what = (
+                (part.place(row), repr(cells.values[row]))
+                if row is not None
+                else (str(part.source), " and ".join(sorted(kinds)))
+            )
             raise DataError(f"{where}: {at}: {what}; labels of task={config.task} are {' or '.join(wanted)}")
         missing = cells.null if cells.kind != "number" else ~np.isfinite(cells.values.astype(np.float64))
         if missing.any():
             count = f"{int(missing.sum())} labels are" if missing.sum() > 1 else "a label is"
             raise DataError(
-                f"{where}: {part.place(int(missing.argmax()))}: {count} missing or not finite; leave such rows out, e.g. by a query"
+                f"{where}: {part.place(int(missing.argmax()))}: {count} missing or not finite; leave such rows out, "
+                "e.g. by a query"
             )
     if config.task == "regression":
         return np.concatenate([part.columns[column].values.astype(np.float64) for part in parts]), 0
@@ -361,14 +400,18 @@ def _classes(config: Config, where: str, parts: Sequence[Column]) -> list[str]:
     if isinstance(config.classes, int):
         return [str(label) for label in range(config.classes)]
     if config.classes is not None:
-        return [str(int(label)) if isinstance(label, float) and label.is_integer() else str(label) for label in config.classes]
+        return [
+            str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+            for label in config.classes
+        ]
     whole = concatenate(parts)
     found = np.unique(whole.values if whole.kind == "text" else whole.values.astype(np.float64)).tolist()
     if whole.kind == "number":
         if found != list(range(len(found))):
             listed = ", ".join(f"{value:g}" for value in found[:10]) + (", ..." if len(found) > 10 else "")
             raise DataError(
-                f"{where}: labels {listed}; classes are numbered without a gap from 0, or listed: dataset.classes=[{listed}]. "
+                f"{where}: labels {listed}; classes are numbered without a gap from 0, or listed: "
+                f"dataset.classes=[{listed}]. "
                 "Numbers that are amounts are predicted by task=regression"
             )
         found = [str(int(value)) for value in found]
@@ -383,7 +426,9 @@ def _source(config: Config, found: Mapping[str, Sequence[_Part]]) -> DataSource:
     notes, files = [], []
     for name, parts in found.items():
         several = f" in {len(parts)} parts" if len(parts) > 1 else ""
-        notes.append(f"{called(config, name)}: {', '.join(dict.fromkeys(kinds[part.source.kind] for part in parts))}{several}")
+        notes.append(
+            f"{called(config, name)}: {', '.join(dict.fromkeys(kinds[part.source.kind] for part in parts))}{several}"
+        )
         for part in parts:
             if part.source.path is not None:
                 files.append((part.source.path.name, str(part.file)))

@@ -1,4 +1,5 @@
-"""What a user says of their own tables: the configuration of dataset=sql, and what is wrong with it before anything is read."""
+"""What a user says of their own tables: the configuration of dataset=sql, and what is wrong with it before anything is
+read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ class Table:
     keys: list[str] | None = None  # columns that identify and are no features; null: those that the joins name
     features: list[str] | None = None  # columns to learn from; null: all other columns of numbers
     categories: list[str] = field(default_factory=list)  # columns that become one 0/1 feature for each of their values
-    types: dict[str, Literal["number", "text", "date"]] = field(default_factory=dict)  # of columns stored as something else
+    # of columns stored as something else
+    types: dict[str, Literal["number", "text", "date"]] = field(default_factory=dict)
     label: str | None = None  # in exactly one table: the column to predict
 
 
@@ -35,16 +37,21 @@ class Config:
     tables: dict[str, Table] = field(default_factory=dict)  # name -> where it lies and what its columns are
     # seconds that reading a database's table or query may take
     query_timeout: Annotated[float, Range(above=0, at_most=1e6)] = sql_sources.QUERY_TIMEOUT
-    joins: list[str] = field(default_factory=list)  # predicates "a.x = b.y"; several between two tables are one composite key
+    # predicates "a.x = b.y"; several between two tables are one composite key
+    joins: list[str] = field(default_factory=list)
     task: Literal["regression", "classes"] = "regression"
-    classes: int | list[Any] | None = None  # task=classes: their number, labels being 0, 1, ...; or the labels in order; null: as found
+    # task=classes: their number, labels being 0, 1, ...; or the labels in order; null: as found
+    classes: int | list[Any] | None = None
     metric: str | None = None  # null: rmse, or accuracy of classes; auroc for two classes
     validation: float = 0.15  # fraction of the label table's rows
     test: float = 0.15
 
     def __post_init__(self) -> None:
         """No configuration ever holds a password: sweeps would write it to disk before anything is checked."""
-        advice = "runs keep their configuration, so no password may stand in it: put it into an environment variable, name that in"
+        advice = (
+            "runs keep their configuration, so no password may stand in it: put it into an environment variable, "
+            "name that in"
+        )
         problems = []
         for name, table in self.tables.items() if isinstance(self.tables, Mapping) else ():
             key = f"dataset.tables.{name}"
@@ -66,7 +73,10 @@ def parts_of(config: Config, name: str) -> list[Source]:
     """Where the horizontal parts of a table lie."""
     table = config.tables[name]
     urls = _listed(table.url)
-    each = [value if isinstance(value, list) else [value] * len(urls) for value in (table.table, table.query, table.password_env)]
+    each = [
+        value if isinstance(value, list) else [value] * len(urls)
+        for value in (table.table, table.query, table.password_env)
+    ]
     parts = zip(urls, *each, [config.query_timeout] * len(urls), strict=True)
     return [Source(*values) for values in parts]
 
@@ -107,14 +117,18 @@ def called(config: Config, name: str) -> str:
     return f"table {name} of {owner}" if owner else f"table {name}"
 
 
-# --- the configuration --------------------------------------------------------------------------------------------------------
+# --- the configuration ------------------------------------------------------------------------------------------------
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration, before anything is read: whether files and variables are there is looked at."""
+    """What is wrong with the configuration, before anything is read: whether files and variables are there is looked
+    at."""
     problems = tables.check_fractions(config.validation, config.test)
     if not config.tables:
-        allowed = "names no tables: describe yours in DIR/dataset/sql.yaml and give --config-dir DIR, as examples/dataset/sql.yaml does"
+        allowed = (
+            "names no tables: describe yours in DIR/dataset/sql.yaml and give --config-dir DIR, as "
+            "examples/dataset/sql.yaml does"
+        )
         return [*problems, Problem("dataset.tables", "{}", allowed)]
     problems += _check_task(config)
     for name, table in config.tables.items():
@@ -131,7 +145,11 @@ def _check_task(config: Config) -> list[Problem]:
     allowed = TASKS[config.task]
     if config.metric is not None and config.metric not in allowed:
         near = closest(config.metric, allowed)
-        problems.append(Problem("dataset.metric", config.metric, f"must be one of {', '.join(allowed)} for task={config.task}", near))
+        problems.append(
+            Problem(
+                "dataset.metric", config.metric, f"must be one of {', '.join(allowed)} for task={config.task}", near
+            )
+        )
     if config.classes is None:
         return problems
     if config.task == "regression":
@@ -144,7 +162,11 @@ def _check_task(config: Config) -> list[Problem]:
     if isinstance(config.classes, list):
         if any(isinstance(label, bool) for label in config.classes):
             problems.append(
-                Problem("dataset.classes", config.classes, "must be quoted: YAML reads yes, no, true and false as truth values")
+                Problem(
+                    "dataset.classes",
+                    config.classes,
+                    "must be quoted: YAML reads yes, no, true and false as truth values",
+                )
             )
         elif 0 < sum(isinstance(label, str) for label in config.classes) < len(config.classes):
             problems.append(Problem("dataset.classes", config.classes, "must be all numbers or all text (quote them)"))
@@ -157,10 +179,18 @@ def _check_table(config: Config, name: str, table: Table) -> list[Problem]:
     urls = len(_listed(table.url))
     if not urls:
         problems.append(Problem(f"{key}.url", "[]", "must name where the table lies"))
-    lengths = {what: len(value) for what in ("table", "query", "password_env") if isinstance(value := getattr(table, what), list)}
+    lengths = {
+        what: len(value)
+        for what in ("table", "query", "password_env")
+        if isinstance(value := getattr(table, what), list)
+    }
     wrong = {what: count for what, count in lengths.items() if count != urls}
     for what, count in wrong.items():
-        problems.append(Problem(f"{key}.{what}", f"({count} entries)", f"must have one for each of the {urls} URLs, or be one for all"))
+        problems.append(
+            Problem(
+                f"{key}.{what}", f"({count} entries)", f"must have one for each of the {urls} URLs, or be one for all"
+            )
+        )
     if not wrong:
         found = [problem for source in parts_of(config, name) for problem in sql_sources.check(source, key)]
         problems += list(dict.fromkeys(found))  # parts share what is wrong with them
@@ -170,9 +200,15 @@ def _check_table(config: Config, name: str, table: Table) -> list[Problem]:
     for role, columns in roles_of(config, name).items():
         for column in columns:
             if taken.setdefault(column, role) != role:
-                problems.append(Problem(f"{key}.{role}", column, f"is one of {taken[column]} already: a column has one role"))
+                problems.append(
+                    Problem(f"{key}.{role}", column, f"is one of {taken[column]} already: a column has one role")
+                )
     if table.features is not None and not table.features and not table.categories:
-        problems.append(Problem(f"{key}.features", "[]", "every table needs a feature; where it has none, a query can add a constant"))
+        problems.append(
+            Problem(
+                f"{key}.features", "[]", "every table needs a feature; where it has none, a query can add a constant"
+            )
+        )
     return problems
 
 
@@ -203,5 +239,7 @@ def _check_joins(config: Config) -> list[Problem]:
     apart = [name for name in config.tables if name not in together]
     if apart and not problems:
         joined = ", ".join(name for name in config.tables if name in together)
-        problems.append(Problem("dataset.joins", config.joins, f"no predicate connects {', '.join(apart)} with {joined}"))
+        problems.append(
+            Problem("dataset.joins", config.joins, f"no predicate connects {', '.join(apart)} with {joined}")
+        )
     return problems

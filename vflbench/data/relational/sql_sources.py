@@ -1,7 +1,8 @@
-"""Tables where they lie: CSV and Parquet files, SQLite, DuckDB and PostgreSQL, opened read-only and read column by column.
+"""Tables where they lie: CSV and Parquet files, SQLite, DuckDB and PostgreSQL, opened read-only and read column by
+column.
 
-A password comes from an environment variable, and no message repeats one: what an error says of a source is `str(source)`, and what a
-database says is cleaned of the password before it is passed on.
+A password comes from an environment variable, and no message repeats one: what an error says of a source is
+`str(source)`, and what a database says is cleaned of the password before it is passed on.
 """
 
 import gzip
@@ -16,7 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from vflbench.data.relational import databases
-from vflbench.data.relational.cells import Column, Wrong, as_type, concatenate, infer, missing_as_null, of_arrow, of_objects
+from vflbench.data.relational.cells import (
+    Column,
+    Wrong,
+    as_type,
+    concatenate,
+    infer,
+    missing_as_null,
+    of_arrow,
+    of_objects,
+)
 from vflbench.types import DataError, Problem, closest
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -45,7 +55,9 @@ class Source:
         """csv | parquet | sqlite | duckdb | postgresql; empty for anything else."""
         scheme, found, _ = self.url.partition("://")
         if found:
-            return {"postgres": "postgresql"}.get(scheme, scheme if scheme in ("sqlite", "duckdb", "postgresql") else "")
+            return {"postgres": "postgresql"}.get(
+                scheme, scheme if scheme in ("sqlite", "duckdb", "postgresql") else ""
+            )
         return "parquet" if self.url.endswith(PARQUET) else "csv" if _suffix(self.url) in SEPARATORS else ""
 
     @property
@@ -57,7 +69,9 @@ class Source:
 
     def __str__(self) -> str:
         where = shown(self.url)
-        return where if self.kind in ("csv", "parquet") else f"{where}, {f'table {self.table}' if self.table else 'query'}"
+        return (
+            where if self.kind in ("csv", "parquet") else f"{where}, {f'table {self.table}' if self.table else 'query'}"
+        )
 
 
 def _suffix(url: str) -> str:
@@ -65,7 +79,8 @@ def _suffix(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """`url` as a message may show it: of a server nothing but user, host and database, and nothing that is not surely one of these."""
+    """`url` as a message may show it: of a server nothing but user, host and database, and nothing that is not surely
+    one of these."""
     scheme, found, _ = url.partition("://")
     if not found or scheme in ("sqlite", "duckdb"):
         return url
@@ -81,7 +96,8 @@ def holds_password(url: str) -> bool:
 
 
 def check(source: Source, key: str) -> list[Problem]:
-    """What is wrong with where a part lies; `key` is the table's in the configuration. Looks whether files are there, opens none."""
+    """What is wrong with where a part lies; `key` is the table's in the configuration. Looks whether files are there,
+    opens none."""
     url, address = f"{key}.url", shown(source.url)
     if not source.kind:
         scheme, found, _ = source.url.partition("://")
@@ -89,7 +105,10 @@ def check(source: Source, key: str) -> list[Problem]:
         return [Problem(url, address, f"must be {FORMS}", near and f"{near}://")]
     problems = []
     if source.kind == "postgresql" and not _POSTGRES.fullmatch(source.url):
-        form = "must be of the form postgresql://user@host:port/database, without the password (password_env names its variable)"
+        form = (
+            "must be of the form postgresql://user@host:port/database, without the password (password_env names "
+            "its variable)"
+        )
         problems.append(Problem(url, address, f"{form} and with special characters as %40, %2F"))
     if source.kind in ("sqlite", "duckdb") and not source.url.startswith(f"{source.kind}:///"):
         allowed = f"must be of the form {source.kind}:///folder/file; a fourth slash begins an absolute path"
@@ -99,26 +118,33 @@ def check(source: Source, key: str) -> list[Problem]:
         near = closest(source.path.name, (p.name for p in beside.iterdir() if p.is_file())) if beside.is_dir() else None
         allowed = "there is no such file; a relative path begins in the folder where vflbench is started"
         problems.append(Problem(url, address, allowed, near))
-    module, extra = {"postgresql": ("psycopg", "postgres"), "duckdb": ("duckdb", "duckdb")}.get(source.kind, ("csv", ""))
+    module, extra = {"postgresql": ("psycopg", "postgres"), "duckdb": ("duckdb", "duckdb")}.get(
+        source.kind, ("csv", "")
+    )
     if importlib.util.find_spec(module) is None:
         problems.append(Problem(url, address, f"needs the package {module}: pip install 'vflbench[{extra}]'"))
     if source.kind in ("csv", "parquet"):
         given = [f"{key}.{name}" for name in ("table", "query") if getattr(source, name)]
         problems += [Problem(name, "(given)", f"is for databases; {address} is a file") for name in given]
     elif bool(source.table) == bool(source.query):
-        problems.append(Problem(f"{key}.table", source.table, f"{address} is a database: give a table or a query, one of the two"))
+        problems.append(
+            Problem(f"{key}.table", source.table, f"{address} is a database: give a table or a query, one of the two")
+        )
     if source.password_env is not None:
         if source.kind != "postgresql":
             problems.append(Problem(f"{key}.password_env", source.password_env, f"{address} takes no password"))
         elif source.password_env not in os.environ:
             allowed = "there is no environment variable of this name; it has to hold the password"
-            named = re.fullmatch(r"[A-Z_][A-Z0-9_]*", source.password_env)  # else it may be the password itself: not shown
-            shown_name, near = (source.password_env, closest(source.password_env, os.environ)) if named else ("(not shown)", None)
+            # else it may be the password itself: not shown
+            named = re.fullmatch(r"[A-Z_][A-Z0-9_]*", source.password_env)
+            shown_name, near = (
+                (source.password_env, closest(source.password_env, os.environ)) if named else ("(not shown)", None)
+            )
             problems.append(Problem(f"{key}.password_env", shown_name, allowed, near))
     return problems
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def columns(source: Source) -> list[str]:
@@ -146,14 +172,17 @@ def _distinct(names: list[str], source: Source) -> list[str]:
 def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict[str, Column]:
     """The columns `names`, each of the type declared for it in `types`, else as it is.
 
-    Raises DataError: it cannot be read, the connection was lost, a line is malformed, a cell is not of the declared type.
+    Raises DataError: it cannot be read, the connection was lost, a line is malformed, a cell is not of the declared
+    type.
     """
     if source.kind == "csv":
         texts = _read_csv(source, names)
         found = {}
         for name, cells in texts.items():
             kind = types.get(name)
-            found[name] = infer(cells) if kind is None else of_arrow(cells if kind == "text" else missing_as_null(cells))
+            found[name] = (
+                infer(cells) if kind is None else of_arrow(cells if kind == "text" else missing_as_null(cells))
+            )
     elif source.kind == "parquet":
         import pyarrow.parquet as pq
 
@@ -195,7 +224,7 @@ def stamp(source: Source) -> str | None:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# --- CSV --------------------------------------------------------------------------------------------------------------------
+# --- CSV --------------------------------------------------------------------------------------------------------------
 
 
 def _opened(source: Source, mode: str, **how: Any) -> Any:
@@ -217,7 +246,9 @@ def _csv_records(source: Source) -> Iterator[tuple[int, list[str]]]:
                     yield begins, cells
                 begins = reader.line_num + 1
         except csv.Error as error:
-            raise DataError(f"{source}, line {begins}: malformed, a quotation mark may lack its partner ({error})") from None
+            raise DataError(
+                f"{source}, line {begins}: malformed, a quotation mark may lack its partner ({error})"
+            ) from None
         except UnicodeDecodeError:  # the decoder reads ahead: the lines are counted up to the byte itself
             raise DataError(f"{source}, line {_line_of_byte(source)}: not UTF-8 text; convert the file") from None
 

@@ -1,7 +1,9 @@
-"""A made-up star schema whose joined table is `duplication` times as long as its fact table, the tables themselves staying as they are.
+"""A made-up star schema whose joined table is `duplication` times as long as its fact table, the tables themselves
+staying as they are.
 
-Every fact row finds one row in each dimension, but in the first it finds `duplication` of them: its keys repeat. So the joined table has
-exactly rows x duplication rows while no organisation's table grows: what a method's cost depends on, n_i or N, shows.
+Every fact row finds one row in each dimension, but in the first it finds `duplication` of them: its keys repeat. So the
+joined table has exactly rows x duplication rows while no organisation's table grows: what a method's cost depends on,
+n_i or N, shows.
 """
 
 from dataclasses import dataclass
@@ -37,9 +39,11 @@ class Config:
     rows: Annotated[int, Range(at_least=10)] = 10_000  # of the fact table, which has the labels
     dimensions: Count = 2  # tables besides it
     dimension_rows: Count = 1_000  # of each
-    duplication: Count = 4  # rows of the first dimension that a fact row joins with: the joined table has rows x duplication rows
+    # rows of the first dimension that a fact row joins with: the joined table has rows x duplication rows
+    duplication: Count = 4
     width: Count = 8  # features of each table
-    noise: Annotated[float, Range(at_least=0)] = 0.5  # standard deviation of what no feature explains; that of what they explain is 1
+    # standard deviation of what no feature explains; that of what they explain is 1
+    noise: Annotated[float, Range(at_least=0)] = 0.5
     task: Literal["regression", "classes"] = "regression"
     classes: Annotated[int, Range(at_least=2)] = 3  # task=classes: how many, about equally frequent
     validation: float = 0.15  # fraction of the fact rows
@@ -50,13 +54,17 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration."""
     problems = tables.check_fractions(config.validation, config.test)
     if config.duplication > config.dimension_rows:
-        allowed = f"must be at most dataset.dimension_rows={config.dimension_rows}: so many rows of the first dimension share a key"
+        allowed = (
+            f"must be at most dataset.dimension_rows={config.dimension_rows}: so many rows of the first "
+            "dimension share a key"
+        )
         problems.append(Problem("dataset.duplication", config.duplication, allowed))
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
-    """The star schema, each table in `parties` horizontal parts. The tables are the same for every seed, the split is the run's."""
+    """The star schema, each table in `parties` horizontal parts. The tables are the same for every seed, the split is
+    the run's."""
     refuse(check(config, layout, parties))
     note = f"made-up star schema: {config.rows} facts, {config.dimensions} dimensions, duplication {config.duplication}"
     return tables.divide(
@@ -71,9 +79,11 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 
 def make(config: Config) -> RawTables:
-    """The tables. Of the first dimension, rows that are left over when `duplication` does not divide their number join with nothing.
+    """The tables. Of the first dimension, rows that are left over when `duplication` does not divide their number join
+    with nothing.
 
-    A label is the sum, over tables, of a linear function of the features, of a dimension's those that all rows of a key have in common.
+    A label is the sum, over tables, of a linear function of the features, of a dimension's those that all rows of a key
+    have in common.
     """
     outputs = config.classes if config.task == "classes" else 1
     names = [f"dimension_{number}" for number in range(1, config.dimensions + 1)]
@@ -86,11 +96,14 @@ def make(config: Config) -> RawTables:
         distinct = config.dimension_rows // repeats
         common = rng.standard_normal((distinct + 1, config.width), dtype=np.float32) * np.float32(np.sqrt(1 - _OWN**2))
         key = key_rng.permutation(np.minimum(np.arange(config.dimension_rows) // repeats, distinct))
-        features = common[key] + rng.standard_normal((config.dimension_rows, config.width), dtype=np.float32) * np.float32(_OWN)
+        features = common[key] + rng.standard_normal(
+            (config.dimension_rows, config.width), dtype=np.float32
+        ) * np.float32(_OWN)
         keys[name] = key_rng.integers(0, distinct, config.rows)
         scores = scores + (common @ _weights(name, config, outputs))[keys[name]]
         made.append(RawTable(name, {"key": np.where(key < distinct, key, -1)}, features, _columns(config.width)))
-    scale = np.float32(np.sqrt(1 + config.dimensions * (1 - _OWN**2)))  # so that what the features explain has deviation 1
+    # so that what the features explain has deviation 1
+    scale = np.float32(np.sqrt(1 + config.dimensions * (1 - _OWN**2)))
     noisy = scores / scale + np.float32(config.noise) * _stream("noise").standard_normal(scores.shape, dtype=np.float32)
     labels = noisy.argmax(axis=1) if config.task == "classes" else noisy[:, 0].astype(np.float64)
     fact_table = RawTable("facts", {f"{name}_key": keys[name] for name in names}, facts, _columns(config.width))

@@ -1,4 +1,5 @@
-"""Tables as loaders hand them over, and how they become a task: splits, standardisation, horizontal parts, or the joined blocks."""
+"""Tables as loaders hand them over, and how they become a task: splits, standardisation, horizontal parts, or the
+joined blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -69,14 +70,15 @@ def divide(
 ) -> RelationalTask | AlignedTask:
     """The task of `raw`.
 
-    Every table is imputed by the mean and standardised by itself: the label table by its training rows, the others, which serve all
-    splits, by all rows. A constant column becomes 0.
+    Every table is imputed by the mean and standardised by itself: the label table by its training rows, the others,
+    which serve all splits, by all rows. A constant column becomes 0.
 
     Parameters
     ----------
-    splits : train | val | test -> rows of the label table; val may be empty. A memory map stays one if each split's rows are contiguous.
-    layout : `relational`: each table cut into `parts` contiguous equal horizontal parts; `aligned`: the joined rows of every split.
-    sizes : per table the rows of the horizontal parts in which it comes; such a table is not cut anew.
+    splits : train | val | test -> rows of the label table; val may be empty. A memory map stays one if each split's
+    rows are contiguous. layout : `relational`: each table cut into `parts` contiguous equal horizontal parts;
+    `aligned`: the joined rows of every split. sizes : per table the rows of the horizontal parts in which it comes;
+    such a table is not cut anew.
     standardized : the features are so already.
 
     Raises
@@ -108,11 +110,15 @@ def divide(
     held_out = {s: HeldOut(tuple(rows[n] for n in names), answers[s]) for s, rows in mapped.items() if s != "train"}
     if layout == "aligned":
         blocks = {
-            split: tuple(take(take(features[n], splits[split]) if n == raw.label_table else features[n], rows[n]) for n in names)
+            split: tuple(
+                take(take(features[n], splits[split]) if n == raw.label_table else features[n], rows[n]) for n in names
+            )
             for split, rows in mapped.items()
         }
         train, labels = blocks.pop("train"), answers.pop("train")
-        return AlignedTask(name, source, metric, raw.classes, names.index(raw.label_table), train, labels, blocks, answers)
+        return AlignedTask(
+            name, source, metric, raw.classes, names.index(raw.label_table), train, labels, blocks, answers
+        )
 
     clients: list[RelationalPart] = []
     for table in raw.tables:
@@ -120,7 +126,9 @@ def divide(
         own = {"train": splits["train"], **apart} if table is label else None
         known = raw.labels if table is label else None
         clients += horizontal(table, features[table.name], own, known, parts, (sizes or {}).get(table.name))
-    return RelationalTask(name, source, metric, raw.classes, names, raw.label_table, raw.joins, tuple(clients), held_out)
+    return RelationalTask(
+        name, source, metric, raw.classes, names, raw.label_table, raw.joins, tuple(clients), held_out
+    )
 
 
 def horizontal(
@@ -137,18 +145,23 @@ def horizontal(
     """
     own = splits or {"train": np.arange(len(features))}
     if len(own["train"]) < parts:
-        raise ConfigError([Problem("algorithm.parts", parts, f"table {table.name} has only {len(own['train'])} training rows")])
+        raise ConfigError(
+            [Problem("algorithm.parts", parts, f"table {table.name} has only {len(own['train'])} training rows")]
+        )
     cut = {split: _parts(rows, parts, sizes) for split, rows in own.items()}
     found = []
     for number, rows in enumerate(cut["train"]):
         columns = {column: take(values, rows) for column, values in table.keys.items()}
         apart = {split: take(features, cut[split][number]) for split in cut if split != "train"}
-        found.append(RelationalPart(table.name, columns, take(features, rows), None if labels is None else labels[rows], apart))
+        found.append(
+            RelationalPart(table.name, columns, take(features, rows), None if labels is None else labels[rows], apart)
+        )
     return found
 
 
 def _parts(rows: np.ndarray, parts: int, sizes: Sequence[int] | None) -> list[np.ndarray]:
-    """Ascending `rows` of a table in its horizontal parts: equal ones, or those of which `sizes` says how many rows they have."""
+    """Ascending `rows` of a table in its horizontal parts: equal ones, or those of which `sizes` says how many rows
+    they have."""
     if sizes is None:
         return np.array_split(rows, parts)
     return np.split(rows, np.searchsorted(rows, np.cumsum(sizes)[:-1]))
@@ -157,10 +170,14 @@ def _parts(rows: np.ndarray, parts: int, sizes: Sequence[int] | None) -> list[np
 def _check_labels(raw: RawTables) -> None:
     labels = raw.labels
     if not np.isfinite(labels).all():
-        raise DataError(f"table {raw.label_table}: {int((~np.isfinite(labels)).sum())} labels are missing or not finite")
+        raise DataError(
+            f"table {raw.label_table}: {int((~np.isfinite(labels)).sum())} labels are missing or not finite"
+        )
     if raw.classes and len(labels) and (labels.min() < 0 or labels.max() >= raw.classes):
         wrong = int(np.flatnonzero((labels < 0) | (labels >= raw.classes))[0])
-        raise DataError(f"table {raw.label_table}, row {wrong}: label {labels[wrong]} is not a class from 0 to {raw.classes - 1}")
+        raise DataError(
+            f"table {raw.label_table}, row {wrong}: label {labels[wrong]} is not a class from 0 to {raw.classes - 1}"
+        )
 
 
 def joining(table: RawTable, joins: Sequence[Equality]) -> dict[str, np.ndarray]:
@@ -176,11 +193,15 @@ def _check_classes(
     for split in mapped.keys() - {"train"} if metric.name == "auroc" else ():
         found = np.unique(raw.labels[splits[split]][mapped[split][raw.label_table]])
         if len(found) < 2:
-            raise DataError(f"table {raw.label_table}: the {split} rows that join have class {found[0]} only, and auroc needs two")
+            raise DataError(
+                f"table {raw.label_table}: the {split} rows that join have class {found[0]} only, and auroc needs two"
+            )
 
 
 def _handed_over(table: RawTable, rows: np.ndarray) -> Keys:
-    return hand_over({column: take(values, rows) for column, values in table.keys.items()}, len(rows), "none", table.name)
+    return hand_over(
+        {column: take(values, rows) for column, values in table.keys.items()}, len(rows), "none", table.name
+    )
 
 
 def take(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -191,7 +212,8 @@ def take(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def moments(values: np.ndarray, pieces: Sequence[np.ndarray | slice]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of the known values of each column, float64, over rows given in pieces that fit into memory."""
+    """Mean and standard deviation of the known values of each column, float64, over rows given in pieces that fit into
+    memory."""
     count = np.maximum(sum((~np.isnan(values[rows])).sum(axis=0) for rows in pieces), 1)
     mean = sum(np.nansum(values[rows], axis=0, dtype=np.float64) for rows in pieces) / count
     with np.errstate(over="ignore", invalid="ignore"):  # infinite values are the caller's to refuse
@@ -200,7 +222,8 @@ def moments(values: np.ndarray, pieces: Sequence[np.ndarray | slice]) -> tuple[n
 
 
 def standardize(table: RawTable, fit_on: np.ndarray | None = None) -> np.ndarray:
-    """(n, d) float32: missing values become the mean, columns mean 0 and variance 1 over the rows `fit_on` (all). Constant ones become 0.
+    """(n, d) float32: missing values become the mean, columns mean 0 and variance 1 over the rows `fit_on` (all).
+    Constant ones become 0.
 
     Raises DataError: an infinite value, or a column whose variance is beyond float64.
     """
@@ -208,11 +231,15 @@ def standardize(table: RawTable, fit_on: np.ndarray | None = None) -> np.ndarray
     infinite = np.isinf(values)
     if infinite.any():
         row, place = np.argwhere(infinite)[0]
-        raise DataError(f"table {table.name}, column {table.columns[place]}, row {row}: {values[row, place]} is not a finite number")
+        raise DataError(
+            f"table {table.name}, column {table.columns[place]}, row {row}: {values[row, place]} is not a finite number"
+        )
     mean, spread = moments(values, [slice(None) if fit_on is None else fit_on])
     if not np.isfinite(spread).all():
         place = int(np.argmin(np.isfinite(spread)))
         row = int(np.nanargmax(np.abs(values[:, place])))
-        raise DataError(f"table {table.name}, column {table.columns[place]}, row {row}: {values[row, place]} is too large a number")
+        raise DataError(
+            f"table {table.name}, column {table.columns[place]}, row {row}: {values[row, place]} is too large a number"
+        )
     scale = np.where(spread > 1e-12 * np.maximum(np.abs(mean), 1e-300), spread, np.inf)
     return np.nan_to_num((values - mean) / scale, nan=0.0).astype(np.float32)

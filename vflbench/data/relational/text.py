@@ -1,4 +1,5 @@
-"""Features of texts (titles, reviews): coordinates of a local encoder, or a projection of hashed TF-IDF. Nothing is ever downloaded."""
+"""Features of texts (titles, reviews): coordinates of a local encoder, or a projection of hashed TF-IDF. Nothing is
+ever downloaded."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ def check_encoder(folder: str | None) -> list[Problem]:
     """What is wrong with the key `text_encoder`."""
     if folder is None or (Path(folder).expanduser() / "config.json").is_file():
         return []
-    return [Problem("dataset.text_encoder", folder, "must be null or a local folder of a Hugging Face model (with config.json)")]
+    return [
+        Problem(
+            "dataset.text_encoder", folder, "must be null or a local folder of a Hugging Face model (with config.json)"
+        )
+    ]
 
 
 def features_of(encoder: str | None, width: int) -> Hashed | Encoder:
@@ -32,14 +37,17 @@ def features_of(encoder: str | None, width: int) -> Hashed | Encoder:
 
 
 class Hashed:
-    """Words hashed into 65,536 buckets, TF-IDF, and a sparse random projection to `width` coordinates from a fixed seed."""
+    """Words hashed into 65,536 buckets, TF-IDF, and a sparse random projection to `width` coordinates from a fixed
+    seed."""
 
     def __init__(self, width: int) -> None:
         from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
         self.note = f"text features: {width} coordinates of a random projection of hashed TF-IDF"
         self.width = width
-        self.counts = HashingVectorizer(n_features=_BUCKETS, alternate_sign=False, norm=None, token_pattern=_WORD, dtype=np.float32)
+        self.counts = HashingVectorizer(
+            n_features=_BUCKETS, alternate_sign=False, norm=None, token_pattern=_WORD, dtype=np.float32
+        )
         self.tfidf = TfidfTransformer()
         self.projection = _projection(width)
 
@@ -87,18 +95,25 @@ class Encoder:
         self.folder, self.width = folder, width
         self.note = f"text features: first {width} CLS coordinates of the local encoder {folder.name}"
         try:
-            how = {"local_files_only": True, "trust_remote_code": False}  # a folder's own Python would be asked about, and then run
+            # a folder's own Python would be asked about, and then run
+            how = {"local_files_only": True, "trust_remote_code": False}
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **how)
             model = transformers.AutoModel.from_pretrained(str(folder), **how)
         except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:300]
-            raise DataError(f"dataset.text_encoder {folder.name}: not a model that transformers can read ({reason}).") from None
+            raise DataError(
+                f"dataset.text_encoder {folder.name}: not a model that transformers can read ({reason})."
+            ) from None
         size = int(model.config.hidden_size)
         if size < width:
-            raise ConfigError([Problem("dataset.text_encoder", folder.name, f"has {size} coordinates; {width} are needed")])
+            raise ConfigError(
+                [Problem("dataset.text_encoder", folder.name, f"has {size} coordinates; {width} are needed")]
+            )
         cut = {"truncation": True, "max_length": min(self.LENGTH, int(tokenizer.model_max_length))}
         # On a GPU where there is one; transformers sees to it, as this room does without torch.
-        self.states: Any = transformers.pipeline("feature-extraction", model=model, tokenizer=tokenizer, tokenize_kwargs=cut)
+        self.states: Any = transformers.pipeline(
+            "feature-extraction", model=model, tokenizer=tokenizer, tokenize_kwargs=cut
+        )
 
     def fit(self, texts: Sequence[str]) -> None:
         """Nothing to learn: the encoder stays as it is."""

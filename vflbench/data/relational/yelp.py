@@ -1,14 +1,17 @@
-"""Reviews of restaurants from the Yelp Open Dataset's JSON lines: three tables, joined by business and user, stars to be predicted.
+"""Reviews of restaurants from the Yelp Open Dataset's JSON lines: three tables, joined by business and user, stars to
+be predicted.
 
-The build is that of TablePuppet (Xu et al., arXiv 2403.15839): open restaurants, their reviews, and the users who wrote them, so that
-every row joins. Features: of reviews useful, funny, cool and 768 of the text; of restaurants the number of reviews; of users 18 numbers.
+The build is that of TablePuppet (Xu et al., arXiv 2403.15839): open restaurants, their reviews, and the users who wrote
+them, so that every row joins. Features: of reviews useful, funny, cool and 768 of the text; of restaurants the number
+of reviews; of users 18 numbers.
 
-Departures from the authors' build: (1) a restaurant's stars and a user's average stars are means of the very labels that are to be
-predicted, those of test rows too: they are features with star_averages=true only. (2) Missing values are imputed; the authors leave the
-row out.
+Departures from the authors' build: (1) a restaurant's stars and a user's average stars are means of the very labels
+that are to be predicted, those of test rows too: they are features with star_averages=true only. (2) Missing values are
+imputed; the authors leave the row out.
 
-Review features are many (11.6 GB). Above `memory_gb` they are computed once into a memory-mapped file of the cache folder. Its rows stand
-in the order train, val, test, so that each split is a view; the split therefore has a seed of its own, and one file serves all runs.
+Review features are many (11.6 GB). Above `memory_gb` they are computed once into a memory-mapped file of the cache
+folder. Its rows stand in the order train, val, test, so that each split is a view; the split therefore has a seed of
+its own, and one file serves all runs.
 """
 
 from __future__ import annotations
@@ -25,7 +28,16 @@ import numpy as np
 
 from vflbench.data import sources, twins
 from vflbench.data.relational import text, yelp_lines
-from vflbench.data.relational.tables import SPLITS, RawTable, RawTables, check_fractions, divide, in_order, split_rows, standardize
+from vflbench.data.relational.tables import (
+    SPLITS,
+    RawTable,
+    RawTables,
+    check_fractions,
+    divide,
+    in_order,
+    split_rows,
+    standardize,
+)
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
@@ -56,15 +68,19 @@ class Config:
     validation: float = 0.15  # fraction of the reviews; the twin has a split of its own
     test: float = 0.15
     split_seed: int | None = 0  # of the split; null: the run's seed (and a file of review features for each)
-    star_averages: bool = False  # a restaurant's stars and a user's average stars are features: both are made of the labels
-    memory_gb: Annotated[float, Range(at_least=0)] = 2.0  # larger review features are kept in a memory-mapped file of the cache folder
+    # a restaurant's stars and a user's average stars are features: both are made of the labels
+    star_averages: bool = False
+    # larger review features are kept in a memory-mapped file of the cache folder
+    memory_gb: Annotated[float, Range(at_least=0)] = 2.0
     width: Count | None = 16  # twin: at most so many features per table; null: all
 
 
-# --- files ------------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 # Yelp gives the files out after an agreement: there is no public address.
-_REVIEW, _BUSINESS, _USER = (RawFile(f"yelp/yelp_academic_dataset_{name}.json") for name in ("review", "business", "user"))
+_REVIEW, _BUSINESS, _USER = (
+    RawFile(f"yelp/yelp_academic_dataset_{name}.json") for name in ("review", "business", "user")
+)
 _FILES = FileSet("yelp", "yelp", (Part("JSON lines", ((_REVIEW, _BUSINESS, _USER),)),))
 FILE_SETS = (_FILES,)
 
@@ -74,11 +90,21 @@ _REVIEW_COLUMNS = (*_VOTES, *(f"text_{i}" for i in range(TEXT_WIDTH)))
 _RESTAURANT_COLUMNS = ("stars", "review_count")
 _USER_NUMBERS = (
     *("average_stars", "review_count", "useful", "funny", "cool", "fans"),
-    *("compliment_hot", "compliment_more", "compliment_profile", "compliment_cute", "compliment_list", "compliment_note"),
+    *(
+        "compliment_hot",
+        "compliment_more",
+        "compliment_profile",
+        "compliment_cute",
+        "compliment_list",
+        "compliment_note",
+    ),
     *("compliment_plain", "compliment_cool", "compliment_funny", "compliment_writer", "compliment_photos"),
 )
 _USER_COLUMNS = (*_USER_NUMBERS, "friends", "yelping_since")
-_JOINS = (Equality(("review", "business_id"), ("restaurant", "business_id")), Equality(("review", "user_id"), ("user", "user_id")))
+_JOINS = (
+    Equality(("review", "business_id"), ("restaurant", "business_id")),
+    Equality(("review", "user_id"), ("user", "user_id")),
+)
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
@@ -93,28 +119,39 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     if found is None:
         raw, splits = twin(config.width, config.memory_gb)
         narrowed = "" if config.width is None else f"; at most {config.width} features per table"
-        source = twins.twin_source(note=f"synthetic twin of Yelp's restaurants with their sizes and a split of its own{narrowed}")
+        source = twins.twin_source(
+            note=f"synthetic twin of Yelp's restaurants with their sizes and a split of its own{narrowed}"
+        )
     else:
         encode = text.features_of(config.text_encoder, TEXT_WIDTH)
         raw, splits = _read(found, config, encode, seed)
         source = replace(found.source(), note=encode.note)
-    return divide("yelp", raw, splits, source, Metric("accuracy", "max"), layout=layout, parts=parties, standardized=True)
+    return divide(
+        "yelp", raw, splits, source, Metric("accuracy", "max"), layout=layout, parts=parties, standardized=True
+    )
 
 
-def _task(review: np.ndarray, keys: tuple[np.ndarray, np.ndarray], stars: np.ndarray, others: tuple[RawTable, ...]) -> RawTables:
+def _task(
+    review: np.ndarray, keys: tuple[np.ndarray, np.ndarray], stars: np.ndarray, others: tuple[RawTable, ...]
+) -> RawTables:
     """The tables, from standardised features of the reviews and raw ones of restaurants and users."""
-    reviews = RawTable("review", {"business_id": keys[0], "user_id": keys[1]}, review, _REVIEW_COLUMNS[: review.shape[1]])
+    reviews = RawTable(
+        "review", {"business_id": keys[0], "user_id": keys[1]}, review, _REVIEW_COLUMNS[: review.shape[1]]
+    )
     rest = (replace(table, features=standardize(table)) for table in others)
     return RawTables((reviews, *rest), "review", stars.astype(np.int64) - 1, 5, _JOINS)
 
 
-# --- the format -------------------------------------------------------------------------------------------------------------
+# --- the format -------------------------------------------------------------------------------------------------------
 
 _SAMPLE = 200_000  # training reviews from which the words' frequencies are taken
 
 
-def _read(found: Found, config: Config, encode: text.Hashed | text.Encoder, seed: int) -> tuple[RawTables, dict[str, np.ndarray]]:
-    """The tables in the files, their reviews in the order train, val, test; and the splits. Raises DataError, naming file and line."""
+def _read(
+    found: Found, config: Config, encode: text.Hashed | text.Encoder, seed: int
+) -> tuple[RawTables, dict[str, np.ndarray]]:
+    """The tables in the files, their reviews in the order train, val, test; and the splits. Raises DataError, naming
+    file and line."""
     business, restaurant = _businesses(found)
     user, person = _users(found)
     kept, at_business, at_user, stars = _reviews(found, business, user)
@@ -135,13 +172,22 @@ def _read(found: Found, config: Config, encode: text.Hashed | text.Encoder, seed
             votes = _numbers(table, _VOTES)
             yield place[rows], np.column_stack([votes, encode(_texts(table))])
 
-    made_of = [1, sorted(checksum for _, checksum in found.files), encode.fingerprint(), config.validation, config.test, split_seed]
+    made_of = [
+        1,
+        sorted(checksum for _, checksum in found.files),
+        encode.fingerprint(),
+        config.validation,
+        config.test,
+        split_seed,
+    ]
     name = f"yelp-{hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]}.npy"
     review = _gathered(blocks, (len(order), len(_REVIEW_COLUMNS)), training, name, config.memory_gb)
     # As in the paper, only restaurants and users of some review: they are fewer than the files'.
     used_business, used_user = np.unique(at_business), np.unique(at_user)
     others: tuple[RawTable, ...] = (
-        RawTable("restaurant", {"business_id": business[used_business]}, restaurant[used_business], _RESTAURANT_COLUMNS),
+        RawTable(
+            "restaurant", {"business_id": business[used_business]}, restaurant[used_business], _RESTAURANT_COLUMNS
+        ),
         RawTable("user", {"user_id": user[used_user]}, person[used_user], _USER_COLUMNS),
     )
     if not config.star_averages:
@@ -156,7 +202,12 @@ def _businesses(found: Found) -> tuple[np.ndarray, np.ndarray]:
     import pyarrow.compute as pc
 
     label, ids, numbers = found.label(_BUSINESS), [], []
-    fields = {"business_id": "text", **dict.fromkeys(_RESTAURANT_COLUMNS, "number"), "is_open": "number", "categories": "text"}
+    fields = {
+        "business_id": "text",
+        **dict.fromkeys(_RESTAURANT_COLUMNS, "number"),
+        "is_open": "number",
+        "categories": "text",
+    }
     for table in yelp_lines.blocks(found, _BUSINESS, fields):
         ids.append(table.select(["business_id", "line"]))
         about = table["categories"]
@@ -166,7 +217,9 @@ def _businesses(found: Found) -> tuple[np.ndarray, np.ndarray]:
     every = np.concatenate(numbers)
     chosen = every[:, -1] == 1
     if not chosen.any():
-        raise DataError(f"{label}: holds no open restaurants (`is_open` 1, `categories` with Restaurants). Is this the whole file?")
+        raise DataError(
+            f"{label}: holds no open restaurants (`is_open` 1, `categories` with Restaurants). Is this the whole file?"
+        )
     return _ids(label, ids)[chosen], every[chosen, :-1]
 
 
@@ -185,14 +238,21 @@ def _users(found: Found) -> tuple[np.ndarray, np.ndarray]:
         else:
             none = pc.is_in(friends, value_set=pa.array(["", "None"]))
             count = pc.if_else(none, 0, pc.add(pc.count_substring(friends, ","), 1))
-        _refuse(label, table, pc.invert(pc.match_substring_regex(since, r"^\d{4}-")), "yelping_since is not a date such as 2010-05-23")
+        _refuse(
+            label,
+            table,
+            pc.invert(pc.match_substring_regex(since, r"^\d{4}-")),
+            "yelping_since is not a date such as 2010-05-23",
+        )
         year = pc.cast(pc.utf8_slice_codeunits(since, 0, 4), pa.float64())
         more = [pc.cast(column, pa.float64()).to_numpy() for column in (count, year)]
         numbers.append(np.column_stack([_numbers(table, _USER_NUMBERS), *more]).astype(np.float32))
     return _ids(label, ids), np.concatenate(numbers)
 
 
-def _reviews(found: Found, business: np.ndarray, user: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _reviews(
+    found: Found, business: np.ndarray, user: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Which rows of the file are reviews of `business` by `user`; and of these the business, the user, the stars."""
     import pandas as pd
     import pyarrow as pa
@@ -204,7 +264,12 @@ def _reviews(found: Found, business: np.ndarray, user: np.ndarray) -> tuple[np.n
     for table in yelp_lines.blocks(found, _REVIEW, fields):
         for column in ("business_id", "user_id"):
             _refuse(label, table, pc.is_null(table[column]), f"has no {column}")
-        _refuse(label, table, pc.invert(pc.is_in(table["stars"], value_set=pa.array([1.0, 2, 3, 4, 5]))), "stars are not 1, 2, 3, 4 or 5")
+        _refuse(
+            label,
+            table,
+            pc.invert(pc.is_in(table["stars"], value_set=pa.array([1.0, 2, 3, 4, 5]))),
+            "stars are not 1, 2, 3, 4 or 5",
+        )
         at_business = businesses.get_indexer(_objects(table["business_id"]))
         at_user = np.full(len(at_business), -1)
         near = np.flatnonzero(at_business >= 0)
@@ -214,7 +279,10 @@ def _reviews(found: Found, business: np.ndarray, user: np.ndarray) -> tuple[np.n
         chosen.append(np.stack([at_business[both], at_user[both], table["stars"].to_numpy()[both]]).astype(np.int64))
     rows = np.concatenate(chosen, axis=1)
     if not rows.shape[1]:
-        raise DataError(f"{label}: no review is of an open restaurant and by a user in {found.label(_USER)}. Do the files belong together?")
+        raise DataError(
+            f"{label}: no review is of an open restaurant and by a user in {found.label(_USER)}. Do the files belong "
+            "together?"
+        )
     return np.concatenate(kept), rows[0], rows[1], rows[2]
 
 
@@ -270,18 +338,23 @@ def _refuse(label: str, table: pa.Table, wrong: pa.ChunkedArray, why: str) -> No
         raise DataError(f"{label}, line {lines[0]}: {why}. Correct the line, or get the file again.")
 
 
-# --- features that may be larger than memory ----------------------------------------------------------------------------------
+# --- features that may be larger than memory --------------------------------------------------------------------------
 
 
 def _gathered(
-    blocks: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]], shape: tuple[int, int], training: int, name: str, memory_gb: float
+    blocks: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]],
+    shape: tuple[int, int],
+    training: int,
+    name: str,
+    memory_gb: float,
 ) -> np.ndarray:
     """(rows, columns) float32: imputed by the mean and standardised by the first `training` rows.
 
     Parameters
     ----------
     blocks : gives (rows, their raw features), all rows once.
-    name : of the file in the cache folder that keeps the features where they are larger than `memory_gb`; made once, then reused.
+    name : of the file in the cache folder that keeps the features where they are larger than `memory_gb`; made once,
+    then reused.
 
     Raises
     ------
@@ -315,14 +388,19 @@ def _fill(features: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]],
         infinite = np.isinf(values)
         if infinite.any():
             at, place = np.argwhere(infinite)[0]
-            raise DataError(f"table review, column {_REVIEW_COLUMNS[place]}, row {rows[at]}: {values[at, place]} is not a finite number")
+            raise DataError(
+                f"table review, column {_REVIEW_COLUMNS[place]}, row {rows[at]}: {values[at, place]} is not a finite "
+                "number"
+            )
         features[rows] = values
         own = values[rows < training]
         for start in range(0, len(own), _ROWS):
             part = own[start : start + _ROWS]
             if pivot is None:
                 known = ~np.isnan(part)
-                pivot = np.float32(np.where(known, part, 0).sum(axis=0, dtype=np.float64) / np.maximum(known.sum(axis=0), 1))
+                pivot = np.float32(
+                    np.where(known, part, 0).sum(axis=0, dtype=np.float64) / np.maximum(known.sum(axis=0), 1)
+                )
             off = part - pivot
             known = ~np.isnan(off)
             np.nan_to_num(off, copy=False, nan=0.0)
@@ -333,7 +411,10 @@ def _fill(features: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]],
         raise DataError("table review: holds no training rows")
     shift = total / np.maximum(count, 1)
     spread = np.sqrt(np.maximum(squares / np.maximum(count, 1) - shift**2, 0))
-    mean, scale = np.float32(pivot + shift), np.float32(np.where(spread > 1e-5 * np.abs(shift), 1 / np.maximum(spread, 1e-30), 0))
+    mean, scale = (
+        np.float32(pivot + shift),
+        np.float32(np.where(spread > 1e-5 * np.abs(shift), 1 / np.maximum(spread, 1e-30), 0)),
+    )
     for start in range(0, len(features), _ROWS):
         part = features[start : start + _ROWS]
         part -= mean
@@ -341,7 +422,7 @@ def _fill(features: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]],
         np.nan_to_num(part, copy=False, nan=0.0)
 
 
-# --- the twin -----------------------------------------------------------------------------------------------------------------
+# --- the twin ---------------------------------------------------------------------------------------------------------
 
 _TRAIN, _HELD_OUT = 3_207_696, 566_064  # the paper's training rows are 85 % of 3,773,760
 _RESTAURANTS, _USERS = 34_987, 1_158_106
@@ -350,9 +431,11 @@ _SPOKEN = 8  # coordinates of the text that say how it was
 
 
 def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.ndarray]]:
-    """Made-up tables, and their split: 3,207,696 training reviews, each of which joins one restaurant and one user, and all of these join.
+    """Made-up tables, and their split: 3,207,696 training reviews, each of which joins one restaurant and one user, and
+    all of these join.
 
-    Most users write once and some write hundreds, restaurants likewise. A review's stars follow its text, its restaurant and its user.
+    Most users write once and some write hundreds, restaurants likewise. A review's stars follow its text, its
+    restaurant and its user.
     """
     rng = stream(0, "twin/yelp")
     rows = _TRAIN + _HELD_OUT
@@ -377,10 +460,15 @@ def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.n
     counts = np.log1p(np.bincount(user, minlength=_USERS))[:, None]
     person = np.exp(counts + rng.normal(0, 1, (_USERS, len(_USER_COLUMNS)))).astype(np.float32)
     person[:, 0], person[:, -1] = np.clip(3.8 + 0.8 * taste, 1, 5), rng.integers(2004, 2023, _USERS)
-    of_place = np.column_stack([np.clip(np.round(2 * (3.5 + 0.7 * place)) / 2, 1, 5), np.bincount(restaurant, minlength=_RESTAURANTS)])
+    of_place = np.column_stack(
+        [np.clip(np.round(2 * (3.5 + 0.7 * place)) / 2, 1, 5), np.bincount(restaurant, minlength=_RESTAURANTS)]
+    )
     others = (
         RawTable(
-            "restaurant", {"business_id": np.arange(_RESTAURANTS)}, of_place.astype(np.float32)[:, :width], _RESTAURANT_COLUMNS[:width]
+            "restaurant",
+            {"business_id": np.arange(_RESTAURANTS)},
+            of_place.astype(np.float32)[:, :width],
+            _RESTAURANT_COLUMNS[:width],
         ),
         RawTable("user", {"user_id": np.arange(_USERS)}, person[:, :width], _USER_COLUMNS[:width]),
     )

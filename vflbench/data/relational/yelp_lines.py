@@ -18,7 +18,8 @@ _BLOCK = 1 << 25  # bytes read at once
 
 
 def blocks(found: Found, file: RawFile, fields: dict[str, str]) -> Iterator[pa.Table]:
-    """The named fields of a file of one JSON object a line, block by block, and `line`, the number of the line of each row.
+    """The named fields of a file of one JSON object a line, block by block, and `line`, the number of the line of each
+    row.
 
     Parameters
     ----------
@@ -52,16 +53,23 @@ def _schema(block: bytes, fields: dict[str, str], label: str) -> pa.Schema:
     """The types of the fields by the first line, which has to have all of them."""
     import pyarrow as pa
 
-    number, first = next(((n, line) for n, line in enumerate(block.split(b"\n", 100), start=1) if line.strip()), (1, b""))
+    number, first = next(
+        ((n, line) for n, line in enumerate(block.split(b"\n", 100), start=1) if line.strip()), (1, b"")
+    )
     try:
         values = dict(json.loads(first))
     except (ValueError, TypeError) as error:  # bad JSON, bad UTF-8, no object
         raise DataError(f"{label}, line {number}: not a JSON object ({error}). Get the file again.") from None
     missing = [name for name in fields if name not in values]
     if missing:
-        raise DataError(f"{label}, line {number}: has no field {', '.join(missing)}; it has {', '.join(values)}. Is this the right file?")
+        raise DataError(
+            f"{label}, line {number}: has no field {', '.join(missing)}; it has {', '.join(values)}. Is this the right "
+            "file?"
+        )
     kinds = {"text": pa.string(), "number": pa.float64(), "list": pa.list_(pa.string())}
-    return pa.schema([(name, kinds["list" if isinstance(values[name], list) else kind]) for name, kind in fields.items()])
+    return pa.schema(
+        [(name, kinds["list" if isinstance(values[name], list) else kind]) for name, kind in fields.items()]
+    )
 
 
 def _numbered(block: bytes, schema: pa.Schema, label: str, first: int) -> pa.Table:

@@ -1,11 +1,13 @@
-"""ModelNet10 and ModelNet40 (Wu et al., CVPR 2015) seen from twelve sides: 12 views of every object, each at another party.
+"""ModelNet10 and ModelNet40 (Wu et al., CVPR 2015) seen from twelve sides: 12 views of every object, each at another
+party.
 
-From the original meshes (`ModelNet10/<class>/<train|test>/*.off`, unpacked, also gzipped, or in the zip archive as published), shaded; or
-from 32^3 voxel grids (ModelNet10 only), as depth. `views` says how a view is made. The pictures of meshes are kept in the cache folder, a
-file per object named after the mesh's content: an interrupted rendering goes on where it stopped. So are those of voxels, in one file.
+From the original meshes (`ModelNet10/<class>/<train|test>/*.off`, unpacked, also gzipped, or in the zip archive as
+published), shaded; or from 32^3 voxel grids (ModelNet10 only), as depth. `views` says how a view is made. The pictures
+of meshes are kept in the cache folder, a file per object named after the mesh's content: an interrupted rendering goes
+on where it stopped. So are those of voxels, in one file.
 
-Features are uint8, 0 to 255, a quarter of what float32 takes: whoever computes with them divides by 255 (models/image.py does).
-With fewer than twelve parties each has the same number of neighbouring views, as channels.
+Features are uint8, 0 to 255, a quarter of what float32 takes: whoever computes with them divides by 255
+(models/image.py does). With fewer than twelve parties each has the same number of neighbouring views, as channels.
 """
 
 import functools
@@ -56,16 +58,58 @@ class Config:
     variant: Literal["auto", "meshes", "voxels"] = "auto"  # auto (the fullest found) | meshes | voxels (modelnet10)
     verify: bool = True  # compare the files with the known checksums
     size: Annotated[int, Range(at_least=16, at_most=512)] = 64  # pixels of a view's side
-    validation: Annotated[float, Range(at_least=0, below=1)] = 0.1  # fraction of each class's training objects, drawn by the run's seed
+    # fraction of each class's training objects, drawn by the run's seed
+    validation: Annotated[float, Range(at_least=0, below=1)] = 0.1
     processes: Count = 1  # that render meshes
 
 
 CLASSES = {
     "modelnet10": ("bathtub", "bed", "chair", "desk", "dresser", "monitor", "night_stand", "sofa", "table", "toilet"),
     "modelnet40": (
-        *("airplane", "bathtub", "bed", "bench", "bookshelf", "bottle", "bowl", "car", "chair", "cone", "cup", "curtain", "desk", "door"),
-        *("dresser", "flower_pot", "glass_box", "guitar", "keyboard", "lamp", "laptop", "mantel", "monitor", "night_stand", "person"),
-        *("piano", "plant", "radio", "range_hood", "sink", "sofa", "stairs", "stool", "table", "tent", "toilet", "tv_stand", "vase"),
+        *(
+            "airplane",
+            "bathtub",
+            "bed",
+            "bench",
+            "bookshelf",
+            "bottle",
+            "bowl",
+            "car",
+            "chair",
+            "cone",
+            "cup",
+            "curtain",
+            "desk",
+            "door",
+        ),
+        *(
+            "dresser",
+            "flower_pot",
+            "glass_box",
+            "guitar",
+            "keyboard",
+            "lamp",
+            "laptop",
+            "mantel",
+            "monitor",
+            "night_stand",
+            "person",
+        ),
+        *(
+            "piano",
+            "plant",
+            "radio",
+            "range_hood",
+            "sink",
+            "sofa",
+            "stairs",
+            "stool",
+            "table",
+            "tent",
+            "toilet",
+            "tv_stand",
+            "vase",
+        ),
         *("wardrobe", "xbox"),
     ),
 }
@@ -74,10 +118,14 @@ _TWIN = {"modelnet10": (40, 10), "modelnet40": (20, 5)}  # training and test obj
 _TITLE = {"modelnet10": "ModelNet10", "modelnet40": "ModelNet40"}
 
 _ZIPS = {
-    "modelnet10": RawFile("modelnet10/ModelNet10.zip", "http://3dvision.princeton.edu/projects/2014/3DShapeNets/ModelNet10.zip"),
+    "modelnet10": RawFile(
+        "modelnet10/ModelNet10.zip", "http://3dvision.princeton.edu/projects/2014/3DShapeNets/ModelNet10.zip"
+    ),
     "modelnet40": RawFile("modelnet40/ModelNet40.zip", "http://modelnet.cs.princeton.edu/ModelNet40.zip"),
 }
-_VOXELS = RawFile("modelnet10_voxels/modelnet10.npz", None, "619d09a17c6e48b22bcedd1392ed18f36aaaf79d5aeb062e2b09372a7a9a457d")
+_VOXELS = RawFile(
+    "modelnet10_voxels/modelnet10.npz", None, "619d09a17c6e48b22bcedd1392ed18f36aaaf79d5aeb062e2b09372a7a9a457d"
+)
 
 
 def _file_set(name: str, variant: str) -> FileSet:
@@ -101,14 +149,19 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = []
     if config.variant == "voxels" and config.name != "modelnet10":
-        problems.append(Problem("dataset.variant", config.variant, "there are voxel grids of modelnet10 only: auto or meshes"))
+        problems.append(
+            Problem("dataset.variant", config.variant, "there are voxel grids of modelnet10 only: auto or meshes")
+        )
     if views.VIEWS % parties:
-        problems.append(Problem("algorithm.parties", parties, f"must divide the {views.VIEWS} views: 1, 2, 3, 4, 6, 12"))
+        problems.append(
+            Problem("algorithm.parties", parties, f"must divide the {views.VIEWS} views: 1, 2, 3, 4, 6, 12")
+        )
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """Objects with 12 / `parties` views at every party, features (n, 12 / parties, size, size) uint8; the official test objects."""
+    """Objects with 12 / `parties` views at every party, features (n, 12 / parties, size, size) uint8; the official test
+    objects."""
     refuse(check(config, layout, parties))
     pictures, labels, train, source = _read(config, root)
     training = np.flatnonzero(train)
@@ -116,7 +169,11 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     split = partition.fraction_split(labels[training], len(classes), 1 - config.validation, 0.0, seed)
     rows = {"train": training[split["train"]], "val": training[split["val"]], "test": np.flatnonzero(~train)}
     blocks = np.split(pictures.swapaxes(0, 1), parties, axis=1)
-    taken = {name: tuple(np.ascontiguousarray(block[chosen]) for block in blocks) for name, chosen in rows.items() if len(chosen)}
+    taken = {
+        name: tuple(np.ascontiguousarray(block[chosen]) for block in blocks)
+        for name, chosen in rows.items()
+        if len(chosen)
+    }
     known = {name: labels[rows[name]] for name in taken}
     own, answers = taken.pop("train"), known.pop("train")
     return AlignedTask(config.name, source, Metric("accuracy", "max"), len(classes), 0, own, answers, taken, known)
@@ -136,8 +193,10 @@ def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np
         return _from_meshes(config, unpacked, record)
     if unpacked and config.variant == "meshes" and not packed:
         raise DataError(
-            f"{unpacked[0].label.rsplit('/', 3)[0]}: an incomplete {_TITLE[name]}: {len(unpacked)} of {OBJECTS[name]:,} objects, none in "
-            f"{', '.join(lacking[:4])}{' and others' if len(lacking) > 4 else ''}. Get all of it, or use dataset.variant=auto."
+            f"{unpacked[0].label.rsplit('/', 3)[0]}: an incomplete {_TITLE[name]}: {len(unpacked)} of "
+            f"{OBJECTS[name]:,} objects, none in "
+            f"{', '.join(lacking[:4])}{' and others' if len(lacking) > 4 else ''}. Get all of it, or use "
+            "dataset.variant=auto."
         )
     found = sources.locate(wanted, root, config.source, config.verify)
     if found is None:
@@ -146,12 +205,16 @@ def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np
         meshes = _zipped(name, found)
         lacking = _lacking(name, meshes)
         if lacking:
-            raise DataError(f"{found.label(_ZIPS[name])}: has no meshes in {', '.join(lacking[:4])}. Get the file again.")
-        return _from_meshes(config, meshes, tuple(entry for entry in found.files if entry[0] == found.label(_ZIPS[name])))
+            raise DataError(
+                f"{found.label(_ZIPS[name])}: has no meshes in {', '.join(lacking[:4])}. Get the file again."
+            )
+        return _from_meshes(
+            config, meshes, tuple(entry for entry in found.files if entry[0] == found.label(_ZIPS[name]))
+        )
     return _from_voxels(config, found)
 
 
-# --- meshes -----------------------------------------------------------------------------------------------------------------
+# --- meshes -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -186,7 +249,8 @@ def _lacking(name: str, meshes: list[_Mesh]) -> list[str]:
 
 
 def _unpacked(name: str, root: Path) -> list[_Mesh]:
-    """All mesh files below the fullest of the folders in which the data set is looked for, in the order of their names."""
+    """All mesh files below the fullest of the folders in which the data set is looked for, in the order of their
+    names."""
     title = _TITLE[name]
     sets = [
         [
@@ -233,7 +297,8 @@ def _from_meshes(
         missing = [package for package in ("trimesh", "embreex") if importlib.util.find_spec(package) is None]
         if missing:
             raise DataError(
-                f"rendering meshes needs {' and '.join(missing)}: pip install 'vflbench[shapes]', or use dataset.variant=voxels."
+                f"rendering meshes needs {' and '.join(missing)}: pip install 'vflbench[shapes]', or use "
+                "dataset.variant=voxels."
             )
         log.info("%s: rendering %d of %d meshes into the cache", config.name, len(todo), len(meshes))
         try:
@@ -250,7 +315,10 @@ def _from_meshes(
     labels = np.array([CLASSES[config.name].index(mesh.kind) for mesh in meshes])
     train = np.array([mesh.split == "train" for mesh in meshes])
     full = len(meshes) >= OBJECTS[config.name]
-    note = f"12 shaded views of {len(meshes):,}{'' if full else f' of {OBJECTS[config.name]:,}'} meshes, {config.size} pixels"
+    note = (
+        f"12 shaded views of {len(meshes):,}{'' if full else f' of {OBJECTS[config.name]:,}'} meshes, "
+        f"{config.size} pixels"
+    )
     return pictures, labels, train, DataSource("real", "meshes" if full else "meshes_sample", note, record)
 
 
@@ -278,7 +346,7 @@ def _shown(items: Iterable[None], total: int, label: str) -> Iterable[None]:
     return track(items, label, total, console=Console(stderr=True), transient=True, disable=hidden)
 
 
-# --- voxels -----------------------------------------------------------------------------------------------------------------
+# --- voxels -----------------------------------------------------------------------------------------------------------
 
 
 def _from_voxels(config: Config, found: Found) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSource]:
@@ -289,7 +357,9 @@ def _from_voxels(config: Config, found: Found) -> tuple[np.ndarray, np.ndarray, 
     train, test = (readers.load_npz(data, where, (f"y_{split}",))[f"y_{split}"] for split in ("train", "test"))
     labels = np.concatenate([train, test])
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not ((labels >= 0) & (labels < 10)).all():
-        raise DataError(f"{where}: labels y_train and y_test must be numbers from 0 to 9, one an object. Get the file again.")
+        raise DataError(
+            f"{where}: labels y_train and y_test must be numbers from 0 to 9, one an object. Get the file again."
+        )
     if not path.is_file():
         _save_voxel_views(path, _grids(data, where, {"train": len(train), "test": len(test)}), config)
     pictures, empty = _cached(path, "pictures", "empty").values()
@@ -307,9 +377,14 @@ def _grids(data: bytes, where: str, counts: dict[str, int]) -> np.ndarray:
     grids = []
     for split, count in counts.items():
         grid = readers.load_npz(data, where, (f"X_{split}",))[f"X_{split}"]
-        if grid.shape != (count, 32, 32, 32) or grid.dtype.kind not in "iub" or not (grid.min(initial=0) >= 0 and grid.max(initial=0) <= 1):
+        if (
+            grid.shape != (count, 32, 32, 32)
+            or grid.dtype.kind not in "iub"
+            or not (grid.min(initial=0) >= 0 and grid.max(initial=0) <= 1)
+        ):
             raise DataError(
-                f"{where}, array X_{split}: {count} grids of 32 x 32 x 32 zeros and ones are expected, as there are labels; "
+                f"{where}, array X_{split}: {count} grids of 32 x 32 x 32 zeros and ones are expected, as there are "
+                "labels; "
                 f"this is {grid.shape} {grid.dtype}. Get the file again."
             )
         grids.append(grid.astype(bool))
@@ -340,13 +415,18 @@ def _voxel_views(grids: np.ndarray, config: Config) -> np.ndarray:
     return pictures
 
 
-# --- twin -------------------------------------------------------------------------------------------------------------------
+# --- twin -------------------------------------------------------------------------------------------------------------
 
 
 def _twin(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSource]:
     classes = len(CLASSES[config.name])
-    made = [solids.made_up(config.name, classes, count, split) for count, split in zip(_TWIN[config.name], ("train", "test"), strict=True)]
+    made = [
+        solids.made_up(config.name, classes, count, split)
+        for count, split in zip(_TWIN[config.name], ("train", "test"), strict=True)
+    ]
     labels = np.concatenate([label for _, label in made])
     pictures = _voxel_views(np.concatenate([grid for grid, _ in made]), config)
-    note = f"synthetic twin: {len(labels):,} made-up solids of {classes} kinds instead of {OBJECTS[config.name]:,} objects"
+    note = (
+        f"synthetic twin: {len(labels):,} made-up solids of {classes} kinds instead of {OBJECTS[config.name]:,} objects"
+    )
     return pictures, labels, np.arange(len(labels)) < len(made[0][1]), twins.twin_source(note=note)

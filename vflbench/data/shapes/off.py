@@ -25,7 +25,9 @@ def parse_off(data: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
     # (number, content) of lines that say something; a comment goes to the end of its line
     lines = [(n, line) for n, raw in enumerate(data.split(b"\n"), 1) if (line := raw.split(b"#", 1)[0].strip())]
     if not lines or not lines[0][1].startswith(b"OFF"):
-        raise DataError(f"{where}, line {lines[0][0] if lines else 1}: an OFF file starts with the word OFF. Get the file again.")
+        raise DataError(
+            f"{where}, line {lines[0][0] if lines else 1}: an OFF file starts with the word OFF. Get the file again."
+        )
     counts = lines[0][1][3:].strip()
     at = 1
     if not counts and len(lines) > 1:
@@ -54,7 +56,9 @@ def _vertices(lines: list[tuple[int, bytes]], where: str) -> np.ndarray:
         except ValueError:
             x = y = z = math.nan
         if not all(map(math.isfinite, (x, y, z))):
-            raise DataError(f"{where}, line {number}: a vertex is three numbers, this is {_shown(line)}. Get the file again.")
+            raise DataError(
+                f"{where}, line {number}: a vertex is three numbers, this is {_shown(line)}. Get the file again."
+            )
         points[row] = x, y, z
     return points
 
@@ -62,7 +66,13 @@ def _vertices(lines: list[tuple[int, bytes]], where: str) -> np.ndarray:
 def _faces(lines: list[tuple[int, bytes]], vertices: int, where: str) -> np.ndarray:
     try:
         table = np.array([line.split() for _, line in lines], dtype=np.int64)
-        if table.ndim == 2 and table.shape[1] == 4 and (table[:, 0] == 3).all() and (table[:, 1:] >= 0).all() and table.max() < vertices:
+        if (
+            table.ndim == 2
+            and table.shape[1] == 4
+            and (table[:, 0] == 3).all()
+            and (table[:, 1:] >= 0).all()
+            and table.max() < vertices
+        ):
             return table[:, 1:]
     except (ValueError, OverflowError):
         pass
@@ -72,9 +82,13 @@ def _faces(lines: list[tuple[int, bytes]], vertices: int, where: str) -> np.ndar
         corners = _number(fields[0])
         ring = [_number(field) for field in fields[1 : corners + 1]]
         if corners < 3 or len(ring) < corners or min(ring) < 0:
-            raise DataError(f"{where}, line {number}: a face is a count (3 or more) and that many vertices, this is {_shown(line)}.")
+            raise DataError(
+                f"{where}, line {number}: a face is a count (3 or more) and that many vertices, this is {_shown(line)}."
+            )
         if max(ring) >= vertices:
-            raise DataError(f"{where}, line {number}: vertex {max(ring)} of a face is not there: vertices are 0 to {vertices - 1}.")
+            raise DataError(
+                f"{where}, line {number}: vertex {max(ring)} of a face is not there: vertices are 0 to {vertices - 1}."
+            )
         triangles += [(ring[0], ring[i], ring[i + 1]) for i in range(1, corners - 1)]
     return np.array(triangles, dtype=np.int64)
 

@@ -1,4 +1,5 @@
-"""Made-up objects as voxel grids: every class is a few boxes, ellipsoids, cylinders and cones, and its objects vary them."""
+"""Made-up objects as voxel grids: every class is a few boxes, ellipsoids, cylinders and cones, and its objects vary
+them."""
 
 import numpy as np
 
@@ -9,11 +10,14 @@ _MISREAD = 0.06  # share of objects that look like one of another class: what ke
 
 
 def made_up(name: str, classes: int, per_class: int, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Grids (classes * per_class, 32, 32, 32) bool, indexed [x, y, z], and labels, for the twin of `name`; no grid is empty."""
+    """Grids (classes * per_class, 32, 32, 32) bool, indexed [x, y, z], and labels, for the twin of `name`; no grid is
+    empty."""
     rng = stream(0, f"twin/{name}/{split}")
     recipes = [_recipe(stream(0, f"twin/{name}/class {c}")) for c in range(classes)]
     labels = rng.permutation(np.repeat(np.arange(classes), per_class))
-    looks = np.where(rng.random(len(labels)) < _MISREAD, (labels + rng.integers(1, classes, len(labels))) % classes, labels)
+    looks = np.where(
+        rng.random(len(labels)) < _MISREAD, (labels + rng.integers(1, classes, len(labels))) % classes, labels
+    )
     axis = (2 * np.arange(SIDE) + 1) / SIDE - 1
     cells = np.stack(np.meshgrid(axis, axis, axis, indexing="ij"))
     return np.stack([_object(recipes[look], cells, rng) for look in looks]), labels
@@ -28,7 +32,9 @@ def _recipe(rng: np.random.Generator) -> list[tuple[int, np.ndarray, np.ndarray]
     return solids
 
 
-def _object(recipe: list[tuple[int, np.ndarray, np.ndarray]], cells: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _object(
+    recipe: list[tuple[int, np.ndarray, np.ndarray]], cells: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     full = np.zeros((SIDE,) * 3, bool)
     for kind, middle, half in recipe:
         middle, half = middle + rng.normal(0, 0.05, 3), half * np.exp(rng.normal(0, 0.2, 3))

@@ -2,12 +2,14 @@
 
 A camera every 30 degrees around it, 30 degrees above the ground.
 
-The object stands on the x-y plane, z up, within the ball of radius 1 around the origin. Cameras look at the origin from a distance of
-`DISTANCE`, in perspective; the ball just fits into the picture. Pictures are square, uint8, background 0.
+The object stands on the x-y plane, z up, within the ball of radius 1 around the origin. Cameras look at the origin from
+a distance of `DISTANCE`, in perspective; the ball just fits into the picture. Pictures are square, uint8, background 0.
 
-- `mesh_views`: flat shading by a lamp at the camera (a surface that faces it is brightest), from rays cast at triangles. MVCNN shades
-  smoothly, after Phong. Both sides of a triangle are lit: ModelNet's triangles do not all turn the same way.
-- `voxel_view`: nearness (255 at the near end of the ball, 55 at the far one), from rays walked through the grid cell by cell.
+- `mesh_views`: flat shading by a lamp at the camera (a surface that faces it is brightest), from rays cast at
+  triangles. MVCNN shades smoothly, after Phong. Both sides of a triangle are lit: ModelNet's triangles do not all turn
+  the same way.
+- `voxel_view`: nearness (255 at the near end of the ball, 55 at the far one), from rays walked through the grid cell by
+  cell.
 
 One ray goes through the middle of each pixel; edges are not smoothed.
 """
@@ -26,7 +28,8 @@ _CHUNK = 128  # objects whose pictures are made at a time: what the processor's 
 
 @functools.lru_cache(maxsize=2)
 def rays(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the cameras stand, (12, 3), and unit vectors through their pixels, (12, size * size, 3): rows from top, columns from left."""
+    """Where the cameras stand, (12, 3), and unit vectors through their pixels, (12, size * size, 3): rows from top,
+    columns from left."""
     azimuth, elevation = np.radians(np.arange(VIEWS) * 360 / VIEWS), np.radians(ELEVATION)
     level = np.stack([np.cos(azimuth), np.sin(azimuth), np.zeros(VIEWS)], axis=1)
     up = np.array([0.0, 0.0, 1.0])
@@ -41,11 +44,12 @@ def rays(size: int) -> tuple[np.ndarray, np.ndarray]:
     return origins, pixels / np.linalg.norm(pixels, axis=2, keepdims=True)
 
 
-# --- meshes -----------------------------------------------------------------------------------------------------------------
+# --- meshes -----------------------------------------------------------------------------------------------------------
 
 
 def mesh_views(vertices: np.ndarray, triangles: np.ndarray, size: int, where: str) -> np.ndarray:
-    """(12, size, size) uint8 of the mesh, moved and scaled into the ball: its box in the middle, its farthest used vertex on the surface.
+    """(12, size, size) uint8 of the mesh, moved and scaled into the ball: its box in the middle, its farthest used
+    vertex on the surface.
 
     Raises
     ------
@@ -58,7 +62,9 @@ def mesh_views(vertices: np.ndarray, triangles: np.ndarray, size: int, where: st
     middle = (used.min(axis=0) + used.max(axis=0)) / 2
     radius = np.linalg.norm(used - middle, axis=1).max()
     if not 0 < radius < np.inf:
-        raise DataError(f"{where}: the mesh has no extent: its faces are all one point. Get the file again, or remove it.")
+        raise DataError(
+            f"{where}: the mesh has no extent: its faces are all one point. Get the file again, or remove it."
+        )
     points = (vertices - middle) / radius
     mesh = trimesh.Trimesh(points, triangles, process=False)
     corners = points[triangles]
@@ -73,11 +79,12 @@ def mesh_views(vertices: np.ndarray, triangles: np.ndarray, size: int, where: st
     return np.where(hit >= 0, np.rint(80 + 175 * facing), 0).astype(np.uint8).reshape(VIEWS, size, size)
 
 
-# --- voxels -----------------------------------------------------------------------------------------------------------------
+# --- voxels -----------------------------------------------------------------------------------------------------------
 
 
 def side_by_side(grids: np.ndarray) -> np.ndarray:
-    """Occupancy grids (n, side, side, side), indexed [x, y, z], as `voxel_view` takes them: (side^3, n) uint8, 255 where a cell is full."""
+    """Occupancy grids (n, side, side, side), indexed [x, y, z], as `voxel_view` takes them: (side^3, n) uint8, 255
+    where a cell is full."""
     return np.ascontiguousarray((grids.reshape(len(grids), -1) != 0).T) * np.uint8(255)
 
 
@@ -109,16 +116,19 @@ def _walk(side: int, size: int, view: int) -> tuple[np.ndarray, list[np.ndarray]
 
     Returns
     -------
-    pixels in the order of how many cells they see, most first; and for the k-th cell of those that have one, (m_k,): its place in the
-    flat grid and the value of a surface where the ray enters it.
+    pixels in the order of how many cells they see, most first; and for the k-th cell of those that have one, (m_k,):
+    its place in the flat grid and the value of a surface where the ray enters it.
     """
     origins, directions = rays(size)
     half = 1 / np.sqrt(3)  # of the cube's side
     at, to = (origins[view] + half) * side / (2 * half), directions[view] * side / (2 * half)
     with np.errstate(divide="ignore"):
-        crossings = (np.arange(side + 1) - at[:, None]) / to[:, :, None]  # (pixels, 3, side + 1): ray parameter at every plane of cells
+        # (pixels, 3, side + 1): ray parameter at every plane of cells
+        crossings = (np.arange(side + 1) - at[:, None]) / to[:, :, None]
     enter, leave = crossings[:, :, [0, -1]].min(axis=2).max(axis=1), crossings[:, :, [0, -1]].max(axis=2).min(axis=1)
-    crossings = np.sort(np.clip(crossings.reshape(len(to), -1), enter[:, None], np.maximum(leave, enter)[:, None]), axis=1)
+    crossings = np.sort(
+        np.clip(crossings.reshape(len(to), -1), enter[:, None], np.maximum(leave, enter)[:, None]), axis=1
+    )
     middle = (crossings[:, 1:] + crossings[:, :-1]) / 2
     inside = np.diff(crossings, axis=1) > 1e-9
     cell = np.floor(at + middle[:, :, None] * to[:, None, :]).astype(np.int64)

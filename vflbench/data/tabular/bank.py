@@ -19,19 +19,30 @@ from vflbench.types import DatasetInfo, Metric
 DATASETS = (
     DatasetInfo(
         name="bank",
-        summary="Bank Marketing: 41,188 calls, 20 columns (10 of them categories), 11 % yes; also as sparse logistic regression",
+        summary="Bank Marketing: 41,188 calls, 20 columns (10 of them categories), 11 % yes; also as sparse logistic "
+        "regression",
         layouts=("aligned", "sharded", "relational"),
         folder="bank_marketing",
     ),
 )
 
-# --- files ------------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 _ADDRESS = "https://archive.ics.uci.edu/ml/machine-learning-databases/00222"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _ASKED = ("no", "yes", "unknown")
 _JOBS = (
-    *("admin.", "blue-collar", "entrepreneur", "housemaid", "management", "retired", "self-employed", "services", "student"),
+    *(
+        "admin.",
+        "blue-collar",
+        "entrepreneur",
+        "housemaid",
+        "management",
+        "retired",
+        "self-employed",
+        "services",
+        "student",
+    ),
     *("technician", "unemployed", "unknown"),
 )
 
@@ -58,14 +69,45 @@ EDITIONS = {
         "bank-additional/bank-additional-full.csv",
         RawFile("bank_marketing/bank-additional-full.csv"),
         (
-            *("age", "job", "marital", "education", "default", "housing", "loan", "contact", "month", "day_of_week", "duration"),
-            *("campaign", "pdays", "previous", "poutcome", "emp.var.rate", "cons.price.idx", "cons.conf.idx", "euribor3m", "nr.employed"),
+            *(
+                "age",
+                "job",
+                "marital",
+                "education",
+                "default",
+                "housing",
+                "loan",
+                "contact",
+                "month",
+                "day_of_week",
+                "duration",
+            ),
+            *(
+                "campaign",
+                "pdays",
+                "previous",
+                "poutcome",
+                "emp.var.rate",
+                "cons.price.idx",
+                "cons.conf.idx",
+                "euribor3m",
+                "nr.employed",
+            ),
         ),
         {
             "job": _JOBS,
             "marital": ("divorced", "married", "single", "unknown"),
             "education": (
-                *("basic.4y", "basic.6y", "basic.9y", "high.school", "illiterate", "professional.course", "university.degree", "unknown"),
+                *(
+                    "basic.4y",
+                    "basic.6y",
+                    "basic.9y",
+                    "high.school",
+                    "illiterate",
+                    "professional.course",
+                    "university.degree",
+                    "unknown",
+                ),
             ),
             **{"default": _ASKED, "housing": _ASKED, "loan": _ASKED},
             "contact": ("cellular", "telephone"),
@@ -84,7 +126,20 @@ EDITIONS = {
         "bank-full.csv",
         RawFile("bank_marketing/bank-full.csv"),
         (
-            *("age", "job", "marital", "education", "default", "balance", "housing", "loan", "contact", "day", "month", "duration"),
+            *(
+                "age",
+                "job",
+                "marital",
+                "education",
+                "default",
+                "balance",
+                "housing",
+                "loan",
+                "contact",
+                "day",
+                "month",
+                "duration",
+            ),
             *("campaign", "pdays", "previous", "poutcome"),
         ),
         {
@@ -110,7 +165,8 @@ class Config(table.ClassKeys):
 
 
 def twin(variant: str) -> Table:
-    """Made-up calls with the edition's columns and levels: some levels are common, some say yes more often, long calls do too."""
+    """Made-up calls with the edition's columns and levels: some levels are common, some say yes more often, long calls
+    do too."""
     edition = EDITIONS[variant]
     rng = stream(0, f"twin/bank/{variant}")
     values = rng.standard_normal((edition.samples, len(edition.columns)))
@@ -122,7 +178,9 @@ def twin(variant: str) -> Table:
             score += rng.normal(0, 0.5, count)[values[:, i].astype(np.int64)]
         else:
             score += (1.5 if name == "duration" else rng.normal(0, 0.3)) * values[:, i]
-    values[:, edition.columns.index("duration")] = (250 * np.exp(0.8 * values[:, edition.columns.index("duration")])).round()
+    values[:, edition.columns.index("duration")] = (
+        250 * np.exp(0.8 * values[:, edition.columns.index("duration")])
+    ).round()
     score += rng.logistic(0, 1, edition.samples)
     return Table(values, edition.columns, edition.levels, (score > np.quantile(score, 0.887)).astype(np.int64), 2)
 

@@ -1,7 +1,7 @@
 """BlogFeedback (Buza 2014, UCI): blog posts, 280 columns, the target the number of comments in the next 24 hours.
 
-The published training file and the 60 test files together are the 60,021 rows of PubSub-VFL; rows are held out at random, as for the
-other data sets.
+The published training file and the 60 test files together are the 60,021 rows of PubSub-VFL; rows are held out at
+random, as for the other data sets.
 """
 
 import functools
@@ -29,7 +29,10 @@ DATASETS = (
 _DAYS = [(2, day) for day in range(1, 30)] + [(3, day) for day in range(1, 32)]
 NAMES = (
     "blogData_train.csv",
-    *(f"blogData_test-2012.{month:02d}.{day:02d}.{'01' if (month, day) >= (3, 26) else '00'}_00.csv" for month, day in _DAYS),
+    *(
+        f"blogData_test-2012.{month:02d}.{day:02d}.{'01' if (month, day) >= (3, 26) else '00'}_00.csv"
+        for month, day in _DAYS
+    ),
 )
 COLUMNS = tuple(f"x{number}" for number in range(1, 281))
 SAMPLES = 60021
@@ -41,19 +44,24 @@ class Config(table.RegressionKeys):
 
 
 def twin(samples: int = SAMPLES) -> Table:
-    """Made-up posts with the original's column kinds: 50 statistics of a blog, 10 counts and 2 sizes of a post, 200 rare words, 14 weekday
-    flags, 4 numbers about parent posts. Two posts in three get no comment, a few get a hundred."""
+    """Made-up posts with the original's column kinds: 50 statistics of a blog, 10 counts and 2 sizes of a post, 200
+    rare words, 14 weekday flags, 4 numbers about parent posts. Two posts in three get no comment, a few get a
+    hundred."""
     rng = stream(0, "twin/blog")
     blog = rng.integers(0, samples // 40 + 1, samples)
     fame = rng.exponential(1.0, samples // 40 + 1)[blog]
-    statistics = np.exp(rng.normal(0, 0.7, (samples // 40 + 1, 50)))[blog] * (5 * fame)[:, None] * rng.uniform(0.2, 2, 50)
+    statistics = (
+        np.exp(rng.normal(0, 0.7, (samples // 40 + 1, 50)))[blog] * (5 * fame)[:, None] * rng.uniform(0.2, 2, 50)
+    )
     recent = rng.poisson(fame[:, None] * rng.uniform(0.3, 3, 10) * rng.gamma(0.4, 2.5, (samples, 1)))
     age, size = rng.uniform(0, 72, samples).round(), rng.lognormal(7, 1.2, samples).round()
     words = rng.random((samples, 200)) < np.geomspace(0.2, 0.002, 200)
     days = np.eye(7)[rng.integers(0, 7, (2, samples))]
     parents = rng.poisson(0.1, (samples, 4)).cumsum(axis=1)
     values = np.column_stack([statistics, recent, age, size, words, days[0], days[1], parents])
-    expected = 0.5 * recent[:, :3].sum(axis=1) * np.exp(-age / 24) + 0.2 * fame * (1 + words @ rng.normal(0, 0.5, 200)).clip(0)
+    expected = 0.5 * recent[:, :3].sum(axis=1) * np.exp(-age / 24) + 0.2 * fame * (
+        1 + words @ rng.normal(0, 0.5, 200)
+    ).clip(0)
     return Table(values, COLUMNS, {}, rng.poisson(expected * rng.gamma(1.5, 1 / 1.5, samples)).astype(np.float64), 0)
 
 

@@ -1,4 +1,5 @@
-"""scikit-learn's breast cancer data (Street, Wolberg, Mangasarian 1993): 569 tumours, 30 measurements: real data on any machine."""
+"""scikit-learn's breast cancer data (Street, Wolberg, Mangasarian 1993): 569 tumours, 30 measurements: real data on any
+machine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ from vflbench.types import DatasetInfo, DataSource, Metric, Positive
 DATASETS = (
     DatasetInfo(
         name="breast_cancer",
-        summary="scikit-learn's breast cancer data: 569 tumours, 30 columns, sparse logistic regression or learning; needs no files",
+        summary="scikit-learn's breast cancer data: 569 tumours, 30 columns, sparse logistic regression or learning; "
+        "needs no files",
         layouts=("aligned", "sharded", "relational"),
         sources=("real",),
         comes_with="comes with scikit-learn",

@@ -1,8 +1,10 @@
-"""Convex problems over aligned blocks, and their exact minimum f*: what MTCD and its kin are scored against (tasks.Objective).
+"""Convex problems over aligned blocks, and their exact minimum f*: what MTCD and its kin are scored against
+(tasks.Objective).
 
-Ridge has a closed form, primal or dual, whichever system is smaller. Sparse logistic regression is solved by scikit-learn's liblinear,
-which stops early, then by Newton steps on the non-zero coordinates until the duality gap proves f* to a relative 1e-10. f* is kept in
-the user's cache folder under the hash of what it depends on: it is the same however the columns are divided.
+Ridge has a closed form, primal or dual, whichever system is smaller. Sparse logistic regression is solved by
+scikit-learn's liblinear, which stops early, then by Newton steps on the non-zero coordinates until the duality gap
+proves f* to a relative 1e-10. f* is kept in the user's cache folder under the hash of what it depends on: it is the
+same however the columns are divided.
 """
 
 import contextlib
@@ -26,7 +28,9 @@ GAP = 1e-10  # relative duality gap at which a minimum counts as found
 NEWTON_STEPS = 200
 
 
-def task(name: str, source: DataSource, blocks: Sequence[np.ndarray], labels: np.ndarray, objective: Objective) -> AlignedTask:
+def task(
+    name: str, source: DataSource, blocks: Sequence[np.ndarray], labels: np.ndarray, objective: Objective
+) -> AlignedTask:
     """The task to minimise `objective` over all samples; nothing is held out, party 0 has the labels.
 
     Parameters
@@ -36,19 +40,25 @@ def task(name: str, source: DataSource, blocks: Sequence[np.ndarray], labels: np
 
     Raises
     ------
-    DataError : see `minimum`; it is so small that no gap can be relative to it, or is that of parameters which are all 0.
+    DataError : see `minimum`; it is so small that no gap can be relative to it, or is that of parameters which are all
+    0.
     """
     features = np.concatenate(list(blocks), axis=1)
     optimum = minimum(objective, features, labels)
     start, key = value(objective, features, labels, np.zeros(features.shape[1])), WEIGHT[objective.kind]
     if optimum < GAP * start:
-        reason = f"the minimum is {optimum:.3g}, that of all parameters 0 is {start:.3g}: a gap relative to it has no meaning"
+        reason = (
+            f"the minimum is {optimum:.3g}, that of all parameters 0 is {start:.3g}: a gap relative to it has no "
+            "meaning"
+        )
         raise DataError(f"dataset {name}: {reason}; choose a larger dataset.{key}, here {objective.weight:g}")
     if start - optimum < GAP * start:
         reason = f"dataset.{key}={objective.weight:g} is so large that all parameters are 0 at the minimum"
         raise DataError(f"dataset {name}: {reason}: there is nothing to learn")
     classes = 2 if objective.kind == "sparse_logistic" else 0
-    return AlignedTask(name, source, Metric("suboptimality", "min"), classes, 0, tuple(blocks), labels, {}, {}, objective, optimum)
+    return AlignedTask(
+        name, source, Metric("suboptimality", "min"), classes, 0, tuple(blocks), labels, {}, {}, objective, optimum
+    )
 
 
 def value(objective: Objective, features: np.ndarray, labels: np.ndarray, theta: np.ndarray) -> float:
@@ -67,7 +77,8 @@ def _digest(key: str, minimum: float) -> str:
 def minimum(objective: Objective, features: np.ndarray, labels: np.ndarray) -> float:
     """f*, from the cache where it is there.
 
-    Raises DataError: f* is 0 or not finite, so that no gap can be relative to it, or the solver cannot prove it to a relative 1e-10.
+    Raises DataError: f* is 0 or not finite, so that no gap can be relative to it, or the solver cannot prove it to a
+    relative 1e-10.
     """
     key = _key(objective, features, labels)
     path = sources.cache_folder() / "optima" / f"{key}.json"
@@ -81,7 +92,9 @@ def minimum(objective: Objective, features: np.ndarray, labels: np.ndarray) -> f
         raise DataError(f"the minimum of this {objective.kind} problem is {found}: a gap relative to it has no meaning")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        text = json.dumps({"kind": objective.kind, "weight": objective.weight, "minimum": found, "sha256": _digest(key, found)})
+        text = json.dumps(
+            {"kind": objective.kind, "weight": objective.weight, "minimum": found, "sha256": _digest(key, found)}
+        )
         with sources.atomic(path) as place:
             place.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -97,7 +110,9 @@ def minimiser(objective: Objective, features: np.ndarray, labels: np.ndarray) ->
 
 
 def _key(objective: Objective, features: np.ndarray, labels: np.ndarray) -> str:
-    digest = hashlib.sha256(f"1/{objective.kind}/{objective.weight!r}/{features.shape}/{features.dtype}/{labels.dtype}/".encode())
+    digest = hashlib.sha256(
+        f"1/{objective.kind}/{objective.weight!r}/{features.shape}/{features.dtype}/{labels.dtype}/".encode()
+    )
     digest.update(np.ascontiguousarray(features).data)
     digest.update(np.ascontiguousarray(labels).data)
     return digest.hexdigest()
@@ -125,7 +140,8 @@ def _sparse_logistic(features: np.ndarray, labels: np.ndarray, beta: float) -> n
         raise DataError("all samples are of one class: there is nothing to learn")
     samples = len(labels)
     sparse = np.count_nonzero(features) < 0.3 * features.size
-    before_1_8 = LogisticRegression().penalty == "l2"  # scikit-learn's version; since, `l1_ratio` alone says it, and `penalty` is leaving
+    # scikit-learn's version; since, `l1_ratio` alone says it, and `penalty` is leaving
+    before_1_8 = LogisticRegression().penalty == "l2"
     l1: dict[str, Any] = {"penalty": "l1"} if before_1_8 else {"l1_ratio": 1.0}
     solver = LogisticRegression(
         solver="liblinear", C=1 / (samples * beta), fit_intercept=False, tol=1e-3, max_iter=100, random_state=0, **l1
@@ -136,16 +152,19 @@ def _sparse_logistic(features: np.ndarray, labels: np.ndarray, beta: float) -> n
     theta, gap = _newton(features, _signs(labels), beta, solver.coef_[0].astype(np.float64))
     if gap > GAP:
         raise DataError(
-            f"the minimum of the sparse logistic problem is not found: duality gap {gap:.1e} of its value. Choose a larger dataset.beta."
+            f"the minimum of the sparse logistic problem is not found: duality gap {gap:.1e} of its value. Choose a "
+            "larger dataset.beta."
         )
     return theta
 
 
 def _newton(features: np.ndarray, signs: np.ndarray, beta: float, theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Projected Newton steps on the coordinates that are not 0 or must leave it; the point and its relative duality gap.
+    """Projected Newton steps on the coordinates that are not 0 or must leave it; the point and its relative duality
+    gap.
 
-    The gap's lower bound: log(1 + exp(-z)) = max over a in [0, 1] of H(a) - a z, with H the entropy, so the mean of H(a_j) is at most f*
-    where |X'(a s)| / N <= beta everywhere; a is the samples' probability of being wrong, scaled down until that holds.
+    The gap's lower bound: log(1 + exp(-z)) = max over a in [0, 1] of H(a) - a z, with H the entropy, so the mean of
+    H(a_j) is at most f* where |X'(a s)| / N <= beta everywhere; a is the samples' probability of being wrong, scaled
+    down until that holds.
     """
     from scipy.special import entr, expit
 
@@ -168,7 +187,8 @@ def _newton(features: np.ndarray, signs: np.ndarray, beta: float, theta: np.ndar
             curvature = block.T @ (block * (wrong * (1 - wrong) / samples)[:, None])
             curvature[np.diag_indices(len(active))] += 1e-10 * np.trace(curvature) / len(active) + 1e-300
             step = np.linalg.solve(curvature, -(gradient[active] + beta * side[active]))
-            stays = (theta[active] == 0) & (step * side[active] <= 0)  # at 0, and the step would cross it: not a direction of descent
+            # at 0, and the step would cross it: not a direction of descent
+            stays = (theta[active] == 0) & (step * side[active] <= 0)
             if not stays.any():
                 break
             active = active[~stays]

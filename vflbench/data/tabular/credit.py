@@ -1,4 +1,5 @@
-"""Default of credit card clients (Yeh and Lien 2009, UCI): 30,000 clients in Taiwan, 23 columns, will the next payment default?
+"""Default of credit card clients (Yeh and Lien 2009, UCI): 30,000 clients in Taiwan, 23 columns, will the next payment
+default?
 
 Read as UCI publishes it (an Excel .xls, which needs the package python-calamine) and as Kaggle does (a CSV).
 """
@@ -18,7 +19,8 @@ from vflbench.types import DataError, DatasetInfo, Metric
 DATASETS = (
     DatasetInfo(
         name="credit",
-        summary="Default of credit card clients: 30,000 clients, 23 columns, 22 % default; also as sparse logistic regression",
+        summary="Default of credit card clients: 30,000 clients, 23 columns, 22 % default; also as sparse logistic "
+        "regression",
         layouts=("aligned", "sharded", "relational"),
         folder="credit_default",
     ),
@@ -59,7 +61,9 @@ def read_xls(sheets: Contents) -> Table:
     try:
         sheet = pd.read_excel(io.BytesIO(data), engine="calamine", header=None, dtype=object, na_filter=False)
     except ImportError:
-        raise DataError(f"{label}: an .xls file needs python-calamine: pip install 'vflbench[excel]'. Or save it as {_CSV.path}.") from None
+        raise DataError(
+            f"{label}: an .xls file needs python-calamine: pip install 'vflbench[excel]'. Or save it as {_CSV.path}."
+        ) from None
     except Exception as error:  # calamine raises what it likes
         raise DataError(f"{label}: not an Excel .xls file ({error}). Get the file again.") from None
     # Excel's numbers are floats: 2.0 is the level 2. Rows stay lines of the same number.
@@ -72,8 +76,14 @@ def twin() -> Table:
     rng = stream(0, "twin/credit")
     late = rng.standard_normal(SAMPLES)
     limit = (10_000 * np.exp(2.4 + 0.8 * rng.standard_normal(SAMPLES) - 0.3 * late)).round(-4).clip(10_000, 1_000_000)
-    sex, education = 1 + (rng.random(SAMPLES) < 0.6), rng.choice(7, SAMPLES, p=[0.001, 0.352, 0.467, 0.164, 0.004, 0.01, 0.002])
-    marriage, age = rng.choice(4, SAMPLES, p=[0.002, 0.455, 0.532, 0.011]), (21 + rng.gamma(2.2, 6.5, SAMPLES)).round().clip(21, 79)
+    sex, education = (
+        1 + (rng.random(SAMPLES) < 0.6),
+        rng.choice(7, SAMPLES, p=[0.001, 0.352, 0.467, 0.164, 0.004, 0.01, 0.002]),
+    )
+    marriage, age = (
+        rng.choice(4, SAMPLES, p=[0.002, 0.455, 0.532, 0.011]),
+        (21 + rng.gamma(2.2, 6.5, SAMPLES)).round().clip(21, 79),
+    )
     months = np.round(1.1 * late[:, None] - 0.2 + 0.6 * rng.standard_normal((SAMPLES, 6))).clip(-2, 8)
     used = 1 / (1 + np.exp(-(late[:, None] - 1 + 0.4 * rng.standard_normal((SAMPLES, 6)).cumsum(axis=1))))
     bills = (limit[:, None] * used).round()

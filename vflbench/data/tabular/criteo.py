@@ -1,13 +1,15 @@
-"""Criteo's click logs (Kaggle 2014, or the Terabyte logs): was the advertisement clicked? 13 numbers and 26 categories, layout aligned.
+"""Criteo's click logs (Kaggle 2014, or the Terabyte logs): was the advertisement clicked? 13 numbers and 26 categories,
+layout aligned.
 
-A line is a label, 13 integers and 26 hexadecimal tokens between tabs; any of the 39 may be empty. The 39 columns are divided between the
-parties in their order. A party's numbers become sign(x) log(1 + |x|), standardised by the training rows, a missing one their mean; its
-categories are hashed into `dataset.hashed` columns, which count them. A missing category is one of its own. The hash is a fixed mix of
-column and token (splitmix64), equal on every machine.
+A line is a label, 13 integers and 26 hexadecimal tokens between tabs; any of the 39 may be empty. The 39 columns are
+divided between the parties in their order. A party's numbers become sign(x) log(1 + |x|), standardised by the training
+rows, a missing one their mean; its categories are hashed into `dataset.hashed` columns, which count them. A missing
+category is one of its own. The hash is a fixed mix of column and token (splitmix64), equal on every machine.
 
-What is read never lies in memory as a whole: blocks of lines go into raw arrays in the cache folder (157 bytes a row, once for each
-file), and from there into a memory-mapped float32 array for each party (once for each split). In memory are the split and the labels, about
-50 bytes a row. An algorithm has to take rows out of the arrays, as it takes batches.
+What is read never lies in memory as a whole: blocks of lines go into raw arrays in the cache folder (157 bytes a row,
+once for each file), and from there into a memory-mapped float32 array for each party (once for each split). In memory
+are the split and the labels, about 50 bytes a row. An algorithm has to take rows out of the arrays, as it takes
+batches.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 DATASETS = (
     DatasetInfo(
         name="criteo",
-        summary="Criteo's click logs (Kaggle or Terabyte format): 13 numbers, 26 hashed categories, streamed to disk, all its rows",
+        summary="Criteo's click logs (Kaggle or Terabyte format): 13 numbers, 26 hashed categories, streamed to disk, "
+        "all its rows",
         layouts=("aligned",),
         folder="criteo",
     ),
@@ -72,14 +75,19 @@ FILE_SETS = (_file_set("auto", 1),)
 class Config:
     name: str = "criteo"
     source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto", "kaggle", "terabyte", "sample"] = "auto"  # auto (the first that is there) | kaggle | terabyte | sample
+    # auto (the first that is there) | kaggle | terabyte | sample
+    variant: Literal["auto", "kaggle", "terabyte", "sample"] = "auto"
     days: Annotated[int, Range(at_least=1, at_most=24)] = 1  # variant=terabyte: so many of its 24 files, from day_0
-    samples: Annotated[int, Range(at_least=10)] | None = None  # at most so many rows, the first ones; null: all, of the twin 100,000
-    hashed: Annotated[int, Range(at_least=1, at_most=2**31 - 1)] = 128  # columns that the categories of each party are hashed into
-    columns: list[int] | None = None  # how many of the 39 columns each party has, party 0 (the labels' owner) first; null: evenly
+    # at most so many rows, the first ones; null: all, of the twin 100,000
+    samples: Annotated[int, Range(at_least=10)] | None = None
+    # columns that the categories of each party are hashed into
+    hashed: Annotated[int, Range(at_least=1, at_most=2**31 - 1)] = 128
+    # how many of the 39 columns each party has, party 0 (the labels' owner) first; null: evenly
+    columns: list[int] | None = None
     validation: float = 0.1  # fraction of the rows
     test: float = 0.3
-    split_seed: int | None = None  # draws the splits; null: the run's seed, so that each seed has encoded arrays of its own on disk
+    # draws the splits; null: the run's seed, so that each seed has encoded arrays of its own on disk
+    split_seed: int | None = None
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
@@ -91,7 +99,8 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """The clicks, their columns divided between `parties`: per party (N, numbers + hashed) float32, memory-mapped, read-only.
+    """The clicks, their columns divided between `parties`: per party (N, numbers + hashed) float32, memory-mapped,
+    read-only.
 
     Raises
     ------
@@ -105,9 +114,13 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         blocks, names = twin(rows), [f"twin of {rows} rows"]
         source = DataSource("synthetic", note="synthetic twin: made-up clicks")
     else:
-        variant, files = next((name, files) for name, files in _groups(config.days).items() if all(file in found for file in files))
+        variant, files = next(
+            (name, files) for name, files in _groups(config.days).items() if all(file in found for file in files)
+        )
         blocks = (block for file in files for block in read(found, file))
-        source = found.source(variant, "a sample of the Kaggle file, not the benchmark" if variant == "sample" else "", files)
+        source = found.source(
+            variant, "a sample of the Kaggle file, not the benchmark" if variant == "sample" else "", files
+        )
         names = [stamp for _, stamp in source.files]
     held = raw(blocks, names, config.samples)
     count = len(held.labels)
@@ -120,13 +133,15 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     blocks_of = [encode(held, own, config.hashed, splits, folder) for own in owned]
     note = f"{count} rows, a party's categories hashed into {config.hashed} columns"
     source = dataclasses.replace(source, note="; ".join(filter(None, (source.note, note))))
-    features = {split: tuple(take(block, rows) for block in blocks_of) for split, rows in in_order(splits).items() if len(rows)}
+    features = {
+        split: tuple(take(block, rows) for block in blocks_of) for split, rows in in_order(splits).items() if len(rows)
+    }
     labels = {split: held.labels[splits[split]].astype(np.int64) for split in features}
     train, known = features.pop("train"), labels.pop("train")
     return AlignedTask(config.name, source, Metric("auroc", "max"), 2, 0, train, known, features, labels)
 
 
-# --- from text to raw arrays ------------------------------------------------------------------------------------------------
+# --- from text to raw arrays ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -152,8 +167,14 @@ class Raw:
 def read(found: Found, file: RawFile) -> Iterator[Block]:
     """The lines of a file, plain or gzipped, some at a time. Raises DataError, naming file and line."""
     label = found.label(file)
-    kinds = {"label": "integer", **dict.fromkeys(COLUMNS[:NUMBERS], "integer"), **dict.fromkeys(COLUMNS[NUMBERS:], "text")}
-    for line, batch in csv_files.batches(found.paths[file.path], label, list(kinds), kinds, skip=0, separator="\t", quotes=False):
+    kinds = {
+        "label": "integer",
+        **dict.fromkeys(COLUMNS[:NUMBERS], "integer"),
+        **dict.fromkeys(COLUMNS[NUMBERS:], "text"),
+    }
+    for line, batch in csv_files.batches(
+        found.paths[file.path], label, list(kinds), kinds, skip=0, separator="\t", quotes=False
+    ):
         yield _block(batch, label, line)
 
 
@@ -162,22 +183,31 @@ def _block(batch: pa.RecordBatch, label: str, first: int) -> Block:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    clicked, numbers, texts = batch.column(0).fill_null(-1), batch.columns[1 : 1 + NUMBERS], batch.columns[1 + NUMBERS :]
+    clicked, numbers, texts = (
+        batch.column(0).fill_null(-1),
+        batch.columns[1 : 1 + NUMBERS],
+        batch.columns[1 + NUMBERS :],
+    )
     try:
-        tokens = [pc.binary_join_element_wise("0x", text, "").cast(pa.uint32()).fill_null(0).to_numpy() for text in texts]
+        tokens = [
+            pc.binary_join_element_wise("0x", text, "").cast(pa.uint32()).fill_null(0).to_numpy() for text in texts
+        ]
     except pa.ArrowInvalid:
         for name, text in zip(COLUMNS[NUMBERS:], texts, strict=True):
             wrong = pc.invert(pc.match_substring_regex(text, "^[0-9a-fA-F]{1,8}$").fill_null(True))
             csv_files.refuse(label, first, text, wrong, f"is no hexadecimal token of at most 8 digits ({name})")
         raise
-    csv_files.refuse(label, first, batch.column(0), pc.invert(pc.is_in(clicked, pa.array([0, 1]))), "is no label, 0 or 1")
+    csv_files.refuse(
+        label, first, batch.column(0), pc.invert(pc.is_in(clicked, pa.array([0, 1]))), "is no label, 0 or 1"
+    )
     values = np.column_stack([number.to_numpy(zero_copy_only=False).astype(np.float64) for number in numbers])
     present = np.column_stack([text.is_valid().to_numpy(zero_copy_only=False) for text in texts])
     return Block(clicked.to_numpy().astype(np.uint8), values, np.column_stack(tokens), present)
 
 
 def hashes(tokens: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """(n, 26) uint32 of (column, token) pairs: the upper half of splitmix64 (Steele, Lea, Flood 2014). Missing is a token of its own."""
+    """(n, 26) uint32 of (column, token) pairs: the upper half of splitmix64 (Steele, Lea, Flood 2014). Missing is a
+    token of its own."""
     column = np.arange(1, CATEGORIES + 1, dtype=np.uint64)
     known = np.where(present, tokens, 0).astype(np.uint64)
     mixed: np.ndarray = (column << np.uint64(33)) | (present.astype(np.uint64) << np.uint64(32)) | known
@@ -204,7 +234,9 @@ def raw(blocks: Iterable[Block], names: Sequence[str], samples: int | None) -> R
         _write(blocks, samples, folder)
     labels = np.fromfile(folder / "labels.u8", np.uint8)
     numbers = np.memmap(folder / "numbers.f32", np.float32, "r", shape=(len(labels), NUMBERS))
-    return Raw(folder, labels, numbers, np.memmap(folder / "hashes.u32", np.uint32, "r", shape=(len(labels), CATEGORIES)))
+    return Raw(
+        folder, labels, numbers, np.memmap(folder / "hashes.u32", np.uint32, "r", shape=(len(labels), CATEGORIES))
+    )
 
 
 def _write(blocks: Iterable[Block], samples: int | None, folder: Path) -> None:
@@ -232,16 +264,19 @@ def _write(blocks: Iterable[Block], samples: int | None, folder: Path) -> None:
         part.rename(folder)
     except OSError as error:
         if not folder.is_dir():  # else another process was quicker
-            raise DataError(f"{folder}: cannot be written ({error.strerror}). Set XDG_CACHE_HOME to another disk.") from None
+            raise DataError(
+                f"{folder}: cannot be written ({error.strerror}). Set XDG_CACHE_HOME to another disk."
+            ) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-# --- from raw arrays to a party's features ----------------------------------------------------------------------------------
+# --- from raw arrays to a party's features ----------------------------------------------------------------------------
 
 
 def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray], folder: Path) -> np.ndarray:
-    """(N, w) float32 of the columns `own`, rows of train, val and test one after the other: a read-only memory map, made if missing.
+    """(N, w) float32 of the columns `own`, rows of train, val and test one after the other: a read-only memory map,
+    made if missing.
 
     w is how many of them are numbers, and `hashed` more if some are categories. Raises DataError: the disk is full.
     """
@@ -252,7 +287,9 @@ def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray],
 
     def fill(out: np.ndarray) -> None:
         train, order = splits["train"], np.concatenate([splits[split] for split in SPLITS])
-        mean, spread = moments(held.numbers[:, number], [train[first : first + _ROWS] for first in range(0, len(train), _ROWS)])
+        mean, spread = moments(
+            held.numbers[:, number], [train[first : first + _ROWS] for first in range(0, len(train), _ROWS)]
+        )
         scale = np.where(spread > 1e-12 * np.abs(mean), spread, np.inf)  # a constant column becomes 0
         for first in range(0, count, _ROWS):
             rows = order[first : first + _ROWS]
@@ -266,11 +303,12 @@ def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray],
     return sources.memory_map(folder / f"columns-{own.start}-{own.stop}-hashed-{hashed}.npy", (count, width), fill)
 
 
-# --- the synthetic twin -----------------------------------------------------------------------------------------------------
+# --- the synthetic twin -----------------------------------------------------------------------------------------------
 
 
 def twin(rows: int) -> Iterator[Block]:
-    """Made-up clicks: skewed counts and categories of 10 to 1,000,000 levels, some of both missing, about a quarter clicked.
+    """Made-up clicks: skewed counts and categories of 10 to 1,000,000 levels, some of both missing, about a quarter
+    clicked.
 
     Row i is the same however many rows there are.
     """

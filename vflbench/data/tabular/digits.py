@@ -1,4 +1,5 @@
-"""scikit-learn's handwritten digits: 1,797 images of 64 pixels: real data on any machine. Ten classes, or is the digit odd?"""
+"""scikit-learn's handwritten digits: 1,797 images of 64 pixels: real data on any machine. Ten classes, or is the digit
+odd?"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ from vflbench.types import DatasetInfo, DataSource, Metric, Positive
 DATASETS = (
     DatasetInfo(
         name="digits",
-        summary="scikit-learn's digits: 1,797 images, 64 pixels, 10 classes, or odd against even (sparse logistic); needs no files",
+        summary="scikit-learn's digits: 1,797 images, 64 pixels, 10 classes, or odd against even (sparse logistic); "
+        "needs no files",
         layouts=("aligned", "sharded", "relational"),
         sources=("real",),
         comes_with="comes with scikit-learn",
@@ -26,7 +28,8 @@ DATASETS = (
 class Config(table.ClassKeys):
     name: str = "digits"
     source: Literal["auto", "real"] = "auto"  # real data that needs no twin
-    problem: Literal["learning", "sparse_logistic"] = "learning"  # learning (10 classes) | sparse_logistic (odd against even)
+    # learning (10 classes) | sparse_logistic (odd against even)
+    problem: Literal["learning", "sparse_logistic"] = "learning"
     beta: Positive = 0.005  # problem=sparse_logistic: weight of ||theta||_1
 
 

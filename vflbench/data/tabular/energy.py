@@ -1,4 +1,5 @@
-"""Appliances energy prediction (Candanedo et al. 2017, UCI): a house every ten minutes, 27 readings, the target the appliances' Wh.
+"""Appliances energy prediction (Candanedo et al. 2017, UCI): a house every ten minutes, 27 readings, the target the
+appliances' Wh.
 
 The date is left out, as in PubSub-VFL (19,735 x 27).
 """
@@ -35,12 +36,13 @@ class Config(table.RegressionKeys):
 
 
 def twin() -> Table:
-    """Made-up readings: five slow states drive temperatures and humidities, rv1 = rv2 is noise (as originally), the target is skewed."""
+    """Made-up readings: five slow states drive temperatures and humidities, rv1 = rv2 is noise (as originally), the
+    target is skewed."""
     rng = stream(0, "twin/energy")
     steps = np.arange(SAMPLES)[:, None] / 144  # days
-    states = np.sin(2 * np.pi * steps / np.array([1.0, 1.0, 7.0, 30.0, 137.0]) + rng.uniform(0, 6, 5)) + 0.3 * rng.standard_normal(
-        (SAMPLES, 5)
-    )
+    states = np.sin(
+        2 * np.pi * steps / np.array([1.0, 1.0, 7.0, 30.0, 137.0]) + rng.uniform(0, 6, 5)
+    ) + 0.3 * rng.standard_normal((SAMPLES, 5))
     readings = states @ rng.normal(0, 1, (5, 24)) + 0.5 * rng.standard_normal((SAMPLES, 24))
     lit = rng.random(SAMPLES) < 0.23
     lights = np.where(lit, 10.0 * rng.integers(1, 5, SAMPLES), 0)
@@ -50,7 +52,9 @@ def twin() -> Table:
     return Table(values, COLUMNS, {}, 10 * np.round(7 * np.exp(score)).clip(1, 108), 0)
 
 
-read = functools.partial(table.read_table, layout=Layout(("date", "Appliances", *COLUMNS), {}, skipped=("date",)), target="Appliances")
+read = functools.partial(
+    table.read_table, layout=Layout(("date", "Appliances", *COLUMNS), {}, skipped=("date",)), target="Appliances"
+)
 _FORM = Form((RawFile("appliances_energy/energydata_complete.csv"),), read)
 FILES = Files(DATASETS[0], "readings", (Edition(COLUMNS, (_FORM,), twin),))
 FILE_SETS = (FILES.file_set(),)

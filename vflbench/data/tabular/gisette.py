@@ -1,7 +1,8 @@
-"""Gisette (Guyon et al., NIPS 2003 feature selection challenge): is it a 4 or a 9? 6,000 published training samples, 5,000 columns.
+"""Gisette (Guyon et al., NIPS 2003 feature selection challenge): is it a 4 or a 9? 6,000 published training samples,
+5,000 columns.
 
-Read in its original format (gisette_train.data, gisette_train.labels) and in libsvm's (gisette_scale). Both give the same numbers: each
-column is scaled to [0, 1], so that zeros stay zeros.
+Read in its original format (gisette_train.data, gisette_train.labels) and in libsvm's (gisette_scale). Both give the
+same numbers: each column is scaled to [0, 1], so that zeros stay zeros.
 """
 
 import bz2
@@ -62,7 +63,9 @@ def _read_libsvm(contents: Contents) -> Table:
             try:
                 _libsvm(line if line.strip() else b"1")
             except ValueError as wrong:
-                raise DataError(f"{label}, line {number}: {str(wrong).rstrip('.')}. Correct the line, or get the file again.") from None
+                raise DataError(
+                    f"{label}, line {number}: {str(wrong).rstrip('.')}. Correct the line, or get the file again."
+                ) from None
         raise DataError(f"{label}: not a file in libsvm's format ({error}). Get the file again.") from None
 
 
@@ -87,7 +90,8 @@ def _unpacked(contents: Contents) -> Contents:
 
 
 def twin(samples: int = SAMPLES) -> Table:
-    """Made-up samples with the original's shape: integers from 0 to 999, 13 % not zero, two equal classes, most columns noise.
+    """Made-up samples with the original's shape: integers from 0 to 999, 13 % not zero, two equal classes, most columns
+    noise.
 
     A column is busy or rare; of 400 columns the chance to be not zero differs between the classes.
     """
@@ -102,7 +106,9 @@ def twin(samples: int = SAMPLES) -> Table:
         rows = np.flatnonzero(labels == sign)
         chance = (busy * np.exp((2 * sign - 1) * tells)).clip(0, 0.98).astype(np.float32)
         present = rng.random((len(rows), WIDTH), dtype=np.float32) < chance
-        values[rows] = np.where(present, np.floor(1 + 999 * rng.random((len(rows), WIDTH), dtype=np.float32)).clip(1, 999), 0)
+        values[rows] = np.where(
+            present, np.floor(1 + 999 * rng.random((len(rows), WIDTH), dtype=np.float32)).clip(1, 999), 0
+        )
     return Table(values, COLUMNS, {}, labels, 2)
 
 

@@ -1,7 +1,7 @@
 """Made-up ridge regression: X ~ N(0, 1) / sqrt(N), a planted theta, noisy labels (MTCD, arXiv 2309.09977, section V).
 
-The paper's sizes, alpha and distribution are unknown. The defaults are ours: of those tried, the ones at which STCD on a path
-needs the fewest hops.
+The paper's sizes, alpha and distribution are unknown. The defaults are ours: of those tried, the ones at which STCD on
+a path needs the fewest hops.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,8 @@ class Config(table.RegressionKeys):
     samples: table.Samples = 1000  # N; null: 1000
     features: Count = 2000  # d
     alpha: Positive = 1.0  # weight of ||theta||^2 / 2
-    noise: Annotated[float, Range(at_least=0)] = 0.1  # standard deviation of the labels' noise; that of X theta is sqrt(d / N)
+    # standard deviation of the labels' noise; that of X theta is sqrt(d / N)
+    noise: Annotated[float, Range(at_least=0)] = 0.1
 
 
 def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
@@ -52,7 +53,9 @@ SET = TabularSet(DATASETS[0], Metric("rmse", "min"), lambda config: config.featu
 check = SET.check
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | RelationalTask | ShardedTask:
+def load(
+    config: Config, layout: str, parties: int, seed: int, root: Path | None
+) -> AlignedTask | RelationalTask | ShardedTask:
     """As every tabular set; as the paper's problem its numbers stay as they are, not standardised."""
     if config.problem != "ridge" or check(config, layout, parties):
         return SET.load(config, layout, parties, seed, root)

@@ -34,15 +34,23 @@ class TabularSet:
         """What is wrong with the configuration, before anything is read."""
         return table.check(config, layout, parties, self.columns(config)) + self.problems(config)
 
-    def load(self, config: Keys, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | RelationalTask | ShardedTask:
+    def load(
+        self, config: Keys, layout: str, parties: int, seed: int, root: Path | None
+    ) -> AlignedTask | RelationalTask | ShardedTask:
         """The table, its columns or its rows divided between `parties`."""
         refuse(self.check(config, layout, parties))
         made, source = self.make(config, root)
-        how: dict[str, Any] = {"layout": layout, "parties": parties, "seed": seed, "scaling": self.scaling, "shape": self.shape}
+        how: dict[str, Any] = {
+            "layout": layout,
+            "parties": parties,
+            "seed": seed,
+            "scaling": self.scaling,
+            "shape": self.shape,
+        }
         return table.divide(config, made, source, self.metric, **how)
 
 
-# --- read from files --------------------------------------------------------------------------------------------------------
+# --- read from files --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,8 @@ class Form:
 
 @dataclass(frozen=True)
 class Edition:
-    """What is published under one name: `forms`, of which the first that is there is read, and what stands in for it."""
+    """What is published under one name: `forms`, of which the first that is there is read, and what stands in for
+    it."""
 
     columns: tuple[str, ...]
     forms: tuple[Form, ...]

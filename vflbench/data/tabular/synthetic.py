@@ -1,6 +1,8 @@
-"""scikit-learn's make_classification (Guyon's generator of Madelon): PubSub-VFL's Synthetic, 1,000,000 x 500 in float32.
+"""scikit-learn's make_classification (Guyon's generator of Madelon): PubSub-VFL's Synthetic, 1,000,000 x 500 in
+float32.
 
-That paper's other parameters are unknown: 50 informative and 50 redundant columns, 1 % of the labels turned over, are ours.
+That paper's other parameters are unknown: 50 informative and 50 redundant columns, 1 % of the labels turned over, are
+ours.
 """
 
 from dataclasses import dataclass
@@ -18,7 +20,8 @@ from vflbench.types import DatasetInfo, DataSource, Metric, Positive, Problem, R
 DATASETS = (
     DatasetInfo(
         name="synthetic",
-        summary="scikit-learn's make_classification: 1,000,000 rows, 500 columns or as many as you say, two classes; needs no files",
+        summary="scikit-learn's make_classification: 1,000,000 rows, 500 columns or as many as you say, two classes; "
+        "needs no files",
         layouts=("aligned", "sharded", "relational"),
         sources=("synthetic",),
     ),
@@ -43,7 +46,9 @@ def _problems(config: Config) -> list[Problem]:
     if config.informative + config.redundant <= config.features:
         return []
     shown = f"{config.informative} + {config.redundant}"
-    return [Problem("dataset.informative + dataset.redundant", shown, f"must be at most dataset.features={config.features}")]
+    return [
+        Problem("dataset.informative + dataset.redundant", shown, f"must be at most dataset.features={config.features}")
+    ]
 
 
 def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
@@ -71,7 +76,9 @@ def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
     for first in range(0, samples, _ROWS):
         values[first : first + _ROWS] = features[rows[first : first + _ROWS]][:, columns]
     names = tuple(f"x{number}" for number in range(1, config.features + 1))
-    source = DataSource("synthetic", note=f"made up by make_classification: {samples} samples, {config.features} columns")
+    source = DataSource(
+        "synthetic", note=f"made up by make_classification: {samples} samples, {config.features} columns"
+    )
     return Table(values, names, {}, labels[rows].astype(np.int64), 2), source
 
 

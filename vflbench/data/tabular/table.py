@@ -1,13 +1,14 @@
 """A table of columns with a label, its reading from text, and how it becomes a task.
 
-Layout aligned: the columns are divided between the parties in their order, evenly or as `dataset.columns` says; a category is one column,
-and its one-hot columns stay with one party.
-With `problem=learning` rows are held out; with `ridge` or `sparse_logistic` all rows are training samples of a convex problem
-(tabular/convex.py). Layout sharded (learning only): whole rows are dealt to workers. Layout relational (learning only): every
-organisation's columns are a table, and tables join where their row ids are equal; matching them costs messages, as any join does.
+Layout aligned: the columns are divided between the parties in their order, evenly or as `dataset.columns` says; a
+category is one column, and its one-hot columns stay with one party.
+With `problem=learning` rows are held out; with `ridge` or `sparse_logistic` all rows are training samples of a convex
+problem (tabular/convex.py). Layout sharded (learning only): whole rows are dealt to workers. Layout relational
+(learning only): every organisation's columns are a table, and tables join where their row ids are equal; matching them
+costs messages, as any join does.
 
-Everything that is fitted (categories, means, scales) is fitted on training rows. Of shards these are the rows of all workers together: the
-few numbers count as public, no epsilon covers them.
+Everything that is fitted (categories, means, scales) is fitted on training rows. Of shards these are the rows of all
+workers together: the few numbers count as public, no epsilon covers them.
 """
 
 import io
@@ -36,11 +37,13 @@ class Keys(partition.Sharding):
     name: str = ""
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto"] = "auto"
-    problem: Literal["learning", "ridge", "sparse_logistic"] = "learning"  #: some rows held out | convex: all rows, by suboptimality
+    #: some rows held out | convex: all rows, by suboptimality
+    problem: Literal["learning", "ridge", "sparse_logistic"] = "learning"
     samples: Samples = None  #: at most so many rows, the same for every seed; null: all
     validation: float = 0.1  #: learning: fraction of the rows
     test: float = 0.3
-    columns: list[int] | None = None  #: how many columns each party has, party 0 (the labels' owner) first; null: evenly (joins: two)
+    #: how many columns each party has, party 0 (the labels' owner) first; null: evenly (joins: two)
+    columns: list[int] | None = None
 
     @property
     def regression(self) -> bool:
@@ -92,20 +95,28 @@ class Table:
     classes: int  #: 0: regression
 
 
-# --- what a user may ask ------------------------------------------------------------------------------------------------------
+# --- what a user may ask ----------------------------------------------------------------------------------------------
 
 
 def check(config: Keys, layout: str, parties: int, columns: int) -> list[Problem]:
     """What is wrong with the keys that all tabular data sets share. `columns`: how many the data set has."""
     problems = check_fractions(config.validation, config.test)
     if layout == "relational" and config.problem != "learning":
-        problems.append(Problem("dataset.problem", config.problem, "methods over joins have no convex problem: use learning"))
+        problems.append(
+            Problem("dataset.problem", config.problem, "methods over joins have no convex problem: use learning")
+        )
     if layout != "sharded":
         return problems + check_columns(config.columns, parties if layout == "aligned" else tables(config), columns)
     if config.columns is not None:
-        problems.append(Problem("dataset.columns", config.columns, "workers with rows of their own have all columns: leave it null"))
+        problems.append(
+            Problem("dataset.columns", config.columns, "workers with rows of their own have all columns: leave it null")
+        )
     if config.problem != "learning":
-        problems.append(Problem("dataset.problem", config.problem, "workers with rows of their own have no convex problem: use learning"))
+        problems.append(
+            Problem(
+                "dataset.problem", config.problem, "workers with rows of their own have no convex problem: use learning"
+            )
+        )
     return problems + partition.check_sharding(config, config.regression)
 
 
@@ -115,9 +126,16 @@ def tables(config: Keys) -> int:
 
 
 def check_columns(given: Sequence[int] | None, parties: int, columns: int) -> list[Problem]:
-    """A party needs a column of its own, and every column goes to one. `given`: how many each party has; None: evenly."""
+    """A party needs a column of its own, and every column goes to one. `given`: how many each party has; None:
+    evenly."""
     if not 1 <= parties <= columns:
-        return [Problem("algorithm.parties", parties, f"must lie between 1 and {columns}: so many columns are divided between the parties")]
+        return [
+            Problem(
+                "algorithm.parties",
+                parties,
+                f"must lie between 1 and {columns}: so many columns are divided between the parties",
+            )
+        ]
     if given is None:
         return []
     if len(given) != parties:
@@ -126,7 +144,11 @@ def check_columns(given: Sequence[int] | None, parties: int, columns: int) -> li
     if min(given) < 1:
         return [Problem("dataset.columns", list(given), "every party needs at least 1 column")]
     if sum(given) != columns:
-        return [Problem("dataset.columns", list(given), f"adds up to {sum(given)}, but there are {columns} columns to divide")]
+        return [
+            Problem(
+                "dataset.columns", list(given), f"adds up to {sum(given)}, but there are {columns} columns to divide"
+            )
+        ]
     return []
 
 
@@ -137,7 +159,7 @@ def party_columns(given: Sequence[int] | None, parties: int, columns: int) -> li
     return [slice(first, end) for first, end in itertools.pairwise(ends)]
 
 
-# --- to a task ------------------------------------------------------------------------------------------------------------------
+# --- to a task --------------------------------------------------------------------------------------------------------
 
 
 def divide(
@@ -152,12 +174,14 @@ def divide(
     scaling: Literal["standard", "range"] = "standard",
     shape: tuple[int, ...] = (-1,),
 ) -> AlignedTask | RelationalTask | ShardedTask:
-    """The task of `table`, divided between `parties`: its columns (aligned; party 0 has the labels) or its rows (sharded).
+    """The task of `table`, divided between `parties`: its columns (aligned; party 0 has the labels) or its rows
+    (sharded).
 
     Layout relational: between as many tables as `tables` says, each in `parties` horizontal parts.
 
-    learning: features float32; the splits are drawn by the stream "split" of `seed`. Convex: features float64, all rows. Ridge divides
-    rows and labels, which are standardised, by sqrt(N): f is then half the mean squared error plus the penalty, whatever N is.
+    learning: features float32; the splits are drawn by the stream "split" of `seed`. Convex: features float64, all
+    rows. Ridge divides rows and labels, which are standardised, by sqrt(N): f is then half the mean squared error plus
+    the penalty, whatever N is.
 
     Parameters
     ----------
@@ -177,18 +201,27 @@ def divide(
     if config.samples is not None and config.samples < count:
         rows = np.sort(stream(0, f"samples/{config.name}").permutation(count)[: config.samples])
         note = f"{len(rows)} of its {count} rows"
-        source = DataSource(source.kind, source.variant, f"{source.note}; {note}" if source.note else note, source.files)
+        source = DataSource(
+            source.kind, source.variant, f"{source.note}; {note}" if source.note else note, source.files
+        )
     splits = {"train": rows}
     if config.problem == "learning":
         drawn = split_rows(len(rows), config.validation, config.test, seed)
         splits = {split: rows[chosen] for split, chosen in drawn.items() if len(chosen)}
     labels = {split: table.labels[chosen] for split, chosen in splits.items()}
     if layout == "relational":
-        blocks_of = [part["all"] for part in _blocks(config, table, tables(config), {**splits, "all": rows}, scaling, np.float32)]
+        blocks_of = [
+            part["all"] for part in _blocks(config, table, tables(config), {**splits, "all": rows}, scaling, np.float32)
+        ]
         whole = _by_row_id(blocks_of, table.labels[rows], table.classes)
-        return relational.divide(config.name, whole, drawn, source, metric, layout=layout, parts=parties, standardized=True)
+        return relational.divide(
+            config.name, whole, drawn, source, metric, layout=layout, parts=parties, standardized=True
+        )
     if layout == "sharded":
-        encoded, kind = encode(table, slice(None), splits, scaling, np.float32), np.int64 if table.classes else np.float32
+        encoded, kind = (
+            encode(table, slice(None), splits, scaling, np.float32),
+            np.int64 if table.classes else np.float32,
+        )
         shards = {split: Shard(encoded[split].reshape(len(y), *shape), y.astype(kind)) for split, y in labels.items()}
         how = {"classes": table.classes, "workers": parties, "seed": seed}
         return partition.shard(config.name, shards.pop("train"), shards, source, metric, config, **how)
@@ -201,7 +234,9 @@ def divide(
     features, target = [part["train"] for part in parts], labels["train"]
     if config.problem == "ridge":
         if target.std() <= 1e-12 * np.abs(target).max():
-            raise DataError(f"dataset {config.name}: the target is the same in all {len(target)} rows: there is nothing to learn")
+            raise DataError(
+                f"dataset {config.name}: the target is the same in all {len(target)} rows: there is nothing to learn"
+            )
         target = (target - target.mean()) / (target.std() * np.sqrt(len(target)))
         features = [block / np.sqrt(len(target)) for block in features]
     return task(config.name, source, features, target, Objective(config.problem, config.weight))
@@ -211,21 +246,28 @@ def _blocks(
     config: Keys, table: Table, parties: int, splits: Mapping[str, np.ndarray], scaling: str, dtype: type
 ) -> list[dict[str, np.ndarray]]:
     """Per party its columns, encoded."""
-    return [encode(table, own, splits, scaling, dtype) for own in party_columns(config.columns, parties, table.values.shape[1])]
+    return [
+        encode(table, own, splits, scaling, dtype)
+        for own in party_columns(config.columns, parties, table.values.shape[1])
+    ]
 
 
 def _by_row_id(blocks: Sequence[np.ndarray], labels: np.ndarray, classes: int) -> RawTables:
-    """Each block as a table of its own, that is joined with the first one's, which has the labels, where row ids are equal."""
+    """Each block as a table of its own, that is joined with the first one's, which has the labels, where row ids are
+    equal."""
     made = [RawTable(f"party_{k}", {"row": np.arange(len(labels))}, block, ()) for k, block in enumerate(blocks)]
     joins = [Equality((made[0].name, "row"), (other.name, "row")) for other in made[1:]]
     return RawTables(tuple(made), made[0].name, labels, classes, tuple(joins))
 
 
-def encode(table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: str, dtype: type) -> dict[str, np.ndarray]:
-    """Per split the rows (N_s, w) of the columns `own`: numbers scaled, categories one-hot, in the order of the columns.
+def encode(
+    table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: str, dtype: type
+) -> dict[str, np.ndarray]:
+    """Per split the rows (N_s, w) of the columns `own`: numbers scaled, categories one-hot, in the order of the
+    columns.
 
-    Means, scales and levels are those of the split `train`: a level that does not occur there gets no column. A missing number becomes 0,
-    which is the mean where scaling is standard.
+    Means, scales and levels are those of the split `train`: a level that does not occur there gets no column. A missing
+    number becomes 0, which is the mean where scaling is standard.
     """
     mine = table.values[:, own]
     fitted = mine[splits["train"]]
@@ -262,14 +304,18 @@ def _scales(values: np.ndarray, scaling: str, names: Sequence[str]) -> tuple[np.
         else:
             shift, scale = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
     if len(names) and np.isinf(scale).any():
-        raise DataError(f"column {names[int(np.isinf(scale).argmax())]}: its numbers are so large that their spread is not finite")
+        raise DataError(
+            f"column {names[int(np.isinf(scale).argmax())]}: its numbers are so large that their spread is not finite"
+        )
     for i in np.flatnonzero(np.isnan(shift)):  # columns where some values are missing
         known = values[~np.isnan(values[:, i]), i]
-        shift[i : i + 1], scale[i : i + 1] = _scales(known[:, None], scaling, names[int(i) : int(i) + 1]) if len(known) else (0.0, 0.0)
+        shift[i : i + 1], scale[i : i + 1] = (
+            _scales(known[:, None], scaling, names[int(i) : int(i) + 1]) if len(known) else (0.0, 0.0)
+        )
     return shift, np.where(scale > 1e-12 * np.abs(shift), scale, np.inf)
 
 
-# --- from text ------------------------------------------------------------------------------------------------------------------
+# --- from text --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -311,7 +357,8 @@ def read_text(data: bytes, label: str, layout: Layout) -> np.ndarray:
 
 
 def read_table(texts: Iterable[tuple[bytes, str]], layout: Layout, target: str) -> Table:
-    """The lines of texts of one layout, each with how errors call it; `target` is what is predicted, its levels are the classes.
+    """The lines of texts of one layout, each with how errors call it; `target` is what is predicted, its levels are the
+    classes.
 
     Raises DataError, as `read_text`.
     """
@@ -324,7 +371,8 @@ def read_table(texts: Iterable[tuple[bytes, str]], layout: Layout, target: str) 
 
 
 def member(data: bytes, label: str, name: str) -> bytes:
-    """The file `name` of the zip archive `data`, not unpacked. Raises DataError: no zip archive, damaged, or it holds no such file."""
+    """The file `name` of the zip archive `data`, not unpacked. Raises DataError: no zip archive, damaged, or it holds
+    no such file."""
     import zipfile
     import zlib
 

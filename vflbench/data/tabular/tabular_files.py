@@ -1,12 +1,15 @@
-"""Tables of your own: one CSV or Parquet file whose columns (or rows) are divided, or one file per party, the labels' owner first.
+"""Tables of your own: one CSV or Parquet file whose columns (or rows) are divided, or one file per party, the labels'
+owner first.
 
 How rows of several files are brought together, `dataset.alignment`:
 
-given  With `id` every file has the same IDs, in whatever order. Without it row i of all files is the same sample, and you vouch for that.
-psi    The rows whose ID is in every file, found by private set intersection (ECDH; openmined-psi): the labels' owner is the client and
-       every other party a server. The owner learns which of its IDs each other party has, the others how many it has; then it tells
-       them the IDs that all have. All of it is done once, before the run and in this process: its bytes are not on the ledger, and
-       nobody's wall or clock includes it. About 0.5 ms per ID. DataSource.note says how many bytes its messages had.
+given  With `id` every file has the same IDs, in whatever order. Without it row i of all files is the same sample, and
+    you vouch for that.
+psi    The rows whose ID is in every file, found by private set intersection (ECDH; openmined-psi): the labels' owner is
+       the client and every other party a server. The owner learns which of its IDs each other party has, the others how
+       many it has; then it tells them the IDs that all have. All of it is done once, before the run and in this
+       process: its bytes are not on the ledger, and nobody's wall or clock includes it. About 0.5 ms per ID.
+       DataSource.note says how many bytes its messages had.
 
 Either way the rows stand in the order of the first file.
 """
@@ -34,7 +37,8 @@ from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, 
 DATASETS = (
     DatasetInfo(
         name="tabular_files",
-        summary="your own tables: one CSV or Parquet file, or one per party (aligned by an ID, also by private set intersection)",
+        summary="your own tables: one CSV or Parquet file, or one per party (aligned by an ID, also by private set "
+        "intersection)",
         layouts=("aligned", "sharded"),
         sources=("real",),
     ),
@@ -50,46 +54,74 @@ class Config(table.Keys):
     name: str = "tabular_files"
     source: Literal["auto", "real"] = "auto"  # your files are never replaced by made-up data
     problem: Literal["learning"] = "learning"
-    files: list[str] = field(default_factory=list)  # one, or one per party; paths are below data_root, or as the shell sees them
+    # one, or one per party; paths are below data_root, or as the shell sees them
+    files: list[str] = field(default_factory=list)
     label: str | None = None  # the column to predict, in the first file
     task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
     id: str | None = None  # the column that identifies a sample, in every file; never a feature
     alignment: Literal["given", "psi"] = "given"
     leave_out: list[str] = field(default_factory=list)  # columns that nobody learns from
-    categories: list[str] = field(default_factory=list)  # columns of numbers that are codes: one 0/1 feature for each; texts always are
+    # columns of numbers that are codes: one 0/1 feature for each; texts always are
+    categories: list[str] = field(default_factory=list)
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
-    columns = sum(config.columns) if config.columns else max(parties, 1)  # the real number is known once the header is read
+    # the real number is known once the header is read
+    columns = sum(config.columns) if config.columns else max(parties, 1)
     problems = table.check(config, layout, parties, columns)
     several = len(config.files) > 1
     if not config.files:
-        problems.append(Problem("dataset.files", "[]", "must name a .csv, .tsv or .parquet file, or one for each party"))
+        problems.append(
+            Problem("dataset.files", "[]", "must name a .csv, .tsv or .parquet file, or one for each party")
+        )
     elif several and layout == "sharded":
-        problems.append(Problem("dataset.files", f"({len(config.files)} files)", "workers share one file, whose rows are dealt to them"))
+        problems.append(
+            Problem(
+                "dataset.files", f"({len(config.files)} files)", "workers share one file, whose rows are dealt to them"
+            )
+        )
     elif several and len(config.files) != parties:
         allowed = f"must be one file, or one for each of the {parties} parties, the labels' owner first"
         problems.append(Problem("dataset.files", f"({len(config.files)} files)", allowed))
     for file in config.files:
         if Source(file).kind not in ("csv", "parquet"):
-            problems.append(Problem("dataset.files", sql_sources.shown(file), "must be a .csv, .tsv or .parquet file (the texts also .gz)"))
+            problems.append(
+                Problem(
+                    "dataset.files",
+                    sql_sources.shown(file),
+                    "must be a .csv, .tsv or .parquet file (the texts also .gz)",
+                )
+            )
     if several and config.columns is not None:
-        problems.append(Problem("dataset.columns", config.columns, "every party has its own file and the columns in it: leave it null"))
+        problems.append(
+            Problem(
+                "dataset.columns", config.columns, "every party has its own file and the columns in it: leave it null"
+            )
+        )
     if not config.label:
         problems.append(Problem("dataset.label", "null", "must name the column to predict, which is in the first file"))
     if config.alignment == "psi":
         if not several:
-            problems.append(Problem("dataset.alignment", "psi", "is for a file per party; one file has nothing to align"))
+            problems.append(
+                Problem("dataset.alignment", "psi", "is for a file per party; one file has nothing to align")
+            )
         if not config.id:
-            problems.append(Problem("dataset.id", "null", "alignment=psi needs the column that identifies a sample in every file"))
+            problems.append(
+                Problem("dataset.id", "null", "alignment=psi needs the column that identifies a sample in every file")
+            )
         if importlib.util.find_spec("private_set_intersection") is None:
-            problems.append(Problem("dataset.alignment", "psi", "needs the package openmined-psi: pip install 'vflbench[psi]'"))
+            problems.append(
+                Problem("dataset.alignment", "psi", "needs the package openmined-psi: pip install 'vflbench[psi]'")
+            )
     return problems
 
 
-def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | RelationalTask | ShardedTask:
-    """The samples, each party with the columns of its file, or the columns or rows of the one file divided between `parties`.
+def load(
+    config: Config, layout: str, parties: int, seed: int, root: Path | None
+) -> AlignedTask | RelationalTask | ShardedTask:
+    """The samples, each party with the columns of its file, or the columns or rows of the one file divided between
+    `parties`.
 
     Raises
     ------
@@ -110,7 +142,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         if not len(held[-1][names[0]].values):
             raise DataError(f"{source}: has no rows")
     label = held[0][config.label]
-    labels, classes, note = _classes(label, config.label, sources[0]) if config.task == "classes" else _targets(label, config, sources[0])
+    labels, classes, note = (
+        _classes(label, config.label, sources[0]) if config.task == "classes" else _targets(label, config, sources[0])
+    )
     _warn_of_copies(label, config.label, sources, held, features)
     rows, aligned = _align(config, sources, held, features)
     made = _table(config, sources, held, features, rows, labels[rows[0]], classes)
@@ -130,17 +164,22 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     return dataclasses.replace(task, rows=tuple(every if isinstance(own, slice) else own for own in rows))
 
 
-def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | None, task: AlignedTask, index: int) -> AlignedTask:
-    """`task`, for which somebody else has brought the files together, with party `index`' columns, read from its own file and no other.
+def load_own(
+    config: Config, layout: str, parties: int, seed: int, root: Path | None, task: AlignedTask, index: int
+) -> AlignedTask:
+    """`task`, for which somebody else has brought the files together, with party `index`' columns, read from its own
+    file and no other.
 
-    Which of its rows are the samples, in which order, is `task.rows[index]`: the party need not see anybody else's IDs. Raises DataError,
-    as `load`; the file is no longer that of `task`.
+    Which of its rows are the samples, in which order, is `task.rows[index]`: the party need not see anybody else's IDs.
+    Raises DataError, as `load`; the file is no longer that of `task`.
     """
     assert task.rows is not None
     (source,) = _find([config.files[index]], root)
     name = Path(source.url).name
     if (name, sql_sources.stamp(source) or "") not in task.source.files:
-        raise DataError(f"{source} has changed since the files were brought together; start again once it is left alone")
+        raise DataError(
+            f"{source} has changed since the files were brought together; start again once it is left alone"
+        )
     none = {config.id, *config.leave_out, *([config.label] if index == 0 else [])}
     names = [column for column in sql_sources.columns(source) if column not in none and not column.startswith(MADE_UP)]
     held = sql_sources.read(source, names, {})
@@ -149,11 +188,14 @@ def load_own(config: Config, layout: str, parties: int, seed: int, root: Path | 
     config = dataclasses.replace(config, columns=[len(names)])
     own = table.divide(config, made, task.source, task.metric, layout=layout, parties=1, seed=seed)
     assert isinstance(own, AlignedTask)
-    held_out = {split: beside(blocks, index, own.held_out_features[split][0]) for split, blocks in task.held_out_features.items()}
+    held_out = {
+        split: beside(blocks, index, own.held_out_features[split][0])
+        for split, blocks in task.held_out_features.items()
+    }
     return dataclasses.replace(task, features=beside(task.features, index, own.features[0]), held_out_features=held_out)
 
 
-# --- files and their columns ------------------------------------------------------------------------------------------------
+# --- files and their columns ------------------------------------------------------------------------------------------
 
 
 def _find(files: Sequence[str], root: Path | None) -> list[Source]:
@@ -163,8 +205,16 @@ def _find(files: Sequence[str], root: Path | None) -> list[Source]:
         if root is not None and (root / path).is_file():
             path = root / path
         if not path.is_file():
-            near = closest(path.name, (p.name for p in path.parent.iterdir() if p.is_file())) if path.parent.is_dir() else None
-            problems.append(Problem("dataset.files", file, "there is no such file below data_root, nor where vflbench is started", near))
+            near = (
+                closest(path.name, (p.name for p in path.parent.iterdir() if p.is_file()))
+                if path.parent.is_dir()
+                else None
+            )
+            problems.append(
+                Problem(
+                    "dataset.files", file, "there is no such file below data_root, nor where vflbench is started", near
+                )
+            )
         found.append(Source(str(path)))
     refuse(problems)
     return found
@@ -189,7 +239,9 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
     for option, listed in (("leave_out", config.leave_out), ("categories", config.categories)):
         for column in listed:
             if column not in known:
-                problems.append(Problem(f"dataset.{option}", column, "no file has such a column", closest(column, known)))
+                problems.append(
+                    Problem(f"dataset.{option}", column, "no file has such a column", closest(column, known))
+                )
     if config.label in config.leave_out or config.label == config.id:
         problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
     none = {config.id, config.label, *config.leave_out}
@@ -201,7 +253,7 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
     return features
 
 
-# --- alignment --------------------------------------------------------------------------------------------------------------
+# --- alignment --------------------------------------------------------------------------------------------------------
 
 
 def _align(
@@ -213,7 +265,9 @@ def _align(
         for source, count in zip(sources[1:], counts[1:], strict=True):
             if count != counts[0]:
                 advice = "without dataset.id row i of all files must be the same sample"
-                raise DataError(f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}; name the column of the IDs")
+                raise DataError(
+                    f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}; name the column of the IDs"
+                )
         return [slice(None)] * len(sources), "aligned by the order of their rows" if len(sources) > 1 else ""
     places = [_places(source, columns[config.id], config.id) for source, columns in zip(sources, held, strict=True)]
     if len(sources) == 1:
@@ -230,15 +284,24 @@ def _align(
         if not kept:
             raise DataError(f"no ID in column {config.id} is in all of {', '.join(map(str, sources))}")
         had = ", ".join(str(len(own)) for own in places)
-        note = f"private set intersection kept {len(kept)} IDs of {had}; its {size} bytes, before the run, are not on the ledger"
+        note = (
+            f"private set intersection kept {len(kept)} IDs of {had}; its {size} bytes, before the run, are not on "
+            "the ledger"
+        )
     else:
         kept, note = list(first), f"aligned by {config.id}"
         for source, other in zip(sources[1:], places[1:], strict=True):
             if first.keys() != other.keys():
                 advice = "use dataset.alignment=psi, which keeps the samples that all have"
                 has, lacks = (sources[0], source) if first.keys() - other.keys() else (source, sources[0])
-                only = [name for name in (first if has is sources[0] else other) if name not in (other if has is sources[0] else first)]
-                raise DataError(f"{len(only)} IDs of {has}, the first of them {only[0]!r}, are not in {lacks}; {advice}")
+                only = [
+                    name
+                    for name in (first if has is sources[0] else other)
+                    if name not in (other if has is sources[0] else first)
+                ]
+                raise DataError(
+                    f"{len(only)} IDs of {has}, the first of them {only[0]!r}, are not in {lacks}; {advice}"
+                )
     return [np.array([own[name] for name in kept]) for own in places], note
 
 
@@ -254,7 +317,8 @@ def _places(source: Source, ids: Column, column: str) -> dict[str, int]:
 
 
 def _intersect(parties: Sequence[Sequence[str]]) -> tuple[list[str], int]:
-    """The IDs of the first party that all others have, in its order, and how many bytes the messages of the protocol have."""
+    """The IDs of the first party that all others have, in its order, and how many bytes the messages of the protocol
+    have."""
     try:
         import private_set_intersection.python as psi
     except ImportError as error:
@@ -264,7 +328,8 @@ def _intersect(parties: Sequence[Sequence[str]]) -> tuple[list[str], int]:
     for other in others:
         log.info("private set intersection of %d and %d IDs", len(owner), len(other))
         client, server = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
-        # RAW: the encrypted IDs themselves, so that there is no false positive; the rate is for the other two structures.
+        # RAW: the encrypted IDs themselves, so that there is no false positive; the rate is for the other two
+        # structures.
         setup = server.CreateSetupMessage(1e-9, len(owner), list(other), psi.DataStructure.RAW)
         request = client.CreateRequest(list(owner))
         response = server.ProcessRequest(request)
@@ -273,7 +338,7 @@ def _intersect(parties: Sequence[Sequence[str]]) -> tuple[list[str], int]:
     return [name for name, missing in zip(owner, common, strict=True) if not missing], size
 
 
-# --- columns as numbers -----------------------------------------------------------------------------------------------------
+# --- columns as numbers -----------------------------------------------------------------------------------------------
 
 
 def _table(
@@ -317,10 +382,14 @@ def _numbers(cells: Column, column: str, source: Source) -> np.ndarray:
         days = cells.values.astype(np.int64) / 86.4e9
         return np.where(cells.null, np.nan, days)
     if cells.kind not in ("number", "empty"):
-        raise DataError(f"{source}, column {column}: holds {cells.kind}, not numbers or texts; name it in dataset.leave_out")
+        raise DataError(
+            f"{source}, column {column}: holds {cells.kind}, not numbers or texts; name it in dataset.leave_out"
+        )
     numbers = cells.values.astype(np.float64)
     if np.isinf(numbers).any():
-        raise DataError(f"{sql_sources.place(source, int(np.isinf(numbers).argmax()))}, column {column}: a value is not finite")
+        raise DataError(
+            f"{sql_sources.place(source, int(np.isinf(numbers).argmax()))}, column {column}: a value is not finite"
+        )
     return numbers
 
 
@@ -347,15 +416,23 @@ def _targets(cells: Column, config: Config, source: Source) -> tuple[np.ndarray,
 
 
 def _warn_of_copies(
-    label: Column, name: str, sources: Sequence[Source], held: Sequence[dict[str, Column]], features: Sequence[Sequence[str]]
+    label: Column,
+    name: str,
+    sources: Sequence[Source],
+    held: Sequence[dict[str, Column]],
+    features: Sequence[Sequence[str]],
 ) -> None:
     """Say so where a feature is the label itself."""
     for source, columns, own in zip(sources, held, features, strict=True):
         for column in own:
             if columns[column].kind == label.kind and np.array_equal(columns[column].values, label.values):
-                log.warning("%s, column %s: the same values as the label %s; name it in dataset.leave_out", source, column, name)
+                log.warning(
+                    "%s, column %s: the same values as the label %s; name it in dataset.leave_out", source, column, name
+                )
 
 
 def _complete(cells: Column, column: str, source: Source) -> None:
     if cells.null.any():
-        raise DataError(f"{sql_sources.place(source, int(cells.null.argmax()))}, column {column}: no label; remove the row")
+        raise DataError(
+            f"{sql_sources.place(source, int(cells.null.argmax()))}, column {column}: no label; remove the row"
+        )

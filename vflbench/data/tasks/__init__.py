@@ -1,7 +1,9 @@
-"""The four layouts of vertically or horizontally split data, as frozen dataclasses of numpy arrays (ARCHITECTURE.md): a file each.
+"""The four layouts of vertically or horizontally split data, as frozen dataclasses of numpy arrays (ARCHITECTURE.md): a
+file each.
 
-A task is what an algorithm runs on. Parties never see the task: they get their own part of it, guarded (`federation.party.Guarded`),
-and the public facts. Scoring, outside the federation, reads labels and splits from the task itself.
+A task is what an algorithm runs on. Parties never see the task: they get their own part of it, guarded
+(`federation.party.Guarded`), and the public facts. Scoring, outside the federation, reads labels and splits from the
+task itself.
 """
 
 from vflbench.data.tasks.aligned import AlignedPart, AlignedPublic, AlignedTask, JoinedPart, Objective
@@ -11,6 +13,8 @@ from vflbench.data.tasks.relational import Equality, HeldOut, RelationalPart, Re
 from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
 
 __all__ = [
-    "AlignedPart", "AlignedPublic", "AlignedTask", "Equality", "GraphPart", "GraphPublic", "GraphTask", "HeldOut", "JoinedPart",
-    "Objective", "RelationalPart", "RelationalPublic", "RelationalTask", "Shard", "ShardedPublic", "ShardedTask", "Task",
+    "AlignedPart", "AlignedPublic", "AlignedTask", "Equality", "GraphPart", "GraphPublic", "GraphTask", "HeldOut",
+    "JoinedPart",
+    "Objective", "RelationalPart", "RelationalPublic", "RelationalTask", "Shard", "ShardedPublic", "ShardedTask",
+    "Task",
 ]  # fmt: skip

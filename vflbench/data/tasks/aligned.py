@@ -16,8 +16,8 @@ class Objective:
     ridge            f = (1/2) ||u - y||^2 + (weight / 2) ||theta||^2             y real
     sparse_logistic  f = (1/N) sum_j log(1 + exp(-y_j u_j)) + weight ||theta||_1  y in {-1, +1}: classes 0 and 1
 
-    The methods for such problems are scored by how near f is to its minimum on the training samples: metric `suboptimality`,
-    (f - f*) / f*, not by held-out samples.
+    The methods for such problems are scored by how near f is to its minimum on the training samples: metric
+    `suboptimality`, (f - f*) / f*, not by held-out samples.
     """
 
     kind: Literal["ridge", "sparse_logistic"]
@@ -73,7 +73,8 @@ class AlignedTask(Task):
     held_out_labels: Mapping[str, np.ndarray]
     objective: Objective | None = None  #: convex problems; the metric is then suboptimality
     optimum: float | None = None  #: f*: for scoring only
-    rows: tuple[np.ndarray, ...] | None = None  #: where each party has a file of its own: the samples' rows in it, before they are split
+    #: where each party has a file of its own: the samples' rows in it, before they are split
+    rows: tuple[np.ndarray, ...] | None = None
 
     @property
     def parties(self) -> int:
@@ -106,7 +107,8 @@ class AlignedTask(Task):
         return [block[some] for block in self.features]
 
     def part(self, party: int, share_labels: bool = False) -> AlignedPart:
-        """Party `party`'s own data; `share_labels`: all parties know the labels (the relaxed protocol of MTCD and FedBCD)."""
+        """Party `party`'s own data; `share_labels`: all parties know the labels (the relaxed protocol of MTCD and
+        FedBCD)."""
         held_out = {split: blocks[party] for split, blocks in self.held_out_features.items()}
         return AlignedPart(self.features[party], self.labels if share_labels or party == self.owner else None, held_out)
 
@@ -132,5 +134,8 @@ class AlignedTask(Task):
 
     def with_part(self, whole: Self, index: int) -> Self:
         """With the block of party `index`, training and held-out rows."""
-        held_out = {split: beside(self.held_out_features[split], index, blocks[index]) for split, blocks in whole.held_out_features.items()}
+        held_out = {
+            split: beside(self.held_out_features[split], index, blocks[index])
+            for split, blocks in whole.held_out_features.items()
+        }
         return replace(self, features=beside(self.features, index, whole.features[index]), held_out_features=held_out)

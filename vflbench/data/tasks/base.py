@@ -38,7 +38,8 @@ class Task(ABC):
 
     @abstractmethod
     def training_features(self) -> dict[str, list[np.ndarray]]:
-        """Per holder, by what messages call it, its features of training rows, (n, ...) each; none where rows are more than features."""
+        """Per holder, by what messages call it, its features of training rows, (n, ...) each; none where rows are more
+        than features."""
 
     # --- what is scored ---
 
@@ -47,7 +48,8 @@ class Task(ABC):
         """Labels of val or test, (n,), for scoring; None where there is no such split."""
 
     def combine(self, split: str, partial: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
-        """(n, d_c) predictions of `split` from the clients' parts of them, in their order: the sum of all, each split -> (n, d_c)."""
+        """(n, d_c) predictions of `split` from the clients' parts of them, in their order: the sum of all, each split
+        -> (n, d_c)."""
         return np.asarray(sum(part[split] for part in partial))
 
     @property
@@ -57,17 +59,20 @@ class Task(ABC):
 
     @property
     def by_rows(self) -> ShardedTask | None:
-        """The task in rows, where parties have whole rows, and report whole models to be scored on rows. None: they report predictions."""
+        """The task in rows, where parties have whole rows, and report whole models to be scored on rows. None: they
+        report predictions."""
         return None
 
     # --- what whoever does not hold the data is told (runner/distributed.py) ---
 
     @abstractmethod
     def without_features(self) -> Self:
-        """What the driver may hold: labels, splits and sizes for scoring; of features, edges and keys the shapes of a row."""
+        """What the driver may hold: labels, splits and sizes for scoring; of features, edges and keys the shapes of a
+        row."""
 
     def own_files(self, dataset: Any) -> bool:
-        """Whether a party can read its part and leave the others' files alone. If so there are `facts_for` and `with_part`, too.
+        """Whether a party can read its part and leave the others' files alone. If so there are `facts_for` and
+        `with_part`, too.
 
         Parameters
         ----------
@@ -76,11 +81,13 @@ class Task(ABC):
         return False
 
     def facts_for(self, index: int | None, labelled: bool) -> Self:
-        """What the owner of part `index` must be told; None: it has no part. `labelled`: its program has the training labels, too."""
+        """What the owner of part `index` must be told; None: it has no part. `labelled`: its program has the training
+        labels, too."""
         raise NotImplementedError
 
     def with_part(self, whole: Self, index: int) -> Self:
-        """This, as `facts_for` gives it, with part `index` of the whole task: what `load_own` makes of it, from the files."""
+        """This, as `facts_for` gives it, with part `index` of the whole task: what `load_own` makes of it, from the
+        files."""
         raise NotImplementedError
 
 

@@ -23,7 +23,8 @@ class GraphPart:
     """One party's own part of a graph task."""
 
     features: np.ndarray  #: (nodes, d_m) float32
-    edges: np.ndarray  #: (2, E_m) int64: both directions of every edge, no self-loops, no duplicates, sorted by (row, column)
+    #: (2, E_m) int64: both directions of every edge, no self-loops, no duplicates, sorted by (row, column)
+    edges: np.ndarray
     labels: np.ndarray  #: (nodes,) int64: labels of training nodes; -1 elsewhere
 
 
@@ -86,5 +87,8 @@ class GraphTask(Task):
 
     def with_part(self, whole: Self, index: int) -> Self:
         """With the features and edges of party `index`."""
-        features, edges = beside(self.features, index, whole.features[index]), beside(self.edges, index, whole.edges[index])
+        features, edges = (
+            beside(self.features, index, whole.features[index]),
+            beside(self.edges, index, whole.edges[index]),
+        )
         return replace(self, features=features, edges=edges)

@@ -12,7 +12,8 @@ from vflbench.data.tasks.base import Task, beside, no_rows
 
 @dataclass(frozen=True)
 class Equality:
-    """A join predicate: `left` = `right`, each a (table, key column). Several between two tables make a composite key."""
+    """A join predicate: `left` = `right`, each a (table, key column). Several between two tables make a composite
+    key."""
 
     left: tuple[str, str]
     right: tuple[str, str]
@@ -26,7 +27,8 @@ class RelationalPublic:
     label_table: str  #: the one whose owner has the labels
     joins: tuple[Equality, ...]  #: an inner join
     classes: int  #: 0: regression
-    parts: tuple[tuple[int, ...], ...]  #: per table the numbers of the clients that hold its horizontal parts, in the rows' order
+    #: per table the numbers of the clients that hold its horizontal parts, in the rows' order
+    parts: tuple[tuple[int, ...], ...]
 
     @property
     def outputs(self) -> int:
@@ -44,8 +46,13 @@ class RelationalPublic:
         return self.tables.index(self.label_table)
 
     def key_columns(self, table: str) -> tuple[str, ...]:
-        """The columns of `table` that the join names, in alphabetical order: the order in which its clients hand over keys."""
-        return tuple(sorted({column for equality in self.joins for name, column in (equality.left, equality.right) if name == table}))
+        """The columns of `table` that the join names, in alphabetical order: the order in which its clients hand over
+        keys."""
+        return tuple(
+            sorted(
+                {column for equality in self.joins for name, column in (equality.left, equality.right) if name == table}
+            )
+        )
 
     def table_of(self, client: int) -> int:
         """The number of the table that client number `client` holds a part of."""
@@ -57,10 +64,12 @@ class RelationalPart:
     """One client's horizontal part of one organisation's table. Training rows; held-out ones are apart."""
 
     table: str
-    keys: Mapping[str, np.ndarray]  #: key column -> (n,) as stored: integers, floats, text (object), dates; None or NaN: NULL
+    #: key column -> (n,) as stored: integers, floats, text (object), dates; None or NaN: NULL
+    keys: Mapping[str, np.ndarray]
     features: np.ndarray  #: (n, d) float32 or float64, imputed and standardised; may be memory-mapped
     labels: np.ndarray | None = None  #: label table: (n,) float64 targets, or int64 classes 0 .. classes - 1
-    held_out: Mapping[str, np.ndarray] = field(default_factory=dict)  #: label table: val | test -> features of those rows
+    #: label table: val | test -> features of those rows
+    held_out: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -71,7 +80,8 @@ class RelationalPart:
 class HeldOut:
     """The joined rows of a split, for scoring outside the federation."""
 
-    rows: tuple[np.ndarray, ...]  #: per table (N_s,) int64: which row; of the label table: which of the split's rows, all parts together
+    #: per table (N_s,) int64: which row; of the label table: which of the split's rows, all parts together
+    rows: tuple[np.ndarray, ...]
     labels: np.ndarray  #: (N_s,)
 
 
@@ -107,7 +117,9 @@ class RelationalTask(Task):
             share = min(1.0, rows / total) if table == self.label_table else 1.0
             chosen = [np.sort(rng.choice(part.rows, round(share * part.rows), replace=False)) for part in parts]
             columns = [{c: v[own] for c, v in part.keys.items()} for part, own in zip(parts, chosen, strict=True)]
-            keys[table] = unite([hand_over(c, len(own), "none", table) for c, own in zip(columns, chosen, strict=True)], table)
+            keys[table] = unite(
+                [hand_over(c, len(own), "none", table) for c, own in zip(columns, chosen, strict=True)], table
+            )
             features.append(np.concatenate([part.features[own] for part, own in zip(parts, chosen, strict=True)]))
         behind = join(keys, self.joins, self.label_table)
         return [block[behind[table]] for table, block in zip(self.tables, features, strict=True)]
@@ -131,7 +143,8 @@ class RelationalTask(Task):
 
         Parameters
         ----------
-        partial : per client, in their order, `rows` -> (n, d_c) of all its rows; of the label table `val`, `test` -> held-out rows.
+        partial : per client, in their order, `rows` -> (n, d_c) of all its rows; of the label table `val`, `test` ->
+        held-out rows.
         """
         total = 0.0
         for table, clients, rows in zip(self.tables, self.public.parts, self.held_out[split].rows, strict=True):
@@ -141,7 +154,9 @@ class RelationalTask(Task):
 
     def without_features(self) -> Self:
         """What the driver may hold: the join of held-out rows, for `combine`, but no keys."""
-        clients = [replace(part, keys={}, features=no_rows(part.features), labels=None, held_out={}) for part in self.clients]
+        clients = [
+            replace(part, keys={}, features=no_rows(part.features), labels=None, held_out={}) for part in self.clients
+        ]
         return replace(self, clients=tuple(clients))
 
     def own_files(self, dataset: Any) -> bool:

@@ -85,4 +85,6 @@ class ShardedTask(Task):
 def _stacked(shards: Sequence[Shard]) -> Shard:
     if len(shards) == 1:
         return shards[0]
-    return Shard(np.concatenate([shard.features for shard in shards]), np.concatenate([shard.labels for shard in shards]))
+    return Shard(
+        np.concatenate([shard.features for shard in shards]), np.concatenate([shard.labels for shard in shards])
+    )

@@ -1,12 +1,13 @@
 """The rule that reproduces TablePuppet's figures (Xu et al., arXiv 2403.15839; its constants were found by trying).
 
-A number costs 8 bytes, both ways. Of a table every row that joins is charged once an epoch however many batches need it. The inner
-exchanges of a table's horizontal parts cost no bytes. An exchange costs one latency, a gigabit is 2^30 bits, and an epoch's exchanges
-follow each other. The table mapping, before the first epoch, is free.
+A number costs 8 bytes, both ways. Of a table every row that joins is charged once an epoch however many batches need
+it. The inner exchanges of a table's horizontal parts cost no bytes. An exchange costs one latency, a gigabit is 2^30
+bits, and an epoch's exchanges follow each other. The table mapping, before the first epoch, is free.
 
-So are messages that only name rows: `batches`, sent once, and `rows`, with which DP-SGD names every batch that it draws. The paper's
-table of messages has predictions and residuals alone, its figures have no others in them. They are no
-exchange of their own either: a batch's rows go out with the residual before it. `accounting=strict` charges them as any message.
+So are messages that only name rows: `batches`, sent once, and `rows`, with which DP-SGD names every batch that it
+draws. The paper's table of messages has predictions and residuals alone, its figures have no others in them. They are
+no exchange of their own either: a batch's rows go out with the residual before it. `accounting=strict` charges them as
+any message.
 """
 
 import numpy as np
@@ -15,7 +16,9 @@ from vflbench.federation.accounting import Payload
 from vflbench.federation.ledger import COLUMN
 from vflbench.types import NetworkConfig, OptionInfo
 
-OPTIONS = (OptionInfo("tablepuppet", "the rule of TablePuppet's figures: a row of a table once an epoch, 8 bytes a number"),)
+OPTIONS = (
+    OptionInfo("tablepuppet", "the rule of TablePuppet's figures: a row of a table once an epoch, 8 bytes a number"),
+)
 OUTER = ("prediction", "residual")
 GATHERS = ("prediction", "parameters", "gradient")  # an exchange each
 GIGABIT = 2.0**30  # bits

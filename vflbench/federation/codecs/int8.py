@@ -1,8 +1,10 @@
 """1 byte a value and a float32 scale per array, max |x| / 127: stochastic rounding to its multiples.
 
-A value is off by less than one scale, and right in the mean (QSGD: Alistarh et al. 2017, arXiv 1610.02132, section 3.1, with the
-largest value as the norm). One scale per array and not per row: predictions and residuals are (n, 1), of which a scale per row
-would be larger than the rows. An array with infinity, NaN or a float64 beyond 127 float32s in it arrives as NaN.
+A value is off by less than one scale, and right in the mean (QSGD: Alistarh et al. 2017, arXiv 1610.02132, section 3.1,
+    with the
+largest value as the norm). One scale per array and not per row: predictions and residuals are (n, 1), of which a scale
+per row would be larger than the rows. An array with infinity, NaN or a float64 beyond 127 float32s in it arrives as
+NaN.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""The `fraction` of the entries that are largest in magnitude (rounded, at least one; of equals the first): float32 and an int32 index.
+"""The `fraction` of the entries that are largest in magnitude (rounded, at least one; of equals the first): float32 and
+an int32 index.
 
-Every other entry arrives as 0: off by at most sqrt(1 - k/n) of the array's norm. 8 bytes an entry: an array of float32 is smaller
-that way below a fraction of one half, and crosses as it is from there on.
+Every other entry arrives as 0: off by at most sqrt(1 - k/n) of the array's norm. 8 bytes an entry: an array of float32
+is smaller that way below a fraction of one half, and crosses as it is from there on.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,9 @@ def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Te
     kept = max(1, round(config.fraction * len(values)))
     largest = values.abs().sort(descending=True, stable=True).indices[:kept].sort().values
     chosen = values[largest]
-    return chosen.float() if chosen.element_size() > 4 else chosen, largest.to(torch.int32 if len(values) <= 2**31 else torch.int64)
+    return chosen.float() if chosen.element_size() > 4 else chosen, largest.to(
+        torch.int32 if len(values) <= 2**31 else torch.int64
+    )
 
 
 def decode(sent: tuple[Tensor, ...], size: int, dtype: torch.dtype, config: Config) -> Tensor:

@@ -1,4 +1,5 @@
-"""What processes hand each other: the form of a call that carries messages, one clock for all, and the words for who does not answer."""
+"""What processes hand each other: the form of a call that carries messages, one clock for all, and the words for who
+does not answer."""
 
 import struct
 import time
@@ -6,12 +7,15 @@ from collections.abc import Sequence
 
 STARTING = 600.0  # s that processes have to start in, and to load their data
 
-CALL = struct.Struct("<QI")  # number of the first message, how many there are; then 8 bytes length and the message, for each
+# number of the first message, how many there are; then 8 bytes length and the message, for each
+CALL = struct.Struct("<QI")
 SIZE = struct.Struct("<Q")
 
 
 def join(first: int, parts: Sequence[bytes]) -> bytes:
-    return b"".join((CALL.pack(first, len(parts)), *(piece for part in parts for piece in (SIZE.pack(len(part)), part))))
+    return b"".join(
+        (CALL.pack(first, len(parts)), *(piece for part in parts for piece in (SIZE.pack(len(part)), part)))
+    )
 
 
 def split(data: bytes) -> tuple[int, list[memoryview]]:

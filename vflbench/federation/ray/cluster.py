@@ -20,7 +20,8 @@ from vflbench.types import EngineConfig, VflbenchError
 
 AT_ONCE = 256  # processes that Ray may be starting
 STARTS = 3  # times that starting Ray is tried
-QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}  # of ray.init
+# of ray.init
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
 OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
 
 
@@ -28,7 +29,8 @@ def own_environment() -> dict[str, str]:
     """What Ray must find in the environment when it is imported by a process that starts a cluster of its own."""
     return {
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the node's address is 127.0.0.1, on Linux too: nothing listens elsewhere
+        # the node's address is 127.0.0.1, on Linux too: nothing listens elsewhere
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # actors that reserve no GPU see the GPUs all the same
         "RAY_AUTH_MODE": "token",  # another user of the machine, who does not know the token, cannot connect
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -39,7 +41,8 @@ def own_environment() -> dict[str, str]:
 
 
 class Cluster:
-    """Ray for one run: a cluster of its own on the loopback interface (address=local), or the one that runs already (auto).
+    """Ray for one run: a cluster of its own on the loopback interface (address=local), or the one that runs already
+    (auto).
 
     Raises VflbenchError: on entering, where there is none, or no own one can be started.
     """
@@ -57,7 +60,8 @@ class Cluster:
                 os.environ.update(own_environment())
         import ray
 
-        if signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:  # Ray would put one of its own there, which ends this process at once
+        # Ray would put one of its own there, which ends this process at once
+        if signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
             ray._private.utils.set_sigterm_handler = lambda handler: None
         if ray.is_initialized():
             if self.own:
@@ -67,7 +71,9 @@ class Cluster:
             try:
                 ray.init(address="auto", **QUIET)
             except ConnectionError as error:
-                raise VflbenchError("no Ray cluster runs here: start one with `ray start --head`, or use engine.address=local") from error
+                raise VflbenchError(
+                    "no Ray cluster runs here: start one with `ray start --head`, or use engine.address=local"
+                ) from error
             except Exception as error:  # another version of Ray, another token
                 raise VflbenchError(f"the Ray cluster that runs here cannot be used: {error}") from error
             return self
@@ -84,17 +90,26 @@ class Cluster:
 
         self.folder = private_folder()  # Ray lets everybody write to the one it is given, so that is below it
         self.guardian = Guardian(guardian.USERS, self.folder)
-        options: dict[str, Any] = {"include_dashboard": False, "num_cpus": 0, "num_gpus": 0, "object_store_memory": OBJECT_STORE}
+        options: dict[str, Any] = {
+            "include_dashboard": False,
+            "num_cpus": 0,
+            "num_gpus": 0,
+            "object_store_memory": OBJECT_STORE,
+        }
         for attempt in range(STARTS):
             try:
-                ray.init(address="local", _node_ip_address="127.0.0.1", _temp_dir=f"{self.folder}/ray", **options, **QUIET)
+                ray.init(
+                    address="local", _node_ip_address="127.0.0.1", _temp_dir=f"{self.folder}/ray", **options, **QUIET
+                )
                 break
             except Exception as error:  # Ray raises just that where it does not come up in 30 s, as on a busy machine
                 ray.shutdown()
                 if attempt == STARTS - 1:
                     raise VflbenchError(f"Ray does not start: {error}") from error
         if ray.util.get_node_ip_address() != "127.0.0.1":  # imported before, with another environment
-            raise VflbenchError("Ray was imported before vflbench could keep it on the loopback interface: use engine.address=auto")
+            raise VflbenchError(
+                "Ray was imported before vflbench could keep it on the loopback interface: use engine.address=auto"
+            )
 
     def hire(self, kind: type) -> Any:
         """An actor of class `kind`. It reserves no cores: parties may outnumber them."""
@@ -131,7 +146,8 @@ class Cluster:
 
 
 def private_folder() -> str:
-    """A new folder that nobody else can enter, with a name that is short enough for Ray's sockets below it (107 characters in all)."""
+    """A new folder that nobody else can enter, with a name that is short enough for Ray's sockets below it (107
+    characters in all)."""
     folder = tempfile.mkdtemp(prefix="vfl-ray-")
     if len(folder) > 36:
         os.rmdir(folder)

@@ -1,4 +1,5 @@
-"""The driver: starts the parties' processes, hears of round boundaries, says when the next round begins, notices who has died."""
+"""The driver: starts the parties' processes, hears of round boundaries, says when the next round begins, notices who
+has died."""
 
 import contextlib
 import logging
@@ -31,7 +32,8 @@ class RemoteParty:
 
     name: str
     trace: array = field(default_factory=lambda: array("d"))
-    dropped: dict[str, int] = field(default_factory=dict)  # tag -> messages to it that a real broker replaced by newer ones
+    # tag -> messages to it that a real broker replaced by newer ones
+    dropped: dict[str, int] = field(default_factory=dict)
     round: int = 0
     finished: bool = False
     kept: str | None = None  # the name under which it keeps its secret
@@ -97,20 +99,24 @@ class RayEngine(Engine):
         found: dict[str, Any] = {"engine": "ray", "start_seconds": self.started_seconds, "cores": self.cores}
         found |= {"lost": self.lost} if self.lost else {}
         if self.published:  # beside what the algorithm's own channels drop
-            found["dropped_by_broker"] = {tag: sum(party.dropped.get(tag, 0) for party in self.order) for tag in self.published}
+            found["dropped_by_broker"] = {
+                tag: sum(party.dropped.get(tag, 0) for party in self.order) for tag in self.published
+            }
         return found
 
     def run(self) -> None:
         """Run to the end.
 
-        Raises FederationError: a process has died or does not answer, a program has failed, a message does not arrive, all parties wait for
-        each other.
+        Raises FederationError: a process has died or does not answer, a program has failed, a message does not arrive,
+        all parties wait for each other.
         """
         try:
             self._start()
             while not (self.stopping or all(party.finished for party in self.order)):
                 self._listen()
-            self._heard_last(self._gather({name: actor.ask.remote("last_words") for name, actor in self._living.items()}))
+            self._heard_last(
+                self._gather({name: actor.ask.remote("last_words") for name, actor in self._living.items()})
+            )
         except BaseException:
             self._last_words()
             raise
@@ -154,7 +160,7 @@ class RayEngine(Engine):
             if not self.parties[name].finished:
                 self._calls[self._actors[name].proceed.remote(wire.pack(order))] = name
 
-    # --- listening ----------------------------------------------------------------------------------------------------------
+    # --- listening ----------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         """Hear what has happened; where nothing has for a while, look how the parties are."""
@@ -190,11 +196,17 @@ class RayEngine(Engine):
             return None
         except ray.exceptions.RayError as error:
             reason = error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
-            raise FederationError(f"{name} could not do what it was asked: {type(reason).__name__}: {reason}") from error
+            raise FederationError(
+                f"{name} could not do what it was asked: {type(reason).__name__}: {reason}"
+            ) from error
 
     def _lose(self, name: str, what: str) -> None:
         """Go on without a party."""
-        kept = ": there are no more checkpoints, resume=true goes on with all from the last one" if self.checkpoint_every else ""
+        kept = (
+            ": there are no more checkpoints, resume=true goes on with all from the last one"
+            if self.checkpoint_every
+            else ""
+        )
         log.warning("%s. The run goes on without it%s", what, kept)
         self.lost[name] = self.parties[name].round + 1
         self.parties[name].finished = True
@@ -211,7 +223,8 @@ class RayEngine(Engine):
         return {name: actor for name, actor in self._actors.items() if name not in self.lost}
 
     def _gather(self, calls: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
-        """The results of one call per party that lives. Raises FederationError for who has died, and who does not answer in time."""
+        """The results of one call per party that lives. Raises FederationError for who has died, and who does not
+        answer in time."""
         import ray
 
         waiting, found = {reference: name for name, reference in calls.items()}, {}
@@ -267,22 +280,31 @@ class RayEngine(Engine):
         self.boundary_clock = max(self.boundary_clock, *(one["now"] for one in passed))
         if self.on_round is not None and self.on_round(round, self):
             self.stopping = True
-        elif self.checkpoint_every and self.on_cut is not None and round % self.checkpoint_every == 0 and round < self.rounds:
+        elif (
+            self.checkpoint_every
+            and self.on_cut is not None
+            and round % self.checkpoint_every == 0
+            and round < self.rounds
+        ):
             cut = None if self.lost else self._cut(round)
             if cut is not None and not self.lost:  # nobody has died meanwhile
                 self.on_cut(cut)
         self._proceed(self.parties)
 
     def _cut(self, round: int) -> Cut:
-        """The parties' parts, put together. All messages of the round have arrived: parties tell of a boundary only after that."""
+        """The parties' parts, put together. All messages of the round have arrived: parties tell of a boundary only
+        after that."""
         cut = Cut(round, totals=self.totals())
-        for name, part in self._gather({name: actor.ask.remote("own_cut", round) for name, actor in self._living.items()}).items():
+        for name, part in self._gather(
+            {name: actor.ask.remote("own_cut", round) for name, actor in self._living.items()}
+        ).items():
             cut.parties[name] = part["party"]
             cut.inflight += part["inflight"]
         return cut
 
     def _look(self) -> None:
-        """Nobody has told anything for a while: who waits for what? Twice the same, and everything sent has arrived: nobody can run."""
+        """Nobody has told anything for a while: who waits for what? Twice the same, and everything sent has arrived:
+        nobody can run."""
         found = self._gather({name: actor.status.remote() for name, actor in self._living.items()})
         self._proceed([name for name, one in found.items() if one["news"] and name not in self._calls.values()])
         news = [name for name, one in found.items() if one["news"] and not self.parties[name].finished]
@@ -291,13 +313,18 @@ class RayEngine(Engine):
             self._before, self._since = found if stuck else None, time.monotonic()
             return
         on_their_way = {
-            (a, b): n - found[b]["received"].get(a, n) for a, one in found.items() for b, n in one["sent"].items() if b in found
+            (a, b): n - found[b]["received"].get(a, n)
+            for a, one in found.items()
+            for b, n in one["sent"].items()
+            if b in found
         }
         if any(on_their_way.values()) and time.monotonic() - self._since < self.timeout:
             return
         if any(on_their_way.values()):
             which = ", ".join(f"{n} of {a} to {b}" for (a, b), n in on_their_way.items() if n)
-            raise FederationError(f"messages have not arrived within {self.timeout:g} s (engine.timeout): {which}. {_waiting(found)}")
+            raise FederationError(
+                f"messages have not arrived within {self.timeout:g} s (engine.timeout): {which}. {_waiting(found)}"
+            )
         self._before = None
         parked = {name: one["round"] for name, one in found.items() if one["parked"]}
         if parked:  # they wait for slower ones, who wait for them
@@ -317,7 +344,11 @@ class RayEngine(Engine):
         import ray
 
         calls = {actor.ask.remote("last_words"): name for name, actor in self._living.items() if name in self.pids}
-        ready, _ = ray.wait(list(calls), num_returns=max(len(calls), 1), timeout=min(self.timeout, 10.0)) if calls else ([], [])
+        ready, _ = (
+            ray.wait(list(calls), num_returns=max(len(calls), 1), timeout=min(self.timeout, 10.0))
+            if calls
+            else ([], [])
+        )
         for reference in ready:
             with contextlib.suppress(ray.exceptions.RayError):
                 self._heard_last({calls[reference]: wire.unpack(ray.get(reference))})
@@ -325,4 +356,6 @@ class RayEngine(Engine):
 
 def _waiting(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Who waits for what, by the parties' states."""
-    return "; ".join(f"{name} (round {one['round']}) waits for {one['for']}" for name, one in found.items() if not one["finished"])
+    return "; ".join(
+        f"{name} (round {one['round']}) waits for {one['for']}" for name, one in found.items() if not one["finished"]
+    )

@@ -1,11 +1,14 @@
-"""A real broker for engine=ray (broker=nats): what an algorithm publishes passes a NATS server with JetStream, from hub to hub.
+"""A real broker for engine=ray (broker=nats): what an algorithm publishes passes a NATS server with JetStream, from hub
+to hub.
 
-A stream for each published tag, in it a subject per sender, receiver and channel (PubSub-VFL: batch ID), which holds as many messages as
-the algorithm's key says and discards the oldest. The receiver's consumer takes one message after the other; what it acknowledges is
-removed. Messages have the wire form of `wire.py`, nothing is pickled. All other messages go from process to process as ever.
+A stream for each published tag, in it a subject per sender, receiver and channel (PubSub-VFL: batch ID), which holds as
+many messages as the algorithm's key says and discards the oldest. The receiver's consumer takes one message after the
+other; what it acknowledges is removed. Messages have the wire form of `wire.py`, nothing is pickled. All other messages
+go from process to process as ever.
 
-Streams lie in files: a server that dies and is started again on its port and files has what it had. A message that is sent or handed
-over twice because of that has its number, and is taken once. Nobody waits for the broker longer than engine.timeout.
+Streams lie in files: a server that dies and is started again on its port and files has what it had. A message that is
+sent or handed over twice because of that has its number, and is taken once. Nobody waits for the broker longer than
+engine.timeout.
 """
 
 from __future__ import annotations
@@ -49,23 +52,42 @@ def check(config: RunConfig, info: AlgorithmInfo, publishers: Sequence[str]) -> 
     """What does not go with broker=nats, each with what to use; `publishers` are the algorithms that publish."""
     broker, problems = config.broker, []
     if config.engine.name != "ray":
-        allowed = f"needs parties in processes of their own: engine=ray; engine={config.engine.name} has broker=embedded"
+        allowed = (
+            f"needs parties in processes of their own: engine=ray; engine={config.engine.name} has broker=embedded"
+        )
         problems.append(Problem("broker", "nats", allowed))
     if not info.published:
-        allowed = f"{info.name} publishes nothing that could pass a broker: broker=embedded; these publish: {', '.join(publishers)}"
+        allowed = (
+            f"{info.name} publishes nothing that could pass a broker: broker=embedded; these publish: "
+            f"{', '.join(publishers)}"
+        )
         problems.append(Problem("broker", "nats", allowed))
     if importlib.util.find_spec("nats") is None or (broker.address is None and _binary() is None):
         problems.append(Problem("broker", "nats", "needs NATS, which is not installed: pip install 'vflbench[broker]'"))
     if broker.address is not None and not ADDRESS.fullmatch(broker.address):
-        form = "must be of the form nats://host:port or tls://host:port, without user and password (broker.user, broker.password_env)"
+        form = (
+            "must be of the form nats://host:port or tls://host:port, without user and password (broker.user, "
+            "broker.password_env)"
+        )
         problems.append(Problem("broker.address", re.sub(r"//.*@", "//***@", broker.address), form))
     for key in ("user", "password_env"):
         if broker.address is None and getattr(broker, key) is not None:
-            problems.append(Problem(f"broker.{key}", "(not shown)", "a server of the run's own has a password of its own: null"))
+            problems.append(
+                Problem(f"broker.{key}", "(not shown)", "a server of the run's own has a password of its own: null")
+            )
     if broker.address is not None and broker.password_env is not None and broker.password_env not in os.environ:
         named = re.fullmatch(r"[A-Z_][A-Z0-9_]*", broker.password_env)  # else it may be the password itself: not shown
-        shown, near = (broker.password_env, closest(broker.password_env, os.environ)) if named else ("(not shown)", None)
-        problems.append(Problem("broker.password_env", shown, "must name an environment variable that is set: it holds the password", near))
+        shown, near = (
+            (broker.password_env, closest(broker.password_env, os.environ)) if named else ("(not shown)", None)
+        )
+        problems.append(
+            Problem(
+                "broker.password_env",
+                shown,
+                "must name an environment variable that is set: it holds the password",
+                near,
+            )
+        )
     return problems
 
 
@@ -93,11 +115,12 @@ class Channels:
         return {"user": self.user, "password": self.password} if self.user is not None else {"token": self.password}
 
 
-# --- at the driver ----------------------------------------------------------------------------------------------------------------
+# --- at the driver ----------------------------------------------------------------------------------------------------
 
 
 class Server:
-    """A server of the run's own on 127.0.0.1, a port that is free, with a random password; its files are in a temporary folder.
+    """A server of the run's own on 127.0.0.1, a port that is free, with a random password; its files are in a temporary
+    folder.
 
     It is started again where it dies, and ends with the process that started it, whatever that dies of.
     """
@@ -125,14 +148,17 @@ class Server:
         binary = _binary()
         assert binary is not None  # `check`
         settings = {
-            "host": "127.0.0.1", "port": self.port, "ports_file_dir": str(self.folder), "log_file": str(self.folder / "server.log"),
+            "host": "127.0.0.1", "port": self.port, "ports_file_dir": str(self.folder),
+            "log_file": str(self.folder / "server.log"),
             "authorization": {"user": "vflbench", "password": self.password},
-            "jetstream": {"store_dir": str(self.folder / "streams")}, "max_payload": LARGEST, "max_pending": 4 * LARGEST,
+            "jetstream": {"store_dir": str(self.folder / "streams")}, "max_payload": LARGEST,
+            "max_pending": 4 * LARGEST,
         }  # fmt: skip
         path = self.folder / "server.conf"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(settings, file)
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}  # Ctrl-C is the driver's to see
+        # Ctrl-C is the driver's to see
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
         self.process = subprocess.Popen([str(binary), "-c", str(path)], stdin=subprocess.DEVNULL, **quiet)  # type: ignore[call-overload]
         self.guardian.watch(self.process.pid)
 
@@ -248,7 +274,8 @@ def _aside(work: Coroutine[Any, Any, Any]) -> Any:
 
 @contextlib.asynccontextmanager
 async def connected(channels: Channels, patience: float = STARTING) -> Any:
-    """A client of the broker, for a few calls. Whatever goes wrong with the broker, or takes `patience` s, is a VflbenchError."""
+    """A client of the broker, for a few calls. Whatever goes wrong with the broker, or takes `patience` s, is a
+    VflbenchError."""
     import nats
 
     heard: list[Exception] = []
@@ -256,9 +283,16 @@ async def connected(channels: Channels, patience: float = STARTING) -> Any:
     async def hear(error: Exception) -> None:
         heard.append(error)
 
-    once = {"allow_reconnect": False, "max_reconnect_attempts": 2, "reconnect_time_wait": 0.2, "connect_timeout": patience}
+    once = {
+        "allow_reconnect": False,
+        "max_reconnect_attempts": 2,
+        "reconnect_time_wait": 0.2,
+        "connect_timeout": patience,
+    }
     try:
-        client = await asyncio.wait_for(nats.connect(channels.url, **once, error_cb=hear, **channels.credentials()), patience)
+        client = await asyncio.wait_for(
+            nats.connect(channels.url, **once, error_cb=hear, **channels.credentials()), patience
+        )
         try:
             yield client
         finally:
@@ -273,17 +307,18 @@ def _reason(error: Exception) -> str:
     return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
 
 
-# --- in a party's process ---------------------------------------------------------------------------------------------------------
+# --- in a party's process ---------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Courier:
-    """A party's connection. It lives in the event loop of its process; methods but for the constructor are called there."""
+    """A party's connection. It lives in the event loop of its process; methods but for the constructor are called
+    there."""
 
     name: str  # the party's
     channels: Channels
-    # Called with (source, tag, number, message in wire form) of what is published for this party, in order per source and tag. A number
-    # may come twice.
+    # Called with (source, tag, number, message in wire form) of what is published for this party, in order per source
+    # and tag. A number may come twice.
     take: Callable[[str, str, int, bytes], None]
     fail: Callable[[FederationError], None]  # called where the broker is gone for good
     doom: asyncio.TimerHandle | None = None  # what happens unless the broker comes back
@@ -300,7 +335,8 @@ class Courier:
             pass
         self.client = await nats.connect(
             self.channels.url, **self.channels.credentials(), name=f"vflbench {self.name}", max_reconnect_attempts=-1,
-            reconnect_time_wait=0.2, error_cb=self._on_error, disconnected_cb=self._on_loss, reconnected_cb=self._on_return,
+            reconnect_time_wait=0.2, error_cb=self._on_error, disconnected_cb=self._on_loss,
+            reconnected_cb=self._on_return,
             closed_cb=self._on_loss, connect_timeout=patience,
         )  # fmt: skip
         self.stream = self.client.jetstream(timeout=ACKNOWLEDGED)
@@ -310,7 +346,9 @@ class Courier:
                 # One at a time: the order is kept, also where one has to be handed over again.
                 one = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, ack_wait=ACKNOWLEDGED, max_ack_pending=1)
                 subject = f"{stream}.*.{self.name}.*"
-                await starting.subscribe(subject, stream=stream, durable=self.name, config=one, manual_ack=True, cb=self._receiver(tag))
+                await starting.subscribe(
+                    subject, stream=stream, durable=self.name, config=one, manual_ack=True, cb=self._receiver(tag)
+                )
         except (OSError, TimeoutError, nats.errors.Error) as error:
             raise VflbenchError(f"the broker at {self.channels.url}: {_reason(error)}") from error
 
@@ -332,7 +370,9 @@ class Courier:
         subject, head = f"{stream}.{self.name}.{dst}.{channel}", {Header.MSG_ID.value: f"{self.name}.{dst}.{number}"}
         what = f"message '{tag}' of {self.name} to {dst}"
         if self.client.is_connected and len(body) > self.client.max_payload:
-            raise FederationError(f"{what} has {len(body)} bytes: the broker takes at most {self.client.max_payload} (its max_payload)")
+            raise FederationError(
+                f"{what} has {len(body)} bytes: the broker takes at most {self.client.max_payload} (its max_payload)"
+            )
         deadline, problem = time.monotonic() + self.channels.timeout, "there is no connection"
         while (left := deadline - time.monotonic()) > 0:
             if self.client.is_connected:
@@ -346,7 +386,8 @@ class Courier:
         raise FederationError(f"the broker at {self.channels.url} did not take the {what} {limit}: {problem}")
 
     async def drained(self, tag: str) -> bool:
-        """Whether all that the broker still had of a tag for this party has been taken: what is missing then, it has dropped."""
+        """Whether all that the broker still had of a tag for this party has been taken: what is missing then, it has
+        dropped."""
         try:
             info = await self.stream.consumer_info(self.channels.streams[tag], self.name)
         except Exception:  # not connected, now or yet: who asks will ask again, until engine.timeout
@@ -357,10 +398,13 @@ class Courier:
         async def receive(message: Any) -> None:
             src = message.subject.split(".")[-3]
             if len(message.data) < NUMBER.size:
-                return self.fail(FederationError(f"{src} sent {self.name} something malformed: a published message without a number"))
+                return self.fail(
+                    FederationError(f"{src} sent {self.name} something malformed: a published message without a number")
+                )
             (number,) = NUMBER.unpack_from(message.data)
             self.take(src, tag, number, message.data[NUMBER.size :])
-            with contextlib.suppress(Exception):  # the connection broke: the message comes again, and is known by its number
+            # the connection broke: the message comes again, and is known by its number
+            with contextlib.suppress(Exception):
                 await message.ack()
 
         return receive
@@ -380,4 +424,6 @@ class Courier:
     def _give_up(self) -> None:
         said = f": {_reason(self.last_error)}" if self.last_error is not None else ""
         limit = f"{self.channels.timeout:g} s (engine.timeout)"
-        self.fail(FederationError(f"{self.name} has had no connection to the broker at {self.channels.url} for {limit}{said}"))
+        self.fail(
+            FederationError(f"{self.name} has had no connection to the broker at {self.channels.url} for {limit}{said}")
+        )

@@ -56,7 +56,9 @@ class WallClock(Clock):
         party.waiting_any = NO_BOXES
         self.runtime.ready.append(party)
 
-    def until(self, party: Member, src: str, box: deque[Message], tag: str, timeout: float) -> Generator[None, None, None]:
+    def until(
+        self, party: Member, src: str, box: deque[Message], tag: str, timeout: float
+    ) -> Generator[None, None, None]:
         deadline = self.elapsed() + timeout
         self._look()
         while not box:
@@ -132,7 +134,9 @@ class Outgoing(Transport):
 
         return send
 
-    def _post(self, dst: str, message: tuple[Any, ...], row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
+    def _post(
+        self, dst: str, message: tuple[Any, ...], row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None
+    ) -> None:
         self.office.post(dst, wire.pack(message, self.runtime.device), row, topic)
 
     def on_read(self, src: str, _reader: str, tag: str, _round: int, payload: Any) -> None:
@@ -161,7 +165,8 @@ class PartyEngine:
         self.transport = Outgoing(office, self.clock, frozenset(published))
         self.runtime = Runtime(
             specs, public, config, self.clock, self.transport, None, self._passed, resume_from=resume_from,
-            on_report=lambda _, round, values: self.reports.append((round, values)), on_read=self.transport.on_read, **options,
+            on_report=lambda _, round, values: self.reports.append((round, values)), on_read=self.transport.on_read,
+            **options,
         )  # fmt: skip
         self.device, self.ledger, self.tags = self.runtime.device, self.runtime.ledger, self.runtime.tags
         self.me = self.runtime.parties[name]
@@ -189,23 +194,29 @@ class PartyEngine:
             self.me.waiting = None
             ready.append(self.me)
 
-    # --- what the office calls ------------------------------------------------------------------------------------------------
+    # --- what the office calls ----------------------------------------------------------------------------------------
 
     def arrive(self, src: str, first: int | None, parts: Sequence[bytes | memoryview], when: float) -> None:
         """Lay messages from `src` into their mailboxes.
 
-        `first` is the number of the first since the start, None of what a broker passed on; `when` the office's clock's.
+        `first` is the number of the first since the start, None of what a broker passed on; `when` the office's
+        clock's.
         """
         runtime, me = self.runtime, self.me
         if src not in runtime.parties or first not in (None, self.arrived.get(src, 0)):
-            raise FederationError(f"{self.name} received message {first} of {src}, but {self.arrived.get(src, 0)} came before: one is lost")
+            raise FederationError(
+                f"{self.name} received message {first} of {src}, but {self.arrived.get(src, 0)} came before: one is "
+                "lost"
+            )
         if first is not None:
             self.arrived[src] = first + len(parts)
         link, now = runtime.link(src, self.name), self.clock.at(when)
         for data in parts:
             try:
                 tag, seq, round, nbytes, vectors, sent, evaluation, payload = wire.unpack(data, self.device)
-                if not isinstance(tag, str) or not all(isinstance(count, int) for count in (seq, round, nbytes, vectors)):
+                if not isinstance(tag, str) or not all(
+                    isinstance(count, int) for count in (seq, round, nbytes, vectors)
+                ):
                     raise FederationError("not a message: its head has other fields")
             except (FederationError, TypeError, ValueError) as error:
                 raise FederationError(f"{src} sent {self.name} something malformed: {error}") from None
@@ -215,7 +226,8 @@ class PartyEngine:
             runtime.deliver(me, tag, (now, payload, seq, round, link, self.ledger.tag(tag), nbytes, vectors, sent))
 
     def lose(self, name: str) -> None:
-        """The process of another party has died: who waits looks whether it waits for that. There are no cuts without it."""
+        """The process of another party has died: who waits looks whether it waits for that. There are no cuts without
+        it."""
         self.runtime.lost.add(name)
         self.runtime.cuts.clear()
         if self.me.waiting is not None or self.me.waiting_any:
@@ -228,7 +240,7 @@ class PartyEngine:
         runtime.finished_round, runtime.stopping = max(runtime.finished_round, finished), runtime.stopping or stopping
         runtime.unpark(every=released)
 
-    # --- what the driver is told ----------------------------------------------------------------------------------------------
+    # --- what the driver is told --------------------------------------------------------------------------------------
 
     def _passed(self, party: Member, now: float, sent: int) -> None:
         round = party.round
@@ -260,7 +272,8 @@ class PartyEngine:
         return {"parameters": self.me.parameters(), "spent": self.me.spent(), "kept": self.me.kept, **self.news()}
 
     def explain(self, error: Exception) -> str:
-        """What failed, and what the program had read since it last sent: a message of the wrong shape is in there, with its sender."""
+        """What failed, and what the program had read since it last sent: a message of the wrong shape is in there, with
+        its sender."""
         if isinstance(error, FederationError):
             return str(error)
         text = f"the program of {self.name} failed in round {self.me.round}: {type(error).__name__}: {error}"

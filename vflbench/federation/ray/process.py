@@ -34,7 +34,8 @@ class Outbox:
 
     dst: str
     actor: Any
-    waiting: deque[tuple[bytes, tuple[Any, ...] | None, tuple[str, int] | None]] = field(default_factory=deque)  # the last: tag, channel
+    # the last: tag, channel
+    waiting: deque[tuple[bytes, tuple[Any, ...] | None, tuple[str, int] | None]] = field(default_factory=deque)
     busy: bool = False
     posted: int = 0
     numbered: int = 0  # handed to a call
@@ -69,7 +70,8 @@ class PartyProcess:
         self.arrived = self.handled = 0  # things for the inbox, and of those the ones that the thread has seen to
         self.idle = False  # the thread waits
         self.received = dict.fromkeys(actors, 0)  # source -> messages, and what the broker dropped
-        self.taken: dict[tuple[str, str], int] = {}  # source, tag -> messages that the broker has passed on, and dropped
+        # source, tag -> messages that the broker has passed on, and dropped
+        self.taken: dict[tuple[str, str], int] = {}
         self.passed_on = asyncio.Event()  # set by each
         self.dropped: dict[str, int] = {}  # tag -> messages to this party that the broker replaced by newer ones
         self.engine: PartyEngine | None = None
@@ -83,15 +85,16 @@ class PartyProcess:
     # Calls of the driver and of other parties: but for the first, all arguments and results are bytes in wire form.
 
     async def prepare(self, name: str, build: Build, actors: dict[str, Any], cut: bytes, clock: bytes) -> bytes:
-        """Become party `name`, built in a thread of its own: `problem`, null where there is none; the process' `pid`; its machine's `node`
-        and `cores`. `clock` is the driver's: its `node`, and the `offset` that all on it have.
+        """Become party `name`, built in a thread of its own: `problem`, null where there is none; the process' `pid`;
+        its machine's `node` and `cores`. `clock` is the driver's: its `node`, and the `offset` that all on it have.
         """
         self.loop = asyncio.get_running_loop()
         self._begin(name, actors)
         import ray
 
         node, drivers = ray.get_runtime_context().get_node_id(), wire.unpack(clock)
-        self.offset = drivers["offset"] if node == drivers["node"] else clock_offset()  # machines have their wall clocks in common alone
+        # machines have their wall clocks in common alone
+        self.offset = drivers["offset"] if node == drivers["node"] else clock_offset()
         done: asyncio.Future[str | None] = self.loop.create_future()
         self.thread = threading.Thread(target=self._work, args=(build, cut, done), daemon=True, name=name)
         self.thread.start()
@@ -114,7 +117,8 @@ class PartyProcess:
         return wire.pack(events)
 
     async def deliver(self, src: bytes, data: bytes, after: bytes | None = None) -> float:
-        """Messages of another party, which come `after` what it has published; the result is when they came, by the clock of `now`."""
+        """Messages of another party, which come `after` what it has published; the result is when they came, by the
+        clock of `now`."""
         now, name = self.now(), src.decode()
         try:
             first, parts = split(data)
@@ -140,10 +144,13 @@ class PartyProcess:
                 self._follow(out)
         sent = {dst: out.posted - out.calls_alone for dst, out in self.out.items() if not out.gone}
         received = {src: self.received[src] for src, out in self.out.items() if not out.gone}
-        return wire.pack({"waits": waits and engine.clock.deadline is None, "sent": sent, "received": received, **facts})
+        return wire.pack(
+            {"waits": waits and engine.clock.deadline is None, "sent": sent, "received": received, **facts}
+        )
 
     async def lose(self, name: bytes) -> None:
-        """The process of another party has died, and the run goes on without it: nothing that goes to it is waited for."""
+        """The process of another party has died, and the run goes on without it: nothing that goes to it is waited
+        for."""
         other = name.decode()
         with self.lock:
             out = self.out[other]
@@ -188,7 +195,9 @@ class PartyProcess:
                 asyncio.run_coroutine_threadsafe(self.courier.open(), self.loop).result()
             saved = wire.unpack(cut)
             published = tuple(channels.streams) if channels is not None else ()
-            engine = self.engine = PartyEngine(self.name, office=self, published=published, resume_from=saved and Cut(**saved), **options)
+            engine = self.engine = PartyEngine(
+                self.name, office=self, published=published, resume_from=saved and Cut(**saved), **options
+            )
         except VflbenchError as error:
             return say(str(error))
         except BaseException:
@@ -200,7 +209,9 @@ class PartyProcess:
             engine.run()
             self.tell({"kind": "finished", **engine.news()})
         except Exception as error:
-            self.tell({"kind": "failed", "error": engine.explain(error), "traceback": traceback.format_exc(), **engine.news()})
+            self.tell(
+                {"kind": "failed", "error": engine.explain(error), "traceback": traceback.format_exc(), **engine.news()}
+            )
         while True:  # the driver may still ask, and what the program sent last may still fail to arrive
             try:
                 self.take_in(engine, None)
@@ -235,7 +246,8 @@ class PartyProcess:
     # Sending, from either thread.
 
     def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
-        """Send a message, whose ledger row is written when it has arrived; `topic`, tag and channel, of one that a broker passes on."""
+        """Send a message, whose ledger row is written when it has arrived; `topic`, tag and channel, of one that a
+        broker passes on."""
         out = self.out[dst]
         with self.lock:
             if out.gone:
@@ -247,7 +259,8 @@ class PartyProcess:
                 self._call(out)
 
     def _follow(self, out: Outbox) -> None:
-        """Where what was posted last went to the broker, let a call without messages follow it: it returns when that has come."""
+        """Where what was posted last went to the broker, let a call without messages follow it: it returns when that
+        has come."""
         if out.unseen and not out.gone:
             out.unseen = False
             out.posted += 1
@@ -295,7 +308,11 @@ class PartyProcess:
         except Exception as error:
             if isinstance(error, deaths()):  # the driver notices, and says who goes on
                 return
-            return self._fail(FederationError(f"{self.name} could not hand a message over to {out.dst}: {type(error).__name__}: {error}"))
+            return self._fail(
+                FederationError(
+                    f"{self.name} could not hand a message over to {out.dst}: {type(error).__name__}: {error}"
+                )
+            )
         engine = self.engine
         assert engine is not None
         with self.lock:
@@ -310,13 +327,18 @@ class PartyProcess:
                 if out.waiting:
                     self._call(out)
             except Exception as error:  # Ray does not take the call: its store is full, say
-                return self._fail(FederationError(f"{self.name} could not send a message to {out.dst}: {type(error).__name__}: {error}"))
+                return self._fail(
+                    FederationError(
+                        f"{self.name} could not send a message to {out.dst}: {type(error).__name__}: {error}"
+                    )
+                )
         self._offer()
 
     # What comes from the broker, in the loop.
 
     def _take(self, src: str, tag: str, number: int, data: bytes) -> None:
-        """A message that `src` published as its `number`-th with that tag; those between it and the one before were dropped."""
+        """A message that `src` published as its `number`-th with that tag; those between it and the one before were
+        dropped."""
         before = self.taken.get((src, tag), 0)
         if number <= before or src not in self.out:  # it came already, and the broker has not heard that it did
             return
@@ -345,7 +367,11 @@ class PartyProcess:
                         self.taken[src, tag] = count
                 elif time.monotonic() > deadline:
                     limit = f"{self.courier.channels.timeout:g} s (engine.timeout)"
-                    return self._fail(FederationError(f"the broker has not passed message '{tag}' of {src} on to {self.name} for {limit}"))
+                    return self._fail(
+                        FederationError(
+                            f"the broker has not passed message '{tag}' of {src} on to {self.name} for {limit}"
+                        )
+                    )
 
     def _miss(self, tag: str, count: int) -> None:
         if count:
@@ -358,7 +384,8 @@ class PartyProcess:
     # Telling the driver.
 
     def tell(self, event: dict[str, Any]) -> None:
-        """An event for the driver, once everything sent before it has arrived: then its ledger rows are complete, and so is a cut."""
+        """An event for the driver, once everything sent before it has arrived: then its ledger rows are complete, and
+        so is a cut."""
         with self.lock:
             for out in self.out.values():
                 self._follow(out)
@@ -383,7 +410,9 @@ class PartyProcess:
                 del engine.ledger.rows[:]
             logs = [(record.name, record.levelno, record.getMessage()) for record in self.warnings.buffer]
             self.warnings.flush()
-            self.events.append({**event, "ledger": rows, "tags": list(engine.tags), "logs": logs, "dropped": self.dropped})
+            self.events.append(
+                {**event, "ledger": rows, "tags": list(engine.tags), "logs": logs, "dropped": self.dropped}
+            )
             self.news.set()
 
 

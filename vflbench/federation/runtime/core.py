@@ -23,7 +23,8 @@ from vflbench.types import SCORED, ComputeConfig, FederationError, NetworkConfig
 
 @dataclass(eq=False, repr=False)
 class Runtime:
-    """The parties of a process, given a clock and a transport. An engine drives it: `step` for as long as some are `ready`."""
+    """The parties of a process, given a clock and a transport. An engine drives it: `step` for as long as some are
+    `ready`."""
 
     specs: Mapping[str, PartySpec]  # the parties, in order (servers first)
     public: Any  # this and `config` are handed to every program, with its own guarded data
@@ -31,7 +32,8 @@ class Runtime:
     time: Clock  # this, `transport` and `batches` are the engine's
     transport: Transport
     batches: Batches | None
-    on_boundary: Callable[[Member, float, int], None]  # (party, its time, bytes since the last one): it has finished a round
+    # (party, its time, bytes since the last one): it has finished a round
+    on_boundary: Callable[[Member, float, int], None]
     _: KW_ONLY
     network: NetworkConfig = field(default_factory=lambda: NetworkConfig("ideal"))  # links and timing rule
     connected: Callable[[str, str], bool] = lambda a, b: True  # the topology, as `neighbours`
@@ -47,9 +49,11 @@ class Runtime:
     resume_from: Cut | None = None  # a cut to continue from
     privacy: Mapping[str, Any] | None = None  # mechanisms, by party
     secure: bool = False  # parties draw what privacy rests on from secrets of their own
-    on_read: Callable[[str, str, str, int, Any], None] | None = None  # (source, reader, tag, its round, payload) of all that is read
+    # (source, reader, tag, its round, payload) of all that is read
+    on_read: Callable[[str, str, str, int, Any], None] | None = None
     codec: Any = None  # the keys of what compresses payloads (`Encoder`); None, or of the name none: nothing does
-    remembered: Sequence[str] = ()  # tags whose messages are about the same entries every time: what codec.feedback remembers
+    # tags whose messages are about the same entries every time: what codec.feedback remembers
+    remembered: Sequence[str] = ()
     exposes: Sequence[Sent] | None = None  # what parties may send; None: anything
     reports: Sequence[str] = SCORED  # by what they may be scored
 
@@ -69,7 +73,8 @@ class Runtime:
         self.cuts: dict[int, Cut] = {}
         self.lost: set[str] = set()  # parties whose processes have died
         self.stopping = False  # no party begins another round
-        self.finished_round = self.resume_from.round if self.resume_from else 0  # the last that all parties have finished
+        # the last that all parties have finished
+        self.finished_round = self.resume_from.round if self.resume_from else 0
 
         self.time.attach(self)
         self.transport.attach(self)
@@ -77,9 +82,15 @@ class Runtime:
         self.servers = tuple(name for name, spec in self.specs.items() if spec.role == "server")
         clients = tuple(name for name, spec in self.specs.items() if spec.role != "server")
         for index, (name, spec) in enumerate(self.specs.items()):
-            near = self.neighbours(name) if self.neighbours else tuple(n for n in self.specs if n != name and self.connected(name, n))
+            near = (
+                self.neighbours(name)
+                if self.neighbours
+                else tuple(n for n in self.specs if n != name and self.connected(name, n))
+            )
             peers = {"servers": self.servers, "clients": clients, "neighbours": near}
-            party = Member(self, name, index, spec, (self.privacy or {}).get(name), Secret() if self.secure else None, peers)
+            party = Member(
+                self, name, index, spec, (self.privacy or {}).get(name), Secret() if self.secure else None, peers
+            )
             if self.on_read is not None:
                 party.watch(self.on_read)
             self.parties[name] = party
@@ -103,13 +114,16 @@ class Runtime:
         except StopIteration:
             party.finished = True
             if not self.stopping and not party.done:
-                raise FederationError(f"{party.name}'s program ended in round {party.round}, before the end of its {self.rounds}") from None
+                raise FederationError(
+                    f"{party.name}'s program ended in round {party.round}, before the end of its {self.rounds}"
+                ) from None
         except Exception as error:
             error.add_note(f"in the program of {party.name}, round {party.round}")
             raise
         finally:
             RUNNING.name = None
-            # `with torch.no_grad():` around an await is this party's alone: the switch belongs to the thread, and others run in between.
+            # `with torch.no_grad():` around an await is this party's alone: the switch belongs to the thread, and
+            # others run in between.
             party.without_grad = not torch.is_grad_enabled()
             if party.without_grad:
                 torch.set_grad_enabled(True)
@@ -119,7 +133,7 @@ class Runtime:
             if party.coroutine is not None:
                 party.coroutine.close()
 
-    # --- messages -------------------------------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------------------
 
     def check_declared(self, src: str, dst: str, tag: str) -> None:
         """Raise FederationError for a message that the algorithm's EXPOSES does not declare."""
@@ -127,14 +141,19 @@ class Runtime:
             return
         tags = sorted({entry.tag for entry in self.exposes})
         if tag in tags:
-            allowed = ", ".join(sorted(f"{entry.sender} -> {entry.receiver}" for entry in self.exposes if entry.tag == tag))
+            allowed = ", ".join(
+                sorted(f"{entry.sender} -> {entry.receiver}" for entry in self.exposes if entry.tag == tag)
+            )
             raise FederationError(f"{src} sends {tag!r} to {dst}, and EXPOSES declares {way[0]} as {allowed}")
         near = closest(tag, tags)
         hint = f". Did you mean {near!r}?" if near else ""
-        raise FederationError(f"{src} sends {tag!r}, which its algorithm's EXPOSES does not declare; there are: {', '.join(tags)}{hint}")
+        raise FederationError(
+            f"{src} sends {tag!r}, which its algorithm's EXPOSES does not declare; there are: {', '.join(tags)}{hint}"
+        )
 
     def deliver(self, receiver: Member, tag: str, message: Message) -> None:
-        """Hand over a message whose delivery time is known (or is decided when it is read), minding resumes and open cuts."""
+        """Hand over a message whose delivery time is known (or is decided when it is read), minding resumes and open
+        cuts."""
         link = message[4]
         consumed = receiver.drop.pop((link.src, message[2]), None)
         if consumed is not None:  # before the cut
@@ -142,16 +161,19 @@ class Runtime:
                 self.write_ledger(as_ledger_row(message, consumed[1]))
             receiver.orphans.append((link.src, message[2], *consumed))  # a cut before its round sends it yet again
             return
-        for cut in self.cuts.values():  # sent before the sender's boundary, and after the receiver's: it crosses the cut
+        # sent before the sender's boundary, and after the receiver's: it crosses the cut
+        for cut in self.cuts.values():
             if message[3] <= cut.round and receiver.name in cut.parties:
                 cut.inflight.append(self.describe(receiver.name, tag, message))
         receiver.accept(link.boxes, tag, message)
 
     def refuse_round_timing(self, party: Member, what: str) -> None:
         if self.network.timing == "round":
-            raise FederationError(f"{party.name}: {what} depends on time; network.timing=round times exchanges, not messages: use causal")
+            raise FederationError(
+                f"{party.name}: {what} depends on time; network.timing=round times exchanges, not messages: use causal"
+            )
 
-    # --- round boundaries -----------------------------------------------------------------------------------------------
+    # --- round boundaries ---------------------------------------------------------------------------------------------
 
     def passed(self, party: Member) -> None:
         """A party has finished its round: stamp it, record it in that round's cut, tell the engine."""
@@ -185,9 +207,11 @@ class Runtime:
             self.parked = [p for p in self.parked if p not in released]
         self.ready.extend(parties)
 
-    # --- cuts -----------------------------------------------------------------------------------------------------------
+    # --- cuts ---------------------------------------------------------------------------------------------------------
 
-    def describe(self, dst: str, tag: str, message: Message, arrival: float | None = None, left: float | None = None) -> dict[str, Any]:
+    def describe(
+        self, dst: str, tag: str, message: Message, arrival: float | None = None, left: float | None = None
+    ) -> dict[str, Any]:
         """A message that crosses a cut; `arrival` and `left` of one that has not passed a shared bandwidth yet."""
         delivered, payload, seq, round, link, _, nbytes, vectors, sent = message
         return {
@@ -206,13 +230,24 @@ class Runtime:
         }
 
     def _resume(self, cut: Cut) -> None:
-        """Set clocks, links and mailboxes as they were at the cut, before any party starts. State follows at `rounds()`."""
+        """Set clocks, links and mailboxes as they were at the cut, before any party starts. State follows at
+        `rounds()`."""
         self.tags.update(cut.totals["tags"])
         for name, saved in cut.parties.items():
             self.parties[name].rewind(saved, cut.round)
         for m in sorted(cut.inflight, key=lambda m: (m["src"], m["dst"], m["seq"])):
             link, code = self.link(m["src"], m["dst"]), self.ledger.tag(m["tag"])
-            message: Message = (m["delivered"], thaw(m["payload"]), m["seq"], m["round"], link, code, m["bytes"], m["vectors"], m["sent"])
+            message: Message = (
+                m["delivered"],
+                thaw(m["payload"]),
+                m["seq"],
+                m["round"],
+                link,
+                code,
+                m["bytes"],
+                m["vectors"],
+                m["sent"],
+            )
             if m["arrival"] is None:
                 link.boxes.setdefault(m["tag"], deque()).append(message)
             else:

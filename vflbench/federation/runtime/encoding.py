@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def copying(party: Member) -> Copy:
-    """(payload, to whom, tag) -> what arrives of it, as `copy_payload`. Raises FederationError, naming who sends what."""
+    """(payload, to whom, tag) -> what arrives of it, as `copy_payload`. Raises FederationError, naming who sends
+    what."""
 
     def copied(payload: Any, dst: str, tag: str) -> Copied:
         try:
@@ -28,7 +29,9 @@ def copying(party: Member) -> Copy:
         except FederationError as error:
             raise FederationError(f"{party.name} sends {tag!r} to {dst}: {error}") from None
         except RecursionError:
-            raise FederationError(f"{party.name} sends {tag!r} to {dst}: a payload that nests too deeply, or contains itself") from None
+            raise FederationError(
+                f"{party.name} sends {tag!r} to {dst}: a payload that nests too deeply, or contains itself"
+            ) from None
 
     return copied
 
@@ -65,7 +68,8 @@ class Encoding:
         return self.encoded
 
     def sending(self, send: Send) -> Callable[..., Any]:
-        """`me.send_many`: encoded once, so that all receive the same; where receivers are remembered, for each of them."""
+        """`me.send_many`: encoded once, so that all receive the same; where receivers are remembered, for each of
+        them."""
         several = sending(send)
 
         def send_many(dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:

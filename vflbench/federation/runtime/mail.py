@@ -7,8 +7,8 @@ from typing import Any
 from vflbench.federation import links as L
 from vflbench.federation.ledger import ledger_row
 
-# A message: (delivered, payload, seq, round of the sender, link, tag code, bytes, vectors, sent). `delivered` is None while it is not
-# decided: a server's shared medium has not served it.
+# A message: (delivered, payload, seq, round of the sender, link, tag code, bytes, vectors, sent). `delivered` is None
+# while it is not decided: a server's shared medium has not served it.
 Message = tuple[Any, Any, int, int, L.Link, int, int, int, float]
 First = tuple[float, int, int, int]  # delivered, source, seq, place among the mailboxes
 
@@ -50,7 +50,9 @@ class Mailboxes:
 
     def first(self) -> First | None:
         """Where the message that was delivered first is (ties: by party order)."""
-        return min([(box[0][0], box[0][4].src, box[0][2], place) for place, box in enumerate(self.boxes) if box], default=None)
+        return min(
+            [(box[0][0], box[0][4].src, box[0][2], place) for place, box in enumerate(self.boxes) if box], default=None
+        )
 
 
 def by_tag(srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str) -> Mapping[str, Sequence[str]]:

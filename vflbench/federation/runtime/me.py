@@ -1,8 +1,9 @@
 """`me`: what a party program sees of its party.
 
-It has what `Party` says and nothing behind it: no attribute leads to the engine, to another party or to guarded data. Its methods are plain
-functions, not bound ones. Python has no walls: who takes functions apart (`__closure__`, `__globals__`), or looks at frames or through
-`gc`, gets anywhere. This is against mistakes, not against a program that means harm: that one belongs in a process of its own.
+It has what `Party` says and nothing behind it: no attribute leads to the engine, to another party or to guarded data.
+Its methods are plain functions, not bound ones. Python has no walls: who takes functions apart (`__closure__`,
+`__globals__`), or looks at frames or through `gc`, gets anywhere. This is against mistakes, not against a program that
+means harm: that one belongs in a process of its own.
 """
 
 from __future__ import annotations
@@ -78,10 +79,14 @@ def narrow(party: Member, send: Send, send_many: Callable[..., Any]) -> Me:
     def recv_all(srcs: Sequence[str], tag: str = "message") -> Any:
         return receive_all(party, srcs, tag)
 
-    def recv_any(srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None) -> Any:
+    def recv_any(
+        srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None
+    ) -> Any:
         return party.recv_any(srcs, tag, timeout)
 
-    def compute(function: Callable[..., Any], *args: Any, cost: float = 0.0, seconds: float | None = None, latency: float = 0.0) -> Any:
+    def compute(
+        function: Callable[..., Any], *args: Any, cost: float = 0.0, seconds: float | None = None, latency: float = 0.0
+    ) -> Any:
         return party.compute(function, args, cost, seconds, latency)
 
     def evaluation(on: bool) -> None:
@@ -89,7 +94,16 @@ def narrow(party: Member, send: Send, send_many: Callable[..., Any]) -> Me:
 
     me, following = Me(), closed(party.following)  # type: ignore[abstract]  # its slots are the methods
     values = {name: getattr(party, name) for name in FACTS} | {name: closed(getattr(party, name)) for name in CLOSED}
-    functions = (send, send_many, recv, recv_all, recv_any, compute, lambda: Rounds(following), lambda: Evaluation(evaluation))
+    functions = (
+        send,
+        send_many,
+        recv,
+        recv_all,
+        recv_any,
+        compute,
+        lambda: Rounds(following),
+        lambda: Evaluation(evaluation),
+    )
     values |= dict(zip(OPEN, functions, strict=True)) | {"_clock": closed(party.read_clock)}
     for name, value in values.items():
         setattr(me, name, value)

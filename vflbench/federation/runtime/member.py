@@ -27,21 +27,30 @@ from vflbench.types import FederationError, closest
 if TYPE_CHECKING:
     from vflbench.federation.runtime.core import Runtime
 
-BEFORE_ROUNDS = ("send", "send_many", "recv", "recv_all", "recv_any")  # what a resumed program may not call before rounds()
+# what a resumed program may not call before rounds()
+BEFORE_ROUNDS = ("send", "send_many", "recv", "recv_all", "recv_any")
 
 
 class Member:
     """A party of a `Runtime`. Its methods with the names of `Party`'s do what that says."""
 
     __slots__ = (  # read for every message: as fast as can be
-        "any_of", "boxes", "clients", "coroutine", "device", "done", "drop", "encoder", "evaluation_boxes", "finished", "fresh",
+        "any_of", "boxes", "clients", "coroutine", "device", "done", "drop", "encoder", "evaluation_boxes", "finished",
+        "fresh",
         "generators", "in_evaluation", "index", "kept_back", "links", "me", "name", "neighbours", "now", "organisation",
         "orphans", "privacy", "role", "round", "runtime", "secret", "sent_bytes", "servers", "started", "state", "take",
         "token", "torch_generators", "trace", "waiting", "waiting_any", "waiting_for", "without_grad", "write_trace",
     )  # fmt: skip
 
     def __init__(
-        self, runtime: Runtime, name: str, index: int, spec: PartySpec, privacy: Any, secret: seeding.Secret | None, peers: dict[str, Any]
+        self,
+        runtime: Runtime,
+        name: str,
+        index: int,
+        spec: PartySpec,
+        privacy: Any,
+        secret: seeding.Secret | None,
+        peers: dict[str, Any],
     ) -> None:
         self.runtime = runtime
         self.name = name
@@ -72,9 +81,11 @@ class Member:
         self.waiting_any: set[int] = NO_BOXES  # the mailboxes (their ids) that a recv_any waits for
         self.waiting_for: str = ""
         self.token = 0  # number of the current time-dependent wait; events of earlier ones are stale
-        # (source, seq, round, delivered) of what was consumed though the sender's round is ahead: a resumed run sends it again
+        # (source, seq, round, delivered) of what was consumed though the sender's round is ahead: a resumed run sends
+        # it again
         self.orphans: list[tuple[int, int, int, float]] = []
-        self.drop: dict[tuple[int, int], tuple[int, float]] = {}  # after a resume: those, (source, seq) -> (round, delivered)
+        # after a resume: those, (source, seq) -> (round, delivered)
+        self.drop: dict[tuple[int, int], tuple[int, float]] = {}
         self.sent_bytes = 0  # charged, since the last boundary
         self.trace = array("d")
         self.write_trace = self.trace.frombytes
@@ -82,7 +93,9 @@ class Member:
         self.coroutine: Coroutine[Any, Any, Any] | None = None
         self.encoder = None if runtime.codec is None else Encoder(runtime.codec, self.rng("codec"), runtime.remembered)
         encoding = None if self.encoder is None else Encoding(self, self.encoder)
-        send = runtime.transport.sender(self, copying(self) if encoding is None else encoding.copied, LINES if encoding is None else {})
+        send = runtime.transport.sender(
+            self, copying(self) if encoding is None else encoding.copied, LINES if encoding is None else {}
+        )
         self.me = narrow(self, send, (sending if encoding is None else encoding.sending)(send))
         self.kept_back: dict[str, Any] = {}  # of `me`, until rounds() of a resumed run
 
@@ -112,12 +125,15 @@ class Member:
         """The link to `dst`; FederationError if there is no such party or no edge."""
         runtime = self.runtime
         if dst not in runtime.parties:
-            raise FederationError(f"{self.name} sends to {dst!r}: no such party. Closest: {closest(dst, runtime.parties)!r}")
+            raise FederationError(
+                f"{self.name} sends to {dst!r}: no such party. Closest: {closest(dst, runtime.parties)!r}"
+            )
         other = runtime.parties[dst]
         kind = link_kind(self, other)
         if dst == self.name or (kind != L.LOCAL and not runtime.connected(self.name, dst)):
             raise FederationError(
-                f"{self.name} sends to {dst}: the topology has no edge between them. Its neighbours: {', '.join(self.neighbours) or 'none'}"
+                f"{self.name} sends to {dst}: the topology has no edge between them. Its neighbours: "
+                f"{', '.join(self.neighbours) or 'none'}"
             )
         link = L.Link(self.index, other.index, kind, L.link_config(runtime.network, kind, f"{self.name}->{dst}"))
         link.boxes = other.boxes.setdefault(self.name, {})
@@ -129,7 +145,8 @@ class Member:
         """The ledger's code of a tag, and what a form costs that this link does not know to be free."""
         self.runtime.check_declared(self.name, dst, tag)
         code = self.runtime.ledger.tag(tag)
-        first = link.known[tag][2] if tag in link.known else form if nbytes else ()  # without entries it pays for its shape
+        # without entries it pays for its shape
+        first = link.known[tag][2] if tag in link.known else form if nbytes else ()
         more = form_bytes(form, first, self.runtime.ways.get((tag, role_of(self.name), role_of(dst)), ()))
         link.known[tag] = (None if more else form, code, first or form)
         return code, more
@@ -157,13 +174,20 @@ class Member:
     def box(self, src: str, tag: str) -> deque[Any]:
         """The mailbox for what comes from `src` with `tag`."""
         if src not in self.runtime.parties:
-            raise FederationError(f"{self.name} waits for {src!r}: no such party. Closest: {closest(src, self.runtime.parties)!r}")
+            raise FederationError(
+                f"{self.name} waits for {src!r}: no such party. Closest: {closest(src, self.runtime.parties)!r}"
+            )
         boxes: dict[str, dict[str, deque[Any]]] = self.evaluation_boxes if self.in_evaluation else self.boxes
         return boxes.setdefault(src, {}).setdefault(tag, deque())
 
     def _taker(self) -> Callable[[deque[Message]], Any]:
         """What consumes the oldest message of a mailbox: the clock moves to its delivery."""
-        runtime, reach, write_trace, recorded = self.runtime, self.runtime.time.reach, self.write_trace, bool(self.runtime.checkpoint_every)
+        runtime, reach, write_trace, recorded = (
+            self.runtime,
+            self.runtime.time.reach,
+            self.write_trace,
+            bool(self.runtime.checkpoint_every),
+        )
 
         def take(box: deque[Message]) -> Any:
             delivered, payload, seq, round, link, _, _, _, _ = message = box.popleft()
@@ -189,7 +213,8 @@ class Member:
         self.take = watched
 
     def without(self, src: str) -> PartyLost:
-        """What is raised about `src`, whose process has died. The program takes it out of its lists then, which `any_of` must follow."""
+        """What is raised about `src`, whose process has died. The program takes it out of its lists then, which
+        `any_of` must follow."""
         self.any_of.clear()
         return PartyLost(src)
 
@@ -232,16 +257,20 @@ class Member:
     def recv_any(
         self, srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None
     ) -> Generator[None, None, tuple[Any, ...]]:
-        """In real time: the message that arrived first. Raises PartyLost of one in `srcs` that has died and has none left here."""
+        """In real time: the message that arrived first. Raises PartyLost of one in `srcs` that has died and has none
+        left here."""
         self.runtime.refuse_round_timing(self, "recv_any")
         if self.in_evaluation:
             raise FederationError(
-                f"{self.name} calls recv_any within evaluating(): no time passes there, so nothing is first; use recv_all"
+                f"{self.name} calls recv_any within evaluating(): no time passes there, so nothing is first; use "
+                "recv_all"
             )
         several = isinstance(srcs, Mapping)
         key = id(srcs) if several else (tuple(srcs), tag)
         if key not in self.any_of:  # mailboxes stay what they are: a hub asks for the same ones for every message
-            self.any_of[key] = Mailboxes(srcs, [(self.box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of])
+            self.any_of[key] = Mailboxes(
+                srcs, [(self.box(src, t), src, t) for t, of in by_tag(srcs, tag).items() for src in of]
+            )
         mail = self.any_of[key]
         place = yield from self.runtime.time.first(self, mail, timeout)
         src, found = mail.names[place]
@@ -250,7 +279,9 @@ class Member:
 
     # --- computing ----------------------------------------------------------------------------------------------------
 
-    def compute(self, function: Callable[..., Any], args: tuple[Any, ...], cost: float, seconds: float | None, latency: float) -> Any:
+    def compute(
+        self, function: Callable[..., Any], args: tuple[Any, ...], cost: float, seconds: float | None, latency: float
+    ) -> Any:
         runtime = self.runtime
         clock, batches = runtime.clock, runtime.batches
         if batches is not None and getattr(function, "batchable", False) and not self.in_evaluation:
@@ -311,7 +342,8 @@ class Member:
     # --- what an observer asks ----------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, torch.Tensor]:
-        """Of the modules in the state, copies on the CPU by name. Other tensors of a state are no parameters: ADMM's z and lambda."""
+        """Of the modules in the state, copies on the CPU by name. Other tensors of a state are no parameters: ADMM's z
+        and lambda."""
         modules = [(name, value) for name, value in self.state if isinstance(value, torch.nn.Module)]
         tensors = {f"{name}.{key}": tensor for name, module in modules for key, tensor in module.state_dict().items()}
         return {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
@@ -330,7 +362,11 @@ class Member:
         for name, value in self.state:
             tensors = value.state_dict() if isinstance(value, torch.nn.Module) else {"": value}
             for key, tensor in tensors.items():
-                if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                if (
+                    isinstance(tensor, torch.Tensor)
+                    and tensor.is_floating_point()
+                    and not bool(torch.isfinite(tensor).all())
+                ):
                     return f"{self.name}'s {name}{'.' if key else ''}{key}"
         return None
 
@@ -347,7 +383,10 @@ class Member:
             "generators": {k: freeze(g.bit_generator.state) for k, g in self.generators.items()},
             "torch_generators": {k: g.get_state() for k, g in self.torch_generators.items()},
             "secret": self.secret and self.secret.state_dict(),
-            "links": {dst: (link.busy, link.seq, {tag: known[2] for tag, known in link.known.items()}) for dst, link in self.links.items()},
+            "links": {
+                dst: (link.busy, link.seq, {tag: known[2] for tag, known in link.known.items()})
+                for dst, link in self.links.items()
+            },
             "orphans": self.orphans + [(*key, *value) for key, value in self.drop.items()],
             **runtime.transport.save(self),
             **({"codec": freeze(self.encoder.memory)} if self.encoder is not None else {}),
@@ -374,13 +413,15 @@ class Member:
             setattr(self.me, method, self._refusing(method))
 
     def _refusing(self, name: str) -> Callable[..., Any]:
-        """Messages of a resumed run are those of its rounds: what the first start sent before them is not sent a second time."""
+        """Messages of a resumed run are those of its rounds: what the first start sent before them is not sent a second
+        time."""
 
         def method(*args: Any, **kwargs: Any) -> Any:
             if self.in_evaluation:
                 return self.kept_back[name](*args, **kwargs)
             raise FederationError(
-                f"{self.name} calls {name} before rounds() in a resumed run, which has that behind it: put it under `if me.fresh`"
+                f"{self.name} calls {name} before rounds() in a resumed run, which has that behind it: put it under "
+                "`if me.fresh`"
             )
 
         return method
@@ -408,7 +449,8 @@ class Member:
                 self.secret.load_state_dict(saved["secret"])
             except OSError as error:
                 raise FederationError(
-                    f"{self.name}: the key of its noise is not on this machine ({error.filename}). With other noise it would tell the same "
+                    f"{self.name}: the key of its noise is not on this machine ({error.filename}). With other noise it "
+                    "would tell the same "
                     "twice, and epsilon would count it once: start anew in another folder"
                 ) from None
 

@@ -45,12 +45,15 @@ class Clock(ABC):
         """A message has come that a `recv_any` waits for."""
 
     @abstractmethod
-    def until(self, party: Member, src: str, box: deque[Message], tag: str, timeout: float) -> Generator[None, None, None]:
+    def until(
+        self, party: Member, src: str, box: deque[Message], tag: str, timeout: float
+    ) -> Generator[None, None, None]:
         """Wait for a message in a mailbox, at most `timeout` seconds. Raises TimeoutError."""
 
     @abstractmethod
     def first(self, party: Member, mail: Mailboxes, timeout: float | None) -> Generator[None, None, int]:
-        """Wait for a message in any of several mailboxes; the result is the place of the one to read. Raises TimeoutError."""
+        """Wait for a message in any of several mailboxes; the result is the place of the one to read. Raises
+        TimeoutError."""
 
 
 class Transport(ABC):
@@ -65,7 +68,8 @@ class Transport(ABC):
 
     @abstractmethod
     def sender(self, party: Member, copied: Copy, lines: Mapping[int, Form]) -> Send:
-        """What sends as `party`. `lines`: forms of the numpy arrays, by the id of their dtype, that need no `copied`."""
+        """What sends as `party`. `lines`: forms of the numpy arrays, by the id of their dtype, that need no
+        `copied`."""
 
     def settle(self, party: Member, message: Message) -> float:
         """When a message is delivered that `party` reads, though that was not decided before."""
@@ -86,5 +90,7 @@ class Transport(ABC):
 class Batches(Protocol):
     """Runs equal computations of several parties as one."""
 
-    def compute(self, party: Member, function: Callable[..., Any], args: tuple[Any, ...], cost: float) -> Generator[None, None, Any]:
+    def compute(
+        self, party: Member, function: Callable[..., Any], args: tuple[Any, ...], cost: float
+    ) -> Generator[None, None, Any]:
         """The result for `party`."""

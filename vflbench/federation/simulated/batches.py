@@ -34,7 +34,9 @@ class Cohort:
         self.results: dict[str, Any] = {}  # by party, until it reads its own
 
     @types.coroutine
-    def compute(self, party: Member, function: Callable[..., Any], args: tuple[Any, ...], cost: float) -> Generator[None, None, Any]:
+    def compute(
+        self, party: Member, function: Callable[..., Any], args: tuple[Any, ...], cost: float
+    ) -> Generator[None, None, Any]:
         leaves, structure = flatten(args)
         key: Any = party  # alone, unless it can run with others
         if all(isinstance(leaf, LEAVES) and not getattr(leaf, "requires_grad", False) for leaf in leaves):
@@ -76,7 +78,8 @@ def batch_key(leaf: Any) -> Any:
 
 
 def stack(leaves: Sequence[torch.Tensor]) -> torch.Tensor:
-    """`torch.stack`; where the tensors are one another's neighbours in memory, as an earlier batch left them, without a copy."""
+    """`torch.stack`; where the tensors are one another's neighbours in memory, as an earlier batch left them, without a
+    copy."""
     first, size = leaves[0], leaves[0].numel()
     storage, start = first.untyped_storage().data_ptr(), first.storage_offset()
     for place, leaf in enumerate(leaves):
@@ -91,7 +94,8 @@ def stack(leaves: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def run_batch(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[Any]:
-    """The results of `function` on each call's arguments, as one call over their stacked tensors: of `function.together`, else of vmap."""
+    """The results of `function` on each call's arguments, as one call over their stacked tensors: of
+    `function.together`, else of vmap."""
     if len(calls) == 1 or not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(calls[0])):
         return [function(*call) for call in calls]
     flat = [flatten(call) for call in calls]

@@ -22,7 +22,8 @@ class VirtualClock(Clock):
     on_ingress: Callable[[float, int, int, Any], None]  # set by the transport
 
     def __init__(self) -> None:
-        # (when, kind, source, seq, receiver, number, event): of a wait (party, token), of a shared bandwidth what `on_ingress` knows.
+        # (when, kind, source, seq, receiver, number, event): of a wait (party, token), of a shared bandwidth what
+        # `on_ingress` knows.
         self.heap: list[tuple[float, int, int, int, int, int, Any]] = []
         self._events = 0
 
@@ -41,12 +42,14 @@ class VirtualClock(Clock):
     def rewind(self, party: Member, time: float) -> None:
         party.now = time
 
-    # --- waits that depend on time --------------------------------------------------------------------------------------
+    # --- waits that depend on time ------------------------------------------------------------------------------------
 
     def arrived(self, party: Member, message: Message) -> None:
         self._push(message[0], ANY_EVENT, message[4].src, message[2], party)
 
-    def until(self, party: Member, src: str, box: deque[Message], tag: str, timeout: float) -> Generator[None, None, None]:
+    def until(
+        self, party: Member, src: str, box: deque[Message], tag: str, timeout: float
+    ) -> Generator[None, None, None]:
         deadline = party.now + timeout
         if not box:
             party.token += 1
@@ -79,7 +82,7 @@ class VirtualClock(Clock):
             raise TimeoutError(f"{party.name}: no {mail.text} within {timeout} s of virtual time")
         return first[3]
 
-    # --- the heap -------------------------------------------------------------------------------------------------------
+    # --- the heap -----------------------------------------------------------------------------------------------------
 
     def _push(self, when: float, kind: int, src: int, seq: int, party: Member) -> None:
         self.push(when, kind, src, seq, party.index, (party, party.token))

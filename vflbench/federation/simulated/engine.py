@@ -1,8 +1,9 @@
 """The simulated engine: all parties in one process, in virtual time. Nobody sleeps.
 
-A trampoline runs the party programs; every party has its own clock, and a message carries the time at which it is delivered. What
-does not depend on time (send, recv, recv_all) runs in any order with equal results. What does (recv_any, timeouts, a shared server
-bandwidth) is an event in one global heap, popped only when nobody can run: then every later consequence has a later time.
+A trampoline runs the party programs; every party has its own clock, and a message carries the time at which it is
+delivered. What does not depend on time (send, recv, recv_all) runs in any order with equal results. What does
+(recv_any, timeouts, a shared server bandwidth) is an event in one global heap, popped only when nobody can run: then
+every later consequence has a later time.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class SimulatedEngine(Engine):
     ) -> None:
         network = network or NetworkConfig("ideal")
         super().__init__(on_round=on_round, checkpoint_every=checkpoint_every, on_cut=on_cut, resume_from=resume_from)
-        self._open_rounds: dict[int, list[float]] = {}  # round -> [parties that finished it, bytes, latest clock, earliest clock]
+        # round -> [parties that finished it, bytes, latest clock, earliest clock]
+        self._open_rounds: dict[int, list[float]] = {}
         self.clock = VirtualClock()
         self.transport = VirtualTransport(network, self.clock, keep=checkpoint_every is not None)
         self.cohort = Cohort()
@@ -57,10 +59,11 @@ class SimulatedEngine(Engine):
         if resume_from is not None:
             self.transport.restore(resume_from)
 
-    # --- driving --------------------------------------------------------------------------------------------------------
+    # --- driving ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run to the end. Raises FederationError for a deadlock, naming who waits for what, and whatever a program raises."""
+        """Run to the end. Raises FederationError for a deadlock, naming who waits for what, and whatever a program
+        raises."""
         gc.freeze()  # what exists lives as long as the run: do not look at it again
         try:
             self._loop()
@@ -86,7 +89,8 @@ class SimulatedEngine(Engine):
             raise FederationError(f"deadlock: nobody can run and nothing is in flight. {lines}")
 
     def _release(self) -> bool:
-        """Nobody can run: let the parked party of the lowest round go on, unless the next event comes before all they could do."""
+        """Nobody can run: let the parked party of the lowest round go on, unless the next event comes before all they
+        could do."""
         event, parked = self.clock.next(), self.runtime.parked
         if not parked or (event is not None and event < min(p.now for p in parked)):
             return False
@@ -94,7 +98,7 @@ class SimulatedEngine(Engine):
         self.runtime.release([p for p in parked if p.round == lowest])
         return True
 
-    # --- round boundaries -----------------------------------------------------------------------------------------------
+    # --- round boundaries ---------------------------------------------------------------------------------------------
 
     def _passed(self, party: Member, now: float, sent: int) -> None:
         """A party has finished its round: close the round if it was the last."""
@@ -112,7 +116,8 @@ class SimulatedEngine(Engine):
             self._close_round(round)
 
     def _close_round(self, round: int) -> None:
-        """All parties have finished `round`: the observer looks at it, its cut is complete, those who waited may go on."""
+        """All parties have finished `round`: the observer looks at it, its cut is complete, those who waited may go
+        on."""
         runtime = self.runtime
         _, nbytes, latest, earliest = self._open_rounds.pop(round)
         self.finished_round = runtime.finished_round = round

@@ -1,4 +1,5 @@
-"""Messages in virtual time: links with latency and bandwidth, a server's shared bandwidth, and the timing rule `round`."""
+"""Messages in virtual time: links with latency and bandwidth, a server's shared bandwidth, and the timing rule
+`round`."""
 
 from __future__ import annotations
 
@@ -30,10 +31,13 @@ class VirtualTransport(Transport):
 
     def __init__(self, network: NetworkConfig, clock: VirtualClock, keep: bool) -> None:
         self.network, self.clock, self.shared = network, clock, L.Shared(network, keep)
-        self.causal, self.plain = network.timing == "causal", network.timing == "causal" and network.server_bandwidth_gbps is None
+        self.causal, self.plain = (
+            network.timing == "causal",
+            network.timing == "causal" and network.server_bandwidth_gbps is None,
+        )
         clock.on_ingress = self._served
 
-    # --- sending --------------------------------------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------------------------------------
 
     def sender(self, party: Member, copied: Copy, lines: Mapping[int, Form]) -> Send:
         runtime, links, plain, write_trace = self.runtime, party.links, self.plain, party.write_trace
@@ -74,7 +78,9 @@ class VirtualTransport(Transport):
             message: Message = (delivered, payload, seq, round, link, code, nbytes, vectors, now)
             receiver = link.receiver
             if delivered is not None:
-                write_ledger(ledger_row(round, link.src, link.dst, link.kind_code, code, nbytes, vectors, now, delivered, seq))
+                write_ledger(
+                    ledger_row(round, link.src, link.dst, link.kind_code, code, nbytes, vectors, now, delivered, seq)
+                )
             elif causal:
                 self._await_ingress(receiver, tag, message, link.start + link.latency, link.busy)
                 return NOTHING
@@ -86,7 +92,7 @@ class VirtualTransport(Transport):
 
         return send
 
-    # --- timing=round ---------------------------------------------------------------------------------------------------
+    # --- timing=round -------------------------------------------------------------------------------------------------
 
     def settle(self, party: Member, message: Message) -> float:
         """Delivery time of a message that a server reads: it passes the medium in this server's program order."""
@@ -105,19 +111,24 @@ class VirtualTransport(Transport):
                 for message in sorted(unread, key=lambda m: m[2]):
                     self.runtime.write_ledger(as_ledger_row(message, self._gathered(party, message)))
 
-    # --- a shared bandwidth into a server -------------------------------------------------------------------------------
+    # --- a shared bandwidth into a server -----------------------------------------------------------------------------
 
     def _await_ingress(self, receiver: Member, tag: str, message: Message, arrival: float, left: float) -> None:
-        """Queue a message at the receiver's shared bandwidth, by the arrival of its first byte; the last one has `left` its link."""
-        self.clock.push(arrival, INGRESS_EVENT, message[4].src, message[2], receiver.index, (receiver, tag, message, left))
+        """Queue a message at the receiver's shared bandwidth, by the arrival of its first byte; the last one has `left`
+        its link."""
+        self.clock.push(
+            arrival, INGRESS_EVENT, message[4].src, message[2], receiver.index, (receiver, tag, message, left)
+        )
 
     def _served(self, when: float, src: int, seq: int, event: Any) -> None:
         receiver, tag, message, left = event
-        delivered = max(left + message[4].latency, self.shared.ingress[receiver.index].serve(when, src, seq, message[6], message[3]))
+        delivered = max(
+            left + message[4].latency, self.shared.ingress[receiver.index].serve(when, src, seq, message[6], message[3])
+        )
         self.runtime.write_ledger(as_ledger_row(message, delivered))
         self.runtime.deliver(receiver, tag, (delivered, *message[1:]))
 
-    # --- cuts -----------------------------------------------------------------------------------------------------------
+    # --- cuts ---------------------------------------------------------------------------------------------------------
 
     def save(self, party: Member) -> dict[str, Any]:
         medium = self.shared.media[party.index]
@@ -131,7 +142,8 @@ class VirtualTransport(Transport):
         self._await_ingress(receiver, entry["tag"], message, entry["arrival"], entry["left"])
 
     def complete(self, cut: Cut, earliest: float) -> None:
-        """Add the shared bandwidths as they are now, when all parties are in the cut; none of their clocks is before `earliest`."""
+        """Add the shared bandwidths as they are now, when all parties are in the cut; none of their clocks is before
+        `earliest`."""
         if self.plain or not self.causal:
             return
         horizon = dict.fromkeys(self.runtime.servers, earliest)  # nothing still to be served arrives before it

@@ -28,5 +28,9 @@ def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> 
     if clients and config.clusters > len(clients):
         allowed = f"must be at most the number of clients, {len(clients)}"
         raise ConfigError([Problem("topology.clusters", config.clusters, allowed)])
-    members = (clients[part[0] : part[-1] + 1] for part in np.array_split(np.arange(len(clients)), config.clusters) if len(part))
+    members = (
+        clients[part[0] : part[-1] + 1]
+        for part in np.array_split(np.arange(len(clients)), config.clusters)
+        if len(part)
+    )
     return (*itertools.product(servers, clients), *(edge for group in members for edge in SHAPES[config.inside](group)))

@@ -39,7 +39,9 @@ def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> 
             problems.append(Problem(where, " ".join(words), "connects a party with itself"))
         elif unknown := [word for word in words if word not in known]:
             shown = ", ".join(parties[:8]) + (", ..." if len(parties) > 8 else "")
-            problems += [Problem(where, word, f"no such party; there are {shown}", closest(word, parties)) for word in unknown]
+            problems += [
+                Problem(where, word, f"no such party; there are {shown}", closest(word, parties)) for word in unknown
+            ]
         else:
             found.append((words[0], words[1]))
     refuse(problems)

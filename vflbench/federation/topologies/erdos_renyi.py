@@ -29,5 +29,7 @@ def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> 
         graph = nx.fast_gnp_random_graph(n, config.probability, seed=rng)
         if n == 0 or nx.is_connected(graph):
             return (*itertools.product(servers, clients), *((clients[i], clients[j]) for i, j in graph.edges))
-    allowed = f"{DRAWS} draws gave no connected graph of {n} clients; take clearly more than log(n)/n = {math.log(n) / n:.2g}"
+    allowed = (
+        f"{DRAWS} draws gave no connected graph of {n} clients; take clearly more than log(n)/n = {math.log(n) / n:.2g}"
+    )
     raise ConfigError([Problem("topology.probability", config.probability, allowed)])
