@@ -367,11 +367,11 @@ def test_every_party_steps_once_on_every_batch_that_nobody_left_out(
     """Messages in any order that keeps each link's own, workers that fail, batches that must not be published."""
     rng, count, now = random.Random(seed), 6, 0.0
     names = [f"p{i}" for i in range(parties)]
-    epochs: dict[str, Any] = {ACTIVE: ActiveEpoch([f"{ACTIVE}_{i}" for i in range(workers)], count, names, 1, 40.0)}
+    epochs: dict[str, Any] = {ACTIVE: ActiveEpoch([f"{ACTIVE}_{i}" for i in range(workers)], count, names, 1, 120.0)}
     for name in names:
         allowed = [rng.random() >= refused for _ in range(count)]
         epochs[name] = PassiveEpoch(
-            [f"{name}_{i}" for i in range(workers)], count, 1, outstanding, 40.0, allowed.__getitem__
+            [f"{name}_{i}" for i in range(workers)], count, 1, outstanding, 120.0, allowed.__getitem__
         )
     links: dict[tuple[str, str], deque[tuple[str, Any]]] = defaultdict(deque)
     steps: Counter[tuple[str, int]] = Counter()

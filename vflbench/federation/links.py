@@ -24,7 +24,7 @@ class Link:
     """One direction between two parties: serves messages one after the other (FIFO), then the latency passes."""
 
     __slots__ = (
-        "boxes", "busy", "charged", "dst", "kind", "kind_code", "known", "latency", "rate", "receiver", "seq", "src",
+        "boxes", "busy", "charged", "dst", "forms", "kind", "kind_code", "latency", "rate", "receiver", "seq", "src",
         "start",
     )  # fmt: skip
 
@@ -39,8 +39,8 @@ class Link:
         self.busy = 0.0  # when the last byte handed over so far has left
         self.seq = 0  # number of the next message
         self.start = 0.0  # shared bandwidth: when the first byte of the latest message left
-        # tag -> (a form that is free, the ledger's code, the first message's form)
-        self.known: dict[str, tuple[Any, int, Any]] = {}
+        # tag -> form -> (the ledger's code, bytes that the form costs), the first message's form first
+        self.forms: dict[str, dict[Any, tuple[int, int] | None]] = defaultdict(dict)
         self.receiver: Any = None  # the party at its end and ...
         self.boxes: dict[str, Any] = {}  # ... its mailboxes for what comes from here, by tag; set by the engine
 

@@ -92,7 +92,7 @@ def _copy_parts(parts: Any) -> Copied:
     kind, values, forms = type(parts), [], []
     nbytes, vectors = 0 if parts else SIZE, 0
     for part in parts:
-        value, size, count, form = copy_payload(part)
+        value, size, count, form = (COPIES.get(type(part)) or copy_payload)(part)
         values.append(value)
         forms.append(form)
         nbytes, vectors = nbytes + size, vectors + count

@@ -115,12 +115,8 @@ class Outgoing(Transport):
                 self._post(dst, (tag, 0, party.round, 0, 0, 0.0, True, payload), None)
                 return NOTHING
             self.read.clear()
-            known = link.known.get(tag)
-            if known is not None and known[0] == form:
-                code = known[1]
-            else:
-                code, more = party.look_up(link, dst, tag, form, nbytes)
-                nbytes += more
+            code, more = link.forms[tag].get(form) or party.look_up(link, dst, tag, form, nbytes)
+            nbytes += more
             seq, now = link.seq, elapsed()
             link.seq += 1
             if link.charged:

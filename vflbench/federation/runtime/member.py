@@ -27,6 +27,7 @@ from vflbench.types import FederationError, closest
 if TYPE_CHECKING:
     from vflbench.federation.runtime.core import Runtime
 
+KNOWN_FORMS = 64  # of a tag, whose costs a link remembers
 # what a resumed program may not call before rounds()
 BEFORE_ROUNDS = ("send", "send_many", "recv", "recv_all", "recv_any")
 
@@ -142,14 +143,17 @@ class Member:
         return link
 
     def look_up(self, link: L.Link, dst: str, tag: str, form: Form, nbytes: int) -> tuple[int, int]:
-        """The ledger's code of a tag, and what a form costs that this link does not know to be free."""
+        """The ledger's code of a tag, and what a form costs that this link does not know."""
         self.runtime.check_declared(self.name, dst, tag)
-        code = self.runtime.ledger.tag(tag)
-        # without entries it pays for its shape
-        first = link.known[tag][2] if tag in link.known else form if nbytes else ()
-        more = form_bytes(form, first, self.runtime.ways.get((tag, role_of(self.name), role_of(dst)), ()))
-        link.known[tag] = (None if more else form, code, first or form)
-        return code, more
+        code, free = self.runtime.ledger.tag(tag), self.runtime.ways.get((tag, role_of(self.name), role_of(dst)), ())
+        forms = link.forms[tag]
+        if not forms and not nbytes:  # without entries it pays for its shape, once
+            forms[form] = None
+            return code, form_bytes(form, (), free)
+        cost = code, form_bytes(form, next(iter(forms), form), free)
+        if form in forms or len(forms) < KNOWN_FORMS:
+            forms[form] = cost
+        return cost
 
     def accept(self, boxes: dict[str, Any], tag: str, message: Message) -> None:
         """Lay a message into its mailbox, and wake this party if it waits for it."""
@@ -384,7 +388,7 @@ class Member:
             "torch_generators": {k: g.get_state() for k, g in self.torch_generators.items()},
             "secret": self.secret and self.secret.state_dict(),
             "links": {
-                dst: (link.busy, link.seq, {tag: known[2] for tag, known in link.known.items()})
+                dst: (link.busy, link.seq, {tag: next(iter(forms)) for tag, forms in link.forms.items()})
                 for dst, link in self.links.items()
             },
             "orphans": self.orphans + [(*key, *value) for key, value in self.drop.items()],
@@ -407,7 +411,7 @@ class Member:
             link = self.open(dst)
             link.busy, link.seq = busy, seq
             for tag, form in (forms[0] if forms else {}).items():  # none in a cut of a version that did not charge them
-                link.known[tag] = (None, 0, form)
+                link.forms[tag] = {form: None}
         for method in BEFORE_ROUNDS:
             self.kept_back[method] = getattr(self.me, method)
             setattr(self.me, method, self._refusing(method))

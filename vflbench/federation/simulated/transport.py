@@ -59,12 +59,8 @@ class VirtualTransport(Transport):
             round = party.round
             seq = link.seq
             link.seq = seq + 1
-            known = link.known.get(tag)
-            if known is not None and known[0] == form:
-                code = known[1]
-            else:
-                code, more = party.look_up(link, dst, tag, form, nbytes)
-                nbytes += more
+            code, more = link.forms[tag].get(form) or party.look_up(link, dst, tag, form, nbytes)
+            nbytes += more
             if link.charged:
                 party.sent_bytes += nbytes
             write_trace(trace_row(SEND, link.dst, seq, 0.0, now))
