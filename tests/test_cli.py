@@ -27,7 +27,7 @@ from vflbench.cli.help import help_text
 from vflbench.cli.words import made_up
 from vflbench.plots import curves
 from vflbench.results import folder as files
-from vflbench.results import inventory, lock
+from vflbench.results import inventory, lock, reader
 from vflbench.results.folder import atomic_write, summarise, validate_summary, write_curve, write_json
 from vflbench.types import ConfigError, DataError, DataSource, Metric, VflbenchError
 
@@ -474,6 +474,42 @@ def test_dry_run_leaves_nothing_behind(vfl: Callable[..., int], capsys: pytest.C
     out = capsys.readouterr().out
     assert out.count("would train toy") == 2 and "skipped: dataset=toy_rows" in out
     assert list(Path().iterdir()) == []
+
+
+def test_pictures_are_drawn_of_runs_alone_and_of_whole_sweeps_or_on_demand(
+    vfl: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def drawn() -> set[str]:
+        return {path.parent.as_posix() for path in Path().rglob("curve.png")}
+
+    assert vfl(*TOY, "hydra.run.dir=a") == vfl(*TOY, "plot=none", "hydra.run.dir=b") == 0
+    assert vfl("-m", *TOY, "seed=1,2", "hydra.sweep.dir=s") == 0
+    assert vfl("-m", *TOY, "seed=1,2", "plot=none", "hydra.sweep.dir=t") == 0
+    assert drawn() == {"a", "s"}
+    assert "curve" not in capsys.readouterr().out.splitlines()[-1]
+    with pytest.raises(SystemExit):
+        vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k")
+    Path("k/mine.png").write_text("the user's")
+    assert vfl(*TOY, f"seed={KILLED}", "plot=none", "resume=true", "hydra.run.dir=k") == 0
+    assert Path("k/mine.png").exists() and "k" not in drawn()
+    monkeypatch.setattr(curves, "draw_run", lambda run: atomic_write(run.folder / "curve.png", ""))
+    monkeypatch.setattr(reader.Run, "check_curve", lambda run: None)
+    assert vfl("plot", "b", "t") == 0 and drawn() == {"a", "s", "b", "t", "t/0", "t/1"}
+    assert vfl(*TOY, "plot=none", "overwrite=true", "hydra.run.dir=b") == 0 and "b" not in drawn()
+    assert vfl("-m", *TOY, "plot=auto,none") == 1 and "give one value" in capsys.readouterr().err
+
+
+def test_what_cannot_be_drawn_says_why(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("empty").mkdir()
+    assert vfl("plot", "empty") == 1 and "no run is in empty" in capsys.readouterr().err
+    assert vfl("plot", "nowhere") == 1 and "nowhere is no folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k")
+    assert vfl("plot", "k") == 1 and "k holds a run without a curve (unfinished)" in capsys.readouterr().err
+    assert vfl(*TOY, "plot=none", "hydra.run.dir=a") == 0
+    Path("a/files.jsonl").unlink()
+    assert vfl("plot", "a") == 1 and "a has no files.jsonl" in capsys.readouterr().err
+    assert not list(Path().rglob("*.png"))
 
 
 @pytest.mark.draws("runs")

@@ -219,6 +219,7 @@ class RunConfig:
     checkpoint_every: Count | None = 50
     overwrite: bool = False
     dry_run: bool = False
+    plot: Literal["auto", "none"] = "auto"
     accounting: str = "strict"
     data_root: str | None = None
     scale: Literal["full", "small", "smoke"] = "full"

@@ -13,7 +13,7 @@ from vflbench.runner import interrupts
 from vflbench.types import ConfigError, VflbenchError, closest
 from vflbench.version import __version__
 
-VERBS = ("list", "data", "figures", "reprice", "report", "show")
+VERBS = ("list", "data", "figures", "reprice", "report", "show", "plot")
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ Other commands
   vflbench data profile features=50,450      time split learning on this machine, for compute=measured
   vflbench report RUN [RUN ...] --out FILE   runs or sweeps side by side, one HTML file with sliders
   vflbench show RUN                          the same in the terminal
+  vflbench plot RUN [RUN ...]                draw the pictures that a sweep or plot=none left out
 """
 FLAGS = """\
 Flags

@@ -128,7 +128,8 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
             return done
         if label and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
             values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
-        summary = _run(config.checked(values), folder, command, quiet or bool(label), cfg)
+        draws = not label and values["plot"] == "auto"
+        summary = _run(config.checked(values), folder, command, quiet or bool(label), draws, cfg)
     except Exception as failure:
         if label and isinstance(failure, ConfigError):
             reason = one_line(failure)
@@ -161,16 +162,18 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
     return _failed(folder, error, label)
 
 
-def _run(run_config: RunConfig, folder: Path, command: str, quiet: bool, cfg: DictConfig) -> dict[str, Any]:
-    """Train; the runner knows no plots, so it is handed the one that draws a run. The summary."""
-    from vflbench.plots.curves import draw_run
+def _run(
+    run_config: RunConfig, folder: Path, command: str, quiet: bool, draws: bool, cfg: DictConfig
+) -> dict[str, Any]:
+    """Train; the runner knows no plots, so it is handed the one that `draws` a run. The summary."""
     from vflbench.runner.run import run
 
+    draw = _draw if draws else _without_pictures
     info = registry.algorithms()[run_config.algorithm.name]
     choices = {
         str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None
     }
-    how: dict[str, Any] = {"command": command, "choices": choices, "info": info, "quiet": quiet, "draw": draw_run}
+    how: dict[str, Any] = {"command": command, "choices": choices, "info": info, "quiet": quiet, "draw": draw}
     how |= {
         "plain": config.without_secrets(cfg),
         "identity": config_hash(config.plain(cfg)),
@@ -180,6 +183,18 @@ def _run(run_config: RunConfig, folder: Path, command: str, quiet: bool, cfg: Di
         run_config, folder, clear=partial(folders.clear, folder, run_config.overwrite, cfg), **how
     )
     return summary
+
+
+def _draw(folder: Path, summary: dict[str, Any]) -> None:
+    from vflbench.plots.curves import draw_run
+
+    draw_run(folder, summary)
+
+
+def _without_pictures(folder: Path, _: dict[str, Any]) -> None:
+    """Of a run that goes on, what it drew before is not its curve any more."""
+    for name in files.PICTURES:
+        inventory.remove(folder / name)
 
 
 def _done(cfg: DictConfig, folder: Path, label: str) -> Outcome | None:

@@ -59,7 +59,7 @@ def start(
     if not launcher.hears:
         for outcome in outcomes:
             outcome.tell()
-    return _conclude(folder, outcomes, died)
+    return _conclude(folder, outcomes, died, draw=cfg.plot == "auto")
 
 
 def _dry_runs(hydra: Session, jobs: list[list[str]], own: list[str]) -> int:
@@ -95,15 +95,17 @@ def _admit_jobs(hydra: Session, folder: Path, jobs: list[list[str]], own: list[s
         folders.admit(run_folder, cfg, sweep=True)
 
 
-def _conclude(folder: Path, outcomes: list[Outcome], died: str) -> int:
+def _conclude(folder: Path, outcomes: list[Outcome], died: str, draw: bool) -> int:
     """The table, the picture and the last words; `died`: what is said of a job's process that ended without a
     result."""
-    from vflbench.plots.curves import draw_runs
-
     say("\n" + sweep.table(folder))
     runs = [run.folder for run in sweep.jobs(folder)] if died else [outcome.folder for outcome in outcomes]
     ended = [reader.load(run_folder).summary for run_folder in runs if folders.ended(run_folder)]
-    if ended:
+    for name in ("curve.csv", "curve.png", "curve.svg"):
+        inventory.remove(folder / name)  # of fewer jobs, where a sweep goes on
+    if ended and draw:
+        from vflbench.plots.curves import draw_runs
+
         draw_runs(sweep.jobs(folder), folder)
         say(f"curves: {shown(folder / 'curve.png')}")
     say(f"sweep folder: {shown(folder)}")

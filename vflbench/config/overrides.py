@@ -152,7 +152,7 @@ def sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
         ]
     if override.is_hydra_override():
         return [Problem(key, value, "cannot be swept")]
-    if key in ("dry_run", "resume", "overwrite"):
+    if key in ("dry_run", "resume", "overwrite", "plot"):
         return [Problem(key, value, "holds for the whole sweep: give one value")]
     if key == "experiment":  # each preset has its own sweep, which Hydra would drop without a word
         return [Problem(key, value, "presets are started one at a time")]

@@ -44,7 +44,8 @@ FILES = frozenset(
         "transcript",
     )
 )
-FILES |= {".hydra", *(f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg"))}
+PICTURES = tuple(f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg"))
+FILES |= {".hydra", *PICTURES}
 SWEEP_FILES = frozenset(("multirun.yaml", "curve.csv", "curve.png", "curve.svg"))
 # dtype of each column; the text ones are given as integer codes
 PARQUET = {

@@ -9,7 +9,7 @@ from vflbench.results.folder import plain
 
 # How a run is carried out, not what it computes. The data's location is no identity either: its content is in the
 # manifest.
-EXCLUDED = frozenset({"resume", "device", "overwrite", "dry_run", "data_root", "hydra"})
+EXCLUDED = frozenset({"resume", "device", "overwrite", "dry_run", "plot", "data_root", "hydra"})
 
 
 def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
