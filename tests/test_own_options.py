@@ -28,7 +28,14 @@ DOCS = "\n".join(
 )
 FILES = {name: text for name, text in re.findall(r"```\w+\n# (\S+)\n(.*?)```", DOCS, re.DOTALL)}
 COMMANDS = re.findall(r"^    vflbench (.*)$", DOCS, re.MULTILINE)
-SMALL = ["dataset.source=synthetic", "dataset.samples=400", "rounds=2", "algorithm.batch_size=64", "model.depth=2"]
+SMALL = [
+    "dataset.source=synthetic",
+    "dataset.samples=400",
+    "rounds=2",
+    "algorithm.batch_size=64",
+    "model.depth=2",
+    "plot=none",
+]
 
 
 @pytest.fixture
@@ -152,7 +159,14 @@ def test_a_privacy_mechanism(tmp_path: Path, package: Path) -> None:
 @pytest.mark.usefixtures("package")
 def test_a_topology(tmp_path: Path) -> None:
     (command,) = [command for command in COMMANDS if "topology=wheel" in command]
-    words = [*command.split(), "dataset.source=synthetic", "rounds=2", "algorithm.workers=5", "algorithm.batch_size=8"]
+    words = [
+        *command.split(),
+        "dataset.source=synthetic",
+        "rounds=2",
+        "algorithm.workers=5",
+        "algorithm.batch_size=512",
+    ]
+    words += ["plot=none"]
     ended = vflbench.run([*words, f"hydra.run.dir={tmp_path / 'run'}"])
     met = {
         tuple(sorted(pair)) for pair in ended.ledger.query("link != 'local'")[["src", "dst"]].itertuples(index=False)
@@ -211,6 +225,7 @@ def test_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run(tmp_path / "refused", "network=scattered", "network.fathest_ms=1")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_a_launcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (command,) = [command for command in COMMANDS if "hydra/launcher=processes" in command]

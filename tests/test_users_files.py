@@ -19,7 +19,7 @@ from vflbench.plots import curves
 from vflbench.results.folder import atomic_write
 
 RUN = ["algorithm=vfl", "dataset=tabular_files", "dataset.id=id", "dataset.label=y", "rounds=3", "checkpoint_every=1"]
-RUN += ["algorithm.batch_size=16", "model.width=4", "model.depth=2", "engine.threads=1"]
+RUN += ["algorithm.batch_size=16", "model.width=4", "model.depth=2", "engine.threads=1", "plot=none"]
 # Where a user's file may turn up; `{n}` is a number, so that some names are those of files yet to come.
 PLACES = (
     *(

@@ -267,7 +267,7 @@ SMALL = [
         "dataset.width=3",
         "dataset.task=classes",
     ),
-    *("network=lan", "epochs=5", "checkpoint_every=2", "model.dtype=float64", "engine.threads=1"),
+    *("network=lan", "epochs=5", "checkpoint_every=2", "model.dtype=float64", "engine.threads=1", "plot=none"),
 ]
 
 

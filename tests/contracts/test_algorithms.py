@@ -69,6 +69,7 @@ def run(folder: Path, algorithm: str, layout: str, *more: str) -> Run:
         f"rounds={rounds(algorithm)}",
         *(f"{key}={each(algorithm)}" for key in ("eval_every", "checkpoint_every")),
         "engine.threads=1",
+        "plot=none",
     ]
     data = CONVEX if algorithm in ON_CONVEX else DATASET[layout]
     if algorithm in SPLIT_WORKERS:
@@ -155,13 +156,13 @@ def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(
     same(whole, case.run(tmp_path / "stopped", "resume=true"))
 
 
-PRIVATE = ["leasgd", "leasgd_async", "d_psgd"]
 SAME_PIECES = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("leasgd_async", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
 ]
 
 
-@pytest.mark.parametrize("algorithm", [*PRIVATE, *SAME_PIECES])
+@pytest.mark.parametrize("algorithm", ["leasgd", *SAME_PIECES])
 def test_private_workers_go_on_where_they_were_stopped(
     algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +206,7 @@ def test_communication_time_is_the_time_without_computing(case: Case, timing: st
 
 
 @pytest.mark.parametrize("algorithm", ["mtcd", "svfl", "centralized_gd"])
-@pytest.mark.parametrize("batch_size", ["null", "50"])
+@pytest.mark.parametrize("batch_size", ["null", pytest.param("50", marks=pytest.mark.slow)])
 def test_networks_of_tokens_go_on_where_they_were_stopped(algorithm: str, batch_size: str, tmp_path: Path) -> None:
     """The same methods with split networks, on tables joined: repeated, and stopped after four rounds."""
     network = [
@@ -216,7 +217,7 @@ def test_networks_of_tokens_go_on_where_they_were_stopped(algorithm: str, batch_
         "model=split_mlp",
     ]
     network += ["algorithm.tokens=2", "algorithm.hops=2", "algorithm.local_steps=3"] if algorithm == "mtcd" else []
-    small = ["eval_every=2", "checkpoint_every=2", "engine.threads=1", "rounds=6"]
+    small = ["eval_every=2", "checkpoint_every=2", "engine.threads=1", "plot=none", "rounds=6"]
     whole = vflbench.run([f"algorithm={algorithm}", *network, *small, f"hydra.run.dir={tmp_path / 'whole'}"])
     assert (
         whole.summary["status"] == "completed" and whole.curve.columns[-1] == f"test_{whole.summary['metric']['name']}"

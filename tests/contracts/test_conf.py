@@ -175,6 +175,7 @@ def test_every_preset_of_no_figure_runs_at_scale_smoke(
         "scale=smoke",
         "dataset.source=synthetic",
         "engine.threads=1",
+        "plot=none",
         f"hydra.run.dir={tmp_path / 'run'}",
     ]
     ended = vflbench.run([*jobs[0], *([] if preset in jobs[0] else [preset]), *small])

@@ -124,6 +124,6 @@ def test_engine_equality_of_networks_of_tokens(algorithm: str, tmp_path: Path) -
     import vflbench
 
     network = [*TABLES, "algorithm.parties=3", "algorithm.lr=0.01", "algorithm.batch_size=50", "model=split_mlp"]
-    small = [f"algorithm={algorithm}", *network, "eval_every=2", "engine.threads=1", "rounds=4"]
+    small = [f"algorithm={algorithm}", *network, "eval_every=2", "engine.threads=1", "plot=none", "rounds=4"]
     simulated = vflbench.run([*small, *TOGETHER, f"hydra.run.dir={tmp_path / 'simulated'}"])
     equal(simulated, vflbench.run([*small, *APART, f"hydra.run.dir={tmp_path / 'ray'}"]))

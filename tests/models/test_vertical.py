@@ -42,7 +42,9 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(folder: Path, algorithm: str, *more: str) -> Run:
-    return vflbench.run([f"algorithm={algorithm}", *more, "engine.threads=1", f"hydra.run.dir={folder / algorithm}"])
+    return vflbench.run(
+        [f"algorithm={algorithm}", *more, "engine.threads=1", "plot=none", f"hydra.run.dir={folder / algorithm}"]
+    )
 
 
 def test_split_learning_and_tokens_train_the_same_embeddings(tmp_path: Path) -> None:

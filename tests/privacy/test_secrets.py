@@ -26,7 +26,14 @@ from vflbench.runner.run import Federation
 from vflbench.seeding import Secret, key_file
 from vflbench.types import FederationError, VflbenchError
 
-GLASU = ["algorithm=glasu", "dataset=digits_graph", "model.hidden=8", "algorithm.local_steps=1", "eval_every=1"]
+GLASU = [
+    "algorithm=glasu",
+    "dataset=digits_graph",
+    "model.hidden=8",
+    "algorithm.local_steps=1",
+    "eval_every=1",
+    "plot=none",
+]
 NOISY = [*GLASU, "privacy=gaussian_embedding", "privacy.noise_multiplier=0.5"]
 SGD = [
     "algorithm=vfl_sgd",

@@ -137,6 +137,7 @@ def test_prices_are_what_the_engine_takes(
         *data,
         *(["rounds=2"] if data[:4] == TABLES else ["rounds=4", "eval_every=2"]),
         "engine.threads=1",
+        "plot=none",
     ]
     run = vflbench.run([*small, "network=us_us", f"hydra.run.dir={tmp_path / 'causal'}"])
     other = vflbench.run([*small, "network=us_uk", "network.timing=round", f"hydra.run.dir={tmp_path / 'round'}"])
@@ -171,7 +172,7 @@ def test_what_cannot_be_priced_says_why(convex, monkeypatch):
 def convex(tmp_path, monkeypatch):
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
     return vflbench.run(
-        ["algorithm=svfl", *CONVEX, "rounds=2", "engine.threads=1", f"hydra.run.dir={tmp_path / 'run'}"]
+        ["algorithm=svfl", *CONVEX, "rounds=2", "engine.threads=1", "plot=none", f"hydra.run.dir={tmp_path / 'run'}"]
     )
 
 

@@ -20,7 +20,15 @@ from vflbench.federation.simulated import SimulatedEngine
 from vflbench.results import inventory
 from vflbench.runner.evaluate import Observer
 
-RUN = ["algorithm=svfl", "dataset=digits", "rounds=4", "eval_every=1", "checkpoint_every=1", "engine.threads=1"]
+RUN = [
+    "algorithm=svfl",
+    "dataset=digits",
+    "rounds=4",
+    "eval_every=1",
+    "checkpoint_every=1",
+    "engine.threads=1",
+    "plot=none",
+]
 FIGURE = ["figures", "glasu/table3", "scale=smoke", "dataset=digits_graph", "model.hidden=4", "out=figures"]
 COMMANDS = {
     "show": ["show", "run"],

@@ -34,6 +34,7 @@ SMALL = [
     "eval_every=2",
     "checkpoint_every=4",
     "engine.threads=1",
+    "plot=none",
 ]
 
 
@@ -62,7 +63,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
 
 
 def test_a_run_has_pictures_and_its_summary_is_its_last_file(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run").folder
+    folder = run(tmp_path / "run", "plot=auto").folder
     pictures = [folder / f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg")]
     written = [
         path.stat().st_mtime_ns
@@ -315,7 +316,7 @@ def test_a_run_that_cannot_start_leaves_the_one_it_was_to_replace(tmp_path: Path
     assert replaced.summary["rounds"] == 4
 
 
-DIGITS = ["dataset=digits", "model.widths=[4]", "epochs=1", "engine.threads=1"]
+DIGITS = ["dataset=digits", "model.widths=[4]", "epochs=1", "engine.threads=1", "plot=none"]
 
 
 def test_an_epsilon_that_no_noise_reaches_leaves_the_run_it_was_to_replace(tmp_path: Path) -> None:

@@ -14,7 +14,15 @@ import vflbench
 from vflbench.federation.runtime.member import Member
 from vflbench.types import ConfigError, DataError, FederationError
 
-RUN = ["algorithm=glasu", "dataset=digits_graph", "model.hidden=8", "rounds=4", "eval_every=2", "engine.threads=1"]
+RUN = [
+    "algorithm=glasu",
+    "dataset=digits_graph",
+    "model.hidden=8",
+    "rounds=4",
+    "eval_every=2",
+    "engine.threads=1",
+    "plot=none",
+]
 Change = Callable[[int, dict[str, Any]], dict[str, Any]]
 
 
