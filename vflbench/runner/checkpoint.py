@@ -39,6 +39,8 @@ COLUMNS = {"ledger": LEDGER_FIELDS, "trace": ("party", *TRACE_FIELDS)}
 TIMES = ("sent", "delivered", "value", "time")  # all other columns are whole numbers
 log = logging.getLogger(__name__)
 
+Saved = tuple[Cut, dict[str, Any], tuple["Part", ...]]  # a cut, the observer's state at it, the files of its transcript
+
 
 @dataclass(frozen=True)
 class Part:
@@ -213,7 +215,7 @@ class Checkpoints:
             raise VflbenchError(f"{path} names a file elsewhere")
         return index
 
-    def load(self) -> tuple[Cut, dict[str, Any], tuple[Part, ...]] | None:
+    def load(self) -> Saved | None:
         """The last whole cut, the observer's state at it and the files of its transcript; None where the run is to
         start anew.
 
@@ -249,7 +251,7 @@ class Checkpoints:
             raise VflbenchError(f"{'; '.join(damages)}. No checkpoint before it is whole: start anew in another folder")
         return None
 
-    def _checked(self, index: Index) -> tuple[Cut, dict[str, Any], tuple[Part, ...]] | None:
+    def _checked(self, index: Index) -> Saved | None:
         """The cut of `index`, after all that it lists was checked; None for the one of round 0."""
         for part in (*index.ledger, *index.trace):
             part.check(self.folder)
