@@ -1,6 +1,8 @@
 """The driver: starts the parties' processes, hears of round boundaries, says when the next round begins, notices who
 has died."""
 
+from __future__ import annotations
+
 import contextlib
 import logging
 import time
@@ -31,7 +33,7 @@ class RemoteParty:
     """What the driver knows of a party."""
 
     name: str
-    trace: array = field(default_factory=lambda: array("d"))
+    trace: array[float] = field(default_factory=lambda: array("d"))
     # tag -> messages to it that a real broker replaced by newer ones
     dropped: dict[str, int] = field(default_factory=dict)
     round: int = 0
