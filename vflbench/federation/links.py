@@ -154,6 +154,6 @@ def link_config(network: NetworkConfig, kind: str, pair: str) -> LinkConfig:
         found: LinkConfig = own(network, kind, pair)
         if not (0 <= found.latency_ms <= 1e9 and (found.bandwidth_gbps is None or 1e-9 <= found.bandwidth_gbps <= 1e9)):
             allowed = "latency_ms from 0 to 1e9, bandwidth_gbps from 1e-9 to 1e9"
-            raise ConfigError([Problem("network", network.name, f"gives {pair} {found}; there are {allowed}")])
+            raise ConfigError([Problem("network", network.name, f"gives {pair} {found}; allowed are {allowed}")])
         return found
     return network.client_server if kind == CLIENT_SERVER else network.client_client

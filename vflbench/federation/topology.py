@@ -114,7 +114,7 @@ def build(config: Any, servers: list[str], clients: list[str], seed: int) -> Top
     for a, b in module_of(config).edges(config, servers, clients, seed):
         if a == b or a not in index or b not in index:
             raise VflbenchError(
-                f"topology={config.name} has an edge from {a} to {b}: it takes two of {', '.join(parties[:8])}"
+                f"topology={config.name} has an edge from {a} to {b}: an edge joins two of {', '.join(parties[:8])}"
             )
         adjacency[index[a], index[b]] = adjacency[index[b], index[a]] = True
     return Topology(parties, len(servers), adjacency)

@@ -57,7 +57,8 @@ class TranscriptWriter:
         """All parties have finished `round`."""
         for done in sorted(r for r in self.messages if r <= round):
             buffer = io.BytesIO()
-            np.savez(buffer, **pack(self.messages.pop(done)))  # type: ignore[arg-type]
+            arrays: dict[str, Any] = pack(self.messages.pop(done))
+            np.savez(buffer, **arrays)
             path = self.folder / file_name(done)
             atomic_write(path, buffer.getvalue())
             self.files[path.name] = Part.of(path)

@@ -108,11 +108,12 @@ class Runtime:
 
     def step(self, party: Member) -> None:
         """Let a party's program run until it has to wait; what it raises is raised here."""
+        assert party.coroutine is not None
         RUNNING.name = party.name
         if party.without_grad:
             torch.set_grad_enabled(False)
         try:
-            party.coroutine.send(None)  # type: ignore[union-attr]
+            party.coroutine.send(None)
         except StopIteration:
             party.finished = True
             if not self.stopping and not party.done:

@@ -297,7 +297,7 @@ class Member:
         self.runtime.refuse_round_timing(self, "recv_any")
         if self.in_evaluation:
             raise FederationError(
-                f"{self.name} calls recv_any within evaluating(): no time passes there, so nothing is first; use "
+                f"{self.name} calls recv_any within evaluating(): no time passes there, so no message is first. Use "
                 "recv_all"
             )
         several = isinstance(srcs, Mapping)
@@ -454,16 +454,16 @@ class Member:
             setattr(self.me, method, self._refusing(method))
 
     def _refusing(self, name: str) -> Callable[..., Any]:
-        """A method of `me` that may not be called before `rounds()` in a resumed run.
+        """A stand-in for a method of `me` that may not be called before `rounds()` in a resumed run.
 
-        What the first start sent before them is not sent a second time.
+        What the first start sent there is not sent a second time.
         """
 
         def method(*args: Any, **kwargs: Any) -> Any:
             if self.in_evaluation:
                 return self.kept_back[name](*args, **kwargs)
             raise FederationError(
-                f"{self.name} calls {name} before rounds() in a resumed run, which has that behind it: put it under "
+                f"{self.name} calls {name} before rounds() in a resumed run: the first start did that. Put it under "
                 "`if me.fresh`"
             )
 
@@ -493,8 +493,8 @@ class Member:
             except OSError as error:
                 raise FederationError(
                     f"{self.name}: the key of its noise is not on this machine ({error.filename}). With other noise it "
-                    "would tell the same "
-                    "twice, and epsilon would count it once: start anew in another folder"
+                    "would publish the same values twice, and epsilon would count them once: start anew in another "
+                    "folder"
                 ) from None
 
 
