@@ -27,7 +27,7 @@ COLUMN = {name: i for i, name in enumerate(LEDGER_FIELDS)}
 TRACE_COLUMN = {name: i for i, name in enumerate(TRACE_FIELDS)}
 
 
-def as_rows(buffer: array[float], width: int) -> np.ndarray:
+def _as_rows(buffer: array[float], width: int) -> np.ndarray:
     """A copy of the buffer's rows, (n, width) float64."""
     return np.frombuffer(buffer, dtype=np.float64).reshape(-1, width).copy() if buffer else np.empty((0, width))
 
@@ -55,8 +55,8 @@ class Ledger:
 
     def take(self, last_round: int | None = None) -> np.ndarray:
         """Remove and return the rows of rounds up to `last_round` (None: all), (n, 10) float64."""
-        rows = as_rows(self.rows, len(LEDGER_FIELDS))
-        deferred = as_rows(self.deferred, len(LEDGER_FIELDS) + 1)
+        rows = _as_rows(self.rows, len(LEDGER_FIELDS))
+        deferred = _as_rows(self.deferred, len(LEDGER_FIELDS) + 1)
         limit = np.inf if last_round is None else last_round
         done, settled = rows[:, 0] <= limit, deferred[:, 0] <= limit
         self.rows[:] = array("d", rows[~done].tobytes())
@@ -72,7 +72,7 @@ def sort_ledger(rows: np.ndarray) -> np.ndarray:
 
 def take_trace(trace: array[float], last_round: int | None = None) -> np.ndarray:
     """Remove and return a party's trace rows, (n, 5) float64; with `last_round`, those up to its boundary."""
-    rows = as_rows(trace, len(TRACE_FIELDS))
+    rows = _as_rows(trace, len(TRACE_FIELDS))
     end = len(rows)
     if last_round is not None:
         marks = np.flatnonzero((rows[:, 0] == MARK) & (rows[:, 3] <= last_round))

@@ -24,7 +24,7 @@ class WholeModels:
         self.task, self.metric = task, metric
         self.network = classifiers.network(config, task.public)
         self.dtype = DTYPES[config.dtype]
-        # {round, val, test}: the metric of all models' average, in the order given
+        # {round, val, test} of every scored round: the metric of all models' average
         self.averaged: list[dict[str, Any]] = []
         self.rows: dict[str, Tensor] = {}  # split -> features, on the models' device
         self.targets: Tensor | None = None  # of the probe
@@ -43,7 +43,7 @@ class WholeModels:
         return torch.cat([self.network.predict(parameters, chunk) for chunk in rows.split(CHUNK)])
 
     def _metrics(self, parameters: Tensor) -> dict[str, float]:
-        """Of each held-out split; none where a prediction is not finite."""
+        """The metric of each held-out split; none where a prediction is not finite."""
         scores = {
             split: self._predict(parameters, split).cpu().numpy()
             for split in ("val", "test")

@@ -25,7 +25,7 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR,
 OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
 
 
-def own_environment() -> dict[str, str]:
+def _own_environment() -> dict[str, str]:
     """What Ray must find in the environment when a process imports it that starts a cluster of its own."""
     return {
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -59,7 +59,7 @@ class Cluster:
         if "ray" not in sys.modules:  # it reads its environment when it is imported
             os.environ["RAY_DISABLE_FAILURE_SIGNAL_HANDLER"] = "1"  # a SIGTERM is no failure
             if self.own:
-                os.environ.update(own_environment())
+                os.environ.update(_own_environment())
         import ray
 
         # Ray would install a handler of its own, which ends this process at once
@@ -90,7 +90,7 @@ class Cluster:
     def _start(self) -> None:
         import ray
 
-        self.folder = private_folder()  # Ray lets everybody write to the folder it is given, which is below this one
+        self.folder = _private_folder()  # Ray lets everybody write to the folder it is given, which is below this one
         self.guardian = Guardian(guardian.USERS, self.folder)
         options: dict[str, Any] = {
             "include_dashboard": False,
@@ -148,7 +148,7 @@ class Cluster:
             self.guardian = None
 
 
-def private_folder() -> str:
+def _private_folder() -> str:
     """A new folder that nobody else can enter.
 
     Its name is short enough for Ray's sockets below it (107 characters in all).

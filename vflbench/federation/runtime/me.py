@@ -35,7 +35,7 @@ class Me(Party):
         return self._clock()
 
 
-class Rounds:
+class _Rounds:
     """The iterator of `me.rounds()`; a class, so that `break` leaves no unfinished generator."""
 
     __slots__ = ("_next",)
@@ -43,14 +43,14 @@ class Rounds:
     def __init__(self, following: Callable[[], Awaitable[int]]) -> None:
         self._next = following
 
-    def __aiter__(self) -> Rounds:
+    def __aiter__(self) -> _Rounds:
         return self
 
     def __anext__(self) -> Awaitable[int]:
         return self._next()
 
 
-class Evaluation:
+class _Evaluation:
     """The context of `async with me.evaluating():`."""
 
     __slots__ = ("_turn",)
@@ -107,8 +107,8 @@ def narrow(party: Member, send: Send, send_many: Callable[..., Any]) -> Me:
         recv_all,
         recv_any,
         compute,
-        lambda: Rounds(following),
-        lambda: Evaluation(evaluation),
+        lambda: _Rounds(following),
+        lambda: _Evaluation(evaluation),
     )
     values |= dict(zip(OPEN, functions, strict=True)) | {"_clock": closed(party.read_clock)}
     for name, value in values.items():

@@ -371,7 +371,7 @@ class Member:
         """As `Party.report`."""
         check_report(self.name, self.round, values, self.runtime.reports)
         if self.runtime.on_report is not None:
-            self.runtime.on_report(self.name, self.round, observed(values))
+            self.runtime.on_report(self.name, self.round, _observed(values))
 
     def read_clock(self) -> float:
         """As `Party.clock`."""
@@ -505,10 +505,10 @@ def link_kind(a: Member, b: Member) -> str:
     return L.CLIENT_SERVER if "server" in (a.role, b.role) else L.CLIENT_CLIENT
 
 
-def observed(value: Any) -> Any:
+def _observed(value: Any) -> Any:
     """A detached copy of what a party reports: the observer reads it later, when the party has gone on."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, np.ndarray):
         return value.copy()
-    return {k: observed(v) for k, v in value.items()} if isinstance(value, dict) else value
+    return {k: _observed(v) for k, v in value.items()} if isinstance(value, dict) else value

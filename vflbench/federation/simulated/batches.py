@@ -41,7 +41,7 @@ class Cohort:
         leaves, structure = flatten(args)
         key: Any = party  # nobody else has it: this call runs by itself
         if all(isinstance(leaf, LEAVES) and not getattr(leaf, "requires_grad", False) for leaf in leaves):
-            key = (function, structure, *(batch_key(leaf) for leaf in leaves))
+            key = (function, structure, *(_batch_key(leaf) for leaf in leaves))
         self.calls.append(Call(party, key, function, args, cost))
         yield
         return self.results.pop(party.name)
@@ -73,7 +73,7 @@ def flatten(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
     return (args, None) if all(isinstance(arg, LEAVES) for arg in args) else pytree.tree_flatten(args)
 
 
-def batch_key(leaf: Any) -> Any:
+def _batch_key(leaf: Any) -> Any:
     """The key of an argument. Those with equal keys can be stacked, or are the same constant."""
     return (leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
 
