@@ -14,9 +14,9 @@ Some things are never free:
 - None (1 byte);
 - keys of dicts (UTF-8) that the algorithm's EXPOSES does not declare.
 
-What cannot be charged is refused: subclasses, names and metadata of types. Strides do not arrive. Not charged are
-framing, the time at which a message is sent, which of these types a number or text by itself has, and what crosses
-within `evaluating()`.
+What cannot be charged is refused: subclasses, names and metadata of types. Strides do not arrive. Framing and the time
+at which a message is sent are not charged. Nor are the type of a number or text by itself, and what crosses within
+`evaluating()`.
 """
 
 from collections.abc import Callable, Collection, Iterator

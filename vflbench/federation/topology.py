@@ -67,8 +67,8 @@ class Topology:
     def mixing(self, rule: str = "metropolis") -> np.ndarray:
         """Symmetric, doubly stochastic weights W (clients, clients) float64 over the edges between clients.
 
-        On an edge, W_ij = 1 / (1 + max(deg_i, deg_j)) with `metropolis` (Xiao, Boyd, Kim 2007) and 1 / (1 + max deg)
-        with `uniform`. W_ii is the rest to 1, above 0. By both rules a ring's weights are 1/3 and a complete graph's
+        `metropolis` (Xiao, Boyd, Kim 2007): W_ij = 1 / (1 + max(deg_i, deg_j)) on an edge. `uniform`: W_ij = 1 / (1 +
+        max deg). W_ii is the rest to 1, above 0. By both rules a ring's weights are 1/3 and a complete graph's
         1/clients. Degrees count edges between clients only.
 
         Raises

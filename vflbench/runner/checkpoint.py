@@ -76,7 +76,7 @@ class Part:
             what = "is truncated" if found.bytes < self.bytes else "was changed"
             raise VflbenchError(f"{path} {what}: {found.bytes} bytes, {self.bytes} were written")
         if found.sha256 != self.sha256:
-            raise VflbenchError(f"{path} is damaged or was changed: its SHA-256 is not that of what was written")
+            raise VflbenchError(f"{path} is damaged or was changed: its SHA-256 is not what it was when it was written")
         return path
 
 
@@ -249,8 +249,8 @@ class Checkpoints:
         found, damages = self._indices(), dict[str, None]()
         if not found and (states := sorted(self.folder.glob("round_*.pt"))):
             raise VflbenchError(
-                f"{states[-1]} has no list of what belongs to it: an older vflbench wrote it. Start anew in another "
-                "folder"
+                f"{states[-1]} has no list of the files that belong to it: an older vflbench wrote it. Start anew in "
+                "another folder"
             )
         for path in found:
             try:
@@ -348,6 +348,7 @@ class Recorder:
         charged = whole[whole[:, COLUMN["kind"]] != LINK_KINDS.index(LOCAL), COLUMN["bytes"]].sum()
         if charged != engine.bytes_sent:
             raise VflbenchError(
-                f"the ledger has {charged:.0f} bytes in {engine.finished_round} rounds, sent were {engine.bytes_sent}"
+                f"the ledger has {charged:.0f} bytes in {engine.finished_round} rounds, but {engine.bytes_sent} were "
+                "sent"
             )
         return whole, {name: np.concatenate([*traces[name], rows]) for name, rows in last.items()}

@@ -237,7 +237,7 @@ def party(
         # they differ, for example, where a download failed for one of them
         if source not in (None, found := federation.task.source.kind):
             raise VflbenchError(
-                f"its data of {config.dataset.name} are {found}, those of the process that looked before the run "
+                f"its data of {config.dataset.name} are {found}, but the process that looked before the run found "
                 f"{source}"
             )
     else:

@@ -168,7 +168,7 @@ class Finished(Run):
         """The configuration of the run."""
         config: dict[str, Any] = self.manifest["config"]
         if not isinstance(config.get("topology"), dict) or "accounting" not in config:
-            raise VflbenchError("manifest.json has no whole configuration")
+            raise VflbenchError("manifest.json has no complete configuration")
         return config
 
     def check(self) -> None:
@@ -177,14 +177,14 @@ class Finished(Run):
         Raises
         ------
         VflbenchError
-            With the reason.
+            The run cannot be re-priced so.
         """
         if self.status is None:
             raise VflbenchError("the run has not ended: continue it with resume=true, then re-price it")
         status = self.summary["status"]
         if status not in ENDED:
             why = f" ({self.summary['reason']})" if self.summary["reason"] else ""
-            raise VflbenchError(f"the run is {status}{why}: only what came to its end can be re-priced")
+            raise VflbenchError(f"the run is {status}{why}: only a run that came to its end can be re-priced")
         name = self.config["algorithm"].get("name")
         info = registry.algorithms().get(str(name))
         if info is None:
@@ -227,7 +227,7 @@ class Finished(Run):
         party, rows = rows[:, 0], rows[:, 1:]
         bounds = np.searchsorted(party, np.arange(len(names) + 1))  # written party by party
         if (np.diff(party) < 0).any():
-            raise VflbenchError("trace.parquet is malformed: its rows are not party by party")
+            raise VflbenchError("trace.parquet is malformed: its rows are not grouped by party")
         return {name: rows[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)}
 
     @cached_property
@@ -351,7 +351,7 @@ class Finished(Run):
         Raises
         ------
         VflbenchError
-            With the reason.
+            The run cannot be re-priced so.
         """
         name, accounting = config["algorithm"]["name"], config["accounting"]
         info = registry.algorithms()[name]
@@ -398,8 +398,8 @@ class Finished(Run):
             what = "a shared server bandwidth" if network.timing == "causal" else "timing=round"
             raise VflbenchError(
                 f"it stopped after round {rounds} of {self.manifest['rounds']} ({self.summary['status']}): under "
-                f"{what} messages of later "
-                "rounds would have come in between, and they were never sent. Train it under that network"
+                f"{what} messages of later rounds would have come in between, and they were never sent. Train it under "
+                "that network"
             )
         return done
 
@@ -428,8 +428,7 @@ class Finished(Run):
         if timed_out and rounds < self.manifest.get("rounds", rounds + 1):
             raise VflbenchError(
                 f"it ended at {TIMED_OUT}={limit} after round {rounds}, where a fresh run would not have stopped "
-                f"({now(rounds):.6g} s): "
-                "train it under that network"
+                f"({now(rounds):.6g} s): train it under that network"
             )
         return ("completed", None) if timed_out else (status, reason)
 

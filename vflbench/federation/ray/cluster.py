@@ -26,7 +26,7 @@ OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
 
 
 def _own_environment() -> dict[str, str]:
-    """What Ray must find in the environment when a process imports it that starts a cluster of its own."""
+    """The environment that Ray must find when it is imported to start a cluster of the run's own."""
     return {
         "RAY_USAGE_STATS_ENABLED": "0",
         # the node's address is 127.0.0.1, on Linux too: nothing listens elsewhere

@@ -78,7 +78,7 @@ class RayEngine(Engine):
     build: Build | Mapping[str, Build]  # makes a party's engine in its process; where they differ, one for each name
     _: KW_ONLY
     timeout: float  # s after which a party that does not answer, or a message that does not arrive, fails the run
-    rounds: int  # this and `on_report` as of `Runtime`
+    rounds: int  # this and `on_report` as in `Runtime`
     expendable: Collection[str] = ()  # the parties without which the run goes on where their process dies
     published: Sequence[str] = ()  # tags that pass a broker
     on_report: Callable[[str, int, dict[str, Any]], None] | None = None

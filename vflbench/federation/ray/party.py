@@ -157,7 +157,7 @@ class PartyEngine:
     def __init__(
         self,
         name: str,  # whose program
-        specs: Mapping[str, PartySpec],  # only this party's has a program and data; all else as of `Runtime`
+        specs: Mapping[str, PartySpec],  # only this party's has a program and data; the rest is as in `Runtime`
         public: Any,
         config: Any,
         office: PartyProcess,  # posts messages and tells the driver

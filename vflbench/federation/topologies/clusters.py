@@ -1,4 +1,4 @@
-"""Clients in separate groups of equal size (to one client), each group a graph of its own; a server reaches all."""
+"""Clients in separate groups of equal size (to one client), each group with its own graph; a server reaches all."""
 
 import itertools
 from collections.abc import Iterable
