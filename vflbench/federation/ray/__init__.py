@@ -11,9 +11,9 @@ holds back a sender that is too fast.
 The driver hears only of round boundaries: reports, ledger, trace. It holds no party's data. It says when the next round
 may begin and asks for the parts of a cut. It notices when a party has died, and when all wait for each other.
 
-Exact are the parameters, reports, messages, bytes and random streams of every method that does not depend on time. All
-times are measured. `me.clock`, timeouts and recv_any follow the real clock here, so the course of a method that depends
-on time is not reproducible.
+For every method that does not depend on time, the parameters, reports, messages, bytes and random streams are exact.
+All times are measured. `me.clock`, timeouts and recv_any follow the real clock here, so the course of a method that
+depends on time is not reproducible.
 """
 
 import importlib.util

@@ -327,9 +327,9 @@ class RayEngine(Engine):
         return cut
 
     def _look(self) -> None:
-        """Nobody has told anything for a while: find out who waits for what.
+        """No event has come for a while: find out who waits for what.
 
-        Where that is the same twice and all messages have arrived, nobody can run.
+        If the answer is the same twice, and all messages have arrived, nobody can run.
         """
         found = self._gather({name: actor.status.remote() for name, actor in self._living.items()})
         self._proceed([name for name, one in found.items() if one["news"] and name not in self._calls.values()])

@@ -240,9 +240,9 @@ class PartyEngine:
             runtime.deliver(me, tag, (now, payload, seq, round, link, self.ledger.tag(tag), nbytes, vectors, sent))
 
     def lose(self, name: str) -> None:
-        """The process of another party has died: who waits checks whether it waits for that one.
+        """The process of another party has died: wake this one, which may be waiting for it.
 
-        There are no cuts without it.
+        There are no more cuts.
         """
         self.runtime.lost.add(name)
         self.runtime.cuts.clear()
