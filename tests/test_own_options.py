@@ -216,7 +216,7 @@ def test_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     far = LinkConfig(latency_ms=-1.0)
     monkeypatch.setattr(registry.load_option("network", "scattered"), "link", lambda config, kind, pair: far)
     with pytest.raises(
-        ConfigError, match=r"network=scattered: gives .*latency_ms=-1\.0.*; there are latency_ms from 0 to 1e9"
+        ConfigError, match=r"network=scattered: gives .*latency_ms=-1\.0.*; allowed are latency_ms from 0 to 1e9"
     ):
         run(tmp_path / "nearer", "network=scattered")
     with pytest.raises(VflbenchError, match="network=gone has no key farthest_ms: is its package installed"):

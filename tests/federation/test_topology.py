@@ -199,6 +199,7 @@ def test_an_edge_to_nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for edge in (("client_00", "client_9"), ("client_00", "client_00")):
         monkeypatch.setattr(registry.load_option("topology", "ring"), "edges", lambda *args, edge=edge: [edge])
         with pytest.raises(
-            VflbenchError, match=f"topology=ring has an edge from {edge[0]} to {edge[1]}: it takes two of client_00"
+            VflbenchError,
+            match=f"topology=ring has an edge from {edge[0]} to {edge[1]}: an edge joins two of client_00",
         ):
             make("ring", 3)

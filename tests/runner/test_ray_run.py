@@ -368,7 +368,7 @@ def test_a_device_that_is_none_is_told_with_its_party(monkeypatch: pytest.Monkey
     assert found["specs"]["client_1"].data is not None
     with pytest.raises(
         VflbenchError,
-        match="its data of digits_graph are real, those of the process that looked before the run synthetic",
+        match="its data of digits_graph are real, but the process that looked before the run found synthetic",
     ):
         party(plan.config, registry.algorithms()["glasu"], 1, None, "client_1", source="synthetic")
 

@@ -1,8 +1,7 @@
 """What a ledger costs: the sums behind every x-axis.
 
-A rule of `accountings/` says what a message costs. `strict` charges what was sent. A named re-pricing charges the same
-ledger by the rule of a paper's figures, so that its numbers can be compared; summaries and curves say by which rule
-they are.
+A rule of `accountings/` says what a message costs. `strict` charges what was sent. Another rule charges the same
+ledger as the figures of a paper do, so that its numbers can be compared. Summaries and curves name their rule.
 """
 
 from collections.abc import Sequence
@@ -24,8 +23,10 @@ class Payload:
 
 
 class Totals:
-    """Sums over a ledger (n, 10), whose messages cost `nbytes` (n,), by round, tag and link kind. `local` ones are in
-    `by_link` alone."""
+    """Sums over a ledger (n, 10), whose messages cost `nbytes` (n,), by round, tag and link kind.
+
+    Messages over `local` links count in `by_link` only.
+    """
 
     def __init__(self, nbytes: np.ndarray, rows: np.ndarray, cost_ratio: float) -> None:
         self.by_tag: dict[int, int] = {}
@@ -43,7 +44,7 @@ class Totals:
         self.rounds, index = np.unique(rounds, return_inverse=True)
         columns = (nbytes, np.ones(len(nbytes)), vectors, nbytes * weight)
         sums = [np.bincount(index, weights=column, minlength=len(self.rounds)) for column in columns]
-        # of the rounds before each
+        # row i: the sums over the first i rounds
         self.sums = np.vstack([np.zeros((1, 4)), np.cumsum(np.stack(sums, axis=1), axis=0)])
 
     def until(self, round: int) -> np.ndarray:

@@ -7,12 +7,23 @@ from vflbench.types import ClockMode, ComputeConfig
 
 @dataclass
 class ComputeClock:
-    """`none`: no time; `modelled`: the delay model of the group `compute`; `measured`: the seconds it took here."""
+    """How long a computation takes.
+
+    `mode` is `none` (no time), `modelled` (the delay model of the group `compute`) or `measured` (the seconds it took
+    here).
+    """
 
     mode: str
     config: ComputeConfig
 
     def seconds(self, cost: float, measured: float) -> float:
+        """The virtual seconds of a computation.
+
+        Parameters
+        ----------
+        cost : in the units of compute.seconds_per_unit.
+        measured : the seconds that it took here.
+        """
         if self.mode == "none":
             return 0.0
         if self.mode == "measured":
@@ -21,7 +32,7 @@ class ComputeClock:
 
 
 def resolve(mode: ClockMode, time_dependent: bool) -> ClockMode:
-    """`auto` is `none` for synchronous methods and `modelled` for time-dependent ones."""
+    """`mode`; for `auto`, `modelled` for time-dependent methods and `none` for the others."""
     if mode != "auto":
         return mode
     return "modelled" if time_dependent else "none"

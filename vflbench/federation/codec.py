@@ -1,9 +1,14 @@
-"""Codecs: what is sent is compressed, the ledger charges what is sent, the receiver sees what arrives.
+"""Codecs compress what is sent: the ledger charges the compressed size, the receiver gets what arrives.
 
-A codec works on the floating-point arrays of a payload, each by itself. Row ids, numbers, text and booleans cross as
-they are; so do arrays that it would not make smaller, messages inside an organisation, those of an evaluation, and all
-that is sent before the first round (keys, labels, the table mapping: data, not training). Encoding takes no virtual
-time. Noise of a privacy mechanism is added before `send`: a codec is post-processing of it, and epsilon stays.
+A codec works on each floating-point array of a payload by itself. These cross unchanged:
+
+- row ids, numbers, text and booleans;
+- arrays that the codec would not make smaller;
+- messages inside an organisation, and those of an evaluation;
+- all that is sent before the first round (keys, labels, the table mapping), which is data and not training.
+
+Encoding takes no virtual time. A privacy mechanism adds its noise before `send`. The codec is post-processing of
+that, so epsilon stays the same.
 """
 
 from collections.abc import Collection
@@ -18,8 +23,10 @@ from vflbench.types import FederationError, module_of
 
 
 class Encoded(NamedTuple):
-    """As `Copied`: `value` is what arrives, for the bytes that were sent. No payload: what a program makes of it is
-    refused."""
+    """As `Copied`: `value` is what arrives, for the bytes that were sent.
+
+    It is no payload: a program cannot send it on.
+    """
 
     value: Any
     nbytes: int
@@ -28,17 +35,20 @@ class Encoded(NamedTuple):
 
 
 class Encoder:
-    """What one party does to what it sends, by the keys of a codec; `rng` is the stream `codec/<party>`, for stochastic
-    rounding.
+    """One party's encoder of what it sends, with the keys of a codec.
 
-    Of the tags `remembered` sender and receiver remember what has arrived: the *difference* to it is encoded, and both
+    Of the tags `remembered`, sender and receiver remember what has arrived. The *difference* to it is encoded, and both
     add that to what they remember. This is EF21 (Richtarik, Sokolov, Fatkhullin 2021, arXiv 2106.05203, Algorithm 2).
-    What topk leaves out of one message crosses in a later one. Adding what was left out to the next message instead
-    (Seide et al. 2014) would be right for gradients alone, not for predictions and models, which do not add up.
+    What topk leaves out of one message crosses in a later one. Error feedback (Seide et al. 2014) adds what was left
+    out to the next message instead. That is right for gradients only: predictions and models do not add up.
 
-    The memory is per receiver, tag and place in the payload, and starts at 0, again where shape or dtype change.
-    Messages between two parties never overtake each other, so both ends' memories are equal: the sender's stands for
-    both, and goes into checkpoints.
+    The memory is kept per receiver, tag and place in the payload. It starts at 0, and again where shape or dtype
+    change. Messages between two parties never overtake each other, so the memories of both ends are equal. The sender's
+    stands for both, and goes into checkpoints.
+
+    Parameters
+    ----------
+    rng : the stream `codec/<party>`, for stochastic rounding.
     """
 
     def __init__(self, codec: Any, rng: np.random.Generator, remembered: Collection[str] = ()) -> None:
@@ -49,7 +59,10 @@ class Encoder:
     def encode(self, payload: Any, receiver: str = "", tag: str = "") -> Encoded:
         """What arrives of `payload`, a detached copy, with the bytes that were sent.
 
-        Raises FederationError: as `copy_payload`, and for complex numbers and those wider than 64 bits.
+        Raises
+        ------
+        FederationError
+            As `copy_payload`, and for complex numbers and numbers wider than 64 bits.
         """
         return self.encode_copy(copy_payload(payload), receiver, tag)
 

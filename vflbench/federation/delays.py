@@ -1,8 +1,8 @@
-"""The delay model of split learning: how long a batch keeps a worker busy (PubSub-VFL, section 4.2, Table 8, read per
-sample).
+"""The delay model of split learning: how long a batch keeps a worker busy.
 
-One worker of a party with C cores and w workers uses min(C / w, core_cap) cores, and a batch of B samples takes it
-scale * B^(1 + exponent) / cores seconds. The fixed latency per batch and the parameter server's cost are beside this.
+PubSub-VFL, section 4.2, Table 8, read per sample. One worker of a party with C cores and w workers uses
+min(C / w, core_cap) cores. A batch of B samples takes it scale * B^(1 + exponent) / cores seconds. The fixed latency
+per batch and the parameter server's cost come on top.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 from vflbench.types import ComputeConfig, Problem, closest
 
 PARTS = ("active_forward", "active_backward", "passive_forward", "passive_backward", "top_forward", "top_backward")
-# a profile's keys, unmeasured
+# a profile's keys, with the values that stand for no measurement
 NOTHING: dict[str, Any] = {"delays": {}, "core_cap": 1.0, "batch_latency": 0.0, "server_seconds": 0.0}
 MOST_SECONDS, MOST_CORES = 1e6, 1_000_000
 BAD_FILE = (OSError, ValueError, KeyError, TypeError)
@@ -21,7 +21,7 @@ BAD_FILE = (OSError, ValueError, KeyError, TypeError)
 
 @dataclass
 class Delays:
-    """The delay model with the constants of `config`; without `delays`, of its two constants per computation.
+    """The delay model with the constants of `config`; without `delays`, two constants per computation.
 
     Parties are numbered as in an aligned task: 0 is the active one.
     """
@@ -29,10 +29,14 @@ class Delays:
     config: ComputeConfig
 
     def seconds(self, part: str, batch: int, party: int, workers: int) -> float:
-        """Seconds in which one of `workers` workers of `party` does `part` (one of PARTS) of a batch of `batch`
-        samples.
+        """Seconds that one of `workers` workers of `party` takes for a batch of `batch` samples.
 
-        The latency per batch is not in it. KeyError where the model has constants for other parts only.
+        `part` is one of PARTS. The latency per batch is not included.
+
+        Raises
+        ------
+        KeyError
+            The model has constants for other parts only.
         """
         if not self.config.delays:
             return self.config.base_seconds + self.config.seconds_per_unit * batch
@@ -52,7 +56,7 @@ class Delays:
 
 
 def check(config: ComputeConfig) -> list[Problem]:
-    """What is wrong with the keys of the group `compute` that a range of one number does not say."""
+    """Problems with the keys of the group `compute` that no range of a single number tells."""
     problems = []
     if config.file is not None and config.name in ("modelled", "paper_table8"):
         problems.append(
@@ -94,8 +98,10 @@ def check(config: ComputeConfig) -> list[Problem]:
 
 
 def measured(file: str, key: str) -> Any:
-    """One constant of a profile (NOTHING's keys); NOTHING's value where there is no readable file: `check` says so
-    before a run."""
+    """One constant of a profile, `key` being one of NOTHING's keys.
+
+    Where the file cannot be read it is NOTHING's value: `check` reports that before a run.
+    """
     try:
         return _profile(file)[key]
     except BAD_FILE:
@@ -105,8 +111,10 @@ def measured(file: str, key: str) -> Any:
 def _profile(file: str) -> dict[str, Any]:
     """The constants of a profile.
 
-    Raises OSError, ValueError, KeyError, TypeError: where the file cannot be read, lacks a constant, or has one that is
-    no number.
+    Raises
+    ------
+    OSError, ValueError, KeyError, TypeError
+        The file cannot be read, lacks a constant, or has one that is not a number.
     """
     values = json.loads(Path(file).expanduser().read_text(encoding="utf-8"))
     delays = {name: {key: float(values["delays"][name][key]) for key in ("scale", "exponent")} for name in PARTS}

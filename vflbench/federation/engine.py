@@ -1,4 +1,4 @@
-"""`Engine`: what a run knows of what drives its parties, whether in virtual or in real time."""
+"""`Engine`: what a run knows of the engine that drives its parties, in virtual or in real time."""
 
 from __future__ import annotations
 
@@ -22,21 +22,33 @@ class Observed(Protocol):
     """What an observer may ask of a party."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name."""
+
     @property
     def kept(self) -> str | None:
         """The name under which it keeps its secret."""
 
     @property
     def state(self) -> State:
-        """Errors: FederationError where it is in another process."""
+        """Its state.
+
+        Raises
+        ------
+        FederationError
+            The party is in another process.
+        """
 
     @property
-    def trace(self) -> array: ...
+    def trace(self) -> array[float]:
+        """Rows of what it has done, as `ledger.trace_row` packs them."""
+
     def spent(self) -> dict[str, Any] | None:
         """What its privacy mechanism has spent; None without one."""
 
-    def parameters(self) -> dict[str, torch.Tensor]: ...
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Copies of its modules' tensors, on the CPU, by name."""
+
     def nonfinite(self) -> str | None:
         """The first of its parameters that holds a NaN or an infinity."""
 
@@ -60,20 +72,26 @@ class Engine(ABC):
         cut = self.resume_from
         self.finished_round = cut.round if cut else 0  # the last that all parties have finished
         self.bytes_sent: int = cut.totals["bytes_sent"] if cut else 0  # charged, in those rounds
-        # the latest of the parties' clocks, s, at its end
+        # s; the latest of the parties' clocks at its end
         self.boundary_clock: float = cut.totals["boundary_clock"] if cut else 0.0
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the summary says of it."""
+        """What the summary says of the engine."""
         return {}
 
     @abstractmethod
     def run(self) -> None:
-        """Run to the end. Errors: FederationError, and what a program raises."""
+        """Run to the end.
+
+        Raises
+        ------
+        FederationError
+            A rule of the federation is broken. Errors of the programs are raised as they are.
+        """
 
     def totals(self) -> dict[str, Any]:
-        """What a cut at the last finished round has of them all."""
+        """The totals that a cut at the last finished round records."""
         return {"bytes_sent": self.bytes_sent, "boundary_clock": self.boundary_clock, "tags": dict(self.ledger.tags)}
 
     def take_trace(self, last_round: int | None = None) -> dict[str, np.ndarray]:

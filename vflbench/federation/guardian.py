@@ -1,9 +1,9 @@
-"""What is to go with a process that starts servers, even where it is killed and can do nothing any more."""
+"""A guardian ends the servers of a process with that process, even where it is killed."""
 
 import subprocess
 
-# A guardian's end of the pipe closes when the process that started it dies.
-# Ends the process that it was told of last, and all that have files below the folder open, and removes that.
+# `read` fails when the process that started the guardian dies: that closes the pipe.
+# Ends the last process that it was given, and all that have files below the folder open; removes the folder.
 USERS = """
 trap '' TERM
 while read -r line; do pid=$line; done
@@ -15,7 +15,7 @@ for signal in TERM TERM TERM KILL KILL; do
   sleep 1
 done
 """
-# Sends SIGTERM to all that have these words in their environment.
+# Sends SIGTERM to all processes that have these words in their environment.
 MARKED = """
 trap '' TERM
 read -r _
@@ -26,7 +26,7 @@ done
 
 
 class Guardian:
-    """Waits for the death of this process, and does then what `program` says of `what`."""
+    """A shell that waits for the death of this process, and then runs `program` on `what`."""
 
     def __init__(self, program: str, what: str) -> None:
         nowhere = subprocess.DEVNULL
@@ -45,7 +45,7 @@ class Guardian:
         self.process.stdin.flush()
 
     def dismiss(self) -> None:
-        """There is nothing to guard any more."""
+        """End the guardian: there is nothing to guard any more."""
         assert self.process.stdin is not None
         self.process.kill()
         self.process.wait()

@@ -1,7 +1,7 @@
 """How long a message takes: links with latency and bandwidth, a shared server bandwidth, and the timing rule `round`.
 
-All times are virtual seconds. What happens on a link depends on its sender's program order alone; only a shared
-bandwidth *into* a server depends on global time, so the engine resolves that one in the order of arrival (`Ingress`).
+All times are virtual seconds. What happens on a link depends on its sender's program order only. Only a shared
+bandwidth *into* a server depends on global time, so the engine serves that one in the order of arrival (`Ingress`).
 """
 
 import bisect
@@ -16,7 +16,7 @@ LINK_KINDS = (CLIENT_SERVER, CLIENT_CLIENT, LOCAL)
 
 
 def seconds_per_byte(bandwidth_gbps: float | None) -> float:
-    """1 Gbit/s = 10^9 bit/s; None is unbounded."""
+    """Seconds that a byte takes: 1 Gbit/s = 10^9 bit/s; None is unbounded."""
     return 0.0 if bandwidth_gbps is None else 8.0 / (bandwidth_gbps * 1e9)
 
 
@@ -49,9 +49,9 @@ class Link:
 class Medium:
     """Timing rule `round` at a server: everything passes one medium in the server's program order.
 
-    An exchange (a gather and the scatter that answers it) costs `latencies` x L + all its bytes / B: the gather pays
-    latencies - 1, the scatter one; the next exchange starts when the last of the scatter has arrived. A scatter that
-    follows a scatter belongs to the same exchange.
+    An exchange is a gather and the scatter that answers it. It costs `latencies` x L + all its bytes / B: the gather
+    takes latencies - 1 of them, the scatter one. The next exchange starts when the last message of the scatter has
+    arrived. A scatter that follows a scatter belongs to the same exchange.
     """
 
     free: float = 0.0
@@ -59,12 +59,14 @@ class Medium:
     gathering: bool = False
 
     def scatter(self, now: float, nbytes: int, link: Link) -> float:
+        """Delivery time of a message that the server sends at `now`."""
         self.gathering = False
         self.free = max(self.free, now) + nbytes * link.rate
         self.scattered = self.free + link.latency
         return self.scattered
 
     def gather(self, sent: float, nbytes: int, link: Link, latencies: int) -> float:
+        """Delivery time of a message that was sent to the server at `sent`."""
         if not self.gathering:
             self.gathering = True
             self.free = max(self.free, self.scattered)
@@ -76,8 +78,8 @@ class Medium:
 class Ingress:
     """A server's shared inbound bandwidth: first come, first served, by the time at which the first byte arrives.
 
-    After a resume, messages served before the cut are known only as `history`: one that is sent again and arrived
-    between two of them must find the line as busy as it was then. Messages that arrive together are served by (source,
+    After a resume, messages served before the cut are known only as `history`. One that is sent again, and arrived
+    between two of them, must find the line as busy as it was then. Messages that arrive together are served by (source,
     seq).
     """
 
@@ -86,10 +88,11 @@ class Ingress:
     busy: float = 0.0
     # sorted (arrival, src, seq, end of service)
     history: list[tuple[float, int, int, float]] = field(default_factory=list)
-    # the same with the round, since the start
+    # the same and the round, of what was served since the start
     log: list[tuple[float, int, int, float, int]] = field(default_factory=list)
 
     def serve(self, arrival: float, src: int, seq: int, nbytes: int, round: int) -> float:
+        """Serve a message whose first byte is here at `arrival`; returns when its last byte is through."""
         before = bisect.bisect_left(self.history, (arrival, src, seq)) if self.history else 0
         busy = max(self.busy, self.history[before - 1][3]) if before else self.busy
         self.busy = max(arrival, busy) + nbytes * self.rate
@@ -98,7 +101,7 @@ class Ingress:
         return self.busy
 
     def served(self, last_round: int) -> list[tuple[float, int, int, float]]:
-        """(arrival, src, seq, end) of what was served of rounds up to `last_round`."""
+        """(arrival, src, seq, end) of the messages served of rounds up to `last_round`."""
         return self.history + [entry[:4] for entry in self.log if entry[4] <= last_round]
 
     def forget(self, before: float) -> None:
@@ -108,8 +111,10 @@ class Ingress:
 
 
 class Shared:
-    """What all messages of a server with its clients pass: one medium (timing=round), or a bandwidth each way. Parties
-    by their places."""
+    """What all messages between a server and its clients pass: one medium (timing=round), or a bandwidth each way.
+
+    Parties are given by their places.
+    """
 
     def __init__(self, network: NetworkConfig, keep: bool = False) -> None:
         self.network, self.rate = network, seconds_per_byte(network.server_bandwidth_gbps)
@@ -118,8 +123,7 @@ class Shared:
         self.ingress: dict[int, Ingress] = defaultdict(lambda: Ingress(self.rate, keep))
 
     def send(self, link: Link, now: float, nbytes: int, serves: bool) -> float | None:
-        """Delivery time of a message that a server sends (`serves`) or is sent; None where that server decides it
-        later."""
+        """Delivery time of a message from (`serves`) or to a server; None where the server decides it later."""
         if self.network.timing == "round":
             return self.media[link.src].scatter(now, nbytes, link) if serves else None
         out = now
@@ -132,8 +136,16 @@ class Shared:
 
 
 def link_config(network: NetworkConfig, kind: str, pair: str) -> LinkConfig:
-    """The link `pair` ("src->dst"): its own where the profile has some, else as the option's module says, else its
-    kind's; local: free."""
+    """The configuration of the link `pair` ("src->dst").
+
+    The profile's own entry for the pair comes first, then what the option's module says, then the link's kind. Local
+    links are free.
+
+    Raises
+    ------
+    ConfigError
+        The option's module gives a value out of range.
+    """
     if kind == LOCAL:
         return LinkConfig(0.0, None)
     if pair in network.links:
@@ -142,6 +154,6 @@ def link_config(network: NetworkConfig, kind: str, pair: str) -> LinkConfig:
         found: LinkConfig = own(network, kind, pair)
         if not (0 <= found.latency_ms <= 1e9 and (found.bandwidth_gbps is None or 1e-9 <= found.bandwidth_gbps <= 1e9)):
             allowed = "latency_ms from 0 to 1e9, bandwidth_gbps from 1e-9 to 1e9"
-            raise ConfigError([Problem("network", network.name, f"gives {pair} {found}; there are {allowed}")])
+            raise ConfigError([Problem("network", network.name, f"gives {pair} {found}; allowed are {allowed}")])
         return found
     return network.client_server if kind == CLIENT_SERVER else network.client_client

@@ -1,8 +1,8 @@
 """What a party program sees: `me`, its state, its guarded data and the rules for what may cross.
 
-An algorithm is a set of party programs, plain ``async def`` coroutines that own their data and meet the others only
-through messages (ARCHITECTURE.md, section 1). `Party` is the interface that they are written against; what they are
-given is `runtime.me.Me`.
+An algorithm is a set of party programs, plain ``async def`` coroutines. They own their data and meet the others only
+through messages (ARCHITECTURE.md, section 1). They are written against the interface `Party`; what they are given is
+`runtime.me.Me`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ Program = Callable[..., Coroutine[Any, Any, Any]]  # async def program(me, data,
 
 
 def party_names(prefix: str, count: int) -> list[str]:
-    """`count` names whose alphabetical order is their numerical order: client_0 .. client_9, or client_00 ..
-    client_14."""
+    """`count` names whose alphabetical order is their numerical order.
+
+    client_0 .. client_9, or client_00 .. client_14.
+    """
     width = len(str(max(count - 1, 0)))
     return [f"{prefix}_{i:0{width}d}" for i in range(count)]
 
@@ -53,11 +55,10 @@ class PartySpec:
 
 
 class PartyLost(FederationError):
-    """The process of a party that others wait for has died, and nothing of it is left to read; only of those that are
-    expendable."""
+    """An expendable party that others wait for has died, and nothing of it is left to read."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name)  # with what it was made of, a copy in another process is made
+        super().__init__(name)  # from its arguments, another process makes a copy
         self.name = name
 
     def __str__(self) -> str:
@@ -77,7 +78,7 @@ RUNNING = _Running()
 
 
 class Guarded:
-    """A party's own data: reading any field of it while another party's program runs raises `FederationError`."""
+    """A party's own data: `FederationError` where another party's program reads a field of it."""
 
     __slots__ = ("_owner", "_read")
 
@@ -85,10 +86,10 @@ class Guarded:
         def read(name: str) -> Any:
             if RUNNING.name is not None and owner != RUNNING.name:
                 raise FederationError(f"{RUNNING.name} touched `{name}` of {owner}'s data: a party reads only its own")
-            if name.startswith("_"):  # `__dict__` would be a way around
+            if name.startswith("_"):  # `__dict__` would get around the guard
                 raise AttributeError(f"{owner}'s data have no field `{name}` to read")
             value = getattr(data, name)
-            if isinstance(value, types.MethodType):  # its __self__ is nobody's to guard
+            if isinstance(value, types.MethodType):  # its __self__ would get around the guard
                 raise AttributeError(f"{owner}'s data have no field `{name}` to read: it is a method")
             return value
 
@@ -111,16 +112,18 @@ def batchable(function: F) -> F:
     """Mark a pure module-level function as one that `me.compute` may run for a cohort in one `torch.func.vmap` call.
 
     It takes and returns tensors (or containers of them), calls no `.item()`, changes nothing in place and draws no
-    random numbers. An attribute `together` of it, a function of the same arguments with every tensor stacked, is called
-    instead of vmap.
+    random numbers. Where the function has an attribute `together`, that is called instead of vmap: a function of the
+    same arguments with every tensor stacked.
     """
     function.batchable = True  # type: ignore[attr-defined]
     return function
 
 
 class Report(TypedDict, total=False):
-    """What a party may tell the observer. Scores, (rows, outputs), stand by split: `val`, `test`; parts of them also
-    `train`, `rows`."""
+    """What a party may tell the observer.
+
+    Scores, (rows, outputs), are given by split: `val`, `test`; partial scores also for `train` and `rows`.
+    """
 
     train_loss: float  #: mean over the parties, and over the rounds since the last evaluation
     predictions: Mapping[str, Any]  #: of a party that predicts alone
@@ -137,7 +140,17 @@ SPLITS = {"predictions": {"val", "test"}, "partial": {"train", "val", "test", "r
 
 
 def check_report(party: str, round: int, values: Mapping[str, Any], scored: Sequence[str]) -> None:
-    """Raise FederationError for what nobody asks for in a report; of SCORED its algorithm declares some."""
+    """Refuse what no report may hold.
+
+    Parameters
+    ----------
+    scored : those of SCORED that the algorithm declares.
+
+    Raises
+    ------
+    FederationError
+        A key is unknown or not declared, or its value has the wrong type.
+    """
     for key, value in values.items():
         if key not in Report.__annotations__:
             near = closest(key, Report.__annotations__)
@@ -174,8 +187,10 @@ def check_report(party: str, round: int, values: Mapping[str, Any], scored: Sequ
 
 
 class State:
-    """All of a party that outlives a round: modules, optimisers, tensors, arrays, numbers, text and containers of
-    those."""
+    """All of a party that outlives a round.
+
+    Modules, optimisers, tensors, arrays, numbers, text and containers of those.
+    """
 
     if TYPE_CHECKING:  # any attribute may be set and read
 
@@ -221,36 +236,54 @@ class Party(ABC):
 
     @abstractmethod
     def torch_rng(self, name: str) -> torch.Generator:
-        """The torch generator of this party's stream `name`, on its device; within `evaluating()` an independent
-        one."""
+        """The torch generator of this party's stream `name`, on its device.
+
+        Within `evaluating()` an independent one.
+        """
 
     @abstractmethod
     def secret_rng(self, name: str) -> np.random.Generator | seeding.SecretStream:
-        """As `rng`, for what nobody else may know, noise and who is in a batch: from `secret` under
-        privacy.secure_rng."""
+        """As `rng`, for what nobody else may know: noise, and who is in a batch.
+
+        Under privacy.secure_rng it draws from `secret`.
+        """
 
     @abstractmethod
     def secret_torch_rng(self, name: str) -> torch.Generator | seeding.SecretStream:
-        """As `torch_rng`, from `secret` under privacy.secure_rng."""
+        """As `torch_rng`; under privacy.secure_rng it draws from `secret`."""
 
     @property
     @abstractmethod
     def clock(self) -> float:
-        """This party's virtual time in seconds. Reading it makes the program time-dependent."""
+        """The party's virtual time in seconds. Reading it makes the program time-dependent."""
 
     @abstractmethod
     def send(self, dst: str, payload: Any, tag: str = "message") -> Any:
-        """Hand a detached copy of `payload` to `dst`. Never waits. Raises FederationError where there is no edge to
-        `dst`."""
+        """Hand a detached copy of `payload` to `dst`; never waits.
+
+        Raises
+        ------
+        FederationError
+            There is no edge to `dst`.
+        """
 
     @abstractmethod
     def send_many(self, dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:
-        """The same payload to each of `dsts`, one message (and ledger row) each."""
+        """Send the same payload to each of `dsts`, one message (and ledger row) each."""
 
     @abstractmethod
     def recv(self, src: str, tag: str = "message", timeout: float | None = None) -> Any:
-        """The next payload from `src` with `tag`. With a timeout in virtual seconds (time-dependent): TimeoutError
-        after it."""
+        """The next payload from `src` with `tag`.
+
+        Parameters
+        ----------
+        timeout : virtual seconds; with it the program is time-dependent.
+
+        Raises
+        ------
+        TimeoutError
+            No message has come in that time.
+        """
 
     @abstractmethod
     def recv_all(self, srcs: Sequence[str], tag: str = "message") -> Any:
@@ -274,10 +307,13 @@ class Party(ABC):
         seconds: float | None = None,
         latency: float = 0.0,
     ) -> Any:
-        """``function(*args)`` on the compute clock. `batchable` ones of a cohort run as one.
+        """``function(*args)`` on the compute clock. Equal `batchable` calls of a cohort run as one.
 
-        The modelled clock takes `seconds`, after `latency` seconds during which no core is busy; where `seconds` is
-        None, `cost` in the units of compute.seconds_per_unit.
+        Parameters
+        ----------
+        cost : in the units of compute.seconds_per_unit, for the modelled clock.
+        seconds : what the modelled clock takes in place of `cost`.
+        latency : seconds before `seconds`, during which no core is busy.
         """
 
     @abstractmethod
@@ -294,4 +330,4 @@ class Party(ABC):
 
     @abstractmethod
     def report(self, **values: Unpack[Report]) -> None:
-        """Tell the observer what it scores by, of this round. Never features."""
+        """Tell the observer what it scores in this round. Never features."""

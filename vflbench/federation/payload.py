@@ -1,14 +1,22 @@
 """What may cross from party to party, and what it costs.
 
-What a receiver could tell from a message is charged or cannot vary. Values cost what they hold, and with them the first
-dimension of arrays and the length of text, which values count out. All else of a payload is its *form*: types,
-containers, keys, further dimensions, the order of dimensions in memory. The first form of a tag from one party to
-another is the tag's, and free: it is the protocol. A message of another form costs 8 bytes for each entry of its form.
-Free in no case: an array without entries that is the first or in a container (8 bytes a dimension), a container within
-a container or an empty one (8 bytes), None (1 byte), and keys of dicts (UTF-8) that the algorithm's EXPOSES does not
-declare. What cannot be charged is refused: subclasses, names and metadata of types. Strides do not arrive. Framing, and
-when a message is sent, are not charged; nor is which of these types a number or text by itself has, nor what crosses
-within `evaluating()`.
+What a receiver could tell from a message is charged or cannot vary. Values cost what they hold. They pay for the first
+dimension of arrays and for the length of text too, which the values count out.
+
+All else of a payload is its *form*: types, containers, keys, further dimensions, the order of dimensions in memory. The
+first form of a tag from one party to another is the tag's, and free: it is the protocol. A message of another form
+costs 8 bytes for each entry of its form.
+
+Some things are never free:
+
+- an array without entries that is the first or in a container (8 bytes a dimension);
+- a container within a container, or an empty one (8 bytes);
+- None (1 byte);
+- keys of dicts (UTF-8) that the algorithm's EXPOSES does not declare.
+
+What cannot be charged is refused: subclasses, names and metadata of types. Strides do not arrive. Framing and the time
+at which a message is sent are not charged. Nor are the type of a number or text by itself, and what crosses within
+`evaluating()`.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -27,13 +35,17 @@ PLAIN = ("none", "bool", "int", "float", "text", "number")  # forms without a di
 
 
 def copy_payload(payload: Any) -> Copied:
-    """A detached copy of a payload, its size in bytes, the arrays in it, and its form. Nothing else of the original
-    crosses.
+    """A detached copy of a payload, its size in bytes, the arrays in it, and its form.
 
-    Tensors and numpy arrays cost what their entries have, inside a container at least 8 bytes a dimension if they have
-    none. Numbers cost 8, booleans and None 1, text its UTF-8. A tuple, list or dict is free if it is the payload, 8
-    bytes inside another, or empty. The types are these exactly: anything else raises FederationError. Keys and forms
-    are charged by `form_bytes`, which knows the way.
+    Nothing else of the original crosses. Tensors and numpy arrays cost what their entries have; without entries and
+    inside a container, at least 8 bytes a dimension. Numbers cost 8, booleans and None 1, text its UTF-8. A tuple, list
+    or dict is free if it is the payload, and costs 8 bytes inside another, or empty. `form_bytes` charges keys and
+    forms.
+
+    Raises
+    ------
+    FederationError
+        A type is not exactly one of these.
     """
     kind = type(payload)
     copy = COPIES.get(kind)
@@ -50,7 +62,7 @@ def _copy_array(array: np.ndarray) -> Copied:
     dtype = array.dtype
     if dtype.kind not in wire.PLAIN_KINDS or dtype.metadata is not None:
         raise FederationError(f"a payload cannot be an array of {dtype!r}: numbers, text and times can cross")
-    plain = np.dtype(dtype.str)  # of two types for the same numbers (long and long long) the one that is named so
+    plain = np.dtype(dtype.str)  # one type for the same numbers: long and long long are two
     return array.astype(plain, order="C"), array.nbytes, 1, _shaped(f"array {plain.str}", array.shape, array.itemsize)
 
 
@@ -67,7 +79,7 @@ def _copy_tensor(tensor: torch.Tensor) -> Copied:
         copy = tensor.detach().clone(memory_format=torch.contiguous_format)
     else:
         copy = tensor.detach().clone()
-    if not copy.is_contiguous():  # a copy keeps its layout, by which sums are ordered
+    if not copy.is_contiguous():  # a copy keeps its layout, since that decides the order of sums
         strides = copy.stride()
         order = sorted(range(len(shape)), key=lambda d: -strides[d])
         dense = copy.permute(order).clone(memory_format=torch.contiguous_format)
@@ -76,7 +88,10 @@ def _copy_tensor(tensor: torch.Tensor) -> Copied:
 
 
 def _shaped(name: str, shape: tuple[int, ...], itemsize: int) -> Form:
-    """Without the first dimension where entries pay for it: not those of (n, 0), or without a byte."""
+    """The form of an array: without the first dimension where entries pay for it.
+
+    They do not pay for that of (n, 0), nor where an entry has no bytes.
+    """
     if not itemsize or 0 in shape[1:]:
         return (f"{name} of {shape[0]}", *shape[1:])
     return name if len(shape) == 1 else (name, *shape[1:])
@@ -104,7 +119,7 @@ def _copy_parts(parts: Any) -> Copied:
 
 
 def _copy_dict(parts: dict[Any, Any]) -> Copied:
-    """Arrives in the order of its keys: any other would tell something."""
+    """The copy has its keys in sorted order: any other order would tell the receiver something."""
     if not all(type(key) is str for key in parts):
         raise FederationError("a payload's dict has text as keys: send numbers as an array")
     keys = sorted(parts)
@@ -113,7 +128,7 @@ def _copy_dict(parts: dict[Any, Any]) -> Copied:
 
 
 CONTAINERS = (tuple, list, dict)
-# of one dimension; numpy has each of these once
+# forms of arrays of one dimension, by the id of the dtype: numpy has one object for each
 LINES = {id(dtype): f"array {dtype.str}" for dtype in wire.NUMPY_DTYPES.values()}
 COPIES: dict[type, Callable[[Any], Copied]] = {
     np.ndarray: _copy_array,
@@ -137,10 +152,10 @@ COPIES: dict[type, Callable[[Any], Copied]] = {
 
 
 def form_bytes(form: Form, first: Form, declared: Collection[str]) -> int:
-    """What a payload's form costs: keys that are not declared, and, where it is not `first`, 8 bytes for each entry.
+    """What a payload's form costs: keys that are not declared, and 8 bytes for each entry where it is not `first`.
 
-    `first` is the form of the first message with its tag between the same two: to say the same again says nothing.
-    Entries are the dimensions of arrays and the parts of containers; a number or text by itself has none.
+    `first` is the form of the first message with its tag between the same two parties: a repeated form says nothing
+    new. Entries are the dimensions of arrays and the parts of containers. A number or text by itself has none.
     """
     keys = sum(len(key.encode("utf-8", "surrogatepass")) or 1 for key in _keys(form) if key not in declared)
     return keys + (0 if form == first or form in PLAIN else SIZE * _entries(form))

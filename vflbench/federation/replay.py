@@ -1,9 +1,8 @@
-"""Re-time a finished run from its trace: what each party did, in its program's order, under another network, without
-training.
+"""Re-time a finished run under another network from its trace, without training.
 
-Exact for programs whose control flow does not depend on time: equal links serve equal messages in equal order, in the
-same floating-point expressions as the engine's (tests/contracts/test_reprice.py). A loop of its own and no engine
-driving players: a message costs it a tenth.
+The trace says what each party did, in the order of its program. Exact for programs whose control flow does not depend
+on time: equal links serve equal messages in equal order, in the same floating-point expressions as the engine's
+(tests/contracts/test_reprice.py). A message costs this loop a tenth of what it would cost an engine.
 """
 
 import heapq
@@ -26,19 +25,24 @@ class Retimed:
     ends: dict[int, float]  # round -> seconds: the latest party's clock at that round's boundary
     sent: np.ndarray  # (messages,) by (src, dst, seq), as the program's `rows`; NaN: the trace does not have it
     delivered: np.ndarray
-    # Whether nothing that parties do after the trace's end can change these times. Without it, they hold only for a
-    #   trace that ends
-    # with the last round: in a run that stopped before, the next round's messages may pass a shared bandwidth first.
+    # Whether nothing that parties do after the trace's end can change these times. If False, they hold only where the
+    # trace ends with the last round: after an earlier end, the next round's messages may pass a shared bandwidth first.
     closed: bool
 
 
 class Program:
     """What every party of a run did, in its order: made once, then timed under any number of networks.
 
-    `ledger` has (messages, 10) rows, of which `sent` and `delivered` are not read; `traces` party -> (events, 4 or 5)
-    rows in program order, whose times are not read; `roles` party -> role, in the parties' order.
+    Parameters
+    ----------
+    ledger : (messages, 10) rows, of which `sent` and `delivered` are not read.
+    traces : party -> (events, 4 or 5) rows in program order, whose times are not read.
+    roles : party -> role, in the parties' order.
 
-    Raises VflbenchError: trace and ledger are not of one run; here, or when it is timed.
+    Raises
+    ------
+    VflbenchError
+        Trace and ledger are not of one run. This may show only when the program is timed.
     """
 
     def __init__(self, ledger: np.ndarray, traces: Mapping[str, np.ndarray], roles: Mapping[str, str]) -> None:
@@ -50,7 +54,7 @@ class Program:
         # source, reader and kind of every link
         self.ends = [(int(src[at]), int(dst[at]), L.LINK_KINDS[kind[at]]) for at in first]
         self.link_of = np.repeat(np.arange(len(first)), np.diff(first, append=len(rows)))  # a message's link
-        # messages whose delivery may be not their own link's alone to decide
+        # messages whose delivery may depend on more than their own link
         self.shared = kind == L.LINK_KINDS.index(L.CLIENT_SERVER)
         kinds = {name: traces[name][:, TRACE_COLUMN["kind"]] for name in self.names}
         values = {name: traces[name][:, TRACE_COLUMN["value"]] for name in self.names}
@@ -61,9 +65,15 @@ class Program:
         self.steps = self._steps(traces, pair[first], np.append(first, len(rows)))
 
     def _steps(self, traces: Mapping[str, np.ndarray], pairs: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
-        """Per party what it did, as whole numbers: -1 - at, a message's row, is read; at is sent; from the number of
-        messages on, `seconds` are computed; marks + a round is its end. Rows of a pair's messages follow each other,
-        numbered from 0."""
+        """Per party what it did, as whole numbers.
+
+        - -1 - at: the message in row `at` is read;
+        - at: it is sent;
+        - from the number of messages on: `seconds` are computed;
+        - marks + a round: the round ends.
+
+        Rows of a pair's messages follow each other, numbered from 0.
+        """
         count, computed, found = len(self.names), len(self.rows), []
         pairs, bounds = np.append(pairs, -1), np.append(bounds, 0)
         for party, name in enumerate(self.names):
@@ -74,9 +84,9 @@ class Program:
             at = bounds[place] + seq.astype(np.int64)
             unknown = ((pairs[place] != pair) | (at >= bounds[place + 1])) & (reads | (kind == SEND))
             if unknown.any():
-                wrong = int(unknown.argmax())
-                source, reader = (int(other[wrong]), party) if reads[wrong] else (party, int(other[wrong]))
-                lacking = f"{int(seq[wrong])} from {self.names[source]} to {self.names[reader]}"
+                event = int(unknown.argmax())
+                source, reader = (int(other[event]), party) if reads[event] else (party, int(other[event]))
+                lacking = f"{int(seq[event])} from {self.names[source]} to {self.names[reader]}"
                 raise VflbenchError(f"the trace has message {lacking}, the ledger has none")
             steps = np.where(reads, -1 - at, np.where(kind == MARK, self.marks + value, at).astype(np.int64))
             steps[computes] = np.arange(computed, computed + np.count_nonzero(computes))
@@ -95,7 +105,7 @@ class Program:
 
 
 def _listed(values: np.ndarray) -> Iterator[int]:
-    """The values as a list has them, without the memory of one: a piece at a time."""
+    """The values as Python numbers, a piece at a time: a list of all would take much memory."""
     return itertools.chain.from_iterable(values[at : at + 1024].tolist() for at in range(0, len(values), 1024))
 
 
@@ -107,8 +117,7 @@ def _sorted(ledger: np.ndarray) -> np.ndarray:
 
 
 class _Replay:
-    """Every party is a generator over its steps that waits (yields) where a message that it reads is not delivered
-    yet."""
+    """Every party is a generator over its steps; it yields where a message that it reads is not delivered yet."""
 
     def __init__(self, program: Program, network: NetworkConfig, steps: list[np.ndarray]) -> None:
         self.program, self.network, self.steps = program, network, steps
@@ -118,7 +127,7 @@ class _Replay:
         self.links = [L.Link(a, b, kind, config) for (a, b, kind), config in zip(program.ends, configs, strict=True)]
         self.busy = [0.0] * len(self.links)
         self.latency = [link.latency for link in self.links]
-        # Lists, by message: an element of an array takes several times as long to reach.
+        # Lists, by message: reading an element of an array takes several times as long.
         rates = np.array([one.rate for one in self.links], dtype=np.float64)
         self.link: list[int] = program.link_of.tolist()
         self.service: list[float] = (self.rows[:, COLUMN["bytes"]] * rates[program.link_of]).tolist()
@@ -131,19 +140,19 @@ class _Replay:
         self.heap: list[tuple[float, int, int, int, float]] = []
         self.last_arrival: float | None = None  # at a shared bandwidth
         self.waiting: dict[int, int] = {}  # message -> the party that waits for it
-        # first come, first served: whoever gathers finds several messages at once
+        # first come, first served: who gathers finds several messages at once
         self.ready = deque(range(len(self.names)))
         self.ends: dict[int, float] = {}
-        self.clocks = [0.0] * len(self.names)  # of parties that are through
+        self.clocks = [0.0] * len(self.names)  # of the parties that have ended
 
     def run(self) -> dict[int, float]:
         """When each round ends."""
         parties = [self._party(index, _listed(steps)) for index, steps in enumerate(self.steps)]
-        through, ready = 0, self.ready
+        ended, ready = 0, self.ready
         while ready or self._serve():
             while ready:
-                through += next(parties[ready.popleft()], True)
-        if through < len(parties):
+                ended += next(parties[ready.popleft()], True)
+        if ended < len(parties):
             at, reader = next(iter(self.waiting.items()))
             source = self.names[self.links[self.link[at]].src]
             raise VflbenchError(
@@ -152,6 +161,7 @@ class _Replay:
         return self.ends
 
     def retimed(self) -> Retimed:
+        """The run's times."""
         self.run()
         overtaken = self.last_arrival >= min(self.clocks, default=np.inf) if self.last_arrival is not None else False
         closed = not self._settle() and not overtaken
@@ -208,7 +218,7 @@ class _Replay:
         return delivered
 
     def _gather(self, at: int) -> float:
-        """timing=round: the server reads a message, in its program's order."""
+        """With timing=round: the server reads a message, in its program's order."""
         link = self.links[self.link[at]]
         sent = self.sent[at]
         assert sent is not None
@@ -231,7 +241,7 @@ class _Replay:
         return True
 
     def _settle(self) -> bool:
-        """timing=round, at the end: what no server has read passes its medium all the same. Whether there was any."""
+        """With timing=round, at the end: let what no server has read pass its medium. Whether there was any."""
         unread = [at for at, time in enumerate(self.delivered) if time is None and self.sent[at] is not None]
         for at in sorted(unread, key=lambda at: (self.links[self.link[at]].dst, at)):
             self._gather(at)
@@ -239,8 +249,10 @@ class _Replay:
 
 
 def idle_seconds(traces: Mapping[str, np.ndarray], until: list[float]) -> list[float]:
-    """For each time, the seconds before it in which no party computes: the communication time of a time-dependent
-    run."""
+    """For each time in `until`, the seconds before it in which no party computes.
+
+    These are the communication time of a time-dependent run.
+    """
     rows = np.concatenate([trace[trace[:, 0] == COMPUTE] for trace in traces.values()])
     intervals = np.stack([rows[:, 4] - rows[:, 3], rows[:, 4]], axis=1)
     intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]

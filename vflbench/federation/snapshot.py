@@ -1,8 +1,8 @@
-"""A consistent cut of a federation (Chandy and Lamport): what each party was when it passed a round boundary, and what
-was in flight.
+"""A consistent cut of a federation (Chandy and Lamport).
 
-Values are copied when they are captured, into plain containers, numbers, text and tensors, so that a checkpoint file
-can be read back without executing anything.
+It holds what each party was when it passed a round boundary, and what was in flight. Values are copied when they are
+captured, into plain containers, numbers, text and tensors. So a checkpoint file can be read back without executing
+anything.
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,18 @@ from vflbench.types import FederationError
 
 
 def freeze(value: Any, where: str = "state") -> Any:
-    """Copy a value into plain data. Raises FederationError, naming `where`, for what a checkpoint cannot hold."""
+    """Copy a value into plain data.
+
+    Raises
+    ------
+    FederationError
+        A checkpoint cannot hold the value, whose place is `where`.
+    """
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, np.str_):
         return str(value)
-    # generic before float: np.float64 is one, and a file of plain data cannot hold it
+    # np.generic before float: np.float64 is a float, and a file of plain data cannot hold it
     if isinstance(value, (np.ndarray, np.generic)):
         kind = "__ndarray__" if isinstance(value, np.ndarray) else "__scalar__"
         try:
@@ -46,8 +52,10 @@ def freeze(value: Any, where: str = "state") -> Any:
 
 
 def optimised(state: Iterable[tuple[str, Any]]) -> set[int]:
-    """The ids of the tensors that the optimisers of a party's state step: a resumed run must keep these very
-    objects."""
+    """The ids of the tensors that the optimisers of a party's state step.
+
+    A resumed run must keep these very objects.
+    """
     groups = [group for _, value in state for group in getattr(value, "param_groups", ())]
     return {id(parameter) for group in groups for parameter in group["params"]}
 
@@ -55,7 +63,7 @@ def optimised(state: Iterable[tuple[str, Any]]) -> set[int]:
 def thaw(value: Any, current: Any = None, where: str = "state", kept: set[int] | frozenset[int] = frozenset()) -> Any:
     """The inverse of `freeze`.
 
-    `current` is what the program has just built in that place. An object with a state_dict is loaded into it; a tensor
+    `current` is what the program has just built in that place. An object with a state_dict is loaded into it. A tensor
     that learns (requires_grad, or its id in `kept`) keeps its identity. All else is new: `current` may share memory
     with the party's data.
     """

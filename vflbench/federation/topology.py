@@ -1,7 +1,7 @@
 """Who may talk to whom: undirected graphs over party names, and the mixing matrices of gossip methods.
 
-The options (topologies/) give the edges. A server reaches every client whatever their graph, but in an `edge_list`,
-which says itself.
+The options (topologies/) give the edges. A server reaches every client whatever their graph. Only an `edge_list` says
+itself whom a server reaches.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Topology:
         return {name: i for i, name in enumerate(self.parties)}
 
     @cached_property
-    def _rows(self) -> dict[str, bytes]:  # bytes: asked once a message, and three times as fast as indexing the matrix
+    def _rows(self) -> dict[str, bytes]:  # bytes: read for every message, three times as fast as the matrix
         return {name: row.tobytes() for name, row in zip(self.parties, self.adjacency, strict=True)}
 
     @cached_property
@@ -55,16 +55,26 @@ class Topology:
         return self._neighbours[name]
 
     def connected(self, a: str, b: str) -> bool:
-        """Whether there is an edge between `a` and `b`; constant time. Errors: KeyError for a name that is no party."""
+        """Whether there is an edge between `a` and `b`; constant time.
+
+        Raises
+        ------
+        KeyError
+            A name is no party's.
+        """
         return bool(self._rows[a][self._index[b]])
 
     def mixing(self, rule: str = "metropolis") -> np.ndarray:
         """Symmetric, doubly stochastic weights W (clients, clients) float64 over the edges between clients.
 
-        `metropolis`: W_ij = 1 / (1 + max(deg_i, deg_j)) on an edge (Xiao, Boyd, Kim 2007); `uniform`: W_ij = 1 / (1 +
-            max deg)
-        on every edge; W_ii is what is left to 1, above 0. A ring's weights are 1/3 and a complete graph's 1/clients by
-        both. Degrees count edges between clients only. Errors: ValueError for another rule.
+        `metropolis` (Xiao, Boyd, Kim 2007): W_ij = 1 / (1 + max(deg_i, deg_j)) on an edge. `uniform`: W_ij = 1 / (1 +
+        max deg). W_ii is the rest to 1, above 0. By both rules a ring's weights are 1/3 and a complete graph's
+        1/clients. Degrees count edges between clients only.
+
+        Raises
+        ------
+        ValueError
+            There is no such rule.
         """
         links = self.adjacency[self.servers :, self.servers :]
         degree = links.sum(axis=1)
@@ -80,17 +90,22 @@ class Topology:
 
 
 def check(config: Any) -> list[Problem]:
-    """What is wrong with the topology's keys whatever the parties are, before any work."""
+    """Problems with the topology's keys, whatever the parties are, before any work."""
     rules = hook(module_of(config), "check")
     return rules(config) if rules else []
 
 
 def build(config: Any, servers: list[str], clients: list[str], seed: int) -> Topology:
-    """The topology `config` over the given parties, at least one; `clients` are all that are not servers (LEASGD's
-    workers too).
+    """The topology `config` over the given parties, of which there is at least one.
 
-    Raises ConfigError: every problem of its keys, or the option's own with these parties.
-    Raises VflbenchError: the option gives an edge to nobody, or from a party to itself.
+    `clients` are all that are not servers (LEASGD's workers too).
+
+    Raises
+    ------
+    ConfigError
+        A key is wrong, or the option refuses these parties; with every problem.
+    VflbenchError
+        The option gives an edge to an unknown party, or from a party to itself.
     """
     refuse(check(config))
     parties = (*servers, *clients)
@@ -99,15 +114,17 @@ def build(config: Any, servers: list[str], clients: list[str], seed: int) -> Top
     for a, b in module_of(config).edges(config, servers, clients, seed):
         if a == b or a not in index or b not in index:
             raise VflbenchError(
-                f"topology={config.name} has an edge from {a} to {b}: it takes two of {', '.join(parties[:8])}"
+                f"topology={config.name} has an edge from {a} to {b}: an edge joins two of {', '.join(parties[:8])}"
             )
         adjacency[index[a], index[b]] = adjacency[index[b], index[a]] = True
     return Topology(parties, len(servers), adjacency)
 
 
 def unreached(topology: Topology) -> list[Problem]:
-    """Clients that a server of an `edge_list` has no edge to, for algorithms whose server needs one to each: a problem
-    per server."""
+    """Problems, one per server, where an `edge_list` leaves out clients that the server has no edge to.
+
+    For algorithms whose server needs an edge to each client.
+    """
     problems = []
     for server in topology.parties[: topology.servers]:
         cut_off = [client for client in topology.parties[topology.servers :] if not topology.connected(server, client)]
@@ -122,8 +139,7 @@ def unreached(topology: Topology) -> list[Problem]:
 
 
 def build_early(config: RunConfig, servers: list[str]) -> tuple[Topology | None, list[Problem]]:
-    """The topology over `servers` and algorithm.parties clients, before any data is there; None and why where there can
-    be none.
+    """The topology over `servers` and algorithm.parties clients, before any data is there; or None and problems.
 
     What `check` finds is left out: it is reported for every algorithm.
     """

@@ -1,12 +1,17 @@
-"""The wire form of what crosses between processes: plain data as JSON, arrays as their dtype, shape and bytes. Nothing
-is unpickled.
+"""The wire form of what crosses between processes. Nothing is unpickled.
+
+Plain data are JSON, arrays their dtype, shape and bytes:
 
     4 bytes length n of the head | n bytes head: JSON | the arrays' bytes, in the order of the head
 
-In the head null, booleans, numbers and text are themselves, and all else is a list that begins with its kind:
-["l", ...] list, ["t", ...] tuple, ["d", [key, value], ...] dict, ["a", dtype, shape] numpy array, ["s", dtype] numpy
-    scalar,
-["T", dtype, shape, order of the dimensions in memory, whether it was on the sender's device] torch tensor.
+In the head null, booleans, numbers and text are themselves. All else is a list that begins with its kind:
+
+    ["l", ...]                  list
+    ["t", ...]                  tuple
+    ["d", [key, value], ...]    dict
+    ["a", dtype, shape]         numpy array
+    ["s", dtype]                numpy scalar
+    ["T", dtype, shape, order of the dimensions in memory, whether it was on the sender's device]    torch tensor
 """
 
 import json
@@ -30,7 +35,7 @@ TORCH_DTYPES = {
         *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
     )
 }
-# numpy itself takes, and does, much more
+# np.dtype itself takes much more than these
 DTYPE = re.compile(rf"[<>|=][{PLAIN_KINDS}]\d{{1,8}}(\[\d{{0,8}}[A-Za-zμ]{{1,2}}\])?")
 NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 NUMPY_DTYPES = {name: np.dtype(name) for name in TORCH_DTYPES if name != "bfloat16"}
@@ -40,10 +45,14 @@ decode = json.JSONDecoder().decode
 
 
 def pack(value: Any, device: str = "cpu") -> bytes:
-    """The wire form of tensors, arrays, numbers, text, None and lists, tuples and dicts of those; `device` is the
-    sender's.
+    """The wire form of tensors, arrays, numbers, text, None and lists, tuples and dicts of those.
 
-    Raises FederationError: the value holds something else.
+    `device` is the sender's.
+
+    Raises
+    ------
+    FederationError
+        The value holds something else.
     """
     buffers: list[Any] = []
     head = encode(_describe(value, buffers, device.partition(":")[0])).encode()
@@ -51,10 +60,14 @@ def pack(value: Any, device: str = "cpu") -> bytes:
 
 
 def unpack(data: bytes | memoryview, device: str = "cpu") -> Any:
-    """The inverse of `pack`: new, writable arrays and tensors. A tensor of the sender's device arrives on `device`, the
-    receiver's.
+    """The inverse of `pack`: new, writable arrays and tensors.
 
-    Raises FederationError: the bytes are not of this form.
+    A tensor that was on the sender's device arrives on `device`, the receiver's.
+
+    Raises
+    ------
+    FederationError
+        The bytes are not of this form.
     """
     try:
         (length,) = LENGTH.unpack_from(data)
@@ -93,7 +106,7 @@ def _describe(value: Any, buffers: list[Any], home: str) -> Any:
             tensor = tensor.cpu()
         if tensor.is_contiguous():
             order = list(range(tensor.dim()))
-        else:  # a copy keeps its layout, by which sums are ordered
+        else:  # a copy keeps its layout, since that decides the order of sums
             strides = tensor.stride()
             order = sorted(range(tensor.dim()), key=lambda d: -strides[d])
             tensor = tensor.permute(order).contiguous()
@@ -135,7 +148,7 @@ class _Reader:
         if not DTYPE.fullmatch(text) or not all(type(size) is int and size >= 0 for size in shape):
             raise ValueError(f"an array of {text!r} with shape {shape}")
         dtype = np.dtype(text)
-        if not dtype.itemsize:  # as many entries as it likes, in a message of no size
+        if not dtype.itemsize:  # a message without a byte could hold any number of entries
             raise ValueError(f"an array of {text!r}, whose entries have no size")
         return np.frombuffer(self.take(math.prod(shape) * dtype.itemsize), dtype).reshape(shape).copy()
 

@@ -1,9 +1,9 @@
 """Checkpoints on disk: the last two complete cuts, and the ledger and trace of the rounds before them, in parts.
 
-A cut is its state, `round_<round>.pt`, and its index, `round_<round>.json`: a list of every file that it counts on,
-with size, rows and SHA-256, and the SHA-256 of the index itself. The index is written last, so that a run killed at any
-moment finds a whole cut, and all that it lists is checked before the run goes on. Parts are merged as the run goes on:
-their number grows with the logarithm of its length.
+A cut is its state, `round_<round>.pt`, and its index, `round_<round>.json`. The index lists every file that the cut
+needs, with size, rows and SHA-256, and has the SHA-256 of itself. It is written last, so a run killed at any moment
+finds a whole cut. All that it lists is checked before the run goes on. Parts are merged as the run goes on: their
+number grows with the logarithm of its length.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ COLUMNS = {"ledger": LEDGER_FIELDS, "trace": ("party", *TRACE_FIELDS)}
 TIMES = ("sent", "delivered", "value", "time")  # all other columns are whole numbers
 log = logging.getLogger(__name__)
 
+Saved = tuple[Cut, dict[str, Any], tuple["Part", ...]]  # a cut, the observer's state at it, the files of its transcript
+
 
 @dataclass(frozen=True)
 class Part:
@@ -56,7 +58,13 @@ class Part:
         return Part(path.name, *inventory.contents(path), rows, level)
 
     def check(self, folder: Path) -> Path:
-        """Where it lies in `folder`. Raises VflbenchError where it is not as it was written."""
+        """Where the file lies in `folder`.
+
+        Raises
+        ------
+        VflbenchError
+            The file is not as it was written.
+        """
         path = folder / self.name
         try:
             found = Part.of(path)
@@ -68,13 +76,13 @@ class Part:
             what = "is truncated" if found.bytes < self.bytes else "was changed"
             raise VflbenchError(f"{path} {what}: {found.bytes} bytes, {self.bytes} were written")
         if found.sha256 != self.sha256:
-            raise VflbenchError(f"{path} is damaged or was changed: its SHA-256 is not that of what was written")
+            raise VflbenchError(f"{path} is damaged or was changed: its SHA-256 is not what it was when it was written")
         return path
 
 
 @dataclass(frozen=True)
 class Index:
-    """What the cut after `round` counts on; the one of round 0, before the first cut, on nothing."""
+    """What the cut after `round` needs. Round 0, before the first cut, needs nothing."""
 
     round: int
     state: tuple[Part, ...] = ()
@@ -84,11 +92,12 @@ class Index:
 
     @property
     def name(self) -> str:
+        """Its file name."""
         return f"round_{self.round:08d}.json"
 
     @property
     def files(self) -> tuple[Part, ...]:
-        """Those in `checkpoint/`."""
+        """The files in `checkpoint/`."""
         return (*self.state, *self.ledger, *self.trace)
 
 
@@ -103,7 +112,7 @@ class Checkpoints:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """An empty folder for a run that starts."""
+        """Make an empty folder for a run that starts."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self._retire(())
         self._write(Index(0))
@@ -118,7 +127,10 @@ class Checkpoints:
     ) -> None:
         """Write the rows up to the cut, then the cut, then its index; then drop cuts before the last two.
 
-        Raises VflbenchError: a file cannot be written, or one to be merged is damaged.
+        Raises
+        ------
+        VflbenchError
+            A file cannot be written, or one to be merged is damaged.
         """
         party = np.repeat(np.arange(len(traces)), [len(rows) for rows in traces.values()])
         events = np.column_stack([party, np.concatenate(list(traces.values()))])
@@ -133,7 +145,7 @@ class Checkpoints:
                 },
             )
             parts[kind] = (*self._merged(kind, getattr(last, kind)), Part.of(path, len(rows)))
-        buffer = io.BytesIO()  # not to the file itself: torch tells of a full disk by a RuntimeError
+        buffer = io.BytesIO()  # not the file itself: on a full disk torch raises a RuntimeError
         torch.save({"cut": asdict(cut), "observer": observer}, buffer)
         state = self.folder / f"round_{cut.round:08d}.pt"
         atomic_write(state, buffer.getvalue())
@@ -146,13 +158,15 @@ class Checkpoints:
         return self.folder / f"{kind}_{round:08d}_{level}.parquet"
 
     def _merged(self, kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        """`parts`, those of one level as one where there are enough. They are in the order of rounds, so the highest
-        level is first."""
+        """`parts`, with those of one level merged into one where there are enough.
+
+        They are in the order of rounds, so the highest level is first.
+        """
         for level in {part.level for part in parts}:
             same = [part for part in parts if part.level == level]
             if len(same) >= MERGED:
                 path = self._place(kind, int(same[-1].name.split("_")[1]), level + 1)
-                # unchecked, damage would get a hash that is right
+                # without a check, damaged rows would get a valid hash
                 merge_parquet(path, [part.check(self.folder) for part in same])
                 one = Part.of(path, sum(part.rows for part in same), level + 1)
                 return (
@@ -167,15 +181,17 @@ class Checkpoints:
         write_json(self.folder / index.name, {**content, "sha256": _digest(content)})
 
     def _retire(self, kept: Sequence[Index]) -> None:
-        """Drop all cuts but `kept`: first what only they count on, last their indices, so that none forgets its
-        files."""
+        """Drop all cuts but `kept`: first what only they need, last their indices.
+
+        So no index forgets its files.
+        """
         needed = {part.name for index in kept for part in index.files}
         for path in self._indices():
             if path.name in {index.name for index in kept}:
                 continue
             try:
                 files = self._read(path).files
-            except VflbenchError:  # damaged: what it listed is not known, and will be written anew
+            except VflbenchError:  # damaged: its files are unknown, and will be written anew
                 files = ()
             for part in files:
                 if part.name not in needed:
@@ -189,11 +205,17 @@ class Checkpoints:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _indices(self) -> list[Path]:
-        """Those on disk, the last first."""
+        """The indices on disk, the last first."""
         return sorted((path for path in self.folder.glob("round_*.json") if INDEX.fullmatch(path.name)), reverse=True)
 
     def _read(self, path: Path) -> Index:
-        """An index whose own hash is right. Raises VflbenchError."""
+        """An index whose own hash is right.
+
+        Raises
+        ------
+        VflbenchError
+            The index is damaged, or of another run or version.
+        """
         try:
             content = json.loads(path.read_bytes())
             digest = content.pop("sha256")
@@ -213,20 +235,22 @@ class Checkpoints:
             raise VflbenchError(f"{path} names a file elsewhere")
         return index
 
-    def load(self) -> tuple[Cut, dict[str, Any], tuple[Part, ...]] | None:
-        """The last whole cut, the observer's state at it and the files of its transcript; None where the run is to
-        start anew.
+    def load(self) -> Saved | None:
+        """The last whole cut, the observer's state at it and the files of its transcript; None if the run starts anew.
 
-        What is damaged is told in a warning, and the cut before it is taken: from there the run comes to the same
+        Where a cut is damaged, a warning says so and the cut before it is taken: from there the run comes to the same
         result.
 
-        Raises VflbenchError: no cut is whole.
+        Raises
+        ------
+        VflbenchError
+            No cut is whole.
         """
         found, damages = self._indices(), dict[str, None]()
         if not found and (states := sorted(self.folder.glob("round_*.pt"))):
             raise VflbenchError(
-                f"{states[-1]} has no list of what belongs to it: an older vflbench wrote it. Start anew in another "
-                "folder"
+                f"{states[-1]} has no list of the files that belong to it: an older vflbench wrote it. Start anew in "
+                "another folder"
             )
         for path in found:
             try:
@@ -249,8 +273,8 @@ class Checkpoints:
             raise VflbenchError(f"{'; '.join(damages)}. No checkpoint before it is whole: start anew in another folder")
         return None
 
-    def _checked(self, index: Index) -> tuple[Cut, dict[str, Any], tuple[Part, ...]] | None:
-        """The cut of `index`, after all that it lists was checked; None for the one of round 0."""
+    def _checked(self, index: Index) -> Saved | None:
+        """The cut of `index`, after a check of all that it lists; None for the index of round 0."""
         for part in (*index.ledger, *index.trace):
             part.check(self.folder)
         for part in index.transcript:
@@ -260,15 +284,17 @@ class Checkpoints:
             try:
                 saved = torch.load(io.BytesIO(path.read_bytes()), weights_only=True, map_location="cpu")
                 return Cut(**saved["cut"]), saved["observer"], index.transcript
-            except Exception as error:  # torch raises whatever its parsers do
+            except Exception as error:  # torch's parsers raise errors of many kinds
                 raise VflbenchError(
                     f"{path} is no checkpoint that this vflbench can read ({type(error).__name__})"
                 ) from error
         return None
 
     def rows(self, kind: str) -> Iterator[np.ndarray]:
-        """The saved parts of the `ledger`, (n, 10) each, or of the `trace`, (n, 6), the party's number first. Checked
-        as they are read."""
+        """The saved parts of the `ledger`, (n, 10) each, or of the `trace`, (n, 6), with the party's number first.
+
+        They are checked as they are read.
+        """
         import pyarrow.parquet as pq
 
         for part in getattr(self.index, kind):
@@ -282,15 +308,18 @@ def _digest(content: dict[str, Any]) -> str:
 
 @dataclass
 class Recorder:
-    """What a run has produced so far: the ledger and trace, in memory since the last checkpoint and in parts before
-    it."""
+    """What a run has produced so far.
+
+    The ledger and trace since the last checkpoint are in memory, those before it in parts.
+    """
 
     checkpoints: Checkpoints
     writer: TranscriptWriter | None
-    # the rows of a cut while it is written, and its round
+    # (round, ledger, traces) of a cut while it is written
     unsaved: tuple[int, np.ndarray, dict[str, np.ndarray]] | None = None
 
     def cut(self, engine: Engine, observer: Observer, cut: Cut) -> None:
+        """Save a checkpoint at `cut`."""
         ledger, traces = engine.ledger.take(cut.round), engine.take_trace(cut.round)
         self.unsaved = cut.round, ledger, traces
         self.checkpoints.save(
@@ -301,14 +330,17 @@ class Recorder:
     def collect(self, engine: Engine) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The whole ledger, sorted, and the traces, of finished rounds.
 
-        Raises VflbenchError: saved rows are damaged, or the ledger does not add up to what the engine has counted.
+        Raises
+        ------
+        VflbenchError
+            Saved rows are damaged, or the ledger does not add up to the bytes that the engine has counted.
         """
         rest, last = engine.ledger.take(engine.finished_round), engine.take_trace(engine.finished_round)
         ledger, traces = [*self.checkpoints.rows("ledger")], {name: list[np.ndarray]() for name in engine.parties}
         for rows in self.checkpoints.rows("trace"):
             for code, parts in enumerate(traces.values()):
                 parts.append(rows[rows[:, 0] == code, 1:])
-        # its cut failed, or Ctrl-C came in the middle
+        # writing the cut failed, or Ctrl-C interrupted it
         if self.unsaved is not None and self.unsaved[0] > self.checkpoints.index.round:
             ledger.append(self.unsaved[1])
             traces = {name: [*parts, self.unsaved[2][name]] for name, parts in traces.items()}
@@ -316,6 +348,7 @@ class Recorder:
         charged = whole[whole[:, COLUMN["kind"]] != LINK_KINDS.index(LOCAL), COLUMN["bytes"]].sum()
         if charged != engine.bytes_sent:
             raise VflbenchError(
-                f"the ledger has {charged:.0f} bytes in {engine.finished_round} rounds, sent were {engine.bytes_sent}"
+                f"the ledger has {charged:.0f} bytes in {engine.finished_round} rounds, but {engine.bytes_sent} were "
+                "sent"
             )
         return whole, {name: np.concatenate([*traces[name], rows]) for name, rows in last.items()}

@@ -24,12 +24,12 @@ class Standing:
 
     role: str
     organisation: str | None = None  # None: one of its own
-    cores: float | None = None  # that its computations keep busy, where the run reports their utilisation
+    cores: float | None = None  # cores that its computations keep busy, where the run reports their utilisation
 
 
 @dataclass(eq=False)
 class Costs:
-    """Of one run under one network and accounting."""
+    """The costs of one run under one network and accounting."""
 
     ledger: np.ndarray  # (messages, 10) rows; `sent` and `delivered` are not read
     traces: Mapping[str, np.ndarray]  # party -> (events, 4 or 5) rows; of a time-dependent run with their times
@@ -38,7 +38,7 @@ class Costs:
     accounting: str
     payload: Payload
     time_dependent: bool = False
-    program: Program | None = None  # of ledger and traces, where it is made already
+    program: Program | None = None  # made of ledger and traces, where there is one already
 
     def __post_init__(self) -> None:
         rule = registry.load_option("accounting", self.accounting)
@@ -67,8 +67,10 @@ class Costs:
         }
 
     def summary(self, rounds: int, clock: float) -> dict[str, Any]:
-        """Those of the whole run, as `results.folder.summarise` takes them; it ended after `rounds` at `clock` on the
-        virtual clock."""
+        """The costs of the whole run, as `results.folder.summarise` takes them.
+
+        The run ended after `rounds` at `clock` on the virtual clock.
+        """
         row = self._row(rounds, *self.times([rounds], [clock])[0])
         by_tag = {self.payload.tags[code]: count for code, count in sorted(self.totals.by_tag.items())}
         return {
@@ -97,19 +99,25 @@ class Costs:
 
     @cached_property
     def _instant(self) -> Callable[[int], float]:
-        """Round -> the virtual clock at its end, had computing taken no time."""
+        """Round -> what the virtual clock would show at its end if computing took no time."""
         roles = {name: party.role for name, party in self.parties.items()}
         program = self.program or Program(self.ledger, self.traces, roles)
         return clock(program.without_computing(self.network))
 
     def use(self, cores: float, seconds: float, rounds: int, threads: int | None = None) -> dict[str, Any]:
-        """How well `cores`, all that there were, were used in a run of `seconds` and `rounds`; empty where no party
-        counts its own.
+        """How well `cores`, all that there were, were used in a run of `seconds` and `rounds`.
 
-        `utilisation`, core-seconds of computing over all that there were, 0 to 1; and `waiting_seconds`, in which a
-        worker did nothing, per epoch, the mean over workers (parties that are not the first of several in an
-        organisation). `threads` of each party: of a run in real time, where more parties than cores take turns, and
-        compute the longer.
+        Parameters
+        ----------
+        threads : of each party, for a run in real time, where parties that outnumber the cores take turns.
+
+        Returns
+        -------
+        `utilisation` : core-seconds of computing over all that there were, 0 to 1.
+        `waiting_seconds` : seconds per epoch in which a worker did nothing, the mean over workers (parties that are not
+            the first of several in an organisation).
+
+        Both are missing where no party counts its cores.
         """
         if all(party.cores is None for party in self.parties.values()):
             return {}
@@ -128,8 +136,14 @@ class Costs:
 
 
 def core_seconds(computed: np.ndarray, cores: float, threads: int) -> float:
-    """Of computations, (n, 5) trace rows with their times, each in `threads` threads: how long how many of `cores` were
-    busy."""
+    """The core-seconds that computations kept busy.
+
+    Parameters
+    ----------
+    computed : (n, 5) trace rows with their times.
+    cores : the most that can be busy at once.
+    threads : of each computation.
+    """
     ends, lasted = computed[:, TRACE_COLUMN["time"]], computed[:, TRACE_COLUMN["value"]]
     times = np.concatenate([ends - lasted, ends])
     order = np.argsort(times, kind="stable")
@@ -138,14 +152,14 @@ def core_seconds(computed: np.ndarray, cores: float, threads: int) -> float:
 
 
 def clock(ends: Mapping[int, float]) -> Callable[[int], float]:
-    """The virtual clock at the end of a round, from when each round ends for its last party: time never goes back."""
+    """Round -> the virtual clock at its end, from when each round ends for its last party. Time never goes back."""
     rounds = sorted(ends)
     latest = np.maximum.accumulate([0.0, *(ends[round] for round in rounds)])
     return lambda round: float(latest[np.searchsorted(rounds, round, side="right")])
 
 
 def link_problems(network: NetworkConfig, names: Iterable[str], connected: Callable[[str, str], bool]) -> list[Problem]:
-    """Links of their own (network.links) that no message between the parties `names` can pass."""
+    """Problems with links of their own (network.links) that no message between the parties `names` can pass."""
     names, problems = list(names), []
     for pair, link in network.links.items():
         ends = pair.split("->")

@@ -1,14 +1,14 @@
 """Runs whose parties are in processes of their own (engine=ray): who builds what, and who holds which data.
 
-A process of its own, the surveyor, looks at the whole task before the run, as `Federation` does, and tells the driver
-what is public and what scoring needs; no features. Where workers report whole models, which are scored on rows (sharded
-data), the surveyor stays and scores them; else it ends before the parties start.
+A process of its own, the surveyor, looks at the whole task before the run, as `Federation` does. It tells the driver
+what is public and what scoring needs, but no features. Where workers report whole models, which are scored on rows
+(sharded data), the surveyor stays and scores them. Else it ends before the parties start.
 
-Each party's process then builds its own part. Of a benchmark set it loads all and keeps that. Where the user has a file
-for each party (modules of data sets with a function `load_own`) it opens its own and no other: the surveyor has brought
-the files together, as a private set intersection or a table mapping would, and `Briefing` is what comes of that for the
-party: its rows' numbers, who is in which split, labels if its program has them. A party whose program holds more (a
-centralized baseline's) opens all.
+Each party's process then builds its own part. Of a benchmark set it loads all and keeps its part. Where the user has a
+file for each party (modules of data sets with a function `load_own`) it opens its own and no other. The surveyor has
+brought the files together, as a private set intersection or a table mapping would. `Briefing` is what the party learns
+from that: its rows' numbers, the splits, and labels if its program has them. A party whose program holds more (a
+centralized baseline's) opens all files.
 """
 
 from __future__ import annotations
@@ -49,21 +49,23 @@ from vflbench.types import (
 )
 
 
-def detached(value: Any) -> Any:
-    """A party's data without views: a slice of a matrix would keep the whole of it, the others' columns too, in
-    memory."""
+def _detached(value: Any) -> Any:
+    """A party's data without views.
+
+    A slice of a matrix would keep the whole matrix in memory, with the others' columns.
+    """
     if isinstance(value, np.ndarray):
         return value if value.base is None or isinstance(value, np.memmap) else value.copy(order="K")
     if isinstance(value, Mapping):
-        return {key: detached(part) for key, part in value.items()}
+        return {key: _detached(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(map(detached, value))
+        return type(value)(map(_detached, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{f.name: detached(getattr(value, f.name)) for f in dataclasses.fields(value)})
+        return type(value)(**{f.name: _detached(getattr(value, f.name)) for f in dataclasses.fields(value)})
     return value
 
 
-# --- what a party is told that opens its own files only ---------------------------------------------------------------
+# --- what a party is told that opens only its own files ---------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +104,11 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def tell(federation: Federation) -> dict[str, Briefing]:
-    """What each party is told that can do with its own files: with these its data are what they are in the whole
-    federation."""
+def _briefings(federation: Federation) -> dict[str, Briefing]:
+    """What each party is told that needs only its own files.
+
+    With these, its data are what they are in the whole federation.
+    """
     task, dataset, found = federation.task, federation.config.dataset, {}
     if not (hook(registry.load_dataset(dataset.name), "load_own") and task.own_files(dataset)):
         return {}
@@ -118,7 +122,7 @@ def tell(federation: Federation) -> dict[str, Briefing]:
                 try:
                     own = bare if index is None else bare.with_part(task, index)
                     specs = federation.module.parties(own, federation.decided)
-                except Exception:  # it wants more than there is, in whatever way it notices that
+                except Exception:  # it needs more than there is, and may fail in any way
                     specs = {}
                 made[index, labelled] = Briefing(bare, index), specs
             message, specs = made[index, labelled]
@@ -135,8 +139,10 @@ class Surveyor:
     """The actor that sees the whole task, and scores whole models."""
 
     def survey(self, config: RunConfig, info: AlgorithmInfo) -> tuple[Known, dict[str, Briefing]] | VflbenchError:
-        """What the driver may know, and what it passes on to parties; or what is wrong with the configuration or the
-        data."""
+        """What the driver may know, and what it passes on to parties.
+
+        An error where the configuration or the data are wrong.
+        """
         try:
             federation = Federation(config, info)
             federation.mechanisms()  # noise is calibrated here for the first time, which may fail
@@ -153,23 +159,30 @@ class Surveyor:
             name: dataclasses.replace(spec, program=elsewhere, data=None) for name, spec in federation.specs.items()
         }
         known = Known(task.without_features(), federation.layout, federation.decided, federation.facts, specs)
-        return known, tell(federation)
+        return known, _briefings(federation)
 
     def score(self, round: int, models: list[Any]) -> tuple[dict[str, float], dict[str, Any]]:
-        """`WholeModels.score`, and its row of the averaged model."""
+        """As `WholeModels.score`, and its row of the averaged model."""
         values = self.models.score(round, models)
         return values, self.models.averaged.pop()
 
 
 class ScoredElsewhere(WholeModels):
-    """`WholeModels` whose rows are with the surveyor. `score` raises FederationError where that does not answer within
-    `timeout` s."""
+    """`WholeModels` whose rows are with the surveyor."""
 
     def __init__(self, task: ShardedTask, surveyor: Any, timeout: float) -> None:
         self.task, self.surveyor, self.timeout = task, surveyor, timeout
         self.averaged = []
 
     def score(self, round: int, models: list[Any]) -> dict[str, float]:
+        """As `WholeModels.score`.
+
+        Raises
+        ------
+        FederationError
+            The surveyor does not answer within `timeout` s.
+        """
+        values: dict[str, float]
         values, averaged = answer(
             self.surveyor.score.remote(round, models), "the surveyor, which scores the models,", self.timeout
         )
@@ -178,7 +191,13 @@ class ScoredElsewhere(WholeModels):
 
 
 def answer(reference: Any, who: str, seconds: float, starting: bool = False) -> Any:
-    """The result of a call of an actor, `who` in words. Raises FederationError where it dies, fails or takes longer."""
+    """The result of a call of an actor, `who` in words.
+
+    Raises
+    ------
+    FederationError
+        It dies, fails or takes longer than `seconds`.
+    """
     import ray
 
     try:
@@ -199,11 +218,11 @@ def party(
     eval_every: int,
     checkpoint_every: int | None,
     name: str,
-    # this and `index`: its `Briefing`, where it opens its own files only, and what else is public
+    # `known` and `index`: its `Briefing` and what else is public, where it opens only its own files
     known: Known | None = None,
     index: int | None = None,
-    source: str | None = None,  # kind of data that the surveyor found, where the party loads the whole set
-    broker: Channels | None = None,  # what the party's messages to other organisations pass, where they are published
+    source: str | None = None,  # the kind of data that the surveyor found, where the party loads the whole set
+    broker: Channels | None = None,  # passes on what the party publishes to other organisations
 ) -> dict[str, Any]:
     """In the party's process: the arguments of its `PartyEngine`, with its own data and nobody else's."""
     if (device := config.engine.devices.get(name)) is not None:
@@ -215,10 +234,10 @@ def party(
             ) from error
     if known is None:
         federation = Federation(config, info)
-        # a download that failed for one and not for the other, say
+        # they differ, for example, where a download failed for one of them
         if source not in (None, found := federation.task.source.kind):
             raise VflbenchError(
-                f"its data of {config.dataset.name} are {found}, those of the process that looked before the run "
+                f"its data of {config.dataset.name} are {found}, but the process that looked before the run found "
                 f"{source}"
             )
     else:
@@ -230,7 +249,7 @@ def party(
         federation.specs = federation.module.parties(task, decided)
     own = federation.specs[name]
     specs = {n: dataclasses.replace(spec, program=elsewhere, data=None) for n, spec in federation.specs.items()}
-    specs[name] = dataclasses.replace(own, data=detached(own.data))
+    specs[name] = dataclasses.replace(own, data=_detached(own.data))
     arguments = federation.engine_arguments() | {
         "eval_every": eval_every, "checkpoint_every": checkpoint_every, "privacy": federation.mechanisms(),
         "specs": specs, "public": federation.task.public, "config": federation.decided,
@@ -249,10 +268,13 @@ def party(
 class Host:
     """The processes of one run: `with Host(config, info) as host:`.
 
-    `federation` is what the driver knows, `models` scores whole models (None where parties report predictions),
-    `broker` may be a real one.
+    `federation` is what the driver knows, `models` scores whole models (None where parties report predictions), and
+    `broker` is a real broker (None without one).
 
-    Raises ConfigError, VflbenchError: on entering; as `Federation`, and where Ray does not start.
+    Raises
+    ------
+    ConfigError, VflbenchError
+        On entering; as `Federation`, and where Ray does not start.
     """
 
     def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:
@@ -291,24 +313,17 @@ class Host:
             raise found
         known, messages = found
         federation = Federation(self.config, self.info, known)
-        allowed, devices = (
-            f"there is no such party; there are: {', '.join(federation.specs)}",
-            self.config.engine.devices,
-        )
-        refuse(
-            [
-                Problem(f"engine.devices.{name}", devices[name], allowed)
-                for name in devices
-                if name not in federation.specs
-            ]
-        )
+        allowed = f"there is no such party; there are: {', '.join(federation.specs)}"
+        devices = self.config.engine.devices.items()
+        unknown = [(name, device) for name, device in devices if name not in federation.specs]
+        refuse([Problem(f"engine.devices.{name}", device, allowed) for name, device in unknown])
         if known.task.by_rows is not None:
             return federation, ScoredElsewhere(known.task.by_rows, surveyor, timeout), known, messages
         self.cluster.dismiss([surveyor])
         return federation, None, known, messages
 
     def engine(self, observer: Observer, **options: Any) -> Engine:
-        """The engine of the run, whose parties are yet to be started."""
+        """The engine of the run, whose parties are not started yet."""
         federation, every = self.federation, options.get("checkpoint_every")
         whole = partial(party, self.config, self.info, federation.eval_every, every, source=self.known.task.source.kind)
         builds = dict.fromkeys(federation.specs, whole)

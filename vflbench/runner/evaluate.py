@@ -33,10 +33,11 @@ def auroc(scores: np.ndarray, labels: np.ndarray) -> float:
     return float(roc_auc_score(labels, scores[:, 1] - scores[:, 0]))
 
 
-BLOWN_UP = 1e4  # a training loss so many times its first value is not coming back
-GROWN, RISING = 10.0, 3  # nor is one that is so many times its first value, and has risen so many rounds in a row
-KEPT = ("rows", "losses", "first_loss", "last_loss", "rising", "extra")  # of an observer, in a checkpoint
-LOST = 100  # nor is a convex objective so many times its value at the start
+# When training has diverged:
+BLOWN_UP = 1e4  # the training loss is so many times its first value,
+GROWN, RISING = 10.0, 3  # or so many times its first value after it has risen so many rounds in a row;
+LOST = 100  # or a convex objective is so many times its value at the start
+KEPT = ("rows", "losses", "first_loss", "last_loss", "rising", "extra")  # an observer's attributes in a checkpoint
 
 METRICS = {"accuracy": accuracy, "rmse": rmse, "auroc": auroc}
 
@@ -44,7 +45,10 @@ METRICS = {"accuracy": accuracy, "rmse": rmse, "auroc": auroc}
 class Suboptimality:
     """(f - f*) / f* of a convex objective on the training samples, from what every party reports of its own block.
 
-    Raises ValueError: the task has no optimum.
+    Raises
+    ------
+    ValueError
+        The task has no optimum.
     """
 
     def __init__(self, task: Task) -> None:
@@ -56,16 +60,20 @@ class Suboptimality:
         self.at_zero = self.loss.value(np.zeros(len(labels)))  # f at theta = 0, where all methods start
 
     def value(self, reported: list[dict[str, Any]]) -> float | None:
-        """f, or None where nobody reported: the loss of the sum of all `partial` {"train": X_k theta_k (N,)}, plus all
-        `penalty`."""
+        """f, or None where nobody reported.
+
+        It is the loss of the sum of all `partial` {"train": X_k theta_k (N,)}, plus all `penalty`.
+        """
         blocks = [r for r in reported if "penalty" in r]
         if not blocks:
             return None
-        u = sum(as_array(r["partial"]["train"]) for r in blocks)
+        u = sum(_as_array(r["partial"]["train"]) for r in blocks)
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.loss.value(np.asarray(u)) + sum(r["penalty"] for r in blocks)
+            penalty: float = sum(r["penalty"] for r in blocks)
+            return self.loss.value(np.asarray(u)) + penalty
 
     def __call__(self, value: float) -> float:
+        """The suboptimality of `value`."""
         return (value - self.optimum) / self.optimum
 
 
@@ -73,11 +81,12 @@ class Observer:
     """Collects reports by round; once all parties have finished a round it closes that round's row.
 
     `rows` are the curve's, without the columns that are sums over the ledger. The metric is the mean over the parties
-    that report `predictions`; or that of the one prediction whose parts parties report as `partial` (their sum, and an
-    `offset` that one reports). The training loss is the mean over the reports since the previous row. A task with a
-    convex objective is scored by it on the training samples (`Suboptimality`): its training loss is the objective.
-    Parties that report whole models, as `parameters`, are scored by `WholeModels`: the same mean of the metric, and as
-    training loss the mean of theirs on fixed training rows. `models` scores them where that is not done here
+    that report `predictions`. Where parties report parts of one prediction as `partial`, it is the metric of their sum,
+    plus an `offset` that one of them reports. The training loss is the mean over the reports since the previous row.
+
+    A task with a convex objective is scored by it on the training samples (`Suboptimality`): its training loss is the
+    objective. Parties that report whole models, as `parameters`, are scored by `WholeModels`: the same mean of the
+    metric, and the mean of their losses on fixed training rows. `models` scores them where that is not done here
     (runner/distributed.py).
 
     `extra` has what else the summary shows: the last `facts` that were reported, by name.
@@ -91,11 +100,11 @@ class Observer:
         self.rows: list[dict[str, Any]] = []
         self.status: Status = "completed"
         self.reason: str | None = None
-        self.losses: list[float] = []  # mean over the parties, of each round since the last row
+        self.losses: list[float] = []  # of each round since the last row, the mean over the parties
         self.first_loss: float | None = None
         self.last_loss: float | None = None
         self.rising = 0  # rounds in a row in which the training loss rose
-        self.finite = True  # all predictions of the last row
+        self.finite = True  # whether all predictions of the last row are
         self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
         self.models = models
         if models is None and task.by_rows is not None:
@@ -107,6 +116,7 @@ class Observer:
         return copy.deepcopy({**{key: getattr(self, key) for key in KEPT}, **averaged})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state_dict`."""
         for key in KEPT:
             setattr(self, key, copy.deepcopy(state[key]))
         if self.models is not None:
@@ -150,7 +160,7 @@ class Observer:
         return self._stops(round, engine, row)
 
     def conclude(self) -> None:
-        """The run has come to its end: one that has no finite score at its end is no result, and says why."""
+        """Close the run. One without a finite score at its end has no result, and its status says why."""
         if self.status not in ("completed", "target_reached", "budget"):
             return
         metric = self.task.metric.name
@@ -183,20 +193,20 @@ class Observer:
         return self._stops(round, engine, row)
 
     def _predictions(self, reported: list[dict[str, Any]]) -> list[dict[str, np.ndarray]]:
-        """What is scored: per party that predicts alone, or of all parties together, split -> scores."""
-        alone = [
-            {split: as_array(scores) for split, scores in r["predictions"].items()}
+        """The predictions to score, split -> scores: one per party that predicts by itself, or one of all together."""
+        single = [
+            {split: _as_array(scores) for split, scores in r["predictions"].items()}
             for r in reported
             if "predictions" in r
         ]
         partial = [
-            {split: as_array(scores) for split, scores in r["partial"].items()} for r in reported if "partial" in r
+            {split: _as_array(scores) for split, scores in r["partial"].items()} for r in reported if "partial" in r
         ]
         if not partial:
-            return alone
+            return single
         offset = sum(r["offset"] for r in reported if "offset" in r)
         splits = [split for split in ("val", "test") if self.task.truth(split) is not None]
-        return [*alone, {split: self.task.combine(split, partial) + offset for split in splits}]
+        return [*single, {split: self.task.combine(split, partial) + offset for split in splits}]
 
     def _row(
         self, round: int, engine: Engine, predictions: list[dict[str, np.ndarray]], reported: list[dict[str, Any]]
@@ -241,7 +251,7 @@ class Observer:
             )
             if value is not None and (value >= config.target if metric.goal == "max" else value <= config.target):
                 return self._stop("target_reached", f"{metric.name} {value:.6g} in round {round}")
-        if not self.rows:  # a budget that ends before the first evaluation would leave no curve: it waits for that
+        if not self.rows:  # before the first evaluation a budget ends nothing: there would be no curve
             return False
         if config.max_bytes is not None and engine.bytes_sent >= config.max_bytes:
             return self._stop("budget", f"max_bytes: {engine.bytes_sent} bytes after round {round}")
@@ -254,5 +264,6 @@ class Observer:
         return True
 
 
-def as_array(scores: Any) -> np.ndarray:
+def _as_array(scores: Any) -> np.ndarray:
+    """The scores as a numpy array."""
     return scores.detach().cpu().numpy() if isinstance(scores, torch.Tensor) else np.asarray(scores)

@@ -39,7 +39,13 @@ SCALES = {"full": 10**12, "small": None, "smoke": 2}  # the most rounds; small: 
 
 
 def resolve_device(device: str) -> str:
-    """`auto` is a GPU where there is one. Raises ConfigError for a GPU that is not there."""
+    """`auto` is a GPU where there is one.
+
+    Raises
+    ------
+    ConfigError
+        The GPU is not there.
+    """
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda"):
@@ -57,8 +63,10 @@ def resolve_device(device: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """What a survey of the data finds; without the parties' data what the driver of their processes knows
-    (runner/distributed.py)."""
+    """What a survey of the data finds.
+
+    Without the parties' data it is what the driver of their processes knows (runner/distributed.py).
+    """
 
     task: Task
     layout: str
@@ -85,8 +93,10 @@ class Federation:
         self._connect()
 
     def _settle(self) -> None:
-        """What the configuration leaves open: device, clock, randomness, how long it runs and how often it is
-        scored."""
+        """Decide what the configuration leaves open.
+
+        Device, clock, randomness, the number of rounds and how often they are scored.
+        """
         config, info = self.config, self.info
         self.device = resolve_device(config.device)
         if config.engine.threads is not None:
@@ -148,7 +158,7 @@ class Federation:
             examples.warn(config.privacy, [len(task.training_labels())])
 
     def _connect(self) -> None:
-        """Who may talk to whom."""
+        """Decide who may talk to whom."""
         servers = [name for name, spec in self.specs.items() if spec.role == "server"]
         clients = [name for name in self.specs if name not in servers]
         self.topology = topology.build(self.config.topology, servers, clients, self.config.seed)
@@ -172,7 +182,7 @@ class Federation:
 
     @property
     def cores(self) -> float:
-        """Of all parties together, by the delay model."""
+        """The cores of all parties together, by the delay model."""
         return Delays(self.config.compute).total_cores(division(self.config.algorithm, len(self.specs)))
 
     @property
@@ -206,6 +216,7 @@ class Federation:
         }  # fmt: skip
 
     def engine(self, observer: Observer | None = None, **kwargs: Any) -> Engine:
+        """A simulated engine with these parties."""
         arguments = self.engine_arguments() | {"batch_compute": self.config.engine.batch_compute}
         arguments |= {"privacy": kwargs["privacy"] if "privacy" in kwargs else self.mechanisms()}
         if observer is not None:

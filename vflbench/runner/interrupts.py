@@ -1,5 +1,7 @@
-"""Ctrl-C, and SIGTERM as Ctrl-C: what has been reached is written, here and by the processes of a sweep, and the
-command ends."""
+"""Ctrl-C, and SIGTERM as Ctrl-C: what has been reached is written, and the command ends.
+
+The processes of a sweep write theirs too.
+"""
 
 import contextlib
 import functools
@@ -18,7 +20,7 @@ from vflbench.federation.guardian import MARKED, Guardian
 from vflbench.results import lock
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SOON = 5.0  # s
+SOON = 5.0  # s after a signal, in which a second one is ignored
 PATIENCE = 60.0  # s that the other processes of a sweep have to write what they have reached
 
 received: list[int] = []  # the signals that came
@@ -37,10 +39,12 @@ def heed_nothing() -> None:
 
 @contextlib.contextmanager
 def job() -> Iterator[None]:
-    """Around a job: in a process that joblib has started for some, SIGTERM interrupts it, and so does the death of who
-    started it.
+    """Around a job: in a process that joblib has started, SIGTERM and the death of the parent interrupt it.
 
-    Raises KeyboardInterrupt: a signal came before: no job begins any more.
+    Raises
+    ------
+    KeyboardInterrupt
+        A signal came before: no job begins any more.
     """
     if multiprocessing.parent_process() is None:
         yield
@@ -58,8 +62,10 @@ _working = threading.Lock()  # while there is a job
 
 @functools.cache
 def _watch_parent() -> None:
-    """End this process with its parent, its job having written what it has reached. Joblib's would wait for another
-    job."""
+    """End this process with its parent, once its job has written what it has reached.
+
+    A process of joblib's would wait for another job.
+    """
     parent = os.getppid()
 
     def watch() -> None:
@@ -84,12 +90,12 @@ def once() -> Iterator[None]:
 
     A later one does: the first may have come where Python swallows what it raises.
     """
-    told = -math.inf
+    last = -math.inf
 
     def first(interrupt: Callable[[], None]) -> None:
-        nonlocal told
-        if time.monotonic() - told > SOON:
-            told = time.monotonic()
+        nonlocal last
+        if time.monotonic() - last > SOON:
+            last = time.monotonic()
             interrupt()
 
     with _handled(first):
@@ -110,10 +116,9 @@ def held_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def passed_on(folder: Path) -> Iterator[None]:
-    """A signal first ends the jobs of joblib's processes, which run below `folder`, so that they write what they have
-    reached.
+    """A signal first ends the jobs of joblib's processes, which run below `folder`.
 
-    Joblib itself kills them.
+    So they write what they have reached; joblib would kill them.
     """
 
     def end(interrupt: Callable[[], None]) -> None:
@@ -131,8 +136,10 @@ def passed_on(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _guarded() -> Iterator[None]:
-    """Processes that joblib starts in the block do not outlive this one. One that has no job yet would never notice its
-    death."""
+    """Processes that joblib starts in the block do not outlive this one.
+
+    One that has no job yet would never notice its death.
+    """
     if not Path("/proc").is_dir():
         yield
         return
@@ -148,9 +155,11 @@ def _guarded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handled(handle: Callable[[Callable[[], None]], None]) -> Iterator[None]:
-    """Signals go to `handle`, with what they would do; one that would be ignored, or end the process at once, does
-    that."""
-    if threading.current_thread() is not threading.main_thread():  # elsewhere none arrive
+    """Signals go to `handle`, with what they would do.
+
+    A signal that would be ignored, or end the process at once, still does that.
+    """
+    if threading.current_thread() is not threading.main_thread():  # signals arrive in the main thread only
         yield
         return
     before = {number: own for number in SIGNALS if callable(own := signal.getsignal(number))}

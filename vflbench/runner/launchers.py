@@ -22,13 +22,13 @@ YEAR = 525_600  # minutes
 
 @dataclass
 class Launcher:
-    """`with launcher:` around the sweep gives its jobs, which inherit the environment, their threads."""
+    """Hydra's launcher of a sweep: `with launcher:` gives its jobs, which inherit the environment, their threads."""
 
     name: str  # Hydra's
     folder: Path  # the sweep's
-    width: int | None = None  # jobs side by side on this machine; None where another one decides
-    overrides: list[str] = field(default_factory=list)  # for Hydra, beside the user's
-    before: dict[str, str | None] = field(default_factory=dict)  # what the environment said of threads
+    width: int | None = None  # jobs side by side on this machine; None where they run elsewhere
+    overrides: list[str] = field(default_factory=list)  # for Hydra, after the user's
+    before: dict[str, str | None] = field(default_factory=dict)  # THREADS in the environment before
 
     @property
     def hears(self) -> bool:
@@ -36,8 +36,10 @@ class Launcher:
         return not self.name.startswith("submitit")
 
     def __enter__(self) -> Launcher:
-        """Cores // jobs threads each, unless the user's environment says how many: more threads than cores slow each
-        other down."""
+        """Give each job cores // jobs threads, unless the user's environment says how many.
+
+        More threads than cores slow each other down.
+        """
         if self.width is not None:
             import joblib
 
@@ -55,22 +57,27 @@ class Launcher:
                 os.environ.pop(name, None)
 
     def last_words(self, error: RuntimeError) -> str:
-        """What to say where a job's process has died, once the others that submitit has started on this machine have
-        ended."""
+        """What to say where a job's process has died.
+
+        It waits until the other jobs that submitit has started on this machine have ended.
+        """
         if self.name == "submitit_local":
-            # named by the process that looks after the job, a child of ours
+            # each has the number of the process that watches the job, a child of this one
             for place in (self.folder / ".submitit").glob("*"):
                 with contextlib.suppress(ValueError, ChildProcessError):
                     os.waitpid(int(place.name), 0)
         logs = "" if self.hears else f"; its last words are below {self.folder / '.submitit'}"
-        said = next(iter(str(error).strip().splitlines()), "killed, or out of memory")
-        return f"the process of a job has ended without a result ({type(error).__name__}: {said}){logs}"
+        reason = next(iter(str(error).strip().splitlines()), "killed, or out of memory")
+        return f"the process of a job has ended without a result ({type(error).__name__}: {reason}){logs}"
 
 
 def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
     """The launcher of a sweep of so many jobs, by its composed configuration and what the user typed.
 
-    Raises ConfigError: no such number of processes.
+    Raises
+    ------
+    ConfigError
+        The number of processes is 0.
     """
     launcher = Launcher(str(cfg.hydra.runtime.choices["hydra/launcher"]), Path(str(cfg.hydra.sweep.dir)))
     if launcher.name not in ("joblib", "submitit_local"):
@@ -85,8 +92,8 @@ def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
             )
         side_by_side = joblib.effective_n_jobs(wanted)
     else:
-        # It starts all jobs at once: a batch as large as there are cores, unless the user says how large. And there is
-        # no queue that must know how long a job may take.
+        # submitit starts a whole batch at once: as many jobs as there are cores, unless the user sets the number. There
+        # is no queue that must know how long a job may take.
         side_by_side = cfg.hydra.sweeper.max_batch_size or joblib.cpu_count()
         launcher.overrides.append(f"hydra.sweeper.max_batch_size={side_by_side}")
         if not any(text.startswith("hydra.launcher.timeout_min=") for text in overrides):

@@ -24,7 +24,7 @@ class WholeModels:
         self.task, self.metric = task, metric
         self.network = classifiers.network(config, task.public)
         self.dtype = DTYPES[config.dtype]
-        # {round, val, test}: the metric of all models' average, in the order given
+        # {round, val, test} of every scored round: the metric of all models' average
         self.averaged: list[dict[str, Any]] = []
         self.rows: dict[str, Tensor] = {}  # split -> features, on the models' device
         self.targets: Tensor | None = None  # of the probe
@@ -43,7 +43,7 @@ class WholeModels:
         return torch.cat([self.network.predict(parameters, chunk) for chunk in rows.split(CHUNK)])
 
     def _metrics(self, parameters: Tensor) -> dict[str, float]:
-        """Of each held-out split; none where a prediction is not finite."""
+        """The metric of each held-out split; none where a prediction is not finite."""
         scores = {
             split: self._predict(parameters, split).cpu().numpy()
             for split in ("val", "test")
@@ -53,6 +53,12 @@ class WholeModels:
             return {}
         return {split: self.metric(z, self.task.held_out[split].labels) for split, z in scores.items()}
 
+    def _loss(self, parameters: Tensor) -> Tensor:
+        """The training loss on the probe."""
+        predictions = self._predict(parameters, "train")
+        assert self.targets is not None  # `_predict` has set them
+        return self.network.losses(predictions, self.targets).mean()
+
     def score(self, round: int, models: list[Tensor]) -> dict[str, float]:
         """The curve's values: val_ and test_ metric and train_loss, each the mean over `models`, (D,) each."""
         scored = [self._metrics(parameters) for parameters in models]
@@ -61,7 +67,7 @@ class WholeModels:
             for split in self.task.held_out
             if all(split in one for one in scored)
         }
-        losses = [self.network.losses(self._predict(parameters, "train"), self.targets).mean() for parameters in models]  # type: ignore[arg-type]
+        losses = [self._loss(parameters) for parameters in models]
         self.averaged.append({"round": round, **self._metrics(sum(models[1:], models[0]) / len(models))})
         return values | {"train_loss": float(sum(losses)) / len(losses)}
 

@@ -1,10 +1,10 @@
-"""`vflbench data profile`: the constants of `compute=measured`, from this machine (PubSub-VFL's fit protocol, spec
-section 2.2).
+"""`vflbench data profile`: the constants of `compute=measured`, from this machine.
 
-Measured with one torch thread, batches of 2, 4, ..., 1024 random rows:
-- each part of a batch, forward and backward, of the bottom networks of both parties and of the top network; an update
-  of the parameters belongs to the backward pass of its network. Six power laws of the seconds per sample, by least
-  squares in log space, of the least of the repetitions: other work on the machine can only slow them down;
+PubSub-VFL's fit protocol, spec section 2.2. Measured with one torch thread, batches of 2, 4, ..., 1024 random rows:
+
+- each part of a batch, forward and backward, of the bottom networks of both parties and of the top network. An update
+  of the parameters belongs to the backward pass of its network. Each gives a power law of the seconds per sample, by
+  least squares in log space. It fits the least of the repetitions: other work on the machine can only slow them down;
 - the latency of a batch: a round trip of an empty batch between two processes. A worker waits for it, and hardly any
   core works;
 - the parameter server's cost per worker: receiving its parameters from another process, averaging, sending them back;
@@ -56,11 +56,18 @@ class Options:
     repetitions: int = 15  # of every timing
 
     def network(self) -> split_learning.Config:
+        """The keys of the model."""
         return split_learning.Config(self.model, self.depth, self.width, self.embedding, self.top_width)
 
 
 def parse(words: Sequence[str]) -> Options:
-    """The options of a command line. Raises ConfigError: every unknown key and every value that is out of its range."""
+    """The options of a command line.
+
+    Raises
+    ------
+    ConfigError
+        Every unknown key, and every value that is out of its range.
+    """
     problems: list[Problem] = []
     given: dict[str, Any] = {}
     known = [option.name for option in dataclasses.fields(Options)]
@@ -103,8 +110,14 @@ def parse(words: Sequence[str]) -> Options:
 
 
 def profile(options: Options, folder: Path) -> Path:
-    """Measure and fit; writes `folder`/<name>.json, which `compute.file` names, and .csv with every timing. Returns the
-    JSON's path."""
+    """Measure and fit.
+
+    Writes `folder`/<name>.json, which `compute.file` names, and .csv with every timing.
+
+    Returns
+    -------
+    The JSON's path.
+    """
     inventory.claim(folder, "Choose another name=...", (f"{options.name}.csv", f"{options.name}.json"))
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # processes that wanted a core in the last minute
     with _threads(1):
@@ -113,7 +126,7 @@ def profile(options: Options, folder: Path) -> Path:
     fits = fit(timings)
     values = {
         "delays": {part: dataclasses.asdict(fits[part].delay) for part in PARTS},
-        "core_cap": speed_up(options),
+        "core_cap": _speed_up(options),
         "batch_latency": latency(options.repetitions),
         "server_seconds": server_seconds(theta.nbytes, options.repetitions),
         "residuals": {part: fits[part].residuals for part in PARTS},
@@ -163,7 +176,7 @@ class _Work:
     def _pass(
         self, party: str, network: Callable[[Tensor, Tensor], Tensor], theta: Tensor, x: Tensor, found: dict[str, float]
     ) -> Tensor:
-        """Time a bottom network's passes; its embeddings."""
+        """Time a bottom network's passes; returns its embeddings."""
         theta = theta.requires_grad_()
         start = time.perf_counter()
         z = network(theta, x)
@@ -177,8 +190,10 @@ class _Work:
 
 
 def measure(options: Options) -> pd.DataFrame:
-    """Every timing: columns part, batch, repetition, seconds. All sizes in turn, so that a busy moment of the machine
-    hits all."""
+    """Every timing: columns part, batch, repetition, seconds.
+
+    The sizes take turns, so a busy moment of the machine hits all.
+    """
     works = {batch: _Work(options, batch) for batch in BATCHES}
     for work in works.values():
         work.seconds()  # the first pass allocates
@@ -200,8 +215,10 @@ class Fit:
 
 
 def fit(timings: pd.DataFrame) -> dict[str, Fit]:
-    """The power law of each part: scale * B^exponent seconds per sample, least squares of the logarithms of the least
-    timings."""
+    """The power law of each part: scale * B^exponent seconds per sample.
+
+    Least squares of the logarithms of the least timings.
+    """
     fits = {}
     for part, own in timings.groupby("part"):
         least = own.groupby("batch")["seconds"].min()
@@ -213,7 +230,7 @@ def fit(timings: pd.DataFrame) -> dict[str, Fit]:
     return fits
 
 
-def speed_up(options: Options, batch: int = 256) -> float:
+def _speed_up(options: Options, batch: int = 256) -> float:
     """The seconds of a batch with one thread over those with two; 1 where there is one core, and never below."""
     if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) < 2:
         return 1.0
@@ -259,7 +276,7 @@ def _echo(size: int) -> Iterator[Callable[[bytes], bytes]]:
             send.flush()
             answer = receive.read(size)
             if len(answer) != size:
-                raise VflbenchError("the second process, which messages are timed with, has ended")
+                raise VflbenchError("the second process, which echoes the messages to time, has ended")
             return answer
 
         try:
@@ -281,14 +298,16 @@ def latency(repetitions: int) -> float:
 
 
 def server_seconds(size: int, repetitions: int) -> float:
-    """Seconds of a parameter server per worker of `size` bytes of parameters: the slope through 0 over the numbers of
-    workers."""
+    """Seconds of a parameter server per worker with `size` bytes of parameters.
+
+    The slope through 0 over the numbers of workers.
+    """
     message, least = bytes(size), dict.fromkeys(SERVED, math.inf)
     with _echo(size) as exchange:
         for _ in range(repetitions):
             for workers in SERVED:
                 start = time.perf_counter()
-                # received, and one sent each
+                # receive each worker's, and send it one
                 thetas = [np.frombuffer(exchange(message), dtype=np.float32) for _ in range(workers)]
                 np.mean(thetas, axis=0).tobytes()
                 least[workers] = min(least[workers], time.perf_counter() - start)

@@ -22,14 +22,16 @@ class Progress:
 
     def __init__(self, bar: rich.progress.Progress | None, total: int | None, metric: str) -> None:
         self._bar, self._metric, self._last = bar, metric, 0.0
-        self._news: dict[str, str] = {}  # in the order in which it first came
+        self._news: dict[str, str] = {}  # in the order in which they first came
         self._task = bar.add_task("", total=total, news="") if bar else None
 
     def update(
         self, round: int, metric: float | None = None, loss: float | None = None, bytes: float | None = None
     ) -> None:
-        """`round` rounds are done; the metric, the training loss and the bytes sent so far where they are known (else
-        as before)."""
+        """Show that `round` rounds are done, with the metric, the training loss and the bytes sent so far.
+
+        What is None stays as before.
+        """
         if self._bar is None or self._task is None:
             return
         if metric is not None:
@@ -45,8 +47,9 @@ class Progress:
 
 @contextlib.contextmanager
 def progress(total: int | None, metric: str = "metric", quiet: bool = False) -> Iterator[Progress]:
-    """A bar for `total` rounds (None: unknown) while the block runs, with the `metric`'s name; none if `quiet`, under
-    CI, or where stderr is no terminal.
+    """A bar for `total` rounds (None: unknown) while the block runs, with the name of the `metric`.
+
+    There is none if `quiet`, under CI, or where stderr is no terminal.
     """
     if quiet or os.environ.get("CI") or not sys.stderr.isatty():
         yield Progress(None, total, metric)

@@ -1,5 +1,7 @@
-"""Where a run was made: versions, git, hardware, command. Says nothing about who made it: no user names, no home
-folders."""
+"""Where a run was made: versions, git, hardware, command.
+
+It does not say who made it: no user names, no home folders.
+"""
 
 import datetime
 import functools
@@ -55,8 +57,10 @@ def now() -> str:
 
 
 def later(started: str, seconds: float) -> str:
-    """So many seconds after `started`, as of `now`: a clock that was set back meanwhile ends no run before its
-    start."""
+    """The time so many seconds after `started`, as of `now`.
+
+    A clock that was set back meanwhile ends no run before its start.
+    """
     return (datetime.datetime.fromisoformat(started) + datetime.timedelta(seconds=seconds)).isoformat(
         timespec="seconds"
     )
@@ -82,9 +86,11 @@ def _versions() -> dict[str, str]:
 
 
 def _git(folder: Path) -> dict[str, Any] | None:
-    """Commit and whether tracked files were changed; None unless the package lies in a checkout of its own
-    repository."""
-    # not a venv in somebody else's checkout
+    """Commit and whether tracked files were changed.
+
+    None unless the package lies in a checkout of its own repository.
+    """
+    # the package may lie in a venv within another project's checkout
     tracked = _output("git", "-C", str(folder), "ls-files", "--error-unmatch", "__init__.py")
     commit = _output("git", "-C", str(folder), "rev-parse", "HEAD")
     changes = _output("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")

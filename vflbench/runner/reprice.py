@@ -1,8 +1,8 @@
 """Finished runs under another network or accounting: re-timed from ledger and trace, without training.
 
-What comes out is a run folder like any other, equal to the last bit to that of a fresh run
-    (tests/contracts/test_reprice.py), so far
-as what a run does is independent of time; what is not is refused by name. Imports no torch: re-pricing takes seconds.
+The result is a run folder like any other, equal to the last bit to that of a fresh run
+(tests/contracts/test_reprice.py). A run whose course depends on time is refused, with the reason. Imports no torch:
+re-pricing takes seconds.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class Result:
     source: Path
     folder: Path
     profile: str
-    kept: bool  # it was there already
+    kept: bool  # whether it was there already
 
 
 def reprice(
@@ -87,11 +87,16 @@ def reprice(
     command: str,  # for the manifests
     overwrite: bool = False,  # replace what an earlier re-pricing has left there
     draw: Draw | None = None,  # called with a folder, its summary and the names of the pictures to draw
-    refused: Callable[[str], None],  # called with the reason for every run that cannot be re-priced; the others are
+    refused: Callable[[str], None],  # called with the reason for every run that cannot be re-priced
 ) -> list[Result]:
-    """Every run named by `words` (run folders, or folders with runs below, such as a sweep's) under every profile.
+    """Re-price every run named by `words` under every profile.
 
-    Raises VflbenchError: no runs at all, or two results for one folder.
+    The words are run folders, or folders with runs below, such as a sweep's.
+
+    Raises
+    ------
+    VflbenchError
+        There are no runs at all, or two results for one folder.
     """
     jobs: list[tuple[Finished, Profile, Path]] = []
     places: dict[Path, Path] = {}
@@ -106,15 +111,15 @@ def reprice(
             place = out / f"{name}_{profile.label(finished.config['network']['name'])}"
             if other := places.get(place):
                 raise VflbenchError(
-                    f"{other} and {run.folder} would both be re-priced to {place}: do it apart, with --out"
+                    f"{other} and {run.folder} would both be re-priced to {place}: re-price them one by one, with --out"
                 )
             places[place] = run.folder
             jobs.append((finished, profile, place))
     results = []
-    told: set[str] = set()  # a damaged file is the same under every profile
+    reported: set[str] = set()  # a damaged file is the same under every profile
     jobs.reverse()
     while jobs:
-        finished, profile, place = jobs.pop()  # so that no run's ledger stays longer than its turn
+        finished, profile, place = jobs.pop()  # removed, so that its ledger can be freed
         source, label = finished.folder, profile.label(finished.config["network"]["name"])
         try:
             results.append(Result(source, place, label, kept=finished.write(profile, place, command, overwrite, draw)))
@@ -122,9 +127,9 @@ def reprice(
             reason = _naming(
                 source, "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else str(error)
             )
-            if reason not in told:
+            if reason not in reported:
                 refused(reason)
-            told.add(reason)
+            reported.add(reason)
     return results
 
 
@@ -146,37 +151,44 @@ def _named(words: Sequence[str]) -> list[tuple[str, Run]]:
         for run in runs:
             place = run.folder.resolve()
             top = root.resolve()
-            if whole and top.name.isdecimal():  # the job of a sweep: by itself its name says nothing
+            if whole and top.name.isdecimal():  # the job of a sweep: its name is only a number
                 top = top.parent
             found.setdefault(place, (place.relative_to(top.parent).as_posix(), run))
     return list(found.values())
 
 
 class Finished(Run):
-    """A run to be re-priced; its files are read once, however many profiles there are. Attributes raise
-    VflbenchError."""
+    """A run to be re-priced; its files are read once, however many profiles there are.
+
+    Its attributes raise VflbenchError where a file is damaged.
+    """
 
     @cached_property
     def config(self) -> dict[str, Any]:
+        """The configuration of the run."""
         config: dict[str, Any] = self.manifest["config"]
         if not isinstance(config.get("topology"), dict) or "accounting" not in config:
-            raise VflbenchError("manifest.json has no whole configuration")
+            raise VflbenchError("manifest.json has no complete configuration")
         return config
 
     def check(self) -> None:
-        """What can be told without ledger and trace. Raises VflbenchError."""
+        """Refuse a run that cannot be re-priced, as far as that is known without ledger and trace.
+
+        Raises
+        ------
+        VflbenchError
+            The run cannot be re-priced so.
+        """
         if self.status is None:
             raise VflbenchError("the run has not ended: continue it with resume=true, then re-price it")
         status = self.summary["status"]
         if status not in ENDED:
             why = f" ({self.summary['reason']})" if self.summary["reason"] else ""
-            raise VflbenchError(f"the run is {status}{why}: only what came to its end can be re-priced")
+            raise VflbenchError(f"the run is {status}{why}: only a run that came to its end can be re-priced")
         name = self.config["algorithm"].get("name")
         info = registry.algorithms().get(str(name))
         if info is None:
-            raise VflbenchError(
-                f"its algorithm {name} is not installed here: nobody can tell whether what it does depends on time"
-            )
+            raise VflbenchError(f"its algorithm {name} is not installed here: whether it depends on time is not known")
         if info.time_dependent:
             why = "which message comes first decides what its parties do next, so another network makes another run"
             raise VflbenchError(f"{name} depends on time: {why}. Train it under that network")
@@ -185,16 +197,20 @@ class Finished(Run):
 
     @cached_property
     def messages(self) -> Arrays:
+        """The columns of the ledger."""
         return self.arrays("ledger")
 
     @cached_property
     def events(self) -> Arrays:
+        """The columns of the trace."""
         return self.arrays("trace")
 
     @cached_property
     def parties(self) -> dict[str, Standing]:
-        """In the parties' order. An older run's manifest does not have them: all wrote a trace, in that order; `server`
-        is one."""
+        """The parties, in their order.
+
+        An older run's manifest does not have them: all wrote a trace, in that order; `server` is one.
+        """
         if "parties" in self.manifest:
             try:
                 return {name: Standing(**values) for name, values in self.manifest["parties"].items()}
@@ -211,17 +227,19 @@ class Finished(Run):
         party, rows = rows[:, 0], rows[:, 1:]
         bounds = np.searchsorted(party, np.arange(len(names) + 1))  # written party by party
         if (np.diff(party) < 0).any():
-            raise VflbenchError("trace.parquet is malformed: its rows are not party by party")
+            raise VflbenchError("trace.parquet is malformed: its rows are not grouped by party")
         return {name: rows[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)}
 
     @cached_property
     def tags(self) -> list[str]:
+        """The names of the tags, by their codes in the ledger."""
         return self.messages.texts["tag"].names
 
     @cached_property
     def program(self) -> Program:
+        """What every party did, to be timed."""
         names = list(self.parties)
-        # as in federation.ledger
+        # codes as in federation.ledger
         rows = _rows(self.messages, "ledger", {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags})
         return Program(rows, self.traces, {name: party.role for name, party in self.parties.items()})
 
@@ -230,14 +248,19 @@ class Finished(Run):
         """The curve's rows as they were written: a whole number stays one, an empty cell is None."""
         self.check_curve()
         columns, rows = self.cells
-        # not NaN
+        # NaN, an empty cell, is the only one that differs from itself
         return [{name: cell if cell == cell else None for name, cell in zip(columns, row, strict=True)} for row in rows]
 
     # --- under another network ----------------------------------------------------------------------------------------
 
     def write(self, profile: Profile, place: Path, command: str, overwrite: bool, draw: Draw | None) -> bool:
-        """Write the run folder `place`, whole or not at all. True: it was there already. Raises VflbenchError where it
-        cannot be."""
+        """Write the run folder `place`, whole or not at all. True: it was there already.
+
+        Raises
+        ------
+        VflbenchError
+            The run cannot be re-priced so, or the folder cannot be written.
+        """
         config = profile.applied(self.config)
         origin = self._origin()
         if self._kept(place, config_hash(config), origin, overwrite):
@@ -259,7 +282,7 @@ class Finished(Run):
             **self.summary, **found, "bytes": {"total": files.charged(by_link), "by_tag": by_tag, "by_link": by_link},
             "status": status, "reason": reason, "timing": network.timing, "accounting": config["accounting"],
         }  # fmt: skip
-        # how that machine was used, and started, says nothing of another network
+        # how a machine was used, and how long it took to start, has nothing to do with another network
         if self.summary.get("engine") == "ray":
             summary = {key: value for key, value in summary.items() if key not in LIVE}
         else:
@@ -272,7 +295,7 @@ class Finished(Run):
         }  # fmt: skip
         columns = list(self.program.rows.T)
         columns[COLUMN["sent"]], columns[COLUMN["delivered"]] = done.sent, done.delivered
-        # Against rounds, and mostly against bytes, the curve is what it was, and drawn in the run's own folder.
+        # The curve against rounds, and mostly the one against bytes, is drawn in the run's own folder already.
         pictures = ["curve"] if config["accounting"] == self.config["accounting"] else ["curve", "bytes"]
         with _whole(place) as folder:
             files.ledger_parquet(folder / "ledger.parquet", columns, list(self.parties), self.tags, LINK_KINDS)
@@ -298,8 +321,13 @@ class Finished(Run):
         }  # fmt: skip
 
     def _kept(self, place: Path, identity: str, origin: Mapping[str, Any], overwrite: bool) -> bool:
-        """Whether `place` holds this very result. Raises VflbenchError where it holds something that is not to be
-        replaced."""
+        """Whether `place` holds this very result.
+
+        Raises
+        ------
+        VflbenchError
+            It holds something that is not to be replaced.
+        """
         if not place.exists():
             return False
         inventory.refuse(
@@ -318,7 +346,13 @@ class Finished(Run):
         )
 
     def _refuse(self, config: Mapping[str, Any], network: NetworkConfig) -> None:
-        """What does not go with this run. Raises VflbenchError."""
+        """Refuse what does not go with this run.
+
+        Raises
+        ------
+        VflbenchError
+            The run cannot be re-priced so.
+        """
         name, accounting = config["algorithm"]["name"], config["accounting"]
         info = registry.algorithms()[name]
         allowed = registry.options("accounting", info, info.accounting)
@@ -343,7 +377,13 @@ class Finished(Run):
             refuse(link_problems(network, self.parties, graph.connected))
 
     def _retimed(self, network: NetworkConfig) -> Retimed:
-        """The run's times under `network`. Raises VflbenchError where they would not be a fresh run's."""
+        """The run's times under `network`.
+
+        Raises
+        ------
+        VflbenchError
+            They would not be a fresh run's.
+        """
         done = self.program.retime(network)
         rounds = self.summary["rounds"]
         if rounds and max(done.ends, default=0) != rounds:
@@ -358,14 +398,19 @@ class Finished(Run):
             what = "a shared server bandwidth" if network.timing == "causal" else "timing=round"
             raise VflbenchError(
                 f"it stopped after round {rounds} of {self.manifest['rounds']} ({self.summary['status']}): under "
-                f"{what} messages of later "
-                "rounds would have come in between, and they were never sent. Train it under that network"
+                f"{what} messages of later rounds would have come in between, and they were never sent. Train it under "
+                "that network"
             )
         return done
 
     def _end(self, config: Mapping[str, Any], now: Callable[[int], float], rounds: int) -> tuple[str, str | None]:
-        """(status, reason) of a fresh run. Raises VflbenchError where max_virtual_seconds would end it in another
-        round."""
+        """(status, reason) of a fresh run.
+
+        Raises
+        ------
+        VflbenchError
+            max_virtual_seconds would end it in another round.
+        """
         status, reason = self.summary["status"], self.summary["reason"]
         limit = config.get(TIMED_OUT)
         if limit is None or not self.scores:
@@ -373,7 +418,7 @@ class Finished(Run):
         timed_out = status == "budget" and str(reason).startswith(TIMED_OUT)
         reached = next((round for round in range(self.scores[0]["round"], rounds + 1) if now(round) >= limit), None)
         if reached == rounds:
-            by_time = timed_out or status == "completed"  # other ends are looked for before this one
+            by_time = timed_out or status == "completed"  # a run checks for other ends first
             return ("budget", f"{TIMED_OUT}: {now(rounds):.6g} s after round {rounds}") if by_time else (status, reason)
         if reached is not None:
             raise VflbenchError(
@@ -383,8 +428,7 @@ class Finished(Run):
         if timed_out and rounds < self.manifest.get("rounds", rounds + 1):
             raise VflbenchError(
                 f"it ended at {TIMED_OUT}={limit} after round {rounds}, where a fresh run would not have stopped "
-                f"({now(rounds):.6g} s): "
-                "train it under that network"
+                f"({now(rounds):.6g} s): train it under that network"
             )
         return ("completed", None) if timed_out else (status, reason)
 
@@ -392,7 +436,10 @@ class Finished(Run):
 def network_config(values: Mapping[str, Any]) -> NetworkConfig:
     """The dataclass of a composed `network`, whose values have been checked.
 
-    Raises VflbenchError: a key that the network's module had is not known, as that package is not there.
+    Raises
+    ------
+    VflbenchError
+        A key of the network's module is not known, as its package is not there.
     """
     kind = registry.option_config("network", str(values.get("name", NetworkConfig.name)))
     if unknown := values.keys() - {field.name for field in dataclasses.fields(kind)}:
@@ -407,9 +454,11 @@ def network_config(values: Mapping[str, Any]) -> NetworkConfig:
 
 @contextlib.contextmanager
 def _whole(place: Path) -> Iterator[Path]:
-    """A new folder that becomes `place` when the block ends well, and is gone otherwise; what was at `place` stays
-    until then."""
-    # those that a kill left are known by their lists
+    """A new folder that becomes `place` when the block ends well, and is gone otherwise.
+
+    What was at `place` stays until then.
+    """
+    # what a killed process left there is known by its list of files
     folder, before = (place.with_name(f".{place.name}.{end}") for end in ("tmp", "old"))
     if place.is_symlink():
         raise VflbenchError(f"{place} is a link: choose another folder with --out")
@@ -435,7 +484,7 @@ def _whole(place: Path) -> Iterator[Path]:
                     if left.exists():
                         inventory.clear(left, first="summary.json")
                         inventory.leave(left)
-                        # what a file manager put there, runs of the user's below
+                        # keep what is not ours: files of a file manager, runs below
                         for other in left.iterdir() if left == before else ():
                             with contextlib.suppress(OSError):
                                 other.rename(place / other.name)
@@ -446,8 +495,10 @@ def _whole(place: Path) -> Iterator[Path]:
 
 
 def _rows(found: Arrays, file: str, known: Mapping[str, Sequence[str]]) -> np.ndarray:
-    """A file's columns side by side, texts as indices into those `known` (-1: none), (rows, columns) float64; each lies
-    in one piece."""
+    """A file's columns side by side, (rows, columns) float64; each column lies in one piece.
+
+    Texts become indices into those `known` (-1: none).
+    """
     rows = np.empty((len(found), len(files.PARQUET[file])), order="F")
     for at, name in enumerate(files.PARQUET[file]):
         if name not in known:

@@ -21,7 +21,6 @@ from vflbench.federation.codec import Encoder
 from vflbench.federation.engine import Engine
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import LINK_KINDS, LOCAL
-from vflbench.federation.party import SERVER
 from vflbench.federation.snapshot import Cut
 from vflbench.privacy import mechanisms
 from vflbench.results import folder as files
@@ -29,7 +28,7 @@ from vflbench.results.identity import config_hash, hide
 from vflbench.results.reader import Run
 from vflbench.results.texts import human_bytes
 from vflbench.runner import interrupts, provenance
-from vflbench.runner.checkpoint import Checkpoints, Recorder
+from vflbench.runner.checkpoint import Checkpoints, Recorder, Saved
 from vflbench.runner.costs import Costs
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.federation import Federation
@@ -67,11 +66,7 @@ def run(
     """
     began = time.perf_counter()
     with interrupts.once(), contextlib.ExitStack() as processes, contextlib.ExitStack() as building:
-        host: Host | None = None
-        if config.engine.name == "ray":
-            from vflbench.runner.distributed import Host
-
-            host = processes.enter_context(Host(config, info))
+        host = _host(config, info, processes)
         # here and in the next line noise is calibrated, which may fail
         federation = host.federation if host else Federation(config, info)
         privacy = {} if host else federation.mechanisms()
@@ -90,61 +85,27 @@ def run(
         }  # fmt: skip
         opened = time.perf_counter()
         checkpoints = Checkpoints(folder / "checkpoint", manifest["config_hash"])
-        saved = checkpoints.load() if config.resume else None
-        if saved is not None:
-            _same_data(folder, manifest["data"])
-            if federation.secure and federation.live and info.time_dependent:
-                raise VflbenchError(
-                    f"{folder}: {info.name} with noise of the parties' own cannot be continued. What was sent after "
-                    "the checkpoint would "
-                    "be sent again in another order, and epsilon would count it once: start anew in another folder"
-                )
-        if config.privacy.name != "none" and not federation.secure:
-            log.info(
-                "Noise comes from the run's seed, which all parties know: for simulation only (privacy.secure_rng=true "
-                "keeps it secret)."
-            )
+        saved = _saved(federation, folder, checkpoints, manifest["data"])
+        _warn_of_known_noise(federation)
         # from here on there is a run: one that is interrupted says how far it came, once its engine can be asked
         if host is None:
             building.enter_context(interrupts.held_back())
         files.write_json(folder / "manifest.json", manifest)
         if saved is None:
             checkpoints.begin()
-        observer = Observer(federation.task, config, host.models if host else None)
-        if saved is not None:
-            observer.load_state_dict(saved[1])
-        writer, watch = None, transcript.Watch(SERVER)
-        if config.attack.name != "none":
-            watch = registry.load_option("attack", config.attack.name).watch(
-                federation.task, config, federation.attacked
-            )
-            theta = (lambda name: engine.parties[name].state.model.theta) if watch.released else None
-            writer = TranscriptWriter(
-                folder / "transcript", watch.party, watch.sent, theta, saved[2] if saved else (), watch.received
-            )
+        observer = _observer(federation, host, saved)
+        watch = _watch(federation)
+        writer = _writer(folder, watch, lambda name: engine.parties[name].state.model.theta, saved)
         recorder = Recorder(checkpoints, writer)
-        metric = federation.task.metric
 
         engine: Engine
-        with progress(federation.rounds, metric=metric.name, quiet=quiet) as bar:
+        with progress(federation.rounds, metric=federation.task.metric.name, quiet=quiet) as bar:
 
             def on_round(round: int, engine: Engine) -> bool:
                 stops = observer.on_round(round, engine)
-                if writer is not None:  # before the round's cut
-                    for name, rows in watch.questions.items():
-                        answer = _answer(
-                            engine.parties[name], rows, stream(config.seed, f"attack/{name}/{round}"), engine.codec
-                        )
-                        writer.add(transcript.Message(round, name, watch.party, transcript.ANSWER, (answer,)))
-                    writer.write(round)
-                row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
-                loss = observer.losses[-1] if observer.losses else row.get("train_loss")
-                bar.update(
-                    round,
-                    metric=row.get(f"{files.splits(metric.name)[-1]}_{metric.name}"),
-                    loss=loss,
-                    bytes=engine.bytes_sent,
-                )
+                if watch is not None and writer is not None:  # before the round's cut
+                    _write_transcript(writer, watch, engine, round, config.seed)
+                bar.update(round, **_news(observer, round), bytes=engine.bytes_sent)
                 return stops
 
             def on_cut(cut: Cut) -> None:
@@ -162,22 +123,11 @@ def run(
                 engine = federation.engine(
                     observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared
                 )
-            failure: Exception | None = None
-            try:
-                building.close()
-                engine.run()
-                observer.conclude()
-                if observer.status == "failed":
-                    failure = FederationError(str(observer.reason))
-            except KeyboardInterrupt:
-                observer.status, observer.reason = "interrupted", f"interrupted in round {engine.finished_round + 1}"
-            except Exception as error:  # whatever it is, what was reached before it is written
-                observer.status, observer.reason = "failed", f"after round {engine.finished_round}: {error}"
-                failure = error
+            failure = _drive(engine, observer, building)
 
         try:
             with interrupts.held_back():
-                summary = hide(
+                summary: dict[str, Any] = hide(
                     _write(federation, engine, observer, recorder, folder, time.perf_counter() - began), hidden
                 )
                 if draw is not None and observer.rows:
@@ -188,14 +138,122 @@ def run(
                 )
                 files.write_json(folder / "summary.json", summary)
                 if observer.status not in ("interrupted", "failed"):
-                    checkpoints.drop()
-                    for party in engine.order:
-                        forget(party.kept)
+                    _forget(checkpoints, engine)
         except Exception as error:
             raise (failure or error) from None  # a full disk fails twice: the first reason is the one to tell
         if failure is not None:
             raise failure
         return summary
+
+
+def _host(config: RunConfig, info: AlgorithmInfo, processes: contextlib.ExitStack) -> Host | None:
+    """The host of the parties' processes, which end with `processes`. None where the parties are simulated."""
+    if config.engine.name != "ray":
+        return None
+    from vflbench.runner.distributed import Host
+
+    return processes.enter_context(Host(config, info))
+
+
+def _saved(federation: Federation, folder: Path, checkpoints: Checkpoints, data: dict[str, Any]) -> Saved | None:
+    """The checkpoint that the run goes on from. None where it starts anew.
+
+    Raises VflbenchError: the run cannot go on, or not on `data`.
+    """
+    saved = checkpoints.load() if federation.config.resume else None
+    if saved is None:
+        return None
+    _same_data(folder, data)
+    if federation.secure and federation.live and federation.info.time_dependent:
+        raise VflbenchError(
+            f"{folder}: {federation.info.name} with noise of the parties' own cannot be continued. What was sent after "
+            "the checkpoint would be sent again in another order, and epsilon would count it once: start anew in "
+            "another folder"
+        )
+    return saved
+
+
+def _warn_of_known_noise(federation: Federation) -> None:
+    """Tell the user where every party could compute the others' noise."""
+    if federation.config.privacy.name != "none" and not federation.secure:
+        log.info(
+            "Noise comes from the run's seed, which all parties know: for simulation only (privacy.secure_rng=true "
+            "keeps it secret)."
+        )
+
+
+def _observer(federation: Federation, host: Host | None, saved: Saved | None) -> Observer:
+    """The run's observer, as it was at the checkpoint `saved` where there is one."""
+    observer = Observer(federation.task, federation.config, host.models if host else None)
+    if saved is not None:
+        observer.load_state_dict(saved[1])
+    return observer
+
+
+def _watch(federation: Federation) -> transcript.Watch | None:
+    """What the configured attack needs of the run. None where there is no attack."""
+    config = federation.config
+    if config.attack.name == "none":
+        return None
+    watch: transcript.Watch = registry.load_option("attack", config.attack.name).watch(
+        federation.task, config, federation.attacked
+    )
+    return watch
+
+
+def _writer(
+    folder: Path, watch: transcript.Watch | None, theta: Callable[[str], Any], saved: Saved | None
+) -> TranscriptWriter | None:
+    """The writer of what the attack needs. None where there is no attack."""
+    if watch is None:
+        return None
+    released = theta if watch.released else None
+    return TranscriptWriter(
+        folder / "transcript", watch.party, watch.sent, released, saved[2] if saved else (), watch.received
+    )
+
+
+def _write_transcript(writer: TranscriptWriter, watch: transcript.Watch, engine: Engine, round: int, seed: int) -> None:
+    """Write what the adversary read in `round`, and the parties' answers to its questions after it."""
+    for name, rows in watch.questions.items():
+        answer = _answer(engine.parties[name], rows, stream(seed, f"attack/{name}/{round}"), engine.codec)
+        writer.add(transcript.Message(round, name, watch.party, transcript.ANSWER, (answer,)))
+    writer.write(round)
+
+
+def _news(observer: Observer, round: int) -> dict[str, float | None]:
+    """The metric and the training loss after `round`, for the progress bar."""
+    row = observer.rows[-1] if observer.rows and observer.rows[-1]["round"] == round else {}
+    metric = observer.task.metric.name
+    return {
+        "metric": row.get(f"{files.splits(metric)[-1]}_{metric}"),
+        "loss": observer.losses[-1] if observer.losses else row.get("train_loss"),
+    }
+
+
+def _drive(engine: Engine, observer: Observer, building: contextlib.ExitStack) -> Exception | None:
+    """Run the engine to its end; how the run ended is in the observer's status. The error that ended it, or None.
+
+    `building` holds signals back until the engine is built.
+    """
+    try:
+        building.close()
+        engine.run()
+        observer.conclude()
+        return FederationError(str(observer.reason)) if observer.status == "failed" else None
+    except KeyboardInterrupt:
+        observer.status, observer.reason = "interrupted", f"interrupted in round {engine.finished_round + 1}"
+        return None
+    except Exception as error:  # whatever it is, what was reached before it is written
+        observer.status, observer.reason = "failed", f"after round {engine.finished_round}: {error}"
+        return error
+
+
+def _forget(checkpoints: Checkpoints, engine: Engine) -> None:
+    """Remove what only a run that goes on would need."""
+    checkpoints.drop()
+    for party in engine.order:
+        forget(party.kept)
 
 
 def _same_data(folder: Path, data: dict[str, Any]) -> None:

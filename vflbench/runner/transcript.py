@@ -16,13 +16,15 @@ from vflbench.runner.checkpoint import Part
 
 @dataclass
 class TranscriptWriter:
-    """Collects messages as they are read, and writes them once their round is over; `files` are those that are written,
-    by name."""
+    """Collects messages as they are read, and writes them once their round is over.
+
+    `files` are those that are written, by name.
+    """
 
     folder: Path  # of the transcript
     party: str  # whose
     sent: frozenset[str]  # tags of its own messages that are kept as well
-    # a client's parameters at this moment, where they are public with every prediction
+    # name -> a client's parameters now, where they are public with every prediction
     released: Callable[[str], Any] | None = None
     kept: Iterable[Part] = ()  # files up to the checkpoint that the run goes on from
     received: frozenset[str] | None = None  # tags of messages to it that are kept; None: all
@@ -32,11 +34,11 @@ class TranscriptWriter:
         self.files = {part.name: part for part in self.kept}
         self.folder.mkdir(mode=0o700, exist_ok=True)
         for path in sorted(self.folder.glob("round_*.npz")):
-            if path.name not in self.files:  # of a later round, which a stopped run has left
+            if path.name not in self.files:  # of a later round, left by a run that was stopped
                 inventory.remove(path)
 
     def on_read(self, src: str, dst: str, tag: str, round: int, payload: Any) -> None:
-        """`dst`, in its `round`, reads a message."""
+        """Keep a message that `dst` reads in its `round`."""
         wanted = (
             self.received is None or tag in self.received
             if dst == self.party
@@ -44,25 +46,32 @@ class TranscriptWriter:
         )
         if not wanted:
             return
-        # whoever predicts waits for an answer: its parameters are still those
+        # who predicts waits for an answer: its parameters have not changed since
         if tag == "prediction" and self.released is not None:
             self.add(Message(round, src, dst, RELEASED, tuple(flatten(self.released(src)))))
         self.add(Message(round, src, dst, tag, tuple(flatten(payload))))
 
     def add(self, message: Message) -> None:
-        """What the adversary knows without a message."""
+        """Keep what the adversary learns without a message."""
         self.messages.setdefault(message.round, []).append(message)
 
     def write(self, round: int) -> None:
-        """All parties have finished `round`."""
+        """Write the messages up to `round`, which all parties have finished."""
         for done in sorted(r for r in self.messages if r <= round):
             buffer = io.BytesIO()
-            np.savez(buffer, **pack(self.messages.pop(done)))  # type: ignore[arg-type]
+            arrays: dict[str, Any] = pack(self.messages.pop(done))
+            np.savez(buffer, **arrays)
             path = self.folder / file_name(done)
             atomic_write(path, buffer.getvalue())
             self.files[path.name] = Part.of(path)
 
     def check(self) -> None:
-        """Raise VflbenchError where a file is no longer as it was written."""
+        """Refuse a file that is no longer as it was written.
+
+        Raises
+        ------
+        VflbenchError
+            A file was changed.
+        """
         for part in self.files.values():
             part.check(self.folder)

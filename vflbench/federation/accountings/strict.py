@@ -10,4 +10,5 @@ OPTIONS = (OptionInfo("strict", "every message costs what was sent"),)
 
 
 def price(rows: np.ndarray, payload: Payload) -> np.ndarray:
+    """The bytes of each message, as they were sent."""
     return rows[:, COLUMN["bytes"]]

@@ -1,12 +1,13 @@
-"""The rule that reproduces TablePuppet's figures (Xu et al., arXiv 2403.15839; its constants were found by trying).
+"""The rule that reproduces TablePuppet's figures (Xu et al., arXiv 2403.15839).
 
-A number costs 8 bytes, both ways. Of a table every row that joins is charged once an epoch however many batches need
-it. The inner exchanges of a table's horizontal parts cost no bytes. An exchange costs one latency, a gigabit is 2^30
-bits, and an epoch's exchanges follow each other. The table mapping, before the first epoch, is free.
+Its constants were found by trying. A number costs 8 bytes, both ways. Every row of a table that joins is charged once
+an epoch, however many batches need it. The inner exchanges of a table's horizontal parts cost no bytes. An exchange
+costs one latency, a gigabit is 2^30 bits, and an epoch's exchanges follow each other. The table mapping, before the
+first epoch, is free.
 
-So are messages that only name rows: `batches`, sent once, and `rows`, with which DP-SGD names every batch that it
-draws. The paper's table of messages has predictions and residuals alone, its figures have no others in them. They are
-no exchange of their own either: a batch's rows go out with the residual before it. `accounting=strict` charges them as
+Messages that only name rows are free too: `batches`, sent once, and `rows`, with which DP-SGD names every batch that it
+draws. The paper's table of messages lists only predictions and residuals, and its figures hold no others. They are no
+exchange of their own either: a batch's rows go out with the residual before it. `accounting=strict` charges them like
 any message.
 """
 
@@ -25,6 +26,7 @@ GIGABIT = 2.0**30  # bits
 
 
 def price(rows: np.ndarray, payload: Payload) -> np.ndarray:
+    """The bytes of each message by the paper's rule, (n,)."""
     nbytes = rows[:, COLUMN["bytes"]]
     mapping = _tagged(rows, payload, "mapping")  # 16 bytes for every row that joins: its id and how often
     joining = dict(zip(rows[mapping, COLUMN["dst"]].astype(int), nbytes[mapping] / 16, strict=True))
@@ -41,6 +43,7 @@ def price(rows: np.ndarray, payload: Payload) -> np.ndarray:
 
 
 def seconds(rows: np.ndarray, payload: Payload, network: NetworkConfig) -> dict[int, float]:
+    """The seconds of each round that has messages, by round."""
     link, charged = network.client_server, price(rows, payload)
     rounds = rows[:, COLUMN["round"]].astype(np.int64)
     found = {}

@@ -1,6 +1,6 @@
 """2 bytes a value: IEEE half precision, rounded to nearest; off by at most 2^-11 |x|, below 2^-14 by 2^-25.
 
-What is larger than 65504 is sent as 65504, with a warning; infinity and NaN stay what they are.
+What is larger than 65504 is sent as 65504, with a warning. Infinity and NaN stay what they are.
 """
 
 import logging
@@ -19,11 +19,14 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Config(CodecConfig):
+    """The keys of codec=fp16."""
+
     name: str = "fp16"
     warned = False  # no key: whether this run has said so
 
 
 def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:
+    """The values in half precision."""
     if values.element_size() <= 2:
         return (values,)  # half precision already
     half = values.half()
@@ -38,4 +41,5 @@ def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Te
 
 
 def decode(sent: tuple[Tensor, ...], size: int, dtype: torch.dtype, config: Config) -> Tensor:
+    """What arrives."""
     return sent[0].to(dtype)

@@ -1,10 +1,9 @@
 """1 byte a value and a float32 scale per array, max |x| / 127: stochastic rounding to its multiples.
 
 A value is off by less than one scale, and right in the mean (QSGD: Alistarh et al. 2017, arXiv 1610.02132, section 3.1,
-    with the
-largest value as the norm). One scale per array and not per row: predictions and residuals are (n, 1), of which a scale
-per row would be larger than the rows. An array with infinity, NaN or a float64 beyond 127 float32s in it arrives as
-NaN.
+with the largest value as the norm). One scale per array and not per row: predictions and residuals are (n, 1), and a
+scale per row would be larger than the rows. An array with infinity, NaN or a float64 beyond 127 times the largest
+float32 arrives as NaN.
 """
 
 from dataclasses import dataclass
@@ -21,10 +20,13 @@ LEVELS = 127  # on either side of 0
 
 @dataclass
 class Config(CodecConfig):
+    """The keys of codec=int8."""
+
     name: str = "int8"
 
 
 def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:
+    """The values as whole numbers from -127 to 127, and the scale."""
     wide = values.double()
     largest = float(wide.abs().max())
     with np.errstate(over="ignore"):
@@ -40,5 +42,6 @@ def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Te
 
 
 def decode(sent: tuple[Tensor, ...], size: int, dtype: torch.dtype, config: Config) -> Tensor:
+    """What arrives."""
     codes, scale = sent
     return (codes.double() * scale.double()).to(dtype)

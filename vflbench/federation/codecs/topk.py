@@ -1,8 +1,8 @@
-"""The `fraction` of the entries that are largest in magnitude (rounded, at least one; of equals the first): float32 and
-an int32 index.
+"""The `fraction` of the entries that are largest in magnitude: float32 and an int32 index each.
 
-Every other entry arrives as 0: off by at most sqrt(1 - k/n) of the array's norm. 8 bytes an entry: an array of float32
-is smaller that way below a fraction of one half, and crosses as it is from there on.
+Their number is rounded and at least one; of equals the first are taken. Every other entry arrives as 0: off by at most
+sqrt(1 - k/n) of the array's norm. An entry takes 8 bytes. So an array of float32 gets smaller below a fraction of one
+half, and crosses unchanged from there on.
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,14 @@ OPTIONS = (OptionInfo("topk", "the entries of largest magnitude, 8 bytes each"),
 
 @dataclass
 class Config(CodecConfig):
+    """The keys of codec=topk."""
+
     name: str = "topk"
     fraction: Annotated[float, Range(above=0, at_most=1)] = 0.1  # share of an array's entries that are sent
 
 
 def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:
+    """The largest values and their places, in the order of the places."""
     kept = max(1, round(config.fraction * len(values)))
     largest = values.abs().sort(descending=True, stable=True).indices[:kept].sort().values
     chosen = values[largest]
@@ -33,6 +36,7 @@ def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Te
 
 
 def decode(sent: tuple[Tensor, ...], size: int, dtype: torch.dtype, config: Config) -> Tensor:
+    """What arrives: 0 where nothing was sent."""
     values, places = sent
     whole = values.new_zeros(size, dtype=dtype)
     whole[places.long()] = values.to(dtype)

@@ -1,19 +1,19 @@
-"""The Ray engine: the same party programs, each in a process of its own (an actor), on one machine or a cluster. Time
-is real.
+"""The Ray engine: the same party programs, each in a process of its own (an actor). Time is real.
 
-A party's process (process.py) runs its program in one thread, as `PartyEngine` (party.py): a `Runtime` with one program
-and everybody else elsewhere. driver.py drives, cluster.py starts and ends processes, nats_broker.py is a real broker.
+The processes are on one machine or a cluster. A party's process (process.py) runs its program in one thread, as
+`PartyEngine` (party.py): a `Runtime` with one program, whose other parties are elsewhere. driver.py drives, cluster.py
+starts and ends processes, nats_broker.py is a real broker.
 
 Messages go from actor to actor and not through the driver, in the wire form of `wire.py`. Per pair one call is in
-flight and carries all that was sent since the last: async actors reorder calls, this keeps the order, is quicker and
+flight and carries all that was sent since the last. Async actors reorder calls; this keeps the order, is faster, and
 holds back a sender that is too fast.
 
-The driver hears of round boundaries alone: reports, ledger, trace. It holds no party's data. It says when the next
-round may begin, asks for the parts of a cut, and notices who has died and when all wait for each other.
+The driver hears only of round boundaries: reports, ledger, trace. It holds no party's data. It says when the next round
+may begin and asks for the parts of a cut. It notices when a party has died, and when all wait for each other.
 
-What is exact: parameters, reports, messages, bytes, random streams of every method that does not depend on time. What
-is measured: all times. `me.clock`, timeouts and recv_any are of the real clock here, so a method that depends on time
-does what time lets it do.
+For every method that does not depend on time, the parameters, reports, messages, bytes and random streams are exact.
+All times are measured. `me.clock`, timeouts and recv_any follow the real clock here, so the course of a method that
+depends on time is not reproducible.
 """
 
 import importlib.util

@@ -1,5 +1,7 @@
-"""What processes hand each other: the form of a call that carries messages, one clock for all, and the words for who
-does not answer."""
+"""What processes hand each other: the form of a call that carries messages, and one clock for all.
+
+Also the words for a process that does not answer.
+"""
 
 import struct
 import time
@@ -7,19 +9,26 @@ from collections.abc import Sequence
 
 STARTING = 600.0  # s that processes have to start in, and to load their data
 
-# number of the first message, how many there are; then 8 bytes length and the message, for each
+# number of the first message, number of messages; then for each message 8 bytes length and the message
 CALL = struct.Struct("<QI")
 SIZE = struct.Struct("<Q")
 
 
 def join(first: int, parts: Sequence[bytes]) -> bytes:
+    """The bytes of a call that carries `parts`, the first of which has the number `first`."""
     return b"".join(
         (CALL.pack(first, len(parts)), *(piece for part in parts for piece in (SIZE.pack(len(part)), part)))
     )
 
 
 def split(data: bytes) -> tuple[int, list[memoryview]]:
-    """The inverse of `join`, without a copy. Errors: ValueError."""
+    """The inverse of `join`, without a copy.
+
+    Raises
+    ------
+    ValueError
+        The bytes are not of this form.
+    """
     try:
         first, count = CALL.unpack_from(data)
         parts, at, whole = [], CALL.size, memoryview(data)
@@ -30,7 +39,7 @@ def split(data: bytes) -> tuple[int, list[memoryview]]:
     except struct.error as error:
         raise ValueError(f"not a message: {error}") from None
     if at != len(data):
-        raise ValueError("not a message: it has another length than it says")
+        raise ValueError("not a message: its length is not the one that it says")
     return first, parts
 
 
@@ -42,11 +51,11 @@ def deaths() -> tuple[type[Exception], ...]:
 
 
 def clock_offset() -> float:
-    """What makes seconds of the wall clock of the monotonic one's, which all processes of a machine share."""
+    """What turns seconds of the monotonic clock, which a machine's processes share, into those of the wall clock."""
     return time.time() - time.monotonic()
 
 
 def no_answer(who: str, seconds: float, starting: bool = False) -> str:
-    """What to say where nobody answers in time."""
+    """The error text where nobody answers in time."""
     limit = f"engine.timeout, but {STARTING:g} to start in" if starting else "engine.timeout"
     return f"no answer from {who} within {seconds:g} s ({limit})"

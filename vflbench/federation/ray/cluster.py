@@ -20,31 +20,33 @@ from vflbench.types import EngineConfig, VflbenchError
 
 AT_ONCE = 256  # processes that Ray may be starting
 STARTS = 3  # times that starting Ray is tried
-# of ray.init
+# arguments of ray.init
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
 OBJECT_STORE = 200_000_000  # bytes; only messages over 100 kB pass through it
 
 
-def own_environment() -> dict[str, str]:
-    """What Ray must find in the environment when it is imported by a process that starts a cluster of its own."""
+def _own_environment() -> dict[str, str]:
+    """The environment that Ray must find when it is imported to start a cluster of the run's own."""
     return {
         "RAY_USAGE_STATS_ENABLED": "0",
         # the node's address is 127.0.0.1, on Linux too: nothing listens elsewhere
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # actors that reserve no GPU see the GPUs all the same
-        "RAY_AUTH_MODE": "token",  # another user of the machine, who does not know the token, cannot connect
+        "RAY_AUTH_MODE": "token",  # other users of the machine do not know the token and cannot connect
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        # Parties reserve no cores, so Ray would start one process after the other and warn of every few.
+        # Parties reserve no cores: Ray would start one process after the other, with warnings.
         "RAY_worker_maximum_startup_concurrency": str(AT_ONCE),
         "RAY_worker_register_timeout_seconds": f"{STARTING:.0f}",
     }
 
 
 class Cluster:
-    """Ray for one run: a cluster of its own on the loopback interface (address=local), or the one that runs already
-    (auto).
+    """Ray for one run: a cluster of its own on the loopback interface (address=local), or the running one (auto).
 
-    Raises VflbenchError: on entering, where there is none, or no own one can be started.
+    Raises
+    ------
+    VflbenchError
+        On entering: no cluster runs, or an own one cannot be started.
     """
 
     def __init__(self, config: EngineConfig) -> None:
@@ -57,10 +59,10 @@ class Cluster:
         if "ray" not in sys.modules:  # it reads its environment when it is imported
             os.environ["RAY_DISABLE_FAILURE_SIGNAL_HANDLER"] = "1"  # a SIGTERM is no failure
             if self.own:
-                os.environ.update(own_environment())
+                os.environ.update(_own_environment())
         import ray
 
-        # Ray would put one of its own there, which ends this process at once
+        # Ray would install a handler of its own, which ends this process at once
         if signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
             ray._private.utils.set_sigterm_handler = lambda handler: None
         if ray.is_initialized():
@@ -88,7 +90,7 @@ class Cluster:
     def _start(self) -> None:
         import ray
 
-        self.folder = private_folder()  # Ray lets everybody write to the one it is given, so that is below it
+        self.folder = _private_folder()  # Ray lets everybody write to the folder it is given, which is below this one
         self.guardian = Guardian(guardian.USERS, self.folder)
         options: dict[str, Any] = {
             "include_dashboard": False,
@@ -102,11 +104,12 @@ class Cluster:
                     address="local", _node_ip_address="127.0.0.1", _temp_dir=f"{self.folder}/ray", **options, **QUIET
                 )
                 break
-            except Exception as error:  # Ray raises just that where it does not come up in 30 s, as on a busy machine
+            except Exception as error:  # what Ray raises where it does not start in 30 s, as on a busy machine
                 ray.shutdown()
                 if attempt == STARTS - 1:
                     raise VflbenchError(f"Ray does not start: {error}") from error
-        if ray.util.get_node_ip_address() != "127.0.0.1":  # imported before, with another environment
+        util: Any = ray.util  # its functions have no types
+        if util.get_node_ip_address() != "127.0.0.1":  # imported before, with another environment
             raise VflbenchError(
                 "Ray was imported before vflbench could keep it on the loopback interface: use engine.address=auto"
             )
@@ -145,9 +148,11 @@ class Cluster:
             self.guardian = None
 
 
-def private_folder() -> str:
-    """A new folder that nobody else can enter, with a name that is short enough for Ray's sockets below it (107
-    characters in all)."""
+def _private_folder() -> str:
+    """A new folder that nobody else can enter.
+
+    Its name is short enough for Ray's sockets below it (107 characters in all).
+    """
     folder = tempfile.mkdtemp(prefix="vfl-ray-")
     if len(folder) > 36:
         os.rmdir(folder)

@@ -1,5 +1,9 @@
-"""The driver: starts the parties' processes, hears of round boundaries, says when the next round begins, notices who
-has died."""
+"""The driver: starts the parties' processes, hears of round boundaries, and says when the next round begins.
+
+It also notices who has died.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import logging
@@ -31,7 +35,7 @@ class RemoteParty:
     """What the driver knows of a party."""
 
     name: str
-    trace: array = field(default_factory=lambda: array("d"))
+    trace: array[float] = field(default_factory=lambda: array("d"))
     # tag -> messages to it that a real broker replaced by newer ones
     dropped: dict[str, int] = field(default_factory=dict)
     round: int = 0
@@ -43,19 +47,25 @@ class RemoteParty:
 
     @property
     def state(self) -> Any:
-        """Errors: FederationError; it never leaves the party."""
+        """No state: it never leaves the party.
+
+        Raises
+        ------
+        FederationError
+            Always.
+        """
         raise FederationError(f"the state of {self.name} is in its own process")
 
     def parameters(self) -> dict[str, torch.Tensor]:
-        """At the end of the run; empty before."""
+        """The parameters at the end of the run; empty before."""
         return self._parameters
 
     def spent(self) -> dict[str, Any] | None:
-        """As it was at its last scored boundary, and at the end of the run."""
+        """What the privacy mechanism had spent at the last scored boundary, and at the end of the run."""
         return self._spent
 
     def nonfinite(self) -> str | None:
-        """As the party found at its last scored boundary."""
+        """What the party found at its last scored boundary."""
         return self._nonfinite
 
 
@@ -68,7 +78,7 @@ class RayEngine(Engine):
     build: Build | Mapping[str, Build]  # makes a party's engine in its process; where they differ, one for each name
     _: KW_ONLY
     timeout: float  # s after which a party that does not answer, or a message that does not arrive, fails the run
-    rounds: int  # this and `on_report` as of `Runtime`
+    rounds: int  # this and `on_report` as in `Runtime`
     expendable: Collection[str] = ()  # the parties without which the run goes on where their process dies
     published: Sequence[str] = ()  # tags that pass a broker
     on_report: Callable[[str, int, dict[str, Any]], None] | None = None
@@ -83,22 +93,23 @@ class RayEngine(Engine):
             self.ledger.tags.update(self.resume_from.totals["tags"])
         self.stopping = False
         self.pids: dict[str, int] = {}
-        self.told: set[tuple[str, str]] = set()  # logger and text of what parties have logged
+        self.logged: set[tuple[str, str]] = set()  # (logger, text) of what parties have logged
         self.cores: int = 1  # of the machines that parties are on
-        self.started_seconds = 0.0  # that starting the processes took
+        self.started_seconds = 0.0  # s that starting the processes took
         self.began = 0.0
         self._open: dict[int, dict[str, dict[str, Any]]] = {}  # round -> boundaries that parties have passed
         self._calls: dict[Any, str] = {}  # outstanding `proceed` -> party
         self._lives: dict[Any, str] = {}
         self._actors: dict[str, Any] = {}
         self._before: Any = None  # how the parties were at the last look, if all of them waited
-        self._since = 0.0  # when they were first seen so
+        self._since = 0.0  # when they were first found to be so
 
     @property
     def facts(self) -> dict[str, Any]:
+        """What the summary says of the engine."""
         found: dict[str, Any] = {"engine": "ray", "start_seconds": self.started_seconds, "cores": self.cores}
         found |= {"lost": self.lost} if self.lost else {}
-        if self.published:  # beside what the algorithm's own channels drop
+        if self.published:  # the algorithm's own channels drop messages too
             found["dropped_by_broker"] = {
                 tag: sum(party.dropped.get(tag, 0) for party in self.order) for tag in self.published
             }
@@ -107,8 +118,11 @@ class RayEngine(Engine):
     def run(self) -> None:
         """Run to the end.
 
-        Raises FederationError: a process has died or does not answer, a program has failed, a message does not arrive,
-        all parties wait for each other.
+        Raises
+        ------
+        FederationError
+            A process has died or does not answer, a program has failed, a message does not arrive, or all parties wait
+            for each other.
         """
         try:
             self._start()
@@ -163,7 +177,7 @@ class RayEngine(Engine):
     # --- listening ----------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Hear what has happened; where nothing has for a while, look how the parties are."""
+        """Wait for events and handle them; after a while without any, look how the parties are."""
         import ray
 
         ready, _ = ray.wait([*self._calls, *self._lives], num_returns=1, timeout=POLL)
@@ -180,7 +194,10 @@ class RayEngine(Engine):
     def _get(self, name: str, reference: Any) -> Any:
         """The result of a call of `name`; None where its process has died and the run goes on.
 
-        Errors: FederationError where it does not go on, and where the call has failed otherwise.
+        Raises
+        ------
+        FederationError
+            The run does not go on, or the call has failed otherwise.
         """
         import ray
 
@@ -223,8 +240,13 @@ class RayEngine(Engine):
         return {name: actor for name, actor in self._actors.items() if name not in self.lost}
 
     def _gather(self, calls: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
-        """The results of one call per party that lives. Raises FederationError for who has died, and who does not
-        answer in time."""
+        """The results of one call per party that lives.
+
+        Raises
+        ------
+        FederationError
+            A party has died, or does not answer in time.
+        """
         import ray
 
         waiting, found = {reference: name for name, reference in calls.items()}, {}
@@ -250,8 +272,8 @@ class RayEngine(Engine):
         self.ledger.rows.frombytes(rows.tobytes())
         party.trace.frombytes(event["trace"].tobytes())
         for logger, level, text in event["logs"]:
-            if (logger, text) not in self.told:  # of the data set that each of them loads, say
-                self.told.add((logger, text))
+            if (logger, text) not in self.logged:  # each party may log the same of its data set
+                self.logged.add((logger, text))
                 logging.getLogger(logger).log(level, "%s: %s", name, text)
         for round, values in event["reports"]:
             if self.on_report is not None:
@@ -292,8 +314,10 @@ class RayEngine(Engine):
         self._proceed(self.parties)
 
     def _cut(self, round: int) -> Cut:
-        """The parties' parts, put together. All messages of the round have arrived: parties tell of a boundary only
-        after that."""
+        """The cut, put together from the parties' parts.
+
+        All messages of the round have arrived: parties tell of a boundary only after that.
+        """
         cut = Cut(round, totals=self.totals())
         for name, part in self._gather(
             {name: actor.ask.remote("own_cut", round) for name, actor in self._living.items()}
@@ -303,8 +327,10 @@ class RayEngine(Engine):
         return cut
 
     def _look(self) -> None:
-        """Nobody has told anything for a while: who waits for what? Twice the same, and everything sent has arrived:
-        nobody can run."""
+        """No event has come for a while: find out who waits for what.
+
+        If the answer is the same twice, and all messages have arrived, nobody can run.
+        """
         found = self._gather({name: actor.status.remote() for name, actor in self._living.items()})
         self._proceed([name for name, one in found.items() if one["news"] and name not in self._calls.values()])
         news = [name for name, one in found.items() if one["news"] and not self.parties[name].finished]
@@ -327,20 +353,20 @@ class RayEngine(Engine):
             )
         self._before = None
         parked = {name: one["round"] for name, one in found.items() if one["parked"]}
-        if parked:  # they wait for slower ones, who wait for them
+        if parked:  # they wait for slower parties, which wait for them
             self._proceed([name for name, round in parked.items() if round == min(parked.values())], released=True)
             return
         raise FederationError(f"deadlock: nobody can run and nothing is in flight. {_waiting(found)}")
 
     def _heard_last(self, words: Mapping[str, Mapping[str, Any]]) -> None:
-        """Parameters and what privacy has cost, by party."""
+        """Keep the parameters and what privacy has cost, by party."""
         for name, one in words.items():
             party = self.parties[name]
             party._parameters, party.kept = one["parameters"], one["kept"]
             party._spent = one["spent"] if one["spent"] is not None else party._spent
 
     def _last_words(self) -> None:
-        """Of a run that has failed: from those that still answer, soon."""
+        """After a failure: ask those that still answer soon."""
         import ray
 
         calls = {actor.ask.remote("last_words"): name for name, actor in self._living.items() if name in self.pids}

@@ -1,14 +1,13 @@
-"""A real broker for engine=ray (broker=nats): what an algorithm publishes passes a NATS server with JetStream, from hub
-to hub.
+"""A real broker for engine=ray (broker=nats): a NATS server with JetStream passes on what an algorithm publishes.
 
-A stream for each published tag, in it a subject per sender, receiver and channel (PubSub-VFL: batch ID), which holds as
-many messages as the algorithm's key says and discards the oldest. The receiver's consumer takes one message after the
-other; what it acknowledges is removed. Messages have the wire form of `wire.py`, nothing is pickled. All other messages
-go from process to process as ever.
+Messages go from hub to hub. Each published tag has a stream, and in it a subject per sender, receiver and channel
+(PubSub-VFL: batch ID). A subject holds as many messages as the algorithm's key says, and discards the oldest. The
+receiver's consumer takes one message after the other; what it acknowledges is removed. Messages have the wire form of
+`wire.py`, nothing is pickled. All other messages go directly from process to process.
 
-Streams lie in files: a server that dies and is started again on its port and files has what it had. A message that is
-sent or handed over twice because of that has its number, and is taken once. Nobody waits for the broker longer than
-engine.timeout.
+Streams lie in files: a server that dies keeps its messages, and is started again on its port and files. A message that
+is sent or handed over twice because of that keeps its number, and is taken once. Nobody waits for the broker longer
+than engine.timeout.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from vflbench.federation.guardian import USERS, Guardian
 from vflbench.types import AlgorithmInfo, FederationError, Problem, RunConfig, VflbenchError, closest
 
 ADDRESS = re.compile(r"(nats|tls)://[^@/\s]+:\d+")
-LARGEST = 64 * 2**20  # bytes of a message: more than that NATS does not allow
+LARGEST = 64 * 2**20  # bytes of a message, the most that NATS allows
 ACKNOWLEDGED = 5.0  # s after which the server hands a message over again that was not acknowledged
-STORED = 2.0  # s after which a message is sent again that the server has not said to have stored
+STORED = 2.0  # s after which a message is sent again where the server has not confirmed it
 STARTING = 20.0  # s that a server of our own has to start in
-RESTARTS = 5  # times that one which died is started again
+RESTARTS = 5  # times that a server which died is started again
 NUMBER = struct.Struct("<Q")  # of a message, 1, 2, ... from a sender to a receiver with one tag; its wire form follows
 
 log = logging.getLogger(__name__)
@@ -73,7 +72,7 @@ def check(config: RunConfig, info: AlgorithmInfo, publishers: Sequence[str]) -> 
     for key in ("user", "password_env"):
         if broker.address is None and getattr(broker, key) is not None:
             problems.append(
-                Problem(f"broker.{key}", "(not shown)", "a server of the run's own has a password of its own: null")
+                Problem(f"broker.{key}", "(not shown)", "a server that the run starts has its own password: null")
             )
     if broker.address is not None and broker.password_env is not None and broker.password_env not in os.environ:
         named = re.fullmatch(r"[A-Z_][A-Z0-9_]*", broker.password_env)  # else it may be the password itself: not shown
@@ -112,6 +111,7 @@ class Channels:
     password: str | None = field(default=None, repr=False)  # without a user: a token
 
     def credentials(self) -> dict[str, Any]:
+        """The arguments of `nats.connect` that say who connects."""
         return {"user": self.user, "password": self.password} if self.user is not None else {"token": self.password}
 
 
@@ -119,10 +119,10 @@ class Channels:
 
 
 class Server:
-    """A server of the run's own on 127.0.0.1, a port that is free, with a random password; its files are in a temporary
-    folder.
+    """A server of the run's own on 127.0.0.1, with a free port and a random password.
 
-    It is started again where it dies, and ends with the process that started it, whatever that dies of.
+    Its files are in a temporary folder. It is started again where it dies. It ends with the process that started it,
+    however that ends.
     """
 
     def __init__(self) -> None:
@@ -142,6 +142,7 @@ class Server:
 
     @property
     def url(self) -> str:
+        """Its address, without the password."""
         return f"nats://127.0.0.1:{self.port}"
 
     def _spawn(self) -> None:
@@ -157,9 +158,14 @@ class Server:
         path = self.folder / "server.conf"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(settings, file)
-        # Ctrl-C is the driver's to see
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-        self.process = subprocess.Popen([str(binary), "-c", str(path)], stdin=subprocess.DEVNULL, **quiet)  # type: ignore[call-overload]
+        nowhere = subprocess.DEVNULL
+        self.process = subprocess.Popen(
+            [str(binary), "-c", str(path)],
+            stdin=nowhere,
+            stdout=nowhere,
+            stderr=nowhere,
+            start_new_session=True,  # Ctrl-C is for the driver
+        )
         self.guardian.watch(self.process.pid)
 
     def _await_port(self) -> None:
@@ -170,9 +176,9 @@ class Server:
                 self.port = int(json.loads(file.read_text())["nats"][0].rpartition(":")[2])
                 return
             if self.process.poll() is not None or time.monotonic() > deadline:
-                said = self.folder / "server.log"
-                last = said.read_text(errors="replace").strip().splitlines()[-1:] if said.exists() else []
-                raise VflbenchError(f"nats-server does not start: {last[0] if last else 'it says nothing'}")
+                own_log = self.folder / "server.log"
+                last = own_log.read_text(errors="replace").strip().splitlines()[-1:] if own_log.exists() else []
+                raise VflbenchError(f"nats-server does not start: {last[0] if last else 'it gives no reason'}")
             time.sleep(0.02)
 
     def _watch(self) -> None:
@@ -187,6 +193,7 @@ class Server:
         self.process.wait()
 
     def stop(self) -> None:
+        """End the server, and remove its files."""
         with self.lock:
             self.stopping = True
             if hasattr(self, "process"):
@@ -203,7 +210,10 @@ class Server:
 class Service:
     """The broker of one run, with its streams: `with Service(config, info) as service:`.
 
-    Raises VflbenchError: on entering, where the server does not start, does not answer or refuses.
+    Raises
+    ------
+    VflbenchError
+        On entering: the server does not start, does not answer or refuses.
     """
 
     channels: Channels  # for the parties' processes
@@ -234,7 +244,7 @@ class Service:
         return self
 
     async def _create(self) -> str:
-        """Make the streams; the result is the server's version."""
+        """Make the streams; returns the server's version."""
         from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
         async with connected(self.channels) as client:
@@ -274,8 +284,13 @@ def _aside(work: Coroutine[Any, Any, Any]) -> Any:
 
 @contextlib.asynccontextmanager
 async def connected(channels: Channels, patience: float = STARTING) -> Any:
-    """A client of the broker, for a few calls. Whatever goes wrong with the broker, or takes `patience` s, is a
-    VflbenchError."""
+    """A client of the broker, for a few calls.
+
+    Raises
+    ------
+    VflbenchError
+        The broker refuses, breaks off, or does not answer within `patience` s.
+    """
     import nats
 
     heard: list[Exception] = []
@@ -303,7 +318,7 @@ async def connected(channels: Channels, patience: float = STARTING) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """An error of the client in words; some have none."""
+    """An error of the client in words; some errors have none."""
     return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
 
 
@@ -312,26 +327,34 @@ def _reason(error: Exception) -> str:
 
 @dataclass
 class Courier:
-    """A party's connection. It lives in the event loop of its process; methods but for the constructor are called
-    there."""
+    """A party's connection.
+
+    It lives in the event loop of its process. Methods other than the constructor are called there.
+    """
 
     name: str  # the party's
     channels: Channels
-    # Called with (source, tag, number, message in wire form) of what is published for this party, in order per source
+    # Called with (source, tag, number, message in wire form) for what is published for this party, in order per source
     # and tag. A number may come twice.
     take: Callable[[str, str, int, bytes], None]
     fail: Callable[[FederationError], None]  # called where the broker is gone for good
-    doom: asyncio.TimerHandle | None = None  # what happens unless the broker comes back
+    doom: asyncio.TimerHandle | None = None  # the call of `_give_up`, unless the broker comes back
     last_error: Exception | None = None
     closing: bool = False
 
     async def open(self) -> None:
-        """Connect, and begin to receive. Raises VflbenchError: the broker does not answer, or refuses."""
+        """Connect, and begin to receive.
+
+        Raises
+        ------
+        VflbenchError
+            The broker does not answer, or refuses.
+        """
         import nats
         from nats.js.api import AckPolicy, ConsumerConfig
 
         patience = max(self.channels.timeout, STARTING)  # other processes of the run are starting beside this one
-        async with connected(self.channels, patience):  # says what is wrong: the next one tries for ever
+        async with connected(self.channels, patience):  # finds what is wrong: the next connection retries for ever
             pass
         self.client = await nats.connect(
             self.channels.url, **self.channels.credentials(), name=f"vflbench {self.name}", max_reconnect_attempts=-1,
@@ -353,6 +376,7 @@ class Courier:
             raise VflbenchError(f"the broker at {self.channels.url}: {_reason(error)}") from error
 
     async def close(self) -> None:
+        """Close the connection."""
         self.closing = True
         if self.doom is not None:
             self.doom.cancel()
@@ -362,7 +386,10 @@ class Courier:
     async def publish(self, dst: str, tag: str, channel: int, number: int, data: bytes) -> None:
         """Hand a message to the broker; returns when it is stored there.
 
-        Raises FederationError: the broker does not take it within engine.timeout, or never will.
+        Raises
+        ------
+        FederationError
+            The broker does not take it within engine.timeout, or never will.
         """
         from nats.js.api import Header
 
@@ -386,8 +413,10 @@ class Courier:
         raise FederationError(f"the broker at {self.channels.url} did not take the {what} {limit}: {problem}")
 
     async def drained(self, tag: str) -> bool:
-        """Whether all that the broker still had of a tag for this party has been taken: what is missing then, it has
-        dropped."""
+        """Whether all that the broker still had of a tag for this party has been taken.
+
+        What is missing then, it has dropped.
+        """
         try:
             info = await self.stream.consumer_info(self.channels.streams[tag], self.name)
         except Exception:  # not connected, now or yet: who asks will ask again, until engine.timeout
@@ -422,8 +451,10 @@ class Courier:
             self.doom = None
 
     def _give_up(self) -> None:
-        said = f": {_reason(self.last_error)}" if self.last_error is not None else ""
+        reason = f": {_reason(self.last_error)}" if self.last_error is not None else ""
         limit = f"{self.channels.timeout:g} s (engine.timeout)"
         self.fail(
-            FederationError(f"{self.name} has had no connection to the broker at {self.channels.url} for {limit}{said}")
+            FederationError(
+                f"{self.name} has had no connection to the broker at {self.channels.url} for {limit}{reason}"
+            )
         )

@@ -29,7 +29,10 @@ def elsewhere(*_: Any) -> Any:
 
 
 class WallClock(Clock):
-    """Real time, in seconds since all parties were ready, in a resumed run after the cut's; nobody sets it."""
+    """Real time, in seconds since all parties were ready.
+
+    In a resumed run it continues the cut's. Nobody can set it.
+    """
 
     def __init__(self, engine: PartyEngine, office: PartyProcess, before: float) -> None:
         self.engine, self.office, self.before = engine, office, before
@@ -37,28 +40,34 @@ class WallClock(Clock):
         self.deadline: float | None = None  # until when the party waits
 
     def elapsed(self) -> float:
+        """The time in seconds."""
         return self.before if self.began is None else self.before + self.office.now() - self.began
 
     def at(self, when: float) -> float:
-        """This clock's time at the office's."""
+        """The clock's time at the office's time `when`."""
         return self.before + when - (self.began or when)
 
     def now(self, party: Member) -> float:
+        """As `Clock.now`."""
         return self.elapsed()
 
     def reach(self, party: Member, time: float) -> float:
+        """As `Clock.reach`."""
         return self.elapsed()
 
     def advance(self, party: Member, seconds: float) -> float:
+        """As `Clock.advance`."""
         return self.elapsed()
 
     def arrived(self, party: Member, message: Message) -> None:
+        """As `Clock.arrived`."""
         party.waiting_any = NO_BOXES
         self.runtime.ready.append(party)
 
     def until(
         self, party: Member, src: str, box: deque[Message], tag: str, timeout: float
     ) -> Generator[None, None, None]:
+        """As `Clock.until`."""
         deadline = self.elapsed() + timeout
         self._look()
         while not box:
@@ -70,6 +79,7 @@ class WallClock(Clock):
             yield from self._wait(deadline)
 
     def first(self, party: Member, mail: Mailboxes, timeout: float | None) -> Generator[None, None, int]:
+        """As `Clock.first`."""
         deadline = None if timeout is None else self.elapsed() + timeout
         self._look()
         while True:
@@ -97,7 +107,7 @@ class WallClock(Clock):
 
 
 class Outgoing(Transport):
-    """Messages to other processes, in wire form; who posts them writes their ledger rows."""
+    """Sends messages to other processes, in wire form; the office writes their ledger rows."""
 
     def __init__(self, office: PartyProcess, clock: WallClock, published: frozenset[str]) -> None:
         self.office, self.clock = office, clock
@@ -105,6 +115,7 @@ class Outgoing(Transport):
         self.read: deque[tuple[str, str, str]] = deque(maxlen=32)  # since the last send: (source, tag, shape)
 
     def sender(self, party: Member, copied: Copy, lines: Mapping[int, Form]) -> Send:
+        """As `Transport.sender`."""
         runtime, name, elapsed = self.runtime, party.name, self.clock.elapsed
 
         def send(dst: str, payload: Any, tag: str = "message") -> Any:
@@ -146,7 +157,7 @@ class PartyEngine:
     def __init__(
         self,
         name: str,  # whose program
-        specs: Mapping[str, PartySpec],  # only this party's has a program and data; all else as of `Runtime`
+        specs: Mapping[str, PartySpec],  # only this party's has a program and data; the rest is as in `Runtime`
         public: Any,
         config: Any,
         office: PartyProcess,  # posts messages and tells the driver
@@ -169,7 +180,7 @@ class PartyEngine:
         self.runtime.ready = deque([self.me])
 
     def run(self) -> None:
-        """Run to the end. Raises what the program raises."""
+        """Run to the end; what the program raises is raised here."""
         runtime = self.runtime
         try:
             while True:
@@ -195,8 +206,15 @@ class PartyEngine:
     def arrive(self, src: str, first: int | None, parts: Sequence[bytes | memoryview], when: float) -> None:
         """Lay messages from `src` into their mailboxes.
 
-        `first` is the number of the first since the start, None of what a broker passed on; `when` the office's
-        clock's.
+        Parameters
+        ----------
+        first : the number of the first message since the start; None for what a broker passed on.
+        when : when they came, by the office's clock.
+
+        Raises
+        ------
+        FederationError
+            A message is lost or malformed.
         """
         runtime, me = self.runtime, self.me
         if src not in runtime.parties or first not in (None, self.arrived.get(src, 0)):
@@ -222,8 +240,10 @@ class PartyEngine:
             runtime.deliver(me, tag, (now, payload, seq, round, link, self.ledger.tag(tag), nbytes, vectors, sent))
 
     def lose(self, name: str) -> None:
-        """The process of another party has died: who waits looks whether it waits for that. There are no cuts without
-        it."""
+        """The process of another party has died: wake this one, which may be waiting for it.
+
+        There are no more cuts.
+        """
         self.runtime.lost.add(name)
         self.runtime.cuts.clear()
         if self.me.waiting is not None or self.me.waiting_any:
@@ -254,12 +274,12 @@ class PartyEngine:
         return {"reports": reports, "trace": trace}
 
     def facts(self) -> dict[str, Any]:
-        """How the party is, for one who looks for a deadlock."""
+        """How the party is, for the driver's search for a deadlock."""
         me = self.me
         return {"round": me.round, "for": me.waiting_for, "parked": bool(self.runtime.parked), "finished": me.finished}
 
     def own_cut(self, round: int) -> dict[str, Any]:
-        """This party's part of the cut, once all messages that cross it are here."""
+        """The party's part of the cut, once all messages that cross it are here."""
         cut = self.runtime.cuts.pop(round)
         return {"party": cut.parties[self.name], "inflight": cut.inflight}
 
@@ -268,8 +288,10 @@ class PartyEngine:
         return {"parameters": self.me.parameters(), "spent": self.me.spent(), "kept": self.me.kept, **self.news()}
 
     def explain(self, error: Exception) -> str:
-        """What failed, and what the program had read since it last sent: a message of the wrong shape is in there, with
-        its sender."""
+        """What failed, and what the program had read since it last sent.
+
+        A message of the wrong shape is among that, with its sender.
+        """
         if isinstance(error, FederationError):
             return str(error)
         text = f"the program of {self.name} failed in round {self.me.round}: {type(error).__name__}: {error}"

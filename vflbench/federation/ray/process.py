@@ -30,21 +30,21 @@ LARGEST_CALL = 8_000_000  # bytes that one call carries, unless a single message
 
 @dataclass
 class Outbox:
-    """What goes to one party: at most one call in flight, or one message to the broker. In all, the order is kept."""
+    """What goes to one party, in order: at most one call is in flight, or one message to the broker."""
 
     dst: str
     actor: Any
-    # the last: tag, channel
+    # (message, ledger row, (tag, channel) of one for the broker)
     waiting: deque[tuple[bytes, tuple[Any, ...] | None, tuple[str, int] | None]] = field(default_factory=deque)
     busy: bool = False
     posted: int = 0
-    numbered: int = 0  # handed to a call
+    numbered: int = 0  # messages handed to a call
     acknowledged: int = 0
     published: dict[str, int] = field(default_factory=dict)  # messages to the broker, by tag
-    after: dict[str, int] = field(default_factory=dict)  # those that the next call must not overtake
-    unseen: bool = False  # the last posted went to the broker: that the party has it is not known
+    after: dict[str, int] = field(default_factory=dict)  # those of `published` that the next call must not overtake
+    unseen: bool = False  # the last message went to the broker: whether the party has it is not known
     gone: bool = False  # the party's process has died
-    calls_alone: int = 0  # of `posted` those that are no messages, but calls that ask for what was published before
+    empty_calls: int = 0  # of `posted`: calls without messages, which wait for what was published before
 
 
 Build = Callable[[str], dict[str, Any]]  # a party's name -> arguments of PartyEngine, without `office`
@@ -58,21 +58,21 @@ class PartyProcess:
         self.offset = clock_offset()
 
     def now(self) -> float:
-        """Seconds by a clock that all parties share, which nobody sets while they run."""
+        """Seconds by a clock that all parties share, and that nobody sets while they run."""
         return time.monotonic() + self.offset
 
     def _begin(self, name: str, actors: Mapping[str, Any]) -> None:
-        """Nothing has happened yet; `actors` are the other parties'."""
+        """Set up an empty process; `actors` are the other parties'."""
         self.name = name
         self.inbox: queue.SimpleQueue[Callable[[PartyEngine], None]] = queue.SimpleQueue()
         self.lock = threading.Lock()  # of outboxes and the ledger, which both threads write
         self.out = {other: Outbox(other, actor) for other, actor in actors.items()}
-        self.arrived = self.handled = 0  # things for the inbox, and of those the ones that the thread has seen to
+        self.arrived = self.handled = 0  # things for the inbox, and those of them that the thread has done
         self.idle = False  # the thread waits
         self.received = dict.fromkeys(actors, 0)  # source -> messages, and what the broker dropped
-        # source, tag -> messages that the broker has passed on, and dropped
+        # (source, tag) -> messages that the broker has passed on or dropped
         self.taken: dict[tuple[str, str], int] = {}
-        self.passed_on = asyncio.Event()  # set by each
+        self.passed_on = asyncio.Event()  # set by each that is passed on
         self.dropped: dict[str, int] = {}  # tag -> messages to this party that the broker replaced by newer ones
         self.engine: PartyEngine | None = None
         self.events: list[dict[str, Any]] = []
@@ -82,18 +82,25 @@ class PartyProcess:
         self.warnings.setLevel(logging.WARNING)
         logging.getLogger("vflbench").handlers = [self.warnings]
 
-    # Calls of the driver and of other parties: but for the first, all arguments and results are bytes in wire form.
+    # Calls of the driver and of other parties. But for the first, all arguments and results are bytes in wire form.
 
     async def prepare(self, name: str, build: Build, actors: dict[str, Any], cut: bytes, clock: bytes) -> bytes:
-        """Become party `name`, built in a thread of its own: `problem`, null where there is none; the process' `pid`;
-        its machine's `node` and `cores`. `clock` is the driver's: its `node`, and the `offset` that all on it have.
+        """Become party `name`, built in a thread of its own.
+
+        Parameters
+        ----------
+        clock : the driver's `node`, and the `offset` that all processes on it have.
+
+        Returns
+        -------
+        `problem`, null where there is none; the process' `pid`; its machine's `node` and `cores`.
         """
         self.loop = asyncio.get_running_loop()
         self._begin(name, actors)
         import ray
 
         node, drivers = ray.get_runtime_context().get_node_id(), wire.unpack(clock)
-        # machines have their wall clocks in common alone
+        # different machines share only their wall clocks
         self.offset = drivers["offset"] if node == drivers["node"] else clock_offset()
         done: asyncio.Future[str | None] = self.loop.create_future()
         self.thread = threading.Thread(target=self._work, args=(build, cut, done), daemon=True, name=name)
@@ -102,12 +109,12 @@ class PartyProcess:
         return wire.pack({"problem": await done, "pid": os.getpid(), **where})
 
     async def proceed(self, order: bytes) -> bytes:
-        """Do as the driver says; the result is what has happened since the last call, at least one thing."""
-        said = wire.unpack(order)
+        """Do as the driver says; returns what has happened since the last call, at least one event."""
+        command = wire.unpack(order)
 
         def obey(engine: PartyEngine) -> None:
-            engine.clock.began = said["began"]
-            engine.go(said["finished"], said["stopping"], said["released"])
+            engine.clock.began = command["began"]
+            engine.go(command["finished"], command["stopping"], command["released"])
 
         self._put(obey)
         while not self.events:
@@ -117,8 +124,7 @@ class PartyProcess:
         return wire.pack(events)
 
     async def deliver(self, src: bytes, data: bytes, after: bytes | None = None) -> float:
-        """Messages of another party, which come `after` what it has published; the result is when they came, by the
-        clock of `now`."""
+        """Take messages of another party, which come `after` what it has published; returns when they came."""
         now, name = self.now(), src.decode()
         try:
             first, parts = split(data)
@@ -133,24 +139,23 @@ class PartyProcess:
         return now
 
     async def status(self) -> bytes:
-        """Whether the party waits, for what, and how many messages it has sent to each other one, and received."""
+        """Whether the party waits, for what, and how many messages it has sent to each other party, and received."""
         waits = self.idle and self.handled == self.arrived
         engine = self.engine
         if engine is None:  # it is being built
             return wire.pack({"waits": False})
         facts = {**engine.facts(), "news": bool(self.events)}
         with self.lock:
-            for out in self.out.values():  # nothing has happened for a while: has the broker passed everything on?
+            for out in self.out.values():  # nothing has happened for a while: perhaps the broker still has messages
                 self._follow(out)
-        sent = {dst: out.posted - out.calls_alone for dst, out in self.out.items() if not out.gone}
+        sent = {dst: out.posted - out.empty_calls for dst, out in self.out.items() if not out.gone}
         received = {src: self.received[src] for src, out in self.out.items() if not out.gone}
         return wire.pack(
             {"waits": waits and engine.clock.deadline is None, "sent": sent, "received": received, **facts}
         )
 
     async def lose(self, name: bytes) -> None:
-        """The process of another party has died, and the run goes on without it: nothing that goes to it is waited
-        for."""
+        """The process of another party has died, and the run goes on: nothing that goes to it is waited for."""
         other = name.decode()
         with self.lock:
             out = self.out[other]
@@ -166,7 +171,7 @@ class PartyProcess:
         def reply(engine: PartyEngine) -> None:
             try:
                 result = wire.pack(getattr(engine, what)(*values), engine.device)
-            except Exception as error:  # who asks is told
+            except Exception as error:  # it is raised where the result is awaited
                 self.loop.call_soon_threadsafe(answer.set_exception, error)
             else:
                 self.loop.call_soon_threadsafe(answer.set_result, result)
@@ -216,7 +221,7 @@ class PartyProcess:
             try:
                 self.take_in(engine, None)
             except FederationError as error:
-                if not self.marks:  # all of it has arrived
+                if not self.marks:  # all that it sent has arrived
                     continue
                 self.tell({"kind": "failed", "error": str(error), "traceback": traceback.format_exc(), **engine.news()})
 
@@ -225,7 +230,7 @@ class PartyProcess:
         self.inbox.put(thing)
 
     def take_in(self, engine: PartyEngine, seconds: float | None) -> None:
-        """Wait (at most `seconds`) for the inbox, and see to all that is in it."""
+        """Wait (at most `seconds`) for the inbox, and do all that is in it."""
         self.idle = True
         try:
             thing = self.inbox.get(timeout=seconds) if seconds is None or seconds > 0 else self.inbox.get_nowait()
@@ -246,8 +251,10 @@ class PartyProcess:
     # Sending, from either thread.
 
     def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None, topic: tuple[str, int] | None = None) -> None:
-        """Send a message, whose ledger row is written when it has arrived; `topic`, tag and channel, of one that a
-        broker passes on."""
+        """Send a message, whose ledger row is written when it has arrived.
+
+        `topic` is the tag and channel of one that a broker passes on.
+        """
         out = self.out[dst]
         with self.lock:
             if out.gone:
@@ -259,12 +266,14 @@ class PartyProcess:
                 self._call(out)
 
     def _follow(self, out: Outbox) -> None:
-        """Where what was posted last went to the broker, let a call without messages follow it: it returns when that
-        has come."""
+        """Where the last message went to the broker, let a call without messages follow it.
+
+        It returns when that message has come.
+        """
         if out.unseen and not out.gone:
             out.unseen = False
             out.posted += 1
-            out.calls_alone += 1
+            out.empty_calls += 1
             out.waiting.append((b"", None, None))
             if not out.busy:
                 self._call(out)
@@ -277,8 +286,8 @@ class PartyProcess:
             (data, row, _), (tag, channel) = out.waiting.popleft(), topic
             out.published[tag] = out.after[tag] = out.published.get(tag, 0) + 1
             assert self.courier is not None
-            told: Any = self.courier.publish(out.dst, tag, channel, out.published[tag], data)
-            return self._await(out, told, [row])
+            receipt: Any = self.courier.publish(out.dst, tag, channel, out.published[tag], data)
+            return self._await(out, receipt, [row])
         parts: list[bytes] = []
         rows: list[tuple[Any, ...] | None] = []
         size = 0
@@ -290,17 +299,17 @@ class PartyProcess:
             size += len(data)
         after = (wire.pack(out.after),) if out.after else ()
         out.after = {}
-        told = out.actor.deliver.remote(self.name.encode(), join(out.numbered, parts), *after)
+        receipt = out.actor.deliver.remote(self.name.encode(), join(out.numbered, parts), *after)
         out.numbered += len(parts)
-        self._await(out, told, rows)
+        self._await(out, receipt, rows)
 
-    def _await(self, out: Outbox, told: Any, rows: list[tuple[Any, ...] | None]) -> None:
-        self.loop.call_soon_threadsafe(lambda: asyncio.ensure_future(self._acknowledge(out, told, rows)))
+    def _await(self, out: Outbox, receipt: Any, rows: list[tuple[Any, ...] | None]) -> None:
+        self.loop.call_soon_threadsafe(lambda: asyncio.ensure_future(self._acknowledge(out, receipt, rows)))
 
-    async def _acknowledge(self, out: Outbox, told: Any, rows: list[tuple[Any, ...] | None]) -> None:
+    async def _acknowledge(self, out: Outbox, receipt: Any, rows: list[tuple[Any, ...] | None]) -> None:
         """The other end has them: write their ledger rows, hand over what has come since."""
         try:
-            when = await told
+            when = await receipt
             if when is None:  # the broker has it
                 when = self.now()
         except FederationError as error:  # the broker does not take it
@@ -326,7 +335,7 @@ class PartyProcess:
             try:
                 if out.waiting:
                     self._call(out)
-            except Exception as error:  # Ray does not take the call: its store is full, say
+            except Exception as error:  # Ray refuses the call, for example because its store is full
                 return self._fail(
                     FederationError(
                         f"{self.name} could not send a message to {out.dst}: {type(error).__name__}: {error}"
@@ -337,10 +346,12 @@ class PartyProcess:
     # What comes from the broker, in the loop.
 
     def _take(self, src: str, tag: str, number: int, data: bytes) -> None:
-        """A message that `src` published as its `number`-th with that tag; those between it and the one before were
-        dropped."""
+        """Take a message that `src` published as its `number`-th with that tag.
+
+        Those between it and the last were dropped.
+        """
         before = self.taken.get((src, tag), 0)
-        if number <= before or src not in self.out:  # it came already, and the broker has not heard that it did
+        if number <= before or src not in self.out:  # it came already, but the acknowledgement was lost
             return
         self.taken[src, tag] = number
         self.received[src] += number - before
@@ -384,8 +395,10 @@ class PartyProcess:
     # Telling the driver.
 
     def tell(self, event: dict[str, Any]) -> None:
-        """An event for the driver, once everything sent before it has arrived: then its ledger rows are complete, and
-        so is a cut."""
+        """Tell the driver of an event, once everything sent before it has arrived.
+
+        Then its ledger rows are complete, and so is a cut.
+        """
         with self.lock:
             for out in self.out.values():
                 self._follow(out)
@@ -398,7 +411,7 @@ class PartyProcess:
         engine = self.engine
         assert engine is not None
         failed = next((at for at, (event, _) in enumerate(self.marks) if event["kind"] == "failed"), 0)
-        for _ in range(failed):  # what boundaries before it wait for may never come
+        for _ in range(failed):  # boundaries before a failure may wait for what never comes
             self.marks.popleft()
         while self.marks:
             event, targets = self.marks[0]

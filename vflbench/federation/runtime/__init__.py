@@ -9,7 +9,7 @@
 
 `federation/simulated` gives it virtual time and links, `federation/ray` real ones.
 
-The way of a message: the transport's `send` copies the payload (`payload.copy_payload`), has its tag looked up in what
-the algorithm declares (`Runtime.check_declared`), writes trace and ledger, and hands it to `Runtime.deliver`, which
-lays it into the receiver's mailbox (`Member.accept`). A receive takes it out (`Member.take`).
+The way of a message: the transport's `send` copies the payload (`payload.copy_payload`) and checks its tag
+(`Runtime.check_declared`). It writes trace and ledger, and hands the message to `Runtime.deliver`, which lays it into
+the receiver's mailbox (`Member.accept`). A receive takes it out (`Member.take`).
 """

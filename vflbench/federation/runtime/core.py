@@ -23,8 +23,10 @@ from vflbench.types import SCORED, ComputeConfig, FederationError, NetworkConfig
 
 @dataclass(eq=False, repr=False)
 class Runtime:
-    """The parties of a process, given a clock and a transport. An engine drives it: `step` for as long as some are
-    `ready`."""
+    """The parties of a process, given a clock and a transport.
+
+    An engine drives it: it calls `step` as long as some parties are `ready`.
+    """
 
     specs: Mapping[str, PartySpec]  # the parties, in order (servers first)
     public: Any  # this and `config` are handed to every program, with its own guarded data
@@ -32,7 +34,7 @@ class Runtime:
     time: Clock  # this, `transport` and `batches` are the engine's
     transport: Transport
     batches: Batches | None
-    # (party, its time, bytes since the last one): it has finished a round
+    # called with (party, its time, bytes since its last boundary) when a party has finished a round
     on_boundary: Callable[[Member, float, int], None]
     _: KW_ONLY
     network: NetworkConfig = field(default_factory=lambda: NetworkConfig("ideal"))  # links and timing rule
@@ -49,13 +51,13 @@ class Runtime:
     resume_from: Cut | None = None  # a cut to continue from
     privacy: Mapping[str, Any] | None = None  # mechanisms, by party
     secure: bool = False  # parties draw what privacy rests on from secrets of their own
-    # (source, reader, tag, its round, payload) of all that is read
+    # called with (source, reader, tag, the reader's round, payload) for every message that is read
     on_read: Callable[[str, str, str, int, Any], None] | None = None
-    codec: Any = None  # the keys of what compresses payloads (`Encoder`); None, or of the name none: nothing does
-    # tags whose messages are about the same entries every time: what codec.feedback remembers
+    codec: Any = None  # the keys of the codec that compresses payloads; None, or codec=none: no codec
+    # tags whose messages are about the same entries every time; codec.feedback remembers them
     remembered: Sequence[str] = ()
     exposes: Sequence[Sent] | None = None  # what parties may send; None: anything
-    reports: Sequence[str] = SCORED  # by what they may be scored
+    reports: Sequence[str] = SCORED  # what they may report to be scored by
 
     def __post_init__(self) -> None:
         if self.codec is not None and self.codec.name == "none":
@@ -73,7 +75,7 @@ class Runtime:
         self.cuts: dict[int, Cut] = {}
         self.lost: set[str] = set()  # parties whose processes have died
         self.stopping = False  # no party begins another round
-        # the last that all parties have finished
+        # the last round that all parties have finished
         self.finished_round = self.resume_from.round if self.resume_from else 0
 
         self.time.attach(self)
@@ -98,19 +100,20 @@ class Runtime:
         for party in self.order:
             spec = self.specs[party.name]
             guarded = Guarded(party.name, spec.data) if spec.data is not None else None
-            own = copy.deepcopy(self.config)  # what one party writes into it, no other reads
+            own = copy.deepcopy(self.config)  # no other party reads what this one writes into it
             party.coroutine = spec.program(party.me, guarded, self.public, own)
             self.ready.append(party)
         if self.resume_from is not None:
             self._resume(self.resume_from)
 
     def step(self, party: Member) -> None:
-        """Let a party's program run until it has to wait. Raises what it raises."""
+        """Let a party's program run until it has to wait; what it raises is raised here."""
+        assert party.coroutine is not None
         RUNNING.name = party.name
         if party.without_grad:
             torch.set_grad_enabled(False)
         try:
-            party.coroutine.send(None)  # type: ignore[union-attr]
+            party.coroutine.send(None)
         except StopIteration:
             party.finished = True
             if not self.stopping and not party.done:
@@ -122,13 +125,14 @@ class Runtime:
             raise
         finally:
             RUNNING.name = None
-            # `with torch.no_grad():` around an await is this party's alone: the switch belongs to the thread, and
-            # others run in between.
+            # `with torch.no_grad():` around an await must not reach the others: the switch belongs to the thread, and
+            # they run in between.
             party.without_grad = not torch.is_grad_enabled()
             if party.without_grad:
                 torch.set_grad_enabled(True)
 
     def close(self) -> None:
+        """End the programs."""
         for party in self.order:
             if party.coroutine is not None:
                 party.coroutine.close()
@@ -136,7 +140,13 @@ class Runtime:
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def check_declared(self, src: str, dst: str, tag: str) -> None:
-        """Raise FederationError for a message that the algorithm's EXPOSES does not declare."""
+        """Refuse a message that the algorithm's EXPOSES does not declare.
+
+        Raises
+        ------
+        FederationError
+            The tag is not declared, or not for these two roles.
+        """
         if self.exposes is None or (way := (tag, role_of(src), role_of(dst))) in self.ways:
             return
         tags = sorted({entry.tag for entry in self.exposes})
@@ -152,14 +162,16 @@ class Runtime:
         )
 
     def deliver(self, receiver: Member, tag: str, message: Message) -> None:
-        """Hand over a message whose delivery time is known (or is decided when it is read), minding resumes and open
-        cuts."""
+        """Hand over a message whose delivery time is known, or is decided when it is read.
+
+        In a resumed run, what was consumed before the cut is dropped. While a cut is open, what crosses it is recorded.
+        """
         link = message[4]
         consumed = receiver.drop.pop((link.src, message[2]), None)
         if consumed is not None:  # before the cut
             if message[0] is None:
                 self.write_ledger(as_ledger_row(message, consumed[1]))
-            receiver.orphans.append((link.src, message[2], *consumed))  # a cut before its round sends it yet again
+            receiver.orphans.append((link.src, message[2], *consumed))  # after a cut before its round it comes again
             return
         # sent before the sender's boundary, and after the receiver's: it crosses the cut
         for cut in self.cuts.values():
@@ -168,6 +180,13 @@ class Runtime:
         receiver.accept(link.boxes, tag, message)
 
     def refuse_round_timing(self, party: Member, what: str) -> None:
+        """Refuse `what` under network.timing=round.
+
+        Raises
+        ------
+        FederationError
+            The timing rule is `round`.
+        """
         if self.network.timing == "round":
             raise FederationError(
                 f"{party.name}: {what} depends on time; network.timing=round times exchanges, not messages: use causal"
@@ -190,16 +209,17 @@ class Runtime:
 
     @types.coroutine
     def park(self, party: Member) -> Generator[None, None, None]:
+        """Let a party wait at its boundary."""
         self.parked.append(party)
         party.waiting_for = "slower parties, at a round boundary"
         yield
 
     def unpark(self, every: bool = False) -> None:
-        """Let those who wait at a boundary go on where they may, or `every` one."""
+        """Let those that wait at a boundary go on where they may, or `every` one."""
         self.release([p for p in self.parked if every or self.stopping or not self.too_far(p.round)])
 
     def release(self, parties: list[Member]) -> None:
-        """Let these, who wait at a boundary, go on."""
+        """Let these parties go on, which wait at a boundary."""
         if len(parties) == len(self.parked):
             self.parked.clear()
         else:
@@ -212,7 +232,10 @@ class Runtime:
     def describe(
         self, dst: str, tag: str, message: Message, arrival: float | None = None, left: float | None = None
     ) -> dict[str, Any]:
-        """A message that crosses a cut; `arrival` and `left` of one that has not passed a shared bandwidth yet."""
+        """The entry of a message that crosses a cut.
+
+        `arrival` and `left` belong to one that has not passed a shared bandwidth yet.
+        """
         delivered, payload, seq, round, link, _, nbytes, vectors, sent = message
         return {
             "src": self.order[link.src].name,
@@ -230,8 +253,10 @@ class Runtime:
         }
 
     def _resume(self, cut: Cut) -> None:
-        """Set clocks, links and mailboxes as they were at the cut, before any party starts. State follows at
-        `rounds()`."""
+        """Set clocks, links and mailboxes as they were at the cut, before any party starts.
+
+        The parties' states follow at `rounds()`.
+        """
         self.tags.update(cut.totals["tags"])
         for name, saved in cut.parties.items():
             self.parties[name].rewind(saved, cut.round)
@@ -254,5 +279,6 @@ class Runtime:
                 self.transport.resend(link.receiver, message, m)
 
     def link(self, src: str, dst: str) -> Link:
+        """The link from `src` to `dst`."""
         party = self.parties[src]
         return party.links.get(dst) or party.open(dst)

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 def copying(party: Member) -> Copy:
-    """(payload, to whom, tag) -> what arrives of it, as `copy_payload`. Raises FederationError, naming who sends
-    what."""
+    """(payload, to whom, tag) -> what arrives of it, as `copy_payload`.
+
+    Its errors name the sender, the receiver and the tag.
+    """
 
     def copied(payload: Any, dst: str, tag: str) -> Copied:
         try:
@@ -37,7 +39,7 @@ def copying(party: Member) -> Copy:
 
 
 def sending(send: Send) -> Callable[..., Any]:
-    """`me.send_many`."""
+    """`me.send_many` of a party without a codec."""
 
     def send_many(dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:
         for dst in dsts:
@@ -52,7 +54,7 @@ class Encoding:
 
     def __init__(self, party: Member, encoder: Encoder) -> None:
         self.party, self.encoder, self.plain = party, encoder, copying(party)
-        self.together = False  # within send_many: what was encoded for one goes to all
+        self.together = False  # within send_many: all receive what was encoded for the first
         self.encoded: Encoded | None = None
 
     def _encodes(self, dst: str) -> bool:
@@ -60,6 +62,7 @@ class Encoding:
         return party.round > 0 and not party.in_evaluation and (party.links.get(dst) or party.open(dst)).kind != L.LOCAL
 
     def copied(self, payload: Any, dst: str, tag: str) -> Copied:
+        """What arrives of a payload, encoded where the codec applies."""
         if not self._encodes(dst):
             return self.plain(payload, dst, tag)
         if self.together and self.encoded is not None:
@@ -68,8 +71,7 @@ class Encoding:
         return self.encoded
 
     def sending(self, send: Send) -> Callable[..., Any]:
-        """`me.send_many`: encoded once, so that all receive the same; where receivers are remembered, for each of
-        them."""
+        """`me.send_many`: encoded once, so that all receive the same; for each receiver where the tag is remembered."""
         several = sending(send)
 
         def send_many(dsts: Sequence[str], payload: Any, tag: str = "message") -> Any:

@@ -1,4 +1,4 @@
-"""Messages, the mailboxes that they wait in, and what is awaited where nobody has to wait."""
+"""Messages, the mailboxes that they wait in, and awaitables for where nobody has to wait."""
 
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
@@ -8,7 +8,7 @@ from vflbench.federation import links as L
 from vflbench.federation.ledger import ledger_row
 
 # A message: (delivered, payload, seq, round of the sender, link, tag code, bytes, vectors, sent). `delivered` is None
-# while it is not decided: a server's shared medium has not served it.
+# until a server's shared medium has served it.
 Message = tuple[Any, Any, int, int, L.Link, int, int, int, float]
 First = tuple[float, int, int, int]  # delivered, source, seq, place among the mailboxes
 
@@ -38,12 +38,15 @@ NO_BOXES: set[int] = set()
 
 
 class Mailboxes:
-    """Those that a `recv_any` looks into; `srcs` is kept, as its id is what they are found by."""
+    """The mailboxes that a `recv_any` looks into.
+
+    `srcs` is kept, since they are found by its id.
+    """
 
     def __init__(self, srcs: Any, found: list[tuple[deque[Message], str, str]]) -> None:
         self.srcs = srcs
         self.boxes = [box for box, _, _ in found]
-        self.names = [(src, tag) for _, src, tag in found]  # whose, and of what
+        self.names = [(src, tag) for _, src, tag in found]  # of each box
         self.ids = {id(box) for box in self.boxes}
         tags, sources = dict.fromkeys(tag for _, _, tag in found), dict.fromkeys(src for _, src, _ in found)
         self.text = f"a message {' or '.join(map(repr, tags))} from any of {', '.join(sources)}"
@@ -56,9 +59,11 @@ class Mailboxes:
 
 
 def by_tag(srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str) -> Mapping[str, Sequence[str]]:
+    """The sources by tag."""
     return srcs if isinstance(srcs, Mapping) else {tag: srcs}
 
 
 def as_ledger_row(message: Message, delivered: float) -> bytes:
+    """The ledger row of a message."""
     _, _, seq, round, link, code, nbytes, vectors, sent = message
     return ledger_row(round, link.src, link.dst, link.kind_code, code, nbytes, vectors, sent, delivered, seq)

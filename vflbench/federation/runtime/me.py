@@ -1,9 +1,9 @@
 """`me`: what a party program sees of its party.
 
 It has what `Party` says and nothing behind it: no attribute leads to the engine, to another party or to guarded data.
-Its methods are plain functions, not bound ones. Python has no walls: who takes functions apart (`__closure__`,
-`__globals__`), or looks at frames or through `gc`, gets anywhere. This is against mistakes, not against a program that
-means harm: that one belongs in a process of its own.
+Its methods are plain functions, not bound ones. This guards against mistakes, not against a program that means harm:
+that one belongs in a process of its own. Python has no walls: `__closure__`, `__globals__`, frames and `gc` lead
+anywhere.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ OPEN = ("send", "send_many", "recv", "recv_all", "recv_any", "compute", "rounds"
 
 
 class Me(Party):
+    """The `me` of a party program."""
+
     __slots__ = (*FACTS, *CLOSED, *OPEN, "_clock")
 
     _clock: Callable[[], float]
 
     @property
     def clock(self) -> float:
+        """The party's virtual time in seconds."""
         return self._clock()
 
 
-class Rounds:
+class _Rounds:
     """The iterator of `me.rounds()`; a class, so that `break` leaves no unfinished generator."""
 
     __slots__ = ("_next",)
@@ -40,15 +43,15 @@ class Rounds:
     def __init__(self, following: Callable[[], Awaitable[int]]) -> None:
         self._next = following
 
-    def __aiter__(self) -> Rounds:
+    def __aiter__(self) -> _Rounds:
         return self
 
     def __anext__(self) -> Awaitable[int]:
         return self._next()
 
 
-class Evaluation:
-    """`async with me.evaluating():`"""
+class _Evaluation:
+    """The context of `async with me.evaluating():`."""
 
     __slots__ = ("_turn",)
 
@@ -63,7 +66,10 @@ class Evaluation:
 
 
 def narrow(party: Member, send: Send, send_many: Callable[..., Any]) -> Me:
-    """`me` of a party. Functions that run for every message are written out: they cost the least."""
+    """The `me` of a party.
+
+    Functions that run for every message are written out, which costs the least.
+    """
 
     def closed(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -101,8 +107,8 @@ def narrow(party: Member, send: Send, send_many: Callable[..., Any]) -> Me:
         recv_all,
         recv_any,
         compute,
-        lambda: Rounds(following),
-        lambda: Evaluation(evaluation),
+        lambda: _Rounds(following),
+        lambda: _Evaluation(evaluation),
     )
     values |= dict(zip(OPEN, functions, strict=True)) | {"_clock": closed(party.read_clock)}
     for name, value in values.items():

@@ -33,9 +33,9 @@ BEFORE_ROUNDS = ("send", "send_many", "recv", "recv_all", "recv_any")
 
 
 class Member:
-    """A party of a `Runtime`. Its methods with the names of `Party`'s do what that says."""
+    """A party of a `Runtime`. Its methods with the names of `Party`'s do what `Party` says."""
 
-    __slots__ = (  # read for every message: as fast as can be
+    __slots__ = (  # read for every message: the fastest
         "any_of", "boxes", "clients", "coroutine", "device", "done", "drop", "encoder", "evaluation_boxes", "finished",
         "fresh",
         "generators", "in_evaluation", "index", "kept_back", "links", "me", "name", "neighbours", "now", "organisation",
@@ -73,19 +73,19 @@ class Member:
         self.done = False  # has come to their end
         self.finished = False
         self.without_grad = False
-        self.now = 0.0  # s; set by a clock of virtual time, and read by nobody else
+        self.now = 0.0  # s; only a clock of virtual time sets and reads it
         self.links: dict[str, L.Link] = {}
         self.boxes: dict[str, dict[str, deque[Message]]] = {}  # source -> tag -> messages
         self.evaluation_boxes: dict[str, dict[str, deque[Any]]] = {}
         self.waiting: Any = None  # the mailbox that a recv waits for
-        self.any_of: dict[Any, Mailboxes] = {}  # of each kind of recv_any
+        self.any_of: dict[Any, Mailboxes] = {}  # by the arguments of recv_any
         self.waiting_any: set[int] = NO_BOXES  # the mailboxes (their ids) that a recv_any waits for
         self.waiting_for: str = ""
         self.token = 0  # number of the current time-dependent wait; events of earlier ones are stale
-        # (source, seq, round, delivered) of what was consumed though the sender's round is ahead: a resumed run sends
+        # (source, seq, round, delivered) of what was consumed from a sender that is rounds ahead: a resumed run sends
         # it again
         self.orphans: list[tuple[int, int, int, float]] = []
-        # after a resume: those, (source, seq) -> (round, delivered)
+        # after a resume: the orphans of the cut, (source, seq) -> (round, delivered)
         self.drop: dict[tuple[int, int], tuple[int, float]] = {}
         self.sent_bytes = 0  # charged, since the last boundary
         self.trace = array("d")
@@ -98,32 +98,42 @@ class Member:
             self, copying(self) if encoding is None else encoding.copied, LINES if encoding is None else {}
         )
         self.me = narrow(self, send, (sending if encoding is None else encoding.sending)(send))
-        self.kept_back: dict[str, Any] = {}  # of `me`, until rounds() of a resumed run
+        self.kept_back: dict[str, Any] = {}  # methods of `me`, until rounds() of a resumed run
 
     # --- randomness ---------------------------------------------------------------------------------------------------
 
     def rng(self, name: str) -> np.random.Generator:
+        """As `Party.rng`."""
         key = f"evaluation/{name}/{self.name}" if self.in_evaluation else f"{name}/{self.name}"
         if key not in self.generators:
             self.generators[key] = seeding.stream(self.runtime.seed, key)
         return self.generators[key]
 
     def torch_rng(self, name: str) -> torch.Generator:
+        """As `Party.torch_rng`."""
         key = f"evaluation/{name}/{self.name}" if self.in_evaluation else f"{name}/{self.name}"
         if key not in self.torch_generators:
             self.torch_generators[key] = seeding.torch_stream(self.runtime.seed, key, self.device)
         return self.torch_generators[key]
 
     def secret_rng(self, name: str) -> np.random.Generator | seeding.SecretStream:
+        """As `Party.secret_rng`."""
         return self.rng(name) if self.secret is None else self.secret.stream(name)
 
     def secret_torch_rng(self, name: str) -> torch.Generator | seeding.SecretStream:
+        """As `Party.secret_torch_rng`."""
         return self.torch_rng(name) if self.secret is None else self.secret.stream(name)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def open(self, dst: str) -> L.Link:
-        """The link to `dst`; FederationError if there is no such party or no edge."""
+        """A new link to `dst`.
+
+        Raises
+        ------
+        FederationError
+            There is no such party, or no edge to it.
+        """
         runtime = self.runtime
         if dst not in runtime.parties:
             raise FederationError(
@@ -143,11 +153,11 @@ class Member:
         return link
 
     def look_up(self, link: L.Link, dst: str, tag: str, form: Form, nbytes: int) -> tuple[int, int]:
-        """The ledger's code of a tag, and what a form costs that this link does not know."""
+        """The ledger's code of a tag, and the bytes that a form costs which this link does not know yet."""
         self.runtime.check_declared(self.name, dst, tag)
         code, free = self.runtime.ledger.tag(tag), self.runtime.ways.get((tag, role_of(self.name), role_of(dst)), ())
         forms = link.forms[tag]
-        if not forms and not nbytes:  # without entries it pays for its shape, once
+        if not forms and not nbytes:  # an array without entries pays for its shape, once
             forms[form] = None
             return code, form_bytes(form, (), free)
         cost = code, form_bytes(form, next(iter(forms), form), free)
@@ -176,7 +186,13 @@ class Member:
             self.runtime.ready.append(self)
 
     def box(self, src: str, tag: str) -> deque[Any]:
-        """The mailbox for what comes from `src` with `tag`."""
+        """The mailbox for what comes from `src` with `tag`.
+
+        Raises
+        ------
+        FederationError
+            There is no such party.
+        """
         if src not in self.runtime.parties:
             raise FederationError(
                 f"{self.name} waits for {src!r}: no such party. Closest: {closest(src, self.runtime.parties)!r}"
@@ -185,7 +201,7 @@ class Member:
         return boxes.setdefault(src, {}).setdefault(tag, deque())
 
     def _taker(self) -> Callable[[deque[Message]], Any]:
-        """What consumes the oldest message of a mailbox: the clock moves to its delivery."""
+        """The function that consumes the oldest message of a mailbox: the clock moves to its delivery."""
         runtime, reach, write_trace, recorded = (
             self.runtime,
             self.runtime.time.reach,
@@ -217,13 +233,22 @@ class Member:
         self.take = watched
 
     def without(self, src: str) -> PartyLost:
-        """What is raised about `src`, whose process has died. The program takes it out of its lists then, which
-        `any_of` must follow."""
+        """The error about `src`, whose process has died.
+
+        The program then takes `src` out of its lists, which `any_of` must follow.
+        """
         self.any_of.clear()
         return PartyLost(src)
 
     @types.coroutine
     def recv(self, src: str, tag: str = "message", timeout: float | None = None) -> Generator[None, None, Any]:
+        """As `Party.recv`.
+
+        Raises
+        ------
+        PartyLost
+            The process of `src` has died, and nothing of it is left to read.
+        """
         try:
             box = (self.evaluation_boxes if self.in_evaluation else self.boxes)[src][tag]
         except KeyError:
@@ -241,6 +266,7 @@ class Member:
 
     @types.coroutine
     def recv_all(self, srcs: Sequence[str], tag: str = "message") -> Generator[None, None, list[Any]]:
+        """As `Party.recv_all`."""
         received = []
         boxes = self.evaluation_boxes if self.in_evaluation else self.boxes
         for src in srcs:
@@ -261,12 +287,17 @@ class Member:
     def recv_any(
         self, srcs: Sequence[str] | Mapping[str, Sequence[str]], tag: str = "message", timeout: float | None = None
     ) -> Generator[None, None, tuple[Any, ...]]:
-        """In real time: the message that arrived first. Raises PartyLost of one in `srcs` that has died and has none
-        left here."""
+        """As `Party.recv_any`; in real time, the message that arrived first.
+
+        Raises
+        ------
+        PartyLost
+            The process of one in `srcs` has died, and nothing of it is left to read.
+        """
         self.runtime.refuse_round_timing(self, "recv_any")
         if self.in_evaluation:
             raise FederationError(
-                f"{self.name} calls recv_any within evaluating(): no time passes there, so nothing is first; use "
+                f"{self.name} calls recv_any within evaluating(): no time passes there, so no message is first. Use "
                 "recv_all"
             )
         several = isinstance(srcs, Mapping)
@@ -286,6 +317,7 @@ class Member:
     def compute(
         self, function: Callable[..., Any], args: tuple[Any, ...], cost: float, seconds: float | None, latency: float
     ) -> Any:
+        """As `Party.compute`."""
         runtime = self.runtime
         clock, batches = runtime.clock, runtime.batches
         if batches is not None and getattr(function, "batchable", False) and not self.in_evaluation:
@@ -332,22 +364,27 @@ class Member:
         return self.round
 
     def evaluates(self, round: int) -> bool:
+        """As `Party.evaluates`."""
         return round % self.runtime.eval_every == 0 or round == self.runtime.rounds
 
     def report(self, **values: Unpack[Report]) -> None:
+        """As `Party.report`."""
         check_report(self.name, self.round, values, self.runtime.reports)
         if self.runtime.on_report is not None:
-            self.runtime.on_report(self.name, self.round, observed(values))
+            self.runtime.on_report(self.name, self.round, _observed(values))
 
     def read_clock(self) -> float:
+        """As `Party.clock`."""
         self.runtime.refuse_round_timing(self, "reading me.clock")
         return self.runtime.time.now(self)
 
     # --- what an observer asks ----------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, torch.Tensor]:
-        """Of the modules in the state, copies on the CPU by name. Other tensors of a state are no parameters: ADMM's z
-        and lambda."""
+        """Copies of the tensors of the modules in the state, on the CPU, by name.
+
+        Other tensors of a state are no parameters: ADMM's z and lambda.
+        """
         modules = [(name, value) for name, value in self.state if isinstance(value, torch.nn.Module)]
         tensors = {f"{name}.{key}": tensor for name, module in modules for key, tensor in module.state_dict().items()}
         return {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
@@ -417,14 +454,16 @@ class Member:
             setattr(self.me, method, self._refusing(method))
 
     def _refusing(self, name: str) -> Callable[..., Any]:
-        """Messages of a resumed run are those of its rounds: what the first start sent before them is not sent a second
-        time."""
+        """A stand-in for a method of `me` that may not be called before `rounds()` in a resumed run.
+
+        What the first start sent there is not sent a second time.
+        """
 
         def method(*args: Any, **kwargs: Any) -> Any:
             if self.in_evaluation:
                 return self.kept_back[name](*args, **kwargs)
             raise FederationError(
-                f"{self.name} calls {name} before rounds() in a resumed run, which has that behind it: put it under "
+                f"{self.name} calls {name} before rounds() in a resumed run: the first start did that. Put it under "
                 "`if me.fresh`"
             )
 
@@ -454,22 +493,22 @@ class Member:
             except OSError as error:
                 raise FederationError(
                     f"{self.name}: the key of its noise is not on this machine ({error.filename}). With other noise it "
-                    "would tell the same "
-                    "twice, and epsilon would count it once: start anew in another folder"
+                    "would publish the same values twice, and epsilon would count them once: start anew in another "
+                    "folder"
                 ) from None
 
 
 def link_kind(a: Member, b: Member) -> str:
-    """`local` inside one organisation, else by whether a server is at one end."""
+    """The kind of the link: `local` inside one organisation, else by whether a server is at one end."""
     if a.organisation == b.organisation:
         return L.LOCAL
     return L.CLIENT_SERVER if "server" in (a.role, b.role) else L.CLIENT_CLIENT
 
 
-def observed(value: Any) -> Any:
-    """A detached copy of what a party reports: the observer looks at it later, when the party has gone on."""
+def _observed(value: Any) -> Any:
+    """A detached copy of what a party reports: the observer reads it later, when the party has gone on."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, np.ndarray):
         return value.copy()
-    return {k: observed(v) for k, v in value.items()} if isinstance(value, dict) else value
+    return {k: _observed(v) for k, v in value.items()} if isinstance(value, dict) else value

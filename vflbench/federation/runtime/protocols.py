@@ -1,4 +1,4 @@
-"""What a runtime is given: a clock, which says what time it is, and a transport, which carries messages."""
+"""What a runtime is given: a clock, which tells the time, and a transport, which carries messages."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Clock(ABC):
 
     @abstractmethod
     def reach(self, party: Member, time: float) -> float:
-        """The party goes on no earlier than `time`; the result is its time."""
+        """The party goes on no earlier than `time`; returns its time."""
 
     @abstractmethod
     def advance(self, party: Member, seconds: float) -> float:
-        """The party has computed for `seconds`; the result is its time."""
+        """The party has computed for `seconds`; returns its time."""
 
-    def rewind(self, party: Member, time: float) -> None:  # noqa: B027  # nobody sets real time
-        """A resumed run: the party's time is that of the cut."""
+    def rewind(self, party: Member, time: float) -> None:  # noqa: B027  # real time cannot be set
+        """In a resumed run: the party's time is that of the cut."""
 
     @abstractmethod
     def arrived(self, party: Member, message: Message) -> None:
@@ -48,18 +48,29 @@ class Clock(ABC):
     def until(
         self, party: Member, src: str, box: deque[Message], tag: str, timeout: float
     ) -> Generator[None, None, None]:
-        """Wait for a message in a mailbox, at most `timeout` seconds. Raises TimeoutError."""
+        """Wait for a message in a mailbox, at most `timeout` seconds.
+
+        Raises
+        ------
+        TimeoutError
+            None has come.
+        """
 
     @abstractmethod
     def first(self, party: Member, mail: Mailboxes, timeout: float | None) -> Generator[None, None, int]:
-        """Wait for a message in any of several mailboxes; the result is the place of the one to read. Raises
-        TimeoutError."""
+        """Wait for a message in any of several mailboxes; returns the place of the mailbox to read.
+
+        Raises
+        ------
+        TimeoutError
+            None has come.
+        """
 
 
 class Transport(ABC):
     """Carries messages: it writes their ledger rows and hands them to `Runtime.deliver`.
 
-    What it has here is that of one that decides nothing after it has sent.
+    The methods here are those of a transport that decides nothing after it has sent.
     """
 
     def attach(self, runtime: Runtime) -> None:
@@ -68,22 +79,27 @@ class Transport(ABC):
 
     @abstractmethod
     def sender(self, party: Member, copied: Copy, lines: Mapping[int, Form]) -> Send:
-        """What sends as `party`. `lines`: forms of the numpy arrays, by the id of their dtype, that need no
-        `copied`."""
+        """The function that sends as `party`.
+
+        Parameters
+        ----------
+        copied : makes the copy of a payload.
+        lines : forms of the numpy arrays that need no `copied`, by the id of their dtype.
+        """
 
     def settle(self, party: Member, message: Message) -> float:
-        """When a message is delivered that `party` reads, though that was not decided before."""
+        """When a message that `party` reads is delivered, where that is decided only now."""
         raise AssertionError("what has arrived here was delivered")
 
     def save(self, party: Member) -> dict[str, Any]:
         """What it knows of the party, for a cut."""
         return {}
 
-    def rewind(self, party: Member, saved: Mapping[str, Any]) -> None:  # noqa: B027  # what others have is theirs
+    def rewind(self, party: Member, saved: Mapping[str, Any]) -> None:  # noqa: B027  # nothing was saved
         """The inverse of `save`."""
 
     def resend(self, receiver: Member, message: Message, entry: Mapping[str, Any]) -> None:
-        """A message that was on its way at the cut, as `entry` describes it."""
+        """Send a message again that was on its way at the cut, as `entry` describes it."""
         raise AssertionError("there is no shared bandwidth")
 
 

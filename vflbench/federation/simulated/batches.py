@@ -37,16 +37,17 @@ class Cohort:
     def compute(
         self, party: Member, function: Callable[..., Any], args: tuple[Any, ...], cost: float
     ) -> Generator[None, None, Any]:
+        """Wait until the cohort is computed; returns the result for `party`."""
         leaves, structure = flatten(args)
-        key: Any = party  # alone, unless it can run with others
+        key: Any = party  # nobody else has it: this call runs by itself
         if all(isinstance(leaf, LEAVES) and not getattr(leaf, "requires_grad", False) for leaf in leaves):
-            key = (function, structure, *(batch_key(leaf) for leaf in leaves))
+            key = (function, structure, *(_batch_key(leaf) for leaf in leaves))
         self.calls.append(Call(party, key, function, args, cost))
         yield
         return self.results.pop(party.name)
 
     def run(self, clock: ComputeClock) -> list[Member]:
-        """Run all that wait, equal ones as one vmap call, in the parties' order; the result are those who can go on."""
+        """Run all that wait, equal ones as one vmap call, in the parties' order; returns the parties that can go on."""
         calls, self.calls = sorted(self.calls, key=lambda call: call.party.index), []
         groups: dict[Any, list[Call]] = {}
         for call in calls:
@@ -68,18 +69,17 @@ LEAVES = (torch.Tensor, *CONSTANTS)
 
 
 def flatten(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
-    """`pytree.tree_flatten`, quicker for arguments that hold no containers, whose structure is None here."""
+    """As `pytree.tree_flatten`, but quicker for arguments that hold no containers: their structure is None here."""
     return (args, None) if all(isinstance(arg, LEAVES) for arg in args) else pytree.tree_flatten(args)
 
 
-def batch_key(leaf: Any) -> Any:
-    """Arguments with equal keys can be stacked, or are the same constant."""
+def _batch_key(leaf: Any) -> Any:
+    """The key of an argument. Those with equal keys can be stacked, or are the same constant."""
     return (leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
 
 
 def stack(leaves: Sequence[torch.Tensor]) -> torch.Tensor:
-    """`torch.stack`; where the tensors are one another's neighbours in memory, as an earlier batch left them, without a
-    copy."""
+    """As `torch.stack`, without a copy where the tensors are neighbours in memory, as an earlier batch left them."""
     first, size = leaves[0], leaves[0].numel()
     storage, start = first.untyped_storage().data_ptr(), first.storage_offset()
     for place, leaf in enumerate(leaves):
@@ -94,8 +94,10 @@ def stack(leaves: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def run_batch(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[Any]:
-    """The results of `function` on each call's arguments, as one call over their stacked tensors: of
-    `function.together`, else of vmap."""
+    """The results of `function` on each call's arguments, computed as one call over their stacked tensors.
+
+    That call is of `function.together` where there is one, else of vmap.
+    """
     if len(calls) == 1 or not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(calls[0])):
         return [function(*call) for call in calls]
     flat = [flatten(call) for call in calls]

@@ -17,39 +17,45 @@ INGRESS_EVENT, ANY_EVENT, TIMEOUT_EVENT = 0, 1, 2
 
 
 class VirtualClock(Clock):
-    """Moves a party's clock to what it has waited for."""
+    """Moves a party's clock to the time of what it has waited for."""
 
     on_ingress: Callable[[float, int, int, Any], None]  # set by the transport
 
     def __init__(self) -> None:
-        # (when, kind, source, seq, receiver, number, event): of a wait (party, token), of a shared bandwidth what
-        # `on_ingress` knows.
+        # (when, kind, source, seq, receiver, number, event). The event of a wait is (party, token); that of a shared
+        # bandwidth is for `on_ingress`.
         self.heap: list[tuple[float, int, int, int, int, int, Any]] = []
         self._events = 0
 
     def now(self, party: Member) -> float:
+        """As `Clock.now`."""
         return party.now
 
     def reach(self, party: Member, time: float) -> float:
-        if time > party.now:  # max() costs more than the rest of the line, for every message
+        """As `Clock.reach`."""
+        if time > party.now:  # for every message; max() costs more than the rest of the line
             party.now = time
         return party.now
 
     def advance(self, party: Member, seconds: float) -> float:
+        """As `Clock.advance`."""
         party.now += seconds
         return party.now
 
     def rewind(self, party: Member, time: float) -> None:
+        """As `Clock.rewind`."""
         party.now = time
 
     # --- waits that depend on time ------------------------------------------------------------------------------------
 
     def arrived(self, party: Member, message: Message) -> None:
+        """As `Clock.arrived`."""
         self._push(message[0], ANY_EVENT, message[4].src, message[2], party)
 
     def until(
         self, party: Member, src: str, box: deque[Message], tag: str, timeout: float
     ) -> Generator[None, None, None]:
+        """As `Clock.until`."""
         deadline = party.now + timeout
         if not box:
             party.token += 1
@@ -63,6 +69,7 @@ class VirtualClock(Clock):
             raise TimeoutError(f"nothing from {src} with tag {tag!r} within {timeout} s of virtual time")
 
     def first(self, party: Member, mail: Mailboxes, timeout: float | None) -> Generator[None, None, int]:
+        """As `Clock.first`."""
         party.waiting_any, party.waiting_for = mail.ids, mail.text
         party.token += 1
         first = mail.first()
@@ -88,7 +95,8 @@ class VirtualClock(Clock):
         self.push(when, kind, src, seq, party.index, (party, party.token))
 
     def push(self, when: float, kind: int, src: int, seq: int, dst: int, event: Any) -> None:
-        self._events += 1  # equal keys are the same thing twice; the number only keeps them from being compared further
+        """Add an event to the heap."""
+        self._events += 1  # of events with equal keys, the number keeps the rest from being compared
         heapq.heappush(self.heap, (when, kind, src, seq, dst, self._events, event))
 
     def next(self) -> float | None:

@@ -1,9 +1,9 @@
 """The simulated engine: all parties in one process, in virtual time. Nobody sleeps.
 
-A trampoline runs the party programs; every party has its own clock, and a message carries the time at which it is
-delivered. What does not depend on time (send, recv, recv_all) runs in any order with equal results. What does
-(recv_any, timeouts, a shared server bandwidth) is an event in one global heap, popped only when nobody can run: then
-every later consequence has a later time.
+A trampoline runs the party programs. Every party has its own clock, and a message carries the time at which it is
+delivered. What does not depend on time (send, recv, recv_all) runs in any order with equal results. What does depend on
+it (recv_any, timeouts, a shared server bandwidth) is an event in one global heap. Events are popped only when nobody
+can run: then all that follows has a later time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vflbench.types import FederationError, NetworkConfig
 
 
 class SimulatedEngine(Engine):
-    """Drives party programs in virtual time. What it is given is as of `Runtime` and `Engine`."""
+    """Drives party programs in virtual time. Its arguments are those of `Runtime` and `Engine`."""
 
     parties: dict[str, Member]
     order: list[Member]
@@ -62,9 +62,14 @@ class SimulatedEngine(Engine):
     # --- driving ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run to the end. Raises FederationError for a deadlock, naming who waits for what, and whatever a program
-        raises."""
-        gc.freeze()  # what exists lives as long as the run: do not look at it again
+        """Run to the end; what a program raises is raised here.
+
+        Raises
+        ------
+        FederationError
+            There is a deadlock; the error names who waits for what.
+        """
+        gc.freeze()  # what exists now lives as long as the run: garbage collection need not look at it
         try:
             self._loop()
         finally:
@@ -89,8 +94,10 @@ class SimulatedEngine(Engine):
             raise FederationError(f"deadlock: nobody can run and nothing is in flight. {lines}")
 
     def _release(self) -> bool:
-        """Nobody can run: let the parked party of the lowest round go on, unless the next event comes before all they
-        could do."""
+        """Nobody can run: let the parked parties of the lowest round go on. False where the next event comes first.
+
+        An event comes first that is earlier than all that the parked parties could do.
+        """
         event, parked = self.clock.next(), self.runtime.parked
         if not parked or (event is not None and event < min(p.now for p in parked)):
             return False
@@ -116,8 +123,7 @@ class SimulatedEngine(Engine):
             self._close_round(round)
 
     def _close_round(self, round: int) -> None:
-        """All parties have finished `round`: the observer looks at it, its cut is complete, those who waited may go
-        on."""
+        """All parties have finished `round`: the observer scores it, its cut is complete, waiting parties may go on."""
         runtime = self.runtime
         _, nbytes, latest, earliest = self._open_rounds.pop(round)
         self.finished_round = runtime.finished_round = round

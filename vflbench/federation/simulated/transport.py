@@ -1,5 +1,7 @@
-"""Messages in virtual time: links with latency and bandwidth, a server's shared bandwidth, and the timing rule
-`round`."""
+"""Messages in virtual time.
+
+Links with latency and bandwidth, a server's shared bandwidth, and the timing rule `round`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ ARRAY = np.ndarray
 
 
 class VirtualTransport(Transport):
-    """Says when each message is delivered, and hands it over at once: the receiver's clock moves when it reads it.
+    """Computes when each message is delivered, and hands it over at once: the receiver's clock moves when it reads it.
 
     Only what passes a shared bandwidth *into* a server waits, in the clock's heap.
     """
@@ -40,6 +42,7 @@ class VirtualTransport(Transport):
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def sender(self, party: Member, copied: Copy, lines: Mapping[int, Form]) -> Send:
+        """As `Transport.sender`."""
         runtime, links, plain, write_trace = self.runtime, party.links, self.plain, party.write_trace
         write_ledger, cuts, causal, name = runtime.write_ledger, runtime.cuts, self.causal, party.name
         shared, serves = self.shared.send, party.role == "server"
@@ -48,7 +51,7 @@ class VirtualTransport(Transport):
             form = lines.get(id(payload.dtype)) if type(payload) is ARRAY and payload.ndim == 1 else None
             if form is None:
                 payload, nbytes, vectors, form = copied(payload, dst, tag)
-            else:  # as `copy_payload`, without calls: they are most of what a small message costs
+            else:  # as `copy_payload`, without its calls, which cost most of a small message
                 nbytes, vectors, payload = payload.nbytes, 1, payload.copy()
             link = links.get(dst) or party.open(dst)
             if party.in_evaluation:  # in no ledger
@@ -100,7 +103,7 @@ class VirtualTransport(Transport):
         return self.shared.media[party.index].gather(message[8], message[6], message[4], self.network.latencies)
 
     def settle_unread(self) -> None:
-        """At the end: messages that no server has read passed its medium all the same."""
+        """At the end: messages that no server has read pass its medium all the same."""
         for party in self.runtime.order:
             for src in self.runtime.order:
                 unread = [m for box in party.boxes.get(src.name, {}).values() for m in box if m[0] is None]
@@ -110,8 +113,10 @@ class VirtualTransport(Transport):
     # --- a shared bandwidth into a server -----------------------------------------------------------------------------
 
     def _await_ingress(self, receiver: Member, tag: str, message: Message, arrival: float, left: float) -> None:
-        """Queue a message at the receiver's shared bandwidth, by the arrival of its first byte; the last one has `left`
-        its link."""
+        """Queue a message at the receiver's shared bandwidth, by the arrival of its first byte.
+
+        The last byte has `left` its link.
+        """
         self.clock.push(
             arrival, INGRESS_EVENT, message[4].src, message[2], receiver.index, (receiver, tag, message, left)
         )
@@ -127,19 +132,24 @@ class VirtualTransport(Transport):
     # --- cuts ---------------------------------------------------------------------------------------------------------
 
     def save(self, party: Member) -> dict[str, Any]:
+        """As `Transport.save`."""
         medium = self.shared.media[party.index]
         return {"medium": (medium.free, medium.scattered, medium.gathering), "egress": self.shared.egress[party.index]}
 
     def rewind(self, party: Member, saved: Mapping[str, Any]) -> None:
+        """As `Transport.rewind`."""
         self.shared.media[party.index] = L.Medium(*saved["medium"])
         self.shared.egress[party.index] = saved["egress"]
 
     def resend(self, receiver: Member, message: Message, entry: Mapping[str, Any]) -> None:
+        """As `Transport.resend`."""
         self._await_ingress(receiver, entry["tag"], message, entry["arrival"], entry["left"])
 
     def complete(self, cut: Cut, earliest: float) -> None:
-        """Add the shared bandwidths as they are now, when all parties are in the cut; none of their clocks is before
-        `earliest`."""
+        """Add the shared bandwidths as they are now, when all parties are in the cut.
+
+        None of the parties' clocks is before `earliest`.
+        """
         if self.plain or not self.causal:
             return
         horizon = dict.fromkeys(self.runtime.servers, earliest)  # nothing still to be served arrives before it
@@ -155,6 +165,7 @@ class VirtualTransport(Transport):
             cut.ingress[name] = ingress.served(cut.round)
 
     def restore(self, cut: Cut) -> None:
+        """Set the shared bandwidths as they were at the cut."""
         for name, history in cut.ingress.items():
             self.shared.ingress[self.runtime.parties[name].index].history = sorted(
                 (arrival, src, seq, end) for arrival, src, seq, end in history

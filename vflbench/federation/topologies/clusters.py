@@ -1,4 +1,4 @@
-"""Clients in separate groups of equal size (to one client), each group a graph of its own; a server reaches all."""
+"""Clients in separate groups of equal size (to one client), each group with its own graph; a server reaches all."""
 
 import itertools
 from collections.abc import Iterable
@@ -18,13 +18,21 @@ OPTIONS = (
 
 @dataclass
 class Config(OptionConfig):
+    """The keys of topology=clusters."""
+
     name: str = "clusters"
     clusters: Count = 2
     inside: Literal["complete", "ring", "path"] = "complete"  # the graph within a cluster
 
 
 def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> Iterable[tuple[str, str]]:
-    """Raises ConfigError where there are fewer clients than clusters."""
+    """The edges within the clusters, and a server's to all clients.
+
+    Raises
+    ------
+    ConfigError
+        There are fewer clients than clusters.
+    """
     if clients and config.clusters > len(clients):
         allowed = f"must be at most the number of clients, {len(clients)}"
         raise ConfigError([Problem("topology.clusters", config.clusters, allowed)])

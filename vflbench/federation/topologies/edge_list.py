@@ -1,4 +1,4 @@
-"""The edges that a file of the user's lists, those of a server too, and no others."""
+"""The edges that the user's file lists, those of a server too, and no others."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +10,27 @@ OPTIONS = (OptionInfo("edge_list", "the edges of a file"),)
 
 @dataclass
 class Config(OptionConfig):
+    """The keys of topology=edge_list."""
+
     name: str = "edge_list"
     edges: str | None = None  # a text file with one "a b" pair of party names a line
 
 
 def check(config: Config) -> list[Problem]:
+    """A problem where there is no such file."""
     if config.edges is None:
         return [Problem("topology.edges", "null", 'must name a text file with one "a b" pair of party names a line')]
     return [] if Path(config.edges).is_file() else [Problem("topology.edges", config.edges, "no such file")]
 
 
 def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> list[tuple[str, str]]:
-    """The file's pairs. Raises ConfigError with every bad line, by number."""
+    """The file's pairs.
+
+    Raises
+    ------
+    ConfigError
+        Lines are bad: every one, by number.
+    """
     path, parties = Path(config.edges or ""), (*servers, *clients)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

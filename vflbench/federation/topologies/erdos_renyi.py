@@ -1,4 +1,4 @@
-"""Every two clients meet with the same probability, drawn again until all hang together."""
+"""Every two clients meet with the same probability; drawn again until the graph is connected."""
 
 import itertools
 import math
@@ -15,13 +15,21 @@ DRAWS = 100
 
 @dataclass
 class Config(OptionConfig):
+    """The keys of topology=erdos_renyi."""
+
     name: str = "erdos_renyi"
     probability: Annotated[float, Range(above=0, at_most=1)] = 0.3  # of an edge between two clients
     seed: Seed | None = None  # null: the run's seed
 
 
 def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> Iterable[tuple[str, str]]:
-    """Raises ConfigError where so many draws give no connected graph."""
+    """The edges of the first connected graph drawn, and a server's to all clients.
+
+    Raises
+    ------
+    ConfigError
+        None of the graphs drawn is connected.
+    """
     import networkx as nx
 
     n, rng = len(clients), stream(seed if config.seed is None else config.seed, "topology")

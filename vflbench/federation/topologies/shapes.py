@@ -19,15 +19,18 @@ OPTIONS = (
 
 @dataclass
 class Config(OptionConfig):
+    """The keys of a topology in a known shape."""
+
     name: str = "star"
 
 
 def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> Edges:
+    """The edges of the shape, and a server's to all clients."""
     return (*itertools.product(servers, clients), *SHAPES[config.name](clients))
 
 
 def ring(clients: Sequence[str]) -> Edges:
-    """Two make a path."""
+    """A path whose ends meet; two clients make a path."""
     closing = [(clients[-1], clients[0])] if len(clients) > 2 else []
     return (*itertools.pairwise(clients), *closing)
 
