@@ -262,7 +262,7 @@ TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_pool")
-def test_a_party_killed_at_ten_random_moments_fails_the_run_by_name_and_it_goes_on(
+def test_a_party_killed_at_five_random_moments_fails_the_run_by_name_and_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the curve and the parameters of the run that was never stopped, which is the simulated one."""
@@ -270,7 +270,7 @@ def test_a_party_killed_at_ten_random_moments_fails_the_run_by_name_and_it_goes_
     from vflbench.runner.evaluate import Observer
 
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
-    kills = 10
+    kills = 5
     draw, on_round = random.Random(kills), Observer.on_round
     task = [word for word in RUN if word != "engine=ray"]
     task += [
