@@ -25,7 +25,7 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_eight_commands_are_killed_and_go_on_to_what_they_would_have_been(
     kill: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A method of each family, privacy, a sweep, figures. Real processes are killed in test_ray_run and test_nats_run."""
+    """A method of each family, privacy, a sweep, figures; test_ray_run and test_nats_run kill real processes."""
     assert kill.main(["--kills", "8", "--seed", "1", "--once", "--jobs", "2"]) == 0, capsys.readouterr()
     table = capsys.readouterr().out.splitlines()
     assert table[-1] == "8 of 8" and [line.split("  ")[0] for line in table[1:-2]] == list(kill.SCENARIOS)[:8]
