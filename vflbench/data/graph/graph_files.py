@@ -23,7 +23,7 @@ from vflbench.data import partition
 from vflbench.data.partition import RawGraph
 from vflbench.data.readers import load_npy, load_npz, load_sparse, npz_names
 from vflbench.data.tasks import GraphTask
-from vflbench.data.tasks.base import beside
+from vflbench.data.tasks.base import replace_at
 from vflbench.types import DataError, DatasetInfo, DataSource, Problem, Range, closest, refuse
 
 DATASETS = (
@@ -131,7 +131,7 @@ def load_own(
         if stamp not in task.source.files:
             raise DataError(f"{stamp[0]} has changed since the run was begun; start again once it is left alone")
 
-    return replace(task, features=beside(task.features, index, block), edges=beside(task.edges, index, own))
+    return replace(task, features=replace_at(task.features, index, block), edges=replace_at(task.edges, index, own))
 
 
 def _blocks(blocks: Sequence[Any], features: _Table) -> tuple[np.ndarray, ...]:

@@ -20,7 +20,7 @@ from vflbench.data.relational.sql_config import TASKS, Config, called, check, jo
 from vflbench.data.relational.sql_sources import Source
 from vflbench.data.relational.tables import RawTable, RawTables
 from vflbench.data.tasks import AlignedTask, RelationalTask
-from vflbench.data.tasks.base import beside
+from vflbench.data.tasks.base import replace_at
 from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
@@ -141,7 +141,7 @@ def load_own(
     sizes = [part.rows for part in found] if len(found) > 1 else None
     own = tables.horizontal(raw, features, splits, labels, parties, sizes)
     first = next(number for number, part in enumerate(task.clients) if part.table == name)
-    return dataclasses.replace(task, clients=beside(task.clients, index, own[index - first]))
+    return dataclasses.replace(task, clients=replace_at(task.clients, index, own[index - first]))
 
 
 def _check_columns(

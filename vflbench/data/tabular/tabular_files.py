@@ -31,7 +31,7 @@ from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
-from vflbench.data.tasks.base import beside
+from vflbench.data.tasks.base import replace_at
 from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
@@ -189,10 +189,11 @@ def load_own(
     own = table.divide(config, made, task.source, task.metric, layout=layout, parties=1, seed=seed)
     assert isinstance(own, AlignedTask)
     held_out = {
-        split: beside(blocks, index, own.held_out_features[split][0])
+        split: replace_at(blocks, index, own.held_out_features[split][0])
         for split, blocks in task.held_out_features.items()
     }
-    return dataclasses.replace(task, features=beside(task.features, index, own.features[0]), held_out_features=held_out)
+    features = replace_at(task.features, index, own.features[0])
+    return dataclasses.replace(task, features=features, held_out_features=held_out)
 
 
 # --- files and their columns ------------------------------------------------------------------------------------------
