@@ -266,7 +266,7 @@ class _Reader:
             raise DataError(f"{table.at(row)}: split '{which[row]}'; it is one of {', '.join(_SPLITS)}.")
         again = np.setdiff1d(np.arange(len(chosen)), np.unique(chosen, return_index=True)[1])
         if len(again):
-            raise DataError(f"{table.at(again[0])}: node {chosen[again[0]]} stands in the splits twice.")
+            raise DataError(f"{table.at(again[0])}: node {chosen[again[0]]} is in the splits twice.")
         unlabelled = np.flatnonzero(labels[chosen] < 0)
         if len(unlabelled):
             raise DataError(f"{table.at(unlabelled[0])}: node {chosen[unlabelled[0]]} has no label.")

@@ -1,8 +1,12 @@
 """Cora, CiteSeer and PubMed from the original Planetoid files (Yang, Cohen, Salakhutdinov 2016).
 
-A data set has eight files: `x`, `y` (features and one-hot labels of the public training nodes), `allx`, `ally` (all but
-the test nodes), `tx`, `ty` (test nodes, in the order of `test.index`), `graph` (node -> neighbours) and `test.index`.
-All but the last are Python-2 pickles.
+A data set has eight files, all but the last one Python-2 pickles:
+
+- `x`, `y`: features and one-hot labels of the public training nodes
+- `allx`, `ally`: those of all nodes but the test nodes
+- `tx`, `ty`: those of the test nodes, in the order of `test.index`
+- `graph`: node -> neighbours
+- `test.index`
 """
 
 from dataclasses import dataclass
@@ -215,7 +219,7 @@ def _test_index(data: bytes, label: str) -> np.ndarray:
     import pandas as pd
 
     ids = csv_files.read(data.rstrip() + b"\n", label, ("node",), {"node": "integer"}, skip=0)["node"]
-    csv_files.refuse(label, 1, ids, (ids < 0) | pd.Index(ids).duplicated(), "is no node id, or stands twice")
+    csv_files.refuse(label, 1, ids, (ids < 0) | pd.Index(ids).duplicated(), "is no node id, or is there twice")
     return ids
 
 

@@ -86,9 +86,9 @@ def random_split(labels: np.ndarray, train: float, seed: int) -> dict[str, np.nd
     """GLASU's split, with two changes.
 
     Training gets int(train * N / 41) nodes of each class, and testing min(max(1200, 41 * 150), train * N) of the rest.
-    We differ in two points. No class gives more than `train` of its nodes for training. (In the released code small
-    classes give all, and are never tested.) And as many nodes as for testing are for validation, which the released
-    code lacks. Where too few are left, both get half.
+    We differ in two points. No class gives more than `train` of its nodes for training; in the released code small
+    classes give all, and are never tested. As many nodes as for testing are for validation, which the released code
+    lacks. Where too few are left, both get half.
     """
     rng = stream(seed, "split")
     quota = int(train * len(labels) / CLASSES)

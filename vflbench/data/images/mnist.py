@@ -1,7 +1,7 @@
 """MNIST from its original idx files (LeCun, Cortes, Burges): 70,000 handwritten digits of 28 x 28 grey values.
 
-An idx file is a big-endian header (two zero bytes, the type of a value, the number of dimensions, one 32-bit size per
-dimension) and then the values, row by row.
+An idx file begins with a big-endian header: two zero bytes, the type of a value, the number of dimensions, one 32-bit
+size per dimension. The values follow, row by row.
 """
 
 from dataclasses import dataclass

@@ -132,10 +132,8 @@ def unite(parts: Sequence[Keys], table: str) -> Keys:
     for column in parts[0].kinds:
         found = sorted({part.kinds[column] for part in parts} - {"empty"})
         if len(found) > 1:
-            raise DataError(
-                f"table {table}, key column {column}: its horizontal parts hold unlike types: {', '.join(found)}; "
-                "convert one"
-            )
+            reason = f"its horizontal parts hold unlike types: {', '.join(found)}"
+            raise DataError(f"table {table}, key column {column}: {reason}; convert one")
         kinds[column] = found[0] if found else "empty"
     starts = np.cumsum([0, *(part.rows for part in parts)])
     ids = np.concatenate([part.ids + start for part, start in zip(parts, starts, strict=False)])
@@ -163,9 +161,8 @@ def join(tables: Mapping[str, Keys], joins: Sequence[Equality], first: str) -> d
         rows = {name: places[kept] for name, places in rows.items()} | {table: matched}
         if not len(matched):
             conditions = " and ".join(f"{name}.{column} = {table}.{other}" for (name, column), other in pairs)
-            raise DataError(
-                f"the join is empty: no rows fulfil {conditions}. Are these the right columns, and of one coding?"
-            )
+            question = "Are these the right columns, and of one coding?"
+            raise DataError(f"the join is empty: no rows fulfil {conditions}. {question}")
     return {name: tables[name].ids[rows[name]] for name in tables}
 
 
@@ -178,11 +175,9 @@ def _check(tables: Mapping[str, Keys], joins: Sequence[Equality]) -> None:
                 raise DataError(f"table {name} has no key column {column!r}; it has {', '.join(tables[name].columns)}")
         kinds = [tables[name].kinds[column] for name, column in (equality.left, equality.right)]
         if kinds[0] != kinds[1] and "empty" not in kinds:
-            sides = [f"{name}.{column}" for name, column in (equality.left, equality.right)]
-            raise DataError(
-                f"{sides[0]} is a {kinds[0]} column and {sides[1]} a {kinds[1]} column: they cannot be joined; convert "
-                "one"
-            )
+            left, right = (f"{name}.{column}" for name, column in (equality.left, equality.right))
+            found = f"{left} is a {kinds[0]} column and {right} a {kinds[1]} column"
+            raise DataError(f"{found}: they cannot be joined; convert one")
 
 
 def _next(

@@ -22,8 +22,8 @@ Widths, against the paper's, which also count keys and label:
 - diagnoses 128 of 129 (HADM_ID), patients 1 of 2 (gender; SUBJECT_ID).
 - admissions 41 of 42: the ethnicities of MIMIC-III; HADM_ID.
 - stays: the paper's 51 cannot be derived. They have three keys, MORTALITY (which the authors' code drops), LOS, and
-  one-hot first and last care units and wards, as many wards as the full ICUSTAYS has. Ours are three databases, six
-  units twice, and the wards that occur in ICUSTAYS, whatever the split.
+  one-hot first and last care units and wards. The full ICUSTAYS decides how many wards there are. Ours are three
+  databases, six units twice, and the wards that occur in ICUSTAYS, whatever the split.
 
 LOS is left out by default: with the hour it tells when the stay will end, which for those who die is nearly the label.
 The last unit and ward and the diagnoses are known only later, too. They are in, as in the paper.
@@ -224,7 +224,7 @@ class _Raw:
             held = csv_files.read(file.path, file.label, file.names(columns), columns, optional=optional)
             if unique:
                 twice = pd.Index(held[unique]).duplicated()
-                csv_files.refuse(file.label, 2, held[unique], twice, f"stands there twice as {unique}")
+                csv_files.refuse(file.label, 2, held[unique], twice, f"is there twice as {unique}")
             return held
 
         patients = read("PATIENTS", {"SUBJECT_ID": "integer", "GENDER": "text", "DOB": "time"}, unique="SUBJECT_ID")

@@ -11,8 +11,8 @@ statistics are computed in `mimic3_statistics`. We differ from the benchmark's c
   temperatures.
 - A measurement without ICUSTAY_ID belongs to the admission's stay at that time (there, admissions have one stay).
 
-As there, urine's glucose and pH count as glucose and pH, entries marked as errors are kept, and the largest of several
-values of a channel at one time counts.
+As there, urine's glucose and pH count as glucose and pH, and entries marked as errors are kept. Of several values of a
+channel at one time the largest one counts.
 """
 
 import contextlib

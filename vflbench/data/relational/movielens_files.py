@@ -122,9 +122,9 @@ def read(found: Found, group: tuple[RawFile, ...]) -> Content:
     """
     users, movies, ratings = (_lines(found, file) for file in group)
     labels = [found.label(file) for file in group]
-    _refuse(labels[0], users["user"], users["user"].duplicated(), "stands twice as a user")
+    _refuse(labels[0], users["user"], users["user"].duplicated(), "is there twice as a user")
     _refuse(labels[0], users["gender"], ~users["gender"].isin(["F", "M"]), "is none of the genders F and M")
-    _refuse(labels[1], movies["movie"], movies["movie"].duplicated(), "stands twice as a movie")
+    _refuse(labels[1], movies["movie"], movies["movie"].duplicated(), "is there twice as a movie")
     _refuse(labels[2], ratings["rating"], ~ratings["rating"].isin([1, 2, 3, 4, 5]), "is not a rating from 1 to 5")
     _refuse(labels[2], ratings["time"], ~np.isfinite(ratings["time"]), "is not a time in seconds")
     title, year = _titles(movies)

@@ -91,9 +91,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     labels, classes = _labels(config, label, found[label])
     metric = METRICS[config.metric or TASKS[config.task][0]]
     if metric.name == "auroc" and classes != 2:
-        raise ConfigError(
-            [Problem("dataset.metric", "auroc", f"is for two classes; {called(config, label)} has {classes}")]
-        )
+        allowed = f"is for two classes; {called(config, label)} has {classes}"
+        raise ConfigError([Problem("dataset.metric", "auroc", allowed)])
     splits = tables.split_rows(len(labels), config.validation, config.test, seed)
     if not len(splits["train"]) or not len(splits["test"]):
         raise DataError(f"{called(config, label)}: {len(labels)} rows are too few for training and test rows")
@@ -173,7 +172,7 @@ def _check_kinds(
 ) -> None:
     """Check that keys can be compared.
 
-    A key must have a known kind, the same one in all parts and on both sides of a predicate, and not be NULL in all
+    A key must have a known kind, the same one in all parts and on both sides of a predicate. It cannot be NULL in all
     rows.
 
     Raises
@@ -295,8 +294,8 @@ def _misspelt(column: Column) -> int | None:
 
     if column.kind != "text":
         return None
-    wrong = pd.to_numeric(pd.Series(column.values, dtype=object), errors="coerce").isna().to_numpy() & ~column.null
-    return int(wrong.argmax()) if 0 < 10 * wrong.sum() < (~column.null).sum() else None
+    words = pd.to_numeric(pd.Series(column.values, dtype=object), errors="coerce").isna().to_numpy() & ~column.null
+    return int(words.argmax()) if 0 < 10 * words.sum() < (~column.null).sum() else None
 
 
 def _not_numeric(column: Column, name: str, parts: Sequence[_Part]) -> str:

@@ -203,8 +203,8 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
     for name in types.keys() & found.keys():
         try:
             found[name] = as_type(found[name], types[name])
-        except Wrong as wrong:
-            raise DataError(f"{place(source, wrong.row)}, column {name}: {wrong.reason}") from None
+        except Wrong as error:
+            raise DataError(f"{place(source, error.row)}, column {name}: {error.reason}") from None
     return found
 
 

@@ -286,7 +286,7 @@ def _ids(label: str, blocks: Sequence[pa.Table]) -> np.ndarray:
     _refuse(label, table, pc.is_null(table[0]), "has no id")
     ids = _objects(table[0])
     again = pd.Index(ids).duplicated()
-    _refuse(label, table, pa.chunked_array([again]), f"{ids[again.argmax()]!r} stands twice")
+    _refuse(label, table, pa.chunked_array([again]), f"{ids[again.argmax()]!r} is there twice")
     return ids
 
 

@@ -1,6 +1,6 @@
-"""Bank Marketing (Moro, Cortez, Rita 2014, UCI): calls to clients of a bank, who subscribe a deposit or not.
+"""Bank Marketing (Moro, Cortez, Rita 2014, UCI): calls of a bank that offer clients a deposit.
 
-`duration`, the length of the call, is known only afterwards. The paper with the AUCs to compare with kept it; so do we.
+`duration`, the length of the call, is known only afterwards. The paper whose AUCs we compare with kept it; so do we.
 """
 
 import functools
@@ -115,7 +115,7 @@ class Config(table.ClassKeys):
 def twin(variant: str) -> Table:
     """Made-up calls with the edition's columns and levels.
 
-    Some levels are common. Some go with more yes, as do long calls.
+    Some levels are common. Some levels, and long calls, have more yes.
     """
     edition = EDITIONS[variant]
     rng = stream(0, f"twin/bank/{variant}")

@@ -48,8 +48,8 @@ class Config(table.RegressionKeys):
 def twin(samples: int = SAMPLES) -> Table:
     """Made-up posts with the original's kinds of columns.
 
-    These are 50 statistics of a blog, 10 counts and 2 sizes of a post, 200 rare words, 14 weekday flags, and 4 numbers
-    about parent posts. Two posts in three get no comment, a few get a hundred.
+    A blog has 50 statistics. A post has 10 counts, 2 sizes, 200 rare words, 14 weekday flags, and 4 numbers about
+    parent posts. Two posts in three get no comment, a few get a hundred.
     """
     rng = stream(0, "twin/blog")
     blog = rng.integers(0, samples // 40 + 1, samples)

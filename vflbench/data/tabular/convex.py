@@ -159,10 +159,8 @@ def _sparse_logistic(features: np.ndarray, labels: np.ndarray, beta: float) -> n
         solver.fit(csr_matrix(features) if sparse else features, labels)
     theta, gap = _newton(features, _signs(labels), beta, solver.coef_[0].astype(np.float64))
     if gap > GAP:
-        raise DataError(
-            f"the minimum of the sparse logistic problem was not found: duality gap {gap:.1e} of its value. Choose a "
-            "larger dataset.beta."
-        )
+        reason = f"the minimum of the sparse logistic problem was not found: duality gap {gap:.1e} of its value"
+        raise DataError(f"{reason}. Choose a larger dataset.beta.")
     return theta
 
 
@@ -170,8 +168,8 @@ def _newton(features: np.ndarray, signs: np.ndarray, beta: float, theta: np.ndar
     """Projected Newton steps on the coordinates that are not 0 or must leave 0.
 
     The lower bound of the gap: log(1 + exp(-z)) = max over a in [0, 1] of H(a) - a z, with H the entropy. So the mean
-    of H(a_j) is at most f* where |X'(a s)| / N <= beta everywhere. a is the samples' probability of being wrong, scaled
-    down until that holds.
+    of H(a_j) is at most f* where |X'(a s)| / N <= beta everywhere. a is the samples' probability of being
+    misclassified, scaled down until that holds.
 
     Returns
     -------
@@ -184,9 +182,9 @@ def _newton(features: np.ndarray, signs: np.ndarray, beta: float, theta: np.ndar
     for _ in range(NEWTON_STEPS):
         u = features @ theta
         value = np.logaddexp(0, -signs * u).mean() + beta * np.abs(theta).sum()
-        wrong = expit(-signs * u)
-        gradient = -(features.T @ (signs * wrong)) / samples
-        inside = wrong * min(1.0, beta / max(np.abs(gradient).max(), 1e-300))
+        missed = expit(-signs * u)
+        gradient = -(features.T @ (signs * missed)) / samples
+        inside = missed * min(1.0, beta / max(np.abs(gradient).max(), 1e-300))
         gap = (value - (entr(inside) + entr(1 - inside)).mean()) / value
         if gap <= GAP:
             break
@@ -195,7 +193,7 @@ def _newton(features: np.ndarray, signs: np.ndarray, beta: float, theta: np.ndar
         step = np.zeros(0)
         while len(active):
             block = features[:, active]
-            curvature = block.T @ (block * (wrong * (1 - wrong) / samples)[:, None])
+            curvature = block.T @ (block * (missed * (1 - missed) / samples)[:, None])
             curvature[np.diag_indices(len(active))] += 1e-10 * np.trace(curvature) / len(active) + 1e-300
             step = np.linalg.solve(curvature, -(gradient[active] + beta * side[active]))
             # a coordinate at 0 that the step would move the other way: no direction of descent

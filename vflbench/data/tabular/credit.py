@@ -70,9 +70,8 @@ def read_xls(sheets: Contents) -> Table:
     try:
         sheet = pd.read_excel(io.BytesIO(data), engine="calamine", header=None, dtype=object, na_filter=False)
     except ImportError:
-        raise DataError(
-            f"{label}: an .xls file needs python-calamine: pip install 'vflbench[excel]'. Or save it as {_CSV.path}."
-        ) from None
+        advice = f"pip install 'vflbench[excel]'. Or save it as {_CSV.path}."
+        raise DataError(f"{label}: an .xls file needs python-calamine: {advice}") from None
     except Exception as error:  # calamine's errors have no common base
         raise DataError(f"{label}: not an Excel .xls file ({error}). Get the file again.") from None
     # Excel's numbers are floats: 2.0 is the level 2. Row i becomes line i.

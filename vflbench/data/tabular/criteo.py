@@ -200,8 +200,8 @@ def _block(batch: pa.RecordBatch, label: str, first: int) -> Block:
         ]
     except pa.ArrowInvalid:
         for name, text in zip(COLUMNS[NUMBERS:], texts, strict=True):
-            wrong = pc.invert(pc.match_substring_regex(text, "^[0-9a-fA-F]{1,8}$").fill_null(True))
-            csv_files.refuse(label, first, text, wrong, f"is no hexadecimal token of at most 8 digits ({name})")
+            others = pc.invert(pc.match_substring_regex(text, "^[0-9a-fA-F]{1,8}$").fill_null(True))
+            csv_files.refuse(label, first, text, others, f"is no hexadecimal token of at most 8 digits ({name})")
         raise
     csv_files.refuse(
         label, first, batch.column(0), pc.invert(pc.is_in(clicked, pa.array([0, 1]))), "is no label, 0 or 1"
@@ -272,9 +272,8 @@ def _write(blocks: Iterable[Block], samples: int | None, folder: Path) -> None:
         part.rename(folder)
     except OSError as error:
         if not folder.is_dir():  # else another process was quicker
-            raise DataError(
-                f"{folder}: cannot be written ({error.strerror}). Set XDG_CACHE_HOME to another disk."
-            ) from None
+            advice = "Set XDG_CACHE_HOME to another disk."
+            raise DataError(f"{folder}: cannot be written ({error.strerror}). {advice}") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

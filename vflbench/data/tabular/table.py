@@ -67,12 +67,12 @@ class RegressionKeys(Keys):
 
     @property
     def regression(self) -> bool:
-        """True."""
+        """True: it has targets."""
         return True
 
     @property
     def weight(self) -> float:
-        """Alpha."""
+        """The key `alpha`."""
         return self.alpha
 
 
@@ -85,7 +85,7 @@ class ClassKeys(Keys):
 
     @property
     def weight(self) -> float:
-        """Beta."""
+        """The key `beta`."""
         return self.beta
 
 
@@ -112,21 +112,16 @@ def check(config: Keys, layout: str, parties: int, columns: int) -> list[Problem
     """
     problems = check_fractions(config.validation, config.test)
     if layout == "relational" and config.problem != "learning":
-        problems.append(
-            Problem("dataset.problem", config.problem, "methods over joins have no convex problem: use learning")
-        )
+        allowed = "methods over joins have no convex problem: use learning"
+        problems.append(Problem("dataset.problem", config.problem, allowed))
     if layout != "sharded":
         return problems + check_columns(config.columns, parties if layout == "aligned" else tables(config), columns)
     if config.columns is not None:
-        problems.append(
-            Problem("dataset.columns", config.columns, "workers with rows of their own have all columns: leave it null")
-        )
+        allowed = "workers with rows of their own have all columns: leave it null"
+        problems.append(Problem("dataset.columns", config.columns, allowed))
     if config.problem != "learning":
-        problems.append(
-            Problem(
-                "dataset.problem", config.problem, "workers with rows of their own have no convex problem: use learning"
-            )
-        )
+        allowed = "workers with rows of their own have no convex problem: use learning"
+        problems.append(Problem("dataset.problem", config.problem, allowed))
     return problems + partition.check_sharding(config, config.regression)
 
 
@@ -236,9 +231,8 @@ def divide(
     features, target = [part["train"] for part in parts], labels["train"]
     if config.problem == "ridge":
         if target.std() <= 1e-12 * np.abs(target).max():
-            raise DataError(
-                f"dataset {config.name}: the target is the same in all {len(target)} rows: there is nothing to learn"
-            )
+            reason = f"the target is the same in all {len(target)} rows: there is nothing to learn"
+            raise DataError(f"dataset {config.name}: {reason}")
         target = (target - target.mean()) / (target.std() * np.sqrt(len(target)))
         features = [block / np.sqrt(len(target)) for block in features]
     return task(config.name, source, features, target, Objective(config.problem, config.weight))
@@ -310,9 +304,8 @@ def _scales(values: np.ndarray, scaling: str, names: Sequence[str]) -> tuple[np.
         else:
             shift, scale = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
     if len(names) and np.isinf(scale).any():
-        raise DataError(
-            f"column {names[int(np.isinf(scale).argmax())]}: its numbers are so large that their spread is not finite"
-        )
+        column = names[int(np.isinf(scale).argmax())]
+        raise DataError(f"column {column}: its numbers are so large that their spread is not finite")
     for i in np.flatnonzero(np.isnan(shift)):  # columns where some values are missing
         known = values[~np.isnan(values[:, i]), i]
         shift[i : i + 1], scale[i : i + 1] = (

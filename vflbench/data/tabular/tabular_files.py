@@ -166,9 +166,8 @@ def load_own(
     (source,) = _find([config.files[index]], root)
     name = Path(source.url).name
     if (name, sql_sources.stamp(source) or "") not in task.source.files:
-        raise DataError(
-            f"{source} has changed since the files were brought together; start again once it is left alone"
-        )
+        advice = "start again once it is left alone"
+        raise DataError(f"{source} has changed since the files were brought together; {advice}")
     none = {config.id, *config.leave_out, *([config.label] if index == 0 else [])}
     names = [column for column in sql_sources.columns(source) if column not in none and not column.startswith(MADE_UP)]
     held = sql_sources.read(source, names, {})
@@ -228,9 +227,8 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
     for option, listed in (("leave_out", config.leave_out), ("categories", config.categories)):
         for column in listed:
             if column not in known:
-                problems.append(
-                    Problem(f"dataset.{option}", column, "no file has such a column", closest(column, known))
-                )
+                near = closest(column, known)
+                problems.append(Problem(f"dataset.{option}", column, "no file has such a column", near))
     if config.label in config.leave_out or config.label == config.id:
         problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
     none = {config.id, config.label, *config.leave_out}
