@@ -16,7 +16,7 @@ from tests.options import privacy_config, topology_config
 from vflbench import registry
 from vflbench.data import sanity
 from vflbench.data.tasks import Objective, Shard, ShardedTask, Task
-from vflbench.data.tasks.base import beside, no_rows
+from vflbench.data.tasks.base import no_rows, replace_at
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import classifiers
 from vflbench.results.reader import Run
@@ -90,7 +90,7 @@ class FactorTask(Task):
         return replace(self.without_features(), products=unknown)
 
     def with_part(self, whole: Self, index: int) -> Self:
-        return replace(self, parts=beside(self.parts, index, whole.parts[index]))
+        return replace(self, parts=replace_at(self.parts, index, whole.parts[index]))
 
 
 def load(config: Any, layout: str, parties: int, seed: int, root: Path | None) -> FactorTask:

@@ -218,7 +218,7 @@ def test_what_is_not_given_is_asked_for_together():
     [
         (["0,train", "1,tests"], r"s\.csv, line 3: split 'tests'"),
         (["0,train", "99,test"], r"s\.csv, line 3: node 99"),
-        (["0,train", "1,test", "0,val"], r"s\.csv, line 4: node 0 stands in the splits twice"),
+        (["0,train", "1,test", "0,val"], r"s\.csv, line 4: node 0 is in the splits twice"),
         (["0,train", "1,val"], r"s\.csv: no node in split test"),
     ],
 )

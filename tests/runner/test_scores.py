@@ -116,7 +116,7 @@ def test_a_target_that_all_or_no_values_reach_is_refused(words: list[str], messa
     [
         (
             ["dataset.noise=0", "dataset.alpha=1e-20"],
-            "a gap relative to it has no meaning; choose a larger dataset.alpha, here 1e-20",
+            "too small for a relative gap; choose a larger dataset.alpha, here 1e-20",
         ),
         (
             ["dataset.alpha=1e25"],

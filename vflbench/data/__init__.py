@@ -1,1 +1,1 @@
-"""Data: where it is found, how it is read and divided between parties."""
+"""Data: how they are found, read and divided between parties."""

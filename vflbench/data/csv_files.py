@@ -1,4 +1,4 @@
-"""Text files of columns, as pyarrow reads them; what is wrong is told by line and column."""
+"""Text files of columns, read by pyarrow; errors name line and column."""
 
 import contextlib
 import csv
@@ -13,22 +13,36 @@ import numpy as np
 
 from vflbench.types import DataError
 
-BLOCK = 1 << 22  # bytes that are read at once: of larger ones pyarrow makes less speed
+BLOCK = 1 << 22  # bytes that are read at once; larger blocks are slower in pyarrow
 
 
 def header(content: Path | bytes, label: str, separator: str = ",", line: int = 1) -> list[str]:
-    """The names in line number `line` of a file, plain or gzipped, or its bytes. Raises DataError."""
+    """The names in line `line` of a file.
+
+    Parameters
+    ----------
+    content : path of a file, plain or gzipped, or its bytes.
+    label : the file's name in errors.
+
+    Raises
+    ------
+    DataError : the file cannot be read.
+    """
     with _named_errors(label), io.TextIOWrapper(_opened(content), encoding="utf-8-sig", errors="replace") as text:
         return next(csv.reader(itertools.islice(text, line - 1, line), delimiter=separator), [])
 
 
 def check_header(content: Path | bytes, label: str, names: Sequence[str], separator: str = ",", line: int = 1) -> None:
-    """Refuse a file whose line number `line` has not the `names`. Raises DataError."""
+    """Check that line `line` of a file has the `names`.
+
+    Raises
+    ------
+    DataError : it has not.
+    """
     for i, (has, wanted) in enumerate(itertools.zip_longest(header(content, label, separator, line), names), 1):
         if has != wanted:
-            raise DataError(
-                f"{label}, line {line}: column {i} of the header is {has!r}, not {wanted!r}. Get the file again."
-            )
+            found = f"column {i} of the header is {has!r}, not {wanted!r}"
+            raise DataError(f"{label}, line {line}: {found}. Get the file again.")
 
 
 def batches(
@@ -41,11 +55,12 @@ def batches(
     separator: str = ",",
     quotes: bool = True,
 ) -> Iterator[tuple[int, Any]]:
-    """(line of its first row, record batch) of a file, plain or gzipped, or its bytes. An empty cell is NULL.
+    """Record batches of a file, each after the line of its first row; an empty cell is NULL.
 
     Parameters
     ----------
-    label : how errors call the file.
+    content : path of a file, plain or gzipped, or its bytes.
+    label : the file's name in errors.
     names : of all columns, in their order.
     columns : those to read: name -> integer | number | time | text | bytes.
     skip : lines above the first row.
@@ -57,13 +72,8 @@ def batches(
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    kinds = {
-        "integer": pa.int64(),
-        "number": pa.float64(),
-        "time": pa.timestamp("s"),
-        "text": pa.string(),
-        "bytes": pa.binary(),
-    }
+    kinds = {"integer": pa.int64(), "number": pa.float64(), "time": pa.timestamp("s")}
+    kinds |= {"text": pa.string(), "bytes": pa.binary()}
     convert = arrow.ConvertOptions(
         include_columns=list(columns),
         column_types={name: kinds[kind] for name, kind in columns.items()},
@@ -71,7 +81,7 @@ def batches(
         strings_can_be_null=True,
     )
     parse = arrow.ParseOptions(delimiter=separator, quote_char='"' if quotes else False, ignore_empty_lines=False)
-    # One thread: only then do errors tell the row. Rows are lines, those above the first counted too.
+    # Only with one thread do errors name the row. Rows are lines, counted from the top of the file.
     read_options = arrow.ReadOptions(use_threads=False, block_size=BLOCK, column_names=list(names), skip_rows=skip)
     line = skip + 1
     with _named_errors(label, names), _opened(content) as source:
@@ -81,8 +91,13 @@ def batches(
 
 
 def refuse(label: str, first: int, cells: Sequence[Any] | np.ndarray, wrong: np.ndarray, why: str) -> None:
-    """Raise a DataError for the first of `cells` that is `wrong`, if there is one; they stand in lines `first`, `first`
-    + 1, ..."""
+    """Raise a DataError for the first of `cells` that is `wrong`, if there is one.
+
+    Parameters
+    ----------
+    first : line of the first cell; the others are in the lines below.
+    why : what follows the cell in the message.
+    """
     rows = np.flatnonzero(wrong).tolist()
     if rows:
         line = f"{label}, line {first + rows[0]}"
@@ -97,10 +112,10 @@ def _opened(content: Path | bytes) -> Any:
 
 @contextlib.contextmanager
 def _named_errors(label: str, names: Sequence[str] = ()) -> Iterator[None]:
-    """Errors of pyarrow as a DataError, with the line and the column where they tell it."""
+    """Turn errors of pyarrow into a DataError, with line and column where they name these."""
     try:
         yield
-    except (ValueError, csv.Error) as error:  # pyarrow's own are ValueErrors
+    except (ValueError, csv.Error) as error:  # pyarrow's errors are ValueErrors
         found = re.search(r"(?:In CSV column #(\d+): )?Row #(\d+): (.*)", str(error), re.DOTALL)
         where = f", line {found[2]}" if found else ""
         if found and found[1]:
@@ -120,10 +135,16 @@ def read(
     optional: Sequence[str] = (),
     **how: Any,
 ) -> dict[str, np.ndarray]:
-    """All of a smaller file: int64, float64, datetime64[s] and objects; cells of `optional` columns may be empty: NaT
-    or None.
+    """All rows of a smaller file, by column: int64, float64, datetime64[s] or objects.
 
-    See `batches`.
+    Parameters
+    ----------
+    optional : columns with cells that may be empty: NaT or None.
+    how : further parameters of `batches`.
+
+    Raises
+    ------
+    DataError : as `batches`; there are no rows; a cell is empty.
     """
     import pyarrow as pa
 

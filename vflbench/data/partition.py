@@ -1,5 +1,7 @@
-"""How a graph is divided between parties (GLASU: disjoint random feature blocks, each party loses some edges) and its
-nodes into splits, and how rows are dealt to workers."""
+"""How a graph is divided between parties and its nodes into splits, and how rows are dealt to workers.
+
+Graphs are divided as in GLASU: feature blocks are disjoint and random, and each party loses some edges.
+"""
 
 import logging
 from collections.abc import Mapping
@@ -26,15 +28,18 @@ class RawGraph:
 
 
 def distinct(keys: np.ndarray) -> np.ndarray:
-    """The distinct values, ascending. By sorting: numpy's hashing `unique` takes five times as long on millions of
-    edges."""
+    """The distinct values, ascending, by sorting: numpy's `unique` takes five times as long for millions of edges."""
     keys = np.sort(keys)
     return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
 
 def undirected(pairs: np.ndarray, nodes: int) -> np.ndarray:
-    """Both directions of every edge in `pairs` (2, n), without self-loops and duplicates, sorted by (row, column);
-    int64."""
+    """Both directions of every edge, (2, E) int64, without self-loops and duplicates, sorted by (row, column).
+
+    Parameters
+    ----------
+    pairs : (2, n) node ids.
+    """
     row, column = pairs.astype(np.int64)
     apart = row != column
     low, high = np.minimum(row, column)[apart], np.maximum(row, column)[apart]
@@ -47,12 +52,11 @@ def undirected(pairs: np.ndarray, nodes: int) -> np.ndarray:
 def drop_edges(
     edges: np.ndarray, nodes: int, keep: float, parties: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """For each party its own copy of `edges` in which every undirected edge stayed with probability `keep`,
-    independently.
+    """A copy of `edges` for each party, in which every undirected edge is kept with probability `keep`.
 
     Parameters
     ----------
-    edges : (2, E) as `undirected` gives them; both directions of an edge stay or go together.
+    edges : (2, E), as `undirected` gives them. Both directions of an edge are kept or lost together.
     """
     if keep >= 1:
         return (edges,) * parties
@@ -62,23 +66,23 @@ def drop_edges(
     count = int(forth.sum())
     which = np.empty(edges.shape[1], np.int64)  # the undirected edge that each direction belongs to
     which[forth] = np.arange(count)
-    # The way back is in the same order by column: transposing a sparse matrix finds it in linear time (Reddit has 57
-    # million edges).
+    # The opposite directions are in the same order by column. Transposing a sparse matrix finds them in linear time:
+    # Reddit has 57 million edges.
     which[~forth] = sparse.csr_matrix((np.arange(count), edges[:, forth]), shape=(nodes, nodes)).tocsc().data
     return tuple(edges[:, (rng.random(count) < keep)[which]] for _ in range(parties))
 
 
 def feature_blocks(columns: int, parties: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Disjoint random blocks of ceil(columns / parties) column ids each, the last one smaller; ids ascend within a
-    block.
+    """Disjoint random blocks of ceil(columns / parties) ascending column ids; the last one may be smaller.
 
-    Raises ConfigError: a party would be left without a column.
+    Raises
+    ------
+    ConfigError : a party would have no column.
     """
     size = -(-columns // parties)
     if size * (parties - 1) >= columns:
-        raise ConfigError(
-            [Problem("algorithm.parties", parties, f"{columns} feature columns in blocks of {size} leave a party none")]
-        )
+        allowed = f"{columns} feature columns in blocks of {size} leave a party none"
+        raise ConfigError([Problem("algorithm.parties", parties, allowed)])
     order = rng.permutation(columns)
     return tuple(np.sort(order[m * size : (m + 1) * size]) for m in range(parties))
 
@@ -86,19 +90,22 @@ def feature_blocks(columns: int, parties: int, rng: np.random.Generator) -> tupl
 def count_split(
     labels: np.ndarray, classes: int, per_class: int, validation: int, test: int, seed: int
 ) -> dict[str, np.ndarray]:
-    """`per_class` training nodes of each class, then `validation` and `test` nodes of the rest, drawn by the stream
-    "split".
+    """Splits of given sizes, drawn by the stream "split" of `seed`.
 
-    Raises ConfigError: there are not enough labelled nodes.
+    Training has `per_class` nodes of each class; `validation` and `test` nodes are drawn from the rest.
+
+    Raises
+    ------
+    ConfigError : there are not enough labelled nodes.
     """
     counts = np.bincount(labels[labels >= 0], minlength=classes)
     problems = []
     if per_class > counts.min():
         allowed = f"class {counts.argmin()} has only {counts.min()} labelled nodes"
         problems.append(Problem("dataset.train_per_class", per_class, allowed))
-    left = int(counts.sum()) - per_class * classes
-    if validation + test > left:
-        allowed = f"only {max(left, 0)} labelled nodes are left beside training"
+    rest_size = int(counts.sum()) - per_class * classes
+    if validation + test > rest_size:
+        allowed = f"only {max(rest_size, 0)} labelled nodes are left beside training"
         problems.append(Problem("dataset.validation + dataset.test", validation + test, allowed))
     refuse(problems)
     rng = stream(seed, "split")
@@ -108,19 +115,19 @@ def count_split(
 
 
 def fraction_split(labels: np.ndarray, classes: int, train: float, test: float, seed: int) -> dict[str, np.ndarray]:
-    """Per class floor(train * n) training and floor(test * n) test nodes; the rest is for validation. Stream
-    "split"."""
+    """Splits of each class by fractions, drawn by the stream "split" of `seed`.
+
+    Of n nodes of a class floor(train * n) are for training and floor(test * n) for testing; the rest is for validation.
+    """
     rng = stream(seed, "split")
-    parts: tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]] = ([], [], [])
+    parts = []
     for c in range(classes):
         rows = rng.permutation(np.flatnonzero(labels == c))
         # 1e-9: 0.3 * 10 is 3.0000000000000004 or 2.9999..., and must be 3 either way
         first, second = int(train * len(rows) + 1e-9), int(test * len(rows) + 1e-9)
-        for part, chosen in zip(
-            parts, (rows[:first], rows[first + second :], rows[first : first + second]), strict=True
-        ):
-            part.append(chosen)
-    return _sorted(*(np.concatenate(part) for part in parts))
+        parts.append((rows[:first], rows[first + second :], rows[first : first + second]))
+    train_rows, val_rows, test_rows = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return _sorted(train_rows, val_rows, test_rows)
 
 
 def _sorted(train: np.ndarray, val: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
@@ -131,21 +138,20 @@ def check_fractions(train: float, test: float) -> list[Problem]:
     """What is wrong with the fractions of `fraction_split`."""
     if train > 0 and test > 0 and train + test <= 1:
         return []
-    return [
-        Problem("dataset.train, dataset.test", f"{train}, {test}", "must be fractions above 0 that add up to at most 1")
-    ]
+    allowed = "must be fractions above 0 that add up to at most 1"
+    return [Problem("dataset.train, dataset.test", f"{train}, {test}", allowed)]
 
 
 @dataclass
 class Division:
-    """The keys of a data set that say what each party has of a graph."""
+    """The keys of a data set that say which part of a graph each party has."""
 
     keep_edges: Annotated[float, Range(at_least=0, at_most=1)] = 0.8  # each client has an edge with this probability
     normalize_features: bool = False  # rows of each client's block scaled to sum 1
 
 
 def row_normalized(features: np.ndarray) -> np.ndarray:
-    """Rows scaled to an absolute sum of 1; rows of zeros stay."""
+    """Rows scaled to an absolute sum of 1; rows of zeros stay as they are."""
     total = np.abs(features).sum(axis=1, keepdims=True)
     return (features / np.where(total == 0, 1, total)).astype(np.float32)
 
@@ -162,22 +168,18 @@ def divide(
     blocks: tuple[np.ndarray, ...] | None = None,
     edges: tuple[np.ndarray, ...] | None = None,
 ) -> GraphTask:
-    """The task in which `parties` clients hold `graph` together, as GLASU divides it: random feature blocks, lost
-    edges.
-
-    Draws from the stream "partition" of `seed`.
+    """The task in which `parties` clients share `graph`, as GLASU divides it, by the stream "partition" of `seed`.
 
     Parameters
     ----------
-    blocks, edges : column ids and edge sets per party where the data itself says who holds what: such edges are all
-    kept.
+    blocks, edges : column ids and edge sets per party, where the data set defines them. Such edges are all kept.
     """
     rng = stream(seed, "partition")
     columns = blocks if blocks is not None else feature_blocks(graph.features.shape[1], parties, rng)
     kept = edges if edges is not None else drop_edges(graph.edges, len(graph.labels), how.keep_edges, parties, rng)
-    if lonely := [str(client) for client, own in enumerate(kept) if not own.size]:
-        who = "No client has" if len(lonely) == parties else f"Client {', '.join(lonely)} of {parties} has not"
-        log.warning("dataset %s: %s a single edge.", name, who)
+    if edgeless := [str(client) for client, own in enumerate(kept) if not own.size]:
+        clients = "No client has" if len(edgeless) == parties else f"Client {', '.join(edgeless)} of {parties} has not"
+        log.warning("dataset %s: %s a single edge.", name, clients)
     features = tuple(np.ascontiguousarray(graph.features[:, ids], dtype=np.float32) for ids in columns)
     if how.normalize_features:
         features = tuple(row_normalized(block) for block in features)
@@ -204,17 +206,15 @@ def check_sharding(how: Sharding, regression: bool) -> list[Problem]:
 
 
 def iid_rows(rows: int, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """All of `rows` rows in random order, in `workers` parts whose sizes differ by at most one."""
+    """All rows in random order, in `workers` parts whose sizes differ by at most one."""
     return np.array_split(rng.permutation(rows), workers)
 
 
 def dirichlet_rows(labels: np.ndarray, workers: int, alpha: float, rng: np.random.Generator) -> list[np.ndarray]:
-    """All rows, each class dealt to the workers in proportions drawn from Dirichlet(alpha, ..., alpha); in random
-    order.
+    """All rows, each class dealt to workers in proportions from Dirichlet(alpha, ..., alpha); in random order.
 
-    Hsu, Qi, Brown, arXiv 1909.06335, as Li, Diao, Chen, He (arXiv 2102.02079) deal it: class by class. Sizes differ,
-        and a worker
-    may be left without rows.
+    The method is by Hsu, Qi, Brown, arXiv 1909.06335, in the form of Li, Diao, Chen, He, arXiv 2102.02079: class by
+    class. Sizes differ, and a worker may have no rows.
     """
     dealt: list[list[np.ndarray]] = [[] for _ in range(workers)]
     for label in np.unique(labels):
@@ -237,7 +237,7 @@ def shard(
     workers: int,
     seed: int,
 ) -> ShardedTask:
-    """The task in which `workers` workers hold the rows of `train`. Draws from the stream "partition" of `seed`.
+    """The task in which `workers` share the rows of `train`, dealt by the stream "partition" of `seed`.
 
     Parameters
     ----------
@@ -246,20 +246,16 @@ def shard(
 
     Raises
     ------
-    ConfigError : a worker would be left without a row; class proportions are asked for where there are no classes.
+    ConfigError : a worker would have no row; or rows are to be dealt by class, but there are no classes.
     """
     refuse(check_sharding(how, regression=not classes))
     iid, alpha, rng = how.sharding == "iid", how.dirichlet_alpha, stream(seed, "partition")
     dealt = iid_rows(len(train.labels), workers, rng) if iid else dirichlet_rows(train.labels, workers, alpha, rng)
     if empty := [worker for worker, rows in enumerate(dealt) if not len(rows)]:
-        what = (
-            f"leave worker {empty[0]}" + (f" and {len(empty) - 1} others" if len(empty) > 1 else "") + " without a row"
-        )
+        others = f" and {len(empty) - 1} others" if len(empty) > 1 else ""
+        allowed = f"{len(train.labels)} rows of {name} dealt to {workers} workers leave worker {empty[0]}{others}"
         key, value = ("algorithm.workers", workers) if iid else ("dataset.dirichlet_alpha", alpha)
-        raise ConfigError(
-            [Problem(key, value, f"{len(train.labels)} rows of {name} dealt to {workers} workers {what}")]
-        )
+        raise ConfigError([Problem(key, value, f"{allowed} without a row")])
     shards = tuple(Shard(train.features[rows], train.labels[rows]) for rows in dealt)
-    return ShardedTask(
-        name, source, metric, classes, shards, {split: part for split, part in held_out.items() if len(part.labels)}
-    )
+    held_out = {split: part for split, part in held_out.items() if len(part.labels)}
+    return ShardedTask(name, source, metric, classes, shards, held_out)

@@ -1,6 +1,6 @@
-"""Reading other people's files without trusting them: pickles through a short list of allowed names, numpy archives
-without pickles."""
+"""Readers of files that are not trusted: pickles with a short list of allowed names, numpy archives without pickles."""
 
+import importlib
 import io
 import pickle
 import pickletools
@@ -12,8 +12,8 @@ import numpy as np
 
 from vflbench.types import DataError
 
-# All that the published graph files need (found by listing their pickle opcodes), under the names of Python 2 and 3,
-# old and new numpy and scipy. A name that is not here is never looked up, so nothing that a file names can run.
+# All that the published graph files need, found by listing their pickle opcodes. The names are those of Python 2 and 3,
+# of old and new numpy and scipy. No other name is ever looked up, so no code that a file names can run.
 _ALLOWED = {
     ("collections", "defaultdict"),
     ("__builtin__", "list"),
@@ -32,20 +32,10 @@ _ALLOWED = {
     ("_codecs", "encode"),  # how Python 3 writes bytes for Python 2
 }
 
-# What a damaged pickle or archive can raise while it is read.
+# The errors of reading a damaged pickle or archive.
 _BROKEN = (
-    *(
-        pickle.UnpicklingError,
-        zipfile.BadZipFile,
-        zlib.error,
-        OSError,
-        EOFError,
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-    ),
-    *(MemoryError, OverflowError, RecursionError),
+    *(pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, TypeError, LookupError),
+    *(AttributeError, MemoryError, OverflowError, RecursionError),
 )
 
 
@@ -54,7 +44,7 @@ class _Refused(Exception):
 
 
 def _latin1(text: str, codec: str) -> bytes:
-    """`_codecs.encode`, which could be told to run any codec, for the one that pickles of bytes need."""
+    """`_codecs.encode`, restricted to the one codec that pickles of bytes need."""
     if codec != "latin1":
         raise ValueError(f"bytes in the encoding {codec!r}")
     return text.encode("latin1")
@@ -65,7 +55,7 @@ class _RestrictedUnpickler(pickle.Unpickler):
         if (module, name) not in _ALLOWED:
             raise _Refused(f"{module}.{name}")
         if module.startswith("numpy") and name == "_reconstruct":
-            return np._core.multiarray._reconstruct  # type: ignore[attr-defined]
+            return importlib.import_module("numpy._core.multiarray")._reconstruct
         if name == "csr_matrix":
             from scipy.sparse import csr_matrix
 
@@ -76,57 +66,61 @@ class _RestrictedUnpickler(pickle.Unpickler):
 
 
 def load_pickle(data: bytes, where: str) -> Any:
-    """What the pickle `data` holds, if it holds nothing but lists, dicts, numbers, strings, numpy arrays and sparse
-    matrices.
+    """The object in a pickle of lists, dicts, numbers, strings, numpy arrays and sparse matrices.
 
     Parameters
     ----------
-    data : a pickle of any protocol; strings of Python 2 are read as latin-1, as its numpy arrays need.
-    where : how errors call the file.
+    data : a pickle of any protocol. Strings of Python 2 are read as latin-1, as its numpy arrays need.
+    where : the file's name in errors.
 
     Raises
     ------
-    DataError : the pickle asks for anything else (nothing of it runs), is cut short or is no pickle.
+    DataError : it names anything else, none of which runs; it is cut short or is no pickle.
     """
     try:
         for operation, argument, _ in pickletools.genops(data):
-            # The C unpickler reserves memory up to the largest index that it is told to remember: a damaged one would
-            # take all there is.
+            # The C unpickler reserves memory up to the largest index to remember: a damaged one would take all memory.
             if operation.name in ("PUT", "LONG_BINPUT") and isinstance(argument, int) and argument > len(data):
                 raise ValueError(f"it remembers {argument} objects")
         return _RestrictedUnpickler(io.BytesIO(data), encoding="latin1").load()
     except _Refused as refused:
-        raise DataError(
-            f"{where}: this pickle tries to load {refused}, which no data file needs: refused, nothing was run. "
-            "Get the file again from its official address."
-        ) from None
+        reason = f"this pickle tries to load {refused}, which no data file needs: refused, nothing was run"
+        raise DataError(f"{where}: {reason}. Get the file again from its official address.") from None
     except _BROKEN as broken:
-        raise DataError(
-            f"{where}: cut short or not a pickle ({broken or type(broken).__name__}). Get the file again."
-        ) from None
+        reason = f"cut short or not a pickle ({broken or type(broken).__name__})"
+        raise DataError(f"{where}: {reason}. Get the file again.") from None
 
 
 def load_npz(data: bytes, where: str, keys: tuple[str, ...], objects: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """Arrays `keys` of a numpy .npz archive; those in `objects` may be object arrays and pass through the restricted
-    unpickler.
+    """Arrays of a numpy .npz archive.
 
-    Raises DataError: no archive, cut short, an array is missing, or an array holds Python objects where numbers belong.
+    Parameters
+    ----------
+    keys : their names.
+    objects : those that may be object arrays, which the restricted unpickler reads.
+
+    Raises
+    ------
+    DataError : it is no archive or is cut short; an array is missing, or has Python objects where numbers belong.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             held = npz_names(data, where)
-            missing = [key for key in keys if key not in held]
-            if missing:
-                raise DataError(
-                    f"{where}: holds no array {', '.join(missing)} (it holds {', '.join(sorted(held)) or 'nothing'})."
-                )
+            if missing := ", ".join(key for key in keys if key not in held):
+                there = ", ".join(sorted(held)) or "nothing"
+                raise DataError(f"{where}: holds no array {missing} (it holds {there}).")
             return {key: load_npy(archive.read(f"{key}.npy"), f"{where}, array {key}", key in objects) for key in keys}
     except _BROKEN as broken:
         raise DataError(f"{where}: cut short or not an .npz archive ({broken}). Get the file again.") from None
 
 
 def npz_names(data: bytes, where: str) -> set[str]:
-    """The arrays in a numpy .npz archive. Raises DataError, as `load_npz`."""
+    """The names of the arrays in a numpy .npz archive.
+
+    Raises
+    ------
+    DataError : it is no archive or is cut short.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return {name.removesuffix(".npy") for name in archive.namelist()}
@@ -135,7 +129,12 @@ def npz_names(data: bytes, where: str) -> set[str]:
 
 
 def load_npy(data: bytes, where: str, objects: bool = False) -> np.ndarray:
-    """One array in numpy's .npy format; with `objects`, an object array is read through the restricted unpickler."""
+    """The array in a numpy .npy file; with `objects` it may be an object array, which the restricted unpickler reads.
+
+    Raises
+    ------
+    DataError : it is no array or is cut short, or has Python objects where numbers belong.
+    """
     file = io.BytesIO(data)
     try:
         version = np.lib.format.read_magic(file)
@@ -150,14 +149,18 @@ def load_npy(data: bytes, where: str, objects: bool = False) -> np.ndarray:
         raise DataError(f"{where}: holds Python objects where numbers belong; refused.")
     array = load_pickle(file.read(), where)
     if not isinstance(array, np.ndarray) or array.shape != shape:
-        raise DataError(
-            f"{where}: its content is not the array of shape {shape} that it announces. Get the file again."
-        )
+        reason = f"its content is not the array of shape {shape} that it announces"
+        raise DataError(f"{where}: {reason}. Get the file again.")
     return array
 
 
 def load_sparse(data: bytes, where: str) -> Any:
-    """A scipy sparse matrix (`scipy.sparse.save_npz`) as a coo matrix, its indices checked. Raises DataError."""
+    """A scipy sparse matrix (`scipy.sparse.save_npz`) as a coo matrix, with checked indices.
+
+    Raises
+    ------
+    DataError : it is not a valid matrix.
+    """
     from scipy import sparse
 
     try:

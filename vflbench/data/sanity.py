@@ -1,4 +1,4 @@
-"""What every task must have, whatever its data set: something to learn, and rows to be scored on."""
+"""Checks of every task, whatever its data set: there must be something to learn, and rows to score on."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,14 @@ log = logging.getLogger(__name__)
 
 
 def check(task: Task) -> None:
-    """Refuse a task on which nothing can be learnt or scored; warn of classes without a training row, and of parties
-    that know nothing.
+    """Refuse a task on which nothing can be learnt or scored.
 
-    Raises DataError: no training rows; all their labels are equal; no feature differs between them; a split that is
-    empty or has one class only.
+    Warnings name classes without a training row, and parties whose features are constant.
+
+    Raises
+    ------
+    DataError : there are no training rows, all their labels are equal, or no feature differs between them; a split is
+        empty or has one class only.
     """
     name, labels = f"dataset {task.name}", task.training_labels()
     if not len(labels):
@@ -46,18 +49,18 @@ def check(task: Task) -> None:
 
 
 def _check_features(task: Task, name: str) -> None:
-    """The same features in every row tell nothing."""
-    # a table may have keys alone
-    held = {who: features for who, features in task.training_features().items() if features[0].size}
-    constant = [who for who, features in held.items() if not varies(features)]
+    """Check that some feature differs between rows; warn of holders without one."""
+    # a table may have keys only
+    held = {holder: features for holder, features in task.training_features().items() if features[0].size}
+    constant = [holder for holder, features in held.items() if not varies(features)]
     if held and len(constant) == len(held):
         raise DataError(f"{name}: no feature differs between the training rows: there is nothing to learn from")
-    for who in constant:
-        log.warning("%s: no feature of %s differs between the training rows: it contributes nothing.", name, who)
+    for holder in constant:
+        log.warning("%s: no feature of %s differs between the training rows: it contributes nothing.", name, holder)
 
 
 def varies(blocks: Sequence[np.ndarray]) -> bool:
-    """Whether not all rows of the blocks, (n, ...) each, are the same."""
+    """Whether some rows of the blocks, (n, ...) each, differ."""
     first = blocks[0][0]
     chunks: Iterable[np.ndarray] = (block[at : at + CHUNK] for block in blocks for at in range(0, len(block), CHUNK))
     return any(bool((chunk != first).any()) for chunk in chunks)

@@ -1,9 +1,8 @@
-"""Where data comes from: the user's data_root or the cache, else the official address, else (only without a data_root)
-a synthetic twin.
+"""Where data come from: the user's data_root or the cache, else the official address, else a synthetic twin.
 
-A data set declares its files as a `FileSet`: parts that it needs, each with one or more alternative groups of files,
-under the folder names of the project's data room (`planetoid/Cora/raw/ind.cora.x`). `locate` finds or downloads them,
-checks their sha256 and says what it did; the loader then reads through `Found`. Nothing here knows a data set.
+There are twins only without a data_root. A data set declares its files as a `FileSet`: the parts that it needs, each
+with one or more alternative groups of files, below folders such as `planetoid/Cora/raw`. `locate` finds or downloads
+them, checks their sha256 and logs what it did. The loader then reads through `Found`. No data set is named here.
 """
 
 import contextlib
@@ -33,52 +32,48 @@ from vflbench.types import DataError, DataSource, VflbenchError, closest
 
 log = logging.getLogger(__name__)
 
-# bytes: a larger file of no known checksum is recorded by size and time, not read twice at every start
+# bytes: a larger file without a known checksum is recorded by size and time, so that no start reads it twice
 HASHED = 1 << 30
-CONNECT_SECONDS = 5.0  # without an answer within this, there is no network
+CONNECT_SECONDS = 5.0  # without an answer in this time there is no network
 
 
 class Unreachable(DataError):
-    """A download that could not be had: no network, no such address, a transfer that broke off."""
+    """A download that failed: no network, no such address, a transfer that broke off."""
 
 
 @dataclass(frozen=True)
 class RawFile:
-    """One published file: `path` below the root; `member` is its name in the zip archive at `url`, if that is one."""
+    """One published file."""
 
-    path: str
+    path: str  #: below the root
     url: str | None = None
     sha256: str | None = None  #: of the uncompressed file; None: no checksum is known, the reader checks the format
-    member: str | None = None
+    member: str | None = None  #: where `url` is a zip archive: the file's name in it
 
     @property
     def name(self) -> str:
+        """The last component of the path."""
         return self.path.rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One thing a data set needs; any one of the `groups` of files gives it. `twin`: it can be made up, the rest
-    staying real.
-
-    `variants`: per group the variant of the data set that it is, where there are several.
-    """
+    """One part that a data set needs."""
 
     what: str
-    groups: tuple[tuple[RawFile, ...], ...]
-    twin: bool = False
-    variants: tuple[str, ...] = ()
+    groups: tuple[tuple[RawFile, ...], ...]  #: alternatives: any one of them is enough
+    twin: bool = False  #: it can be made up while the other parts stay real
+    variants: tuple[str, ...] = ()  #: the data set's variant that each group is, where there are several
 
 
 @dataclass(frozen=True)
 class FileSet:
-    """All files of one dataset option. `folders`: other places below the root where the files of `folder` are looked
-    for."""
+    """All files of one dataset option."""
 
     option: str
     folder: str
     parts: tuple[Part, ...]
-    also: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  #: other folders below the root where files of `folder` may be
 
 
 @dataclass(frozen=True)
@@ -87,14 +82,14 @@ class Found:
 
     root: Path
     paths: dict[str, Path]  #: RawFile.path -> where it lies, possibly with .gz
-    files: tuple[tuple[str, str], ...]  #: (path below the root, what `_stamp` says of it), for the record
+    files: tuple[tuple[str, str], ...]  #: (path below the root, its `_stamp`), for the record
     made_up: tuple[str, ...] = ()  #: parts that are missing and have a twin
 
     def __contains__(self, file: RawFile) -> bool:
         return file.path in self.paths
 
     def label(self, file: RawFile) -> str:
-        """How an error calls this file: its path below the root."""
+        """The file's name in errors: its path below the root."""
         return self.paths[file.path].relative_to(self.root).as_posix()
 
     def read(self, file: RawFile) -> bytes:
@@ -102,7 +97,7 @@ class Found:
         return content(self.paths[file.path], self.label(file))
 
     def source(self, variant: str | None = None, note: str = "", used: Iterable[RawFile] | None = None) -> DataSource:
-        """What a record says of data that was read from the files `used` (all), whatever else is there."""
+        """The record of data that were read from the files `used`; None: from all of them."""
         labels = None if used is None else {self.label(file) for file in used}
         files = tuple(entry for entry in self.files if labels is None or entry[0] in labels)
         return DataSource("partial" if self.made_up else "real", variant, note, files)
@@ -125,14 +120,13 @@ class StatusRow:
 
 
 def data_root(config_value: str | None) -> Path | None:
-    """The folder that the user named: the `data_root` key, else the environment variable VFLBENCH_DATA, else None (the
-    cache is used)."""
+    """The user's folder: the key `data_root`, else the variable VFLBENCH_DATA; None: the cache is used."""
     value = config_value or os.environ.get("VFLBENCH_DATA")
     return Path(value).expanduser() if value else None
 
 
 def cache_folder() -> Path:
-    """The folder that downloads go to when no data_root is given."""
+    """The folder for downloads where no data_root is given."""
     if os.environ.get("XDG_CACHE_HOME"):
         base = Path(os.environ["XDG_CACHE_HOME"])
     elif sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):
@@ -145,7 +139,7 @@ def cache_folder() -> Path:
 
 
 def _search(files: FileSet, root: Path) -> dict[str, Path]:
-    """Which files of the set lie below `root`, plain or gzipped."""
+    """The files of the set that are below `root`, plain or gzipped: RawFile.path -> path."""
     paths = {}
     for part in files.parts:
         for file in (file for group in part.groups for file in group):
@@ -160,15 +154,14 @@ def _search(files: FileSet, root: Path) -> dict[str, Path]:
 
 
 def _missing(part: Part, paths: dict[str, Path]) -> tuple[RawFile, ...]:
-    """What `part` still lacks, by the group that is nearest to complete (the first one, where nothing of any is
-    there)."""
+    """The files that `part` still lacks, of the group that lacks fewest; of the first group if no file is there."""
     lacking = [tuple(file for file in group if file.path not in paths) for group in part.groups]
     begun = [rest for rest, group in zip(lacking, part.groups, strict=True) if len(rest) < len(group)]
     return min(begun or lacking[:1], key=len)
 
 
 def _names(files: tuple[RawFile, ...]) -> str:
-    """`folder/first, second, ...` of files of one folder."""
+    """The files as `folder/first, second, ...`, folder by folder."""
     folders: dict[str, list[str]] = {}
     for file in files:
         folders.setdefault(file.path.removesuffix(file.name), []).append(file.name)
@@ -181,28 +174,27 @@ def _names(files: tuple[RawFile, ...]) -> str:
 def locate(
     files: FileSet, root: Path | None, source: str = "auto", verify: bool = True, has_twin: bool = True
 ) -> Found | None:
-    """The files of a data set: found, else downloaded; None means: build the synthetic twin.
+    """The files of a data set, found or downloaded; None: the synthetic twin is to be made.
 
     Parameters
     ----------
-    root : the user's data_root; None when none was given at all (then the cache is used, and the twin allowed).
-    source : ``auto``; ``real`` refuses the twin and made-up parts; ``synthetic`` looks for nothing.
-    verify : compare with the known checksums.
+    root : the user's data_root; None if there is none: then the cache is used, and a twin is allowed.
+    source : ``auto``; ``real`` refuses the twin and made-up parts; ``synthetic`` looks for no files.
+    verify : whether to compare with the known checksums.
 
     Raises
     ------
-    DataError : with a data_root, files that are neither there nor to be had; a checksum that differs.
+    DataError : with a data_root, files are missing and cannot be downloaded; or a checksum differs.
     """
-    if source == "synthetic":  # a twin asked for by name deserves a loud word too
+    if source == "synthetic":  # loud, although the user asked for it
         log.warning(
             "SYNTHETIC TWIN: dataset %s is MADE UP (dataset.source=synthetic). Results say data_source=synthetic.",
             files.option,
         )
         return None
     if root is not None and not root.is_dir():
-        raise DataError(
-            f"data_root {root}: no such folder. Correct data_root (or VFLBENCH_DATA), or use dataset.source=synthetic."
-        )
+        advice = "Correct data_root (or VFLBENCH_DATA), or use dataset.source=synthetic."
+        raise DataError(f"data_root {root}: no such folder. {advice}")
     folder = root if root is not None else cache_folder()
     paths = _search(files, folder)
     reason = ""
@@ -227,20 +219,13 @@ def locate(
             return None
         shown = "the cache folder" if root is None else f"data_root {root}"
         present = f" ({len(paths)} other files of it are there)" if paths else ""
-        partly = (
-            f"dataset.source=auto (made-up {', '.join(made_up)} take their place) or "
-            if set(made_up) == set(lacking)
-            else ""
-        )
+        partly = f"dataset.source=auto (made-up {', '.join(made_up)} take their place) or "
+        instead = (partly if set(made_up) == set(lacking) else "") + "dataset.source=synthetic"
         address = any(file.url for part in files.parts for group in part.groups for file in group)
-        put = (
-            f"Put the files there (`vflbench data get {files.option}`)"
-            if address
-            else "Put the files there: they have no public address"
-        )
+        how = f" (`vflbench data get {files.option}`)" if address else ": they have no public address"
         raise DataError(
             f"dataset {files.option}: not complete below {shown}{present}; missing {names}. Download failed: {reason}. "
-            f"{put}, or use {partly}dataset.source=synthetic."
+            f"Put the files there{how}, or use {instead}."
         )
     if lacking:
         log.warning(
@@ -255,7 +240,7 @@ def locate(
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """A place to write to that becomes `path` when all went well."""
+    """Write to a file beside `path` that replaces it if no error occurs."""
     place = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield place
@@ -265,19 +250,18 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def memory_map(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> np.ndarray:
-    """The float32 array in the file `path`, read-only; where there is none, `fill` is given one of this shape to write
-    into.
+    """The float32 array in the file `path`, read-only, which `fill` writes if the file is missing.
 
-    Raises DataError: there is too little room for the file.
+    Raises
+    ------
+    DataError : there is too little room for the file.
     """
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         size, free = 4 * math.prod(shape), shutil.disk_usage(path.parent).free
-        if free < size + 1e9:  # a memory map on a full disk ends the process without a word
-            raise DataError(
-                f"{path}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free. Set XDG_CACHE_HOME to "
-                "another disk."
-            )
+        if free < size + 1e9:  # a memory map on a full disk ends the process without a message
+            sizes = f"{size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free"
+            raise DataError(f"{path}: {sizes}. Set XDG_CACHE_HOME to another disk.")
         with atomic(path) as place:
             out = np.lib.format.open_memmap(place, "w+", np.float32, shape)
             fill(out)
@@ -288,27 +272,31 @@ def memory_map(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], 
 
 
 def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) -> tuple[tuple[str, str], ...]:
-    """(path below the root, `_stamp`) of each file; raises where a known checksum differs."""
+    """Path below the root and `_stamp` of each file.
+
+    Raises
+    ------
+    DataError : a file differs from its known checksum.
+    """
     rows = []
     for file in (file for part in files.parts for group in part.groups for file in group if file.path in paths):
         path = paths[file.path]
         label = path.relative_to(root).as_posix()
         checksum = _stamp(path) if file.sha256 is None else _sha256(path)
-        # A checksum is that of the published file; a gzipped copy is compared by its content.
+        # The known checksum is that of the published file, so a gzipped copy is compared by its content.
         held = checksum if path.suffix != ".gz" or not file.sha256 else hashlib.sha256(content(path, label)).hexdigest()
         if verify and file.sha256 and held != file.sha256:
+            again = f"get it again (remove it, then `vflbench data get {files.option}`)"
             raise DataError(
                 f"{label}: wrong checksum: sha256 expected {file.sha256}, got {held}. The file is damaged or another "
-                "version: "
-                f"get it again (remove it, then `vflbench data get {files.option}`), or accept it with "
-                "dataset.verify=false."
+                f"version: {again}, or accept it with dataset.verify=false."
             )
         rows.append((label, checksum))
     return tuple(rows)
 
 
 def _stamp(path: Path) -> str:
-    """What a record says of a file's content: its sha256; above HASHED bytes its size and when it was last changed."""
+    """The sha256 of a file, for the record; above HASHED bytes its size and time of change."""
     about = path.stat()
     if about.st_size <= HASHED:
         return _sha256(path)
@@ -321,9 +309,15 @@ def _sha256(path: Path) -> str:
 
 
 def content(path: Path, label: str) -> bytes:
-    """A file, decompressed if its name ends in .gz; `label` is how errors call it.
+    """The content of a file, decompressed if its name ends in .gz.
 
-    Raises DataError: it cannot be read, or is a Git LFS pointer.
+    Parameters
+    ----------
+    label : the file's name in errors.
+
+    Raises
+    ------
+    DataError : it cannot be read, or is a Git LFS pointer.
     """
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -338,7 +332,12 @@ def content(path: Path, label: str) -> bytes:
 
 
 def _fetch(files: FileSet, root: Path, paths: dict[str, Path]) -> None:
-    """Download what is missing into `root`. Raises Unreachable, or DataError for a wrong checksum."""
+    """Download what is missing into `root`.
+
+    Raises
+    ------
+    Unreachable, DataError : as `download`.
+    """
     for part in files.parts:
         wanted: dict[str, list[RawFile]] = {}
         for file in _missing(part, paths):
@@ -350,17 +349,18 @@ def _fetch(files: FileSet, root: Path, paths: dict[str, Path]) -> None:
 
 
 def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNECT_SECONDS) -> None:
-    """Download `url` to the place of its file below `root` (a zip: its members to theirs; a .gz: decompressed);
-    complete and verified, or not there at all.
+    """Download `url` to the places of `files` below `root`; an incomplete or wrong file is not kept.
+
+    The members of a zip go to their own places. A .gz is decompressed.
 
     Parameters
     ----------
-    seconds : how long to wait for a connection, name look-up included, and for each next piece of a transfer.
+    seconds : how long to wait for a connection, including the name look-up, and for each next piece of a transfer.
 
     Raises
     ------
-    Unreachable : no connection in time, refused, not found, broken off; names the reason.
-    DataError : a checksum differs; what came is removed.
+    Unreachable : naming the reason: no connection in time, refused, not found, broken off.
+    DataError : a checksum differs.
     """
     target = root / files[0].path
     try:
@@ -386,18 +386,16 @@ def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNEC
                         shutil.copyfileobj(packed, out, 1 << 20)
                 got = _sha256(part)
                 if file.sha256 and got != file.sha256:
-                    raise DataError(
-                        f"{file.path}: wrong checksum of what {url} sent: sha256 expected {file.sha256}, got {got}. "
-                        "Removed."
-                    )
+                    sums = f"sha256 expected {file.sha256}, got {got}"
+                    raise DataError(f"{file.path}: wrong checksum of what {url} sent: {sums}. Removed.")
                 part.replace(root / file.path)
     except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
-        # network, disk, archive
+        # of network, disk or archive
         raise Unreachable(f"{files[0].name} cannot be had from {url}: {error}") from None
 
 
 def _connect(url: str, seconds: float) -> Any:
-    """An open answer. In a thread, because no timeout of the library covers a name look-up that hangs."""
+    """An open answer, from a thread, as no timeout of the library covers a name look-up that hangs."""
     result: list[Any] = []
 
     def attempt() -> None:
@@ -420,7 +418,7 @@ def _connect(url: str, seconds: float) -> Any:
 
 
 def file_sets() -> Iterator[FileSet]:
-    """The file sets of every data set of the package (a module that lists DATASETS may list FILE_SETS)."""
+    """The file sets of all data sets of the package: a module with DATASETS may have FILE_SETS."""
     here = Path(__file__).parent
     for path in sorted(here.rglob("*.py")):
         if "\nFILE_SETS" in path.read_text(encoding="utf-8") and path != Path(__file__):
@@ -446,7 +444,7 @@ def _status(files: FileSet, root: Path) -> StatusRow:
 
 
 def status(root: Path | None) -> list[StatusRow]:
-    """For every data set that is read from files: what lies below `root` (None: the cache)."""
+    """What is below `root` (None: the cache) of every data set that is read from files."""
     return [_status(files, root if root is not None else cache_folder()) for files in file_sets()]
 
 
@@ -455,16 +453,15 @@ def get(name: str, root: Path | None) -> StatusRow:
 
     Raises
     ------
-    VflbenchError : no data set of that name is downloaded.
+    VflbenchError : there is no data set of that name to download.
     Unreachable, DataError : as `download`.
     """
     known = {files.option: files for files in file_sets()}
     if name not in known:
-        hint = closest(name, known)
+        near = closest(name, known)
+        hint = f" Did you mean {near!r}?" if near else ""
         nothing = f"vflbench data get: there is no data set {name!r} to download."
-        raise VflbenchError(
-            f"{nothing}{f' Did you mean {hint!r}?' if hint else ''} There are: {', '.join(sorted(known))}"
-        )
+        raise VflbenchError(f"{nothing}{hint} There are: {', '.join(sorted(known))}")
     folder = root if root is not None else cache_folder()
     _fetch(known[name], folder, _search(known[name], folder))
     _record(known[name], folder, _search(known[name], folder), verify=True)

@@ -545,7 +545,7 @@ def test_blocks_of_the_file_do_not_matter(made, tmp_path, monkeypatch):
         ),
         ("LABEVENTS", 0, f"1,1,x,50931,{at(1)},100,,,", r"LABEVENTS\.csv, line 2, column HADM_ID: .*'x'"),
         ("PATIENTS", 3, "4,,F,2100-01-01 00:00:00,", r"PATIENTS\.csv, line 5: SUBJECT_ID is empty"),
-        ("PATIENTS", 3, "4,1,F,2100-01-01 00:00:00,", r"PATIENTS\.csv, line 5: '1' stands there twice as SUBJECT_ID"),
+        ("PATIENTS", 3, "4,1,F,2100-01-01 00:00:00,", r"PATIENTS\.csv, line 5: '1' is there twice as SUBJECT_ID"),
         ("ADMISSIONS", 2, f"3,3,103,{at(-1)},never,WHITE,X", r"ADMISSIONS\.csv, line 4, column DEATHTIME: .*'never'"),
         (
             "ICUSTAYS",

@@ -260,10 +260,10 @@ def test_gzipped_files_and_windows_lines_are_read(root):
         ("ratings.dat", 3, "1::99999999999999999999::5::978300760", "column movie: .*invalid value"),
         ("users.dat", 2, "2::X::56::16::70072", "genders F and M"),
         ("users.dat", 2, "2::M::56::21::70072", "is none of the occupations .*0 to 20"),
-        ("users.dat", 4, "1::M::56::16::70072", "'1' stands twice as a user"),
+        ("users.dat", 4, "1::M::56::16::70072", "'1' is there twice as a user"),
         ("movies.dat", 3, "6::Heat (1995)", "Expected 3 columns, got 2"),
         ("movies.dat", 3, "6::Heat (1995)::Drama|Dramma", r"'Drama\|Dramma' names a genre that is none of Action, "),
-        ("movies.dat", 3, "4::Heat (1995)::Drama", "'4' stands twice as a movie"),
+        ("movies.dat", 3, "4::Heat (1995)::Drama", "'4' is there twice as a movie"),
     ],
 )
 def test_a_malformed_line_of_a_dat_file_is_named(root, name, line, text, message):

@@ -323,7 +323,7 @@ def test_an_infinite_value_is_refused():
             "has no field user_id; it has business_id, stars. Is this the right file",
         ),
         ("user", 3, '{"user_id": null}', "has no id"),
-        ("user", 3, json.dumps({**made()["user"][2], "user_id": "u0"}), "'u0' stands twice"),
+        ("user", 3, json.dumps({**made()["user"][2], "user_id": "u0"}), "'u0' is there twice"),
         ("user", 3, json.dumps({**made()["user"][2], "yelping_since": "May 2010"}), "yelping_since is not a date"),
         (
             "user",

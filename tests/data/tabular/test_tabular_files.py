@@ -290,7 +290,7 @@ def test_what_only_the_headers_tell(tmp_path, customers):
     text = said(config("x.csv", label="bougth", id="costumer", leave_out=["spend"], categories=["cityy"]))
     for hint in ("'bought'", "'customer'", "'spent'", "'city'"):
         assert f"Did you mean {hint}?" in text
-    assert "y.csv, which is another party's, has a column of this name, too" in said(config("x.csv", "y.csv"))
+    assert "y.csv, another party's file, has a column of this name, too" in said(config("x.csv", "y.csv"))
     customers[["customer"]].to_csv(tmp_path / "y.csv", index=False)
     assert "has no column to learn from" in said(config("x.csv", "y.csv"))
 

@@ -1,1 +1,1 @@
-"""Graph data sets: one module per file format, each giving `GraphTask`s."""
+"""Graph data sets: one module per file format, each of which loads a `GraphTask`."""

@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits with a k-nearest-neighbour graph: a small real graph task on any machine."""
+"""The handwritten digits of scikit-learn with a k-nearest-neighbour graph: a small real graph task on any machine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ DATASETS = (
 
 @dataclass
 class Config(partition.Division):
+    """Keys of the data set."""
+
     name: str = "digits_graph"
     source: Literal["auto", "real"] = "auto"  # real data that needs no twin
     variant: Literal["auto"] = "auto"
@@ -36,7 +38,7 @@ class Config(partition.Division):
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
-    """The digits, divided between `parties` clients. `root` is not used: the data comes with scikit-learn."""
+    """The digits, divided between `parties` clients; `root` is not used, as the data come with scikit-learn."""
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)  # (1797, 64) integers 0 to 16
@@ -48,9 +50,11 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 
 def nearest_neighbours(points: np.ndarray, k: int) -> np.ndarray:
-    """Edges (2, E) between each of the integer `points` (nodes, d) and its `k` nearest, ties to the lower id: the same
-    on every machine."""
-    exact = points.astype(np.float64)  # of such integers; BLAS multiplies no others
+    """Edges (2, E) between each of the integer `points` (nodes, d) and its `k` nearest, the same on every machine.
+
+    Of equally near points the lower ids count.
+    """
+    exact = points.astype(np.float64)  # exact for such integers, and BLAS multiplies no others
     squares = (exact**2).sum(axis=1)
     distance = (squares[:, None] + squares[None, :] - 2 * exact @ exact.T).astype(np.int64)
     order = distance * len(points) + np.arange(len(points))

@@ -1,11 +1,9 @@
 """A graph of the user's own: features, edges and labels as CSV, parquet, .npy or .npz.
 
-Node ids are row numbers of the feature file, from 0. A CSV of features has a header with the columns' names; those of
-edges, labels and splits may have one (a first line of numbers only is data). Edges: two columns of node ids. Labels:
-one column of class ids from 0, -1 or empty for a node without a label. In an .npz the array called `features`, `edges`
-or `labels` is
-    read, else the only one; edges
-may be (E, 2) or (2, E), features a scipy sparse matrix.
+Node ids are row numbers of the feature file, from 0. A CSV of features has a header with the columns' names. CSVs of
+edges, labels and splits may have one; a first line of numbers only is data. Edges are two columns of node ids. Labels
+are one column of class ids from 0, and -1 or empty for a node without a label. Of an .npz the array `features`, `edges`
+or `labels` is read, else the only one. Edges may be (E, 2) or (2, E), features a scipy sparse matrix.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from vflbench.data import partition
 from vflbench.data.partition import RawGraph
 from vflbench.data.readers import load_npy, load_npz, load_sparse, npz_names
 from vflbench.data.tasks import GraphTask
-from vflbench.data.tasks.base import beside
+from vflbench.data.tasks.base import replace_at
 from vflbench.types import DataError, DatasetInfo, DataSource, Problem, Range, closest, refuse
 
 DATASETS = (
@@ -38,10 +36,12 @@ DATASETS = (
 
 @dataclass
 class Config(partition.Division):
+    """Keys of the data set."""
+
     name: str = "graph_files"
     source: Literal["auto", "real"] = "auto"  # your files are never replaced by made-up data
     variant: Literal["auto"] = "auto"
-    # file of features, a row per node; paths are below data_root, or as the shell sees them
+    # file of features, a row per node; paths below data_root, or relative to where vflbench is started
     features: str | None = None
     edges: str | None = None  # file of edges, two node ids a row; direction does not matter
     labels: str | None = None  # file of labels, a row per node; -1 or empty: none
@@ -66,15 +66,11 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
             problems.append(Problem(f"dataset.{key}", "null" if file is None else file, "must name a file"))
     for key, per_client in (("blocks", config.blocks), ("client_edges", config.client_edges)):
         if per_client is not None and len(per_client) != parties:
-            problems.append(
-                Problem(
-                    f"dataset.{key}", f"({len(per_client)} entries)", f"must have one for each of the {parties} clients"
-                )
-            )
+            allowed = f"must have one for each of the {parties} clients"
+            problems.append(Problem(f"dataset.{key}", f"({len(per_client)} entries)", allowed))
     if config.blocks is not None and not all(isinstance(block, (list, tuple)) and block for block in config.blocks):
-        problems.append(
-            Problem("dataset.blocks", config.blocks, 'must be a list of lists of columns, e.g. [[age,income],["2:10"]]')
-        )
+        allowed = 'must be a list of lists of columns, e.g. [[age,income],["2:10"]]'
+        problems.append(Problem("dataset.blocks", config.blocks, allowed))
     return problems
 
 
@@ -91,9 +87,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     edges = partition.undirected(np.concatenate([*every, *(own or ())], axis=1), nodes)
     if not edges.size:
         files = ", ".join([config.edges] if config.edges else config.client_edges or [])
-        raise DataError(
-            f"{files}: no edge between two different nodes; without edges dataset=tabular_files is the one to use."
-        )
+        advice = "without edges dataset=tabular_files is the one to use"
+        raise DataError(f"{files}: no edge between two different nodes; {advice}.")
     blocks = None if config.blocks is None else _blocks(config.blocks, features)
     if config.split:
         splits = reader.split(config.split, labels)
@@ -101,10 +96,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         splits = partition.fraction_split(labels, classes, config.train, config.test, seed)
         for name, rows in splits.items():
             if not len(rows) and name != "val":
-                raise DataError(
-                    f"{config.labels}: too few labelled nodes for a {name} split "
-                    f"(dataset.train={config.train}, dataset.test={config.test})."
-                )
+                keys = f"dataset.train={config.train}, dataset.test={config.test}"
+                raise DataError(f"{config.labels}: too few labelled nodes for a {name} split ({keys}).")
     graph = RawGraph(features.values, edges, labels, classes)
     source = DataSource(kind="real", note="the user's own files", files=tuple(reader.files))
     return partition.divide(
@@ -115,11 +108,14 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 def load_own(
     config: Config, layout: str, parties: int, seed: int, root: Path | None, task: GraphTask, index: int
 ) -> GraphTask:
-    """`task`, of whose labels and splits somebody else tells, with client `index`' columns of the file of features,
-    which all share, and the edges of its own file; `config.client_edges` names one for each. No other client's edges
-    are read.
+    """`task`, whose labels and splits come from elsewhere, with the features and edges of client `index`.
 
-    Raises DataError, as `load`; a file is no longer that of `task`.
+    Its features are columns of the file that all share. Its edges are in its own file, which `config.client_edges`
+    names. No other client's edges are read.
+
+    Raises
+    ------
+    DataError : as `load`; a file has changed since.
     """
     assert config.features and config.client_edges and task.columns is not None
     reader = _Reader(root)
@@ -130,40 +126,31 @@ def load_own(
     for stamp in reader.files:
         if stamp not in task.source.files:
             raise DataError(f"{stamp[0]} has changed since the run was begun; start again once it is left alone")
-
-    return replace(task, features=beside(task.features, index, block), edges=beside(task.edges, index, own))
+    return replace(task, features=replace_at(task.features, index, block), edges=replace_at(task.edges, index, own))
 
 
 def _blocks(blocks: Sequence[Any], features: _Table) -> tuple[np.ndarray, ...]:
-    """Column ids of each client. Columns that nobody names stay unused."""
+    """Column ids of each client; columns that are in no block stay unused."""
     owner: dict[int, int] = {}
     problems = []
     for client, block in enumerate(blocks):
         for column in block:
             ids = _columns(column, features)
             if not ids:
-                near = closest(str(column), features.names)
-                problems.append(
-                    Problem(
-                        "dataset.blocks", column, f"{features.file} has no such column (of {len(features.names)})", near
-                    )
-                )
+                allowed = f"{features.file} has no such column (of {len(features.names)})"
+                problems.append(Problem("dataset.blocks", column, allowed, closest(str(column), features.names)))
             for i in ids:
                 if i in owner:
-                    allowed = (
-                        f"client {owner[i]} has column {features.names[i]!r} already, client {client} cannot: "
-                        "blocks are disjoint"
-                    )
-                    problems.append(Problem("dataset.blocks", column, allowed))
+                    taken = f"client {owner[i]} has column {features.names[i]!r} already, client {client} cannot"
+                    problems.append(Problem("dataset.blocks", column, f"{taken}: blocks are disjoint"))
                 owner[i] = client
     refuse(problems)
-    return tuple(
-        np.array(sorted(i for i, who in owner.items() if who == client), np.int64) for client in range(len(blocks))
-    )
+    own = [sorted(i for i, holder in owner.items() if holder == client) for client in range(len(blocks))]
+    return tuple(np.array(ids, np.int64) for ids in own)
 
 
 def _columns(column: object, features: _Table) -> list[int]:
-    """A name, a number or a range "a:b" as column ids; a name wins over a number."""
+    """Column ids of a name, a number or a range "a:b"; a name wins over a number."""
     width, text = len(features.names), str(column)
     if text in features.names:
         return [features.names.index(text)]
@@ -179,23 +166,28 @@ def _columns(column: object, features: _Table) -> list[int]:
 
 @dataclass(frozen=True)
 class _Table:
-    """Columns of one file. `first` is the line (CSV) of row 0; None for files without lines."""
+    """Columns of one file."""
 
     file: str
     names: list[str]
     values: np.ndarray  # (rows, columns): float, or objects where a cell is no number
-    first: int | None
+    first: int | None  # line of row 0 in a CSV; None for files without lines
 
     def at(self, row: int) -> str:
+        """How a message names a row."""
         return f"{self.file}, row {row}" if self.first is None else f"{self.file}, line {row + self.first}"
 
     def whole(self, what: str, low: int, end: int | None) -> np.ndarray:
-        """The cells as int64. Raises DataError, naming the line of one that is no whole number from `low` on and below
-        `end`."""
+        """The cells as int64.
+
+        Raises
+        ------
+        DataError : naming the first cell that is no whole number of at least `low` and below `end`.
+        """
         numbers = _numbers(self)
-        wrong = np.argwhere(~((numbers >= low) & (numbers < (end or np.inf)) & (numbers == np.floor(numbers))))
-        if len(wrong):
-            row, column = wrong[0]
+        others = np.argwhere(~((numbers >= low) & (numbers < (end or np.inf)) & (numbers == np.floor(numbers))))
+        if len(others):
+            row, column = others[0]
             most = "" if end is None else f" to {end - 1}"
             allowed = f"{what}s are whole numbers from {low}{most}"
             raise DataError(f"{self.at(row)}: {what} {_shown(self.values[row, column])}; {allowed}.")
@@ -203,41 +195,38 @@ class _Table:
 
 
 class _Reader:
-    """Reads the user's files and keeps their checksums."""
+    """Reads the user's files and keeps their names and checksums in `files`."""
 
     def __init__(self, root: Path | None) -> None:
         self.root = root
         self.files: list[tuple[str, str]] = []
 
     def features(self, file: str) -> _Table:
+        """The features, (nodes, d) float32."""
         table = self._table(file, "features", header=True)
         values = _numbers(table)
-        wrong = np.argwhere(~np.isfinite(values))
-        if len(wrong):
-            row, column = wrong[0]
-            raise DataError(
-                f"{table.at(row)}, column {table.names[column]!r}: {_shown(table.values[row, column])} where a finite "
-                "number belongs "
-                f"({len(wrong)} such cells in all). Fill or remove them."
-            )
+        others = np.argwhere(~np.isfinite(values))
+        if len(others):
+            row, column = others[0]
+            where, cell = f"{table.at(row)}, column {table.names[column]!r}", _shown(table.values[row, column])
+            count = f"({len(others)} such cells in all)"
+            raise DataError(f"{where}: {cell} where a finite number belongs {count}. Fill or remove them.")
         if not values.size:
             raise DataError(f"{file}: holds no features.")
         return _Table(table.file, table.names, values.astype(np.float32), table.first)
 
     def edges(self, file: str, nodes: int) -> np.ndarray:
-        """(2, E) with both directions."""
+        """The edges, (2, E), in both directions."""
         table = self._table(file, "edges", header=None)
-        values = (
-            table.values.T
-            if table.first is None and table.values.shape[0] == 2 != table.values.shape[1]
-            else table.values
-        )
+        values = table.values
+        if table.first is None and values.shape[0] == 2 != values.shape[1]:
+            values = values.T
         if values.shape[1] != 2:
             raise DataError(f"{file}: {values.shape[1]} columns; edges are two columns of node ids.")
         return partition.undirected(replace(table, values=values).whole("node", 0, nodes).T, nodes)
 
     def labels(self, file: str, nodes: int, classes: int | None) -> tuple[np.ndarray, int]:
-        """(nodes,) class ids, -1 for none, and the number of classes."""
+        """Class ids of the nodes, -1 for none, and the number of classes."""
         import pandas as pd
 
         table = self._table(file, "labels", header=None)
@@ -253,15 +242,12 @@ class _Reader:
             raise DataError(f"{file}: {len(present)} class(es); at least two are needed.")
         if classes is None and len(present) < count:
             absent = next(c for c in range(count) if c not in present)
-            row = int(labels.argmax())
-            raise DataError(
-                f"{table.at(row)}: label {count - 1}, but class {absent} has no node. If so meant, set "
-                f"dataset.classes={count}."
-            )
+            found = f"{table.at(int(labels.argmax()))}: label {count - 1}, but class {absent} has no node"
+            raise DataError(f"{found}. If so meant, set dataset.classes={count}.")
         return labels, count
 
     def split(self, file: str, labels: np.ndarray) -> dict[str, np.ndarray]:
-        """Node ids by split; every node has a label and stands in one split."""
+        """Node ids by split; each of these nodes has a label and is in one split."""
         if file.endswith(".npz"):
             held = load_npz(self._bytes(file), file, _SPLITS)
             nodes = np.concatenate([held[name].ravel() for name in _SPLITS])
@@ -274,15 +260,16 @@ class _Reader:
             which = table.values[:, 1].astype(str)
             table = _Table(file, ["node"], table.values[:, :1], table.first)
         chosen = table.whole("node", 0, len(labels))[:, 0]
-        wrong = np.flatnonzero(~np.isin(which, _SPLITS))
-        if len(wrong):
-            raise DataError(f"{table.at(wrong[0])}: split '{which[wrong[0]]}'; it is one of {', '.join(_SPLITS)}.")
+        unknown = np.flatnonzero(~np.isin(which, _SPLITS))
+        if len(unknown):
+            row = unknown[0]
+            raise DataError(f"{table.at(row)}: split '{which[row]}'; it is one of {', '.join(_SPLITS)}.")
         again = np.setdiff1d(np.arange(len(chosen)), np.unique(chosen, return_index=True)[1])
         if len(again):
-            raise DataError(f"{table.at(again[0])}: node {chosen[again[0]]} stands in the splits twice.")
-        wrong = np.flatnonzero(labels[chosen] < 0)
-        if len(wrong):
-            raise DataError(f"{table.at(wrong[0])}: node {chosen[wrong[0]]} has no label.")
+            raise DataError(f"{table.at(again[0])}: node {chosen[again[0]]} is in the splits twice.")
+        unlabelled = np.flatnonzero(labels[chosen] < 0)
+        if len(unlabelled):
+            raise DataError(f"{table.at(unlabelled[0])}: node {chosen[unlabelled[0]]} has no label.")
         splits = {name: np.sort(chosen[which == name]) for name in _SPLITS}
         empty = [name for name in ("train", "test") if not len(splits[name])]
         if empty:
@@ -296,24 +283,27 @@ class _Reader:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise DataError(
-                f"{file}: cannot be read ({error.strerror}). Looked below data_root and in the current folder."
-            ) from None
+            places = "Looked below data_root and in the current folder"
+            raise DataError(f"{file}: cannot be read ({error.strerror}). {places}.") from None
         self.files.append((path.name, hashlib.sha256(data).hexdigest()))
         return data
 
     def _table(self, file: str, key: str, header: bool | None) -> _Table:
-        """Any of the four formats. `header` of a CSV: True, or None: there is one unless the first line holds only
-        numbers."""
+        """The table in a file of any of the four formats.
+
+        Parameters
+        ----------
+        key : name of the array in an .npz.
+        header : of a CSV: True, or None: there is one unless the first line has only numbers.
+        """
         data = self._bytes(file)
         name = file.removesuffix(".gz")
         if name.endswith((".npz", ".npy")):
             values = _array(data, file, key)
             values = values[:, None] if values.ndim == 1 else values
             if values.ndim != 2 or values.dtype.kind not in "iufb":
-                raise DataError(
-                    f"{file}: an array of shape {values.shape} and type {values.dtype}; a table of numbers is needed."
-                )
+                found = f"an array of shape {values.shape} and type {values.dtype}"
+                raise DataError(f"{file}: {found}; a table of numbers is needed.")
             return _Table(file, [str(i) for i in range(values.shape[1])], values, None)
         if name.endswith((".parquet", ".pq")):
             frame, first = _frame("read_parquet", data, file), None
@@ -339,15 +329,14 @@ def _array(data: bytes, file: str, key: str) -> np.ndarray:
         matrix = load_sparse(data, file)
         return np.stack([matrix.row, matrix.col], axis=1) if key == "edges" else matrix.toarray()
     if key not in names and len(names) != 1:
-        raise DataError(
-            f"{file}: holds {', '.join(sorted(names)) or 'nothing'}; an array called {key}, or a single one, is needed."
-        )
+        held = ", ".join(sorted(names)) or "nothing"
+        raise DataError(f"{file}: holds {held}; an array called {key}, or a single one, is needed.")
     key = key if key in names else names.pop()
     return load_npz(data, file, (key,))[key]
 
 
 def _frame(reader: str, data: bytes, file: str, **options: Any) -> Any:
-    """`pandas.<reader>` with its errors, which name the line, as a DataError."""
+    """The result of `pandas.<reader>`, whose errors, which name the line, become a DataError."""
     import zlib
 
     import pandas as pd
@@ -355,17 +344,22 @@ def _frame(reader: str, data: bytes, file: str, **options: Any) -> Any:
     try:
         return getattr(pd, reader)(io.BytesIO(data), **options)
     except (ValueError, OSError, EOFError, zlib.error) as error:
-        # pandas' and pyarrow's own are ValueErrors and OSErrors
+        # errors of pandas and pyarrow are ValueErrors and OSErrors
         raise DataError(f"{file}: cannot be read, perhaps cut short ({' '.join(str(error).split())}).") from None
 
 
 def _shown(cell: object) -> str:
-    """A cell as the user wrote it: a column with a gap turns 2 into 2.0."""
+    """A cell as the user wrote it: in a column with a gap 2 has become 2.0."""
     return f"{cell:g}" if isinstance(cell, float) else str(cell)
 
 
 def _numbers(table: _Table) -> np.ndarray:
-    """The cells as float64; a cell that is no number is an error with its line, an empty one is NaN."""
+    """The cells as float64, NaN where empty.
+
+    Raises
+    ------
+    DataError : naming the line of a cell that is no number.
+    """
     try:
         return table.values.astype(np.float64)
     except (ValueError, TypeError):
@@ -374,7 +368,6 @@ def _numbers(table: _Table) -> np.ndarray:
                 try:
                     float(cell)
                 except (ValueError, TypeError):
-                    raise DataError(
-                        f"{table.at(row)}, column {table.names[column]!r}: {cell!r} is not a number."
-                    ) from None
+                    where = f"{table.at(row)}, column {table.names[column]!r}"
+                    raise DataError(f"{where}: {cell!r} is not a number.") from None
         raise

@@ -1,7 +1,6 @@
-"""HeriGraph: Flickr posts of three cities with three graphs and three image blocks (Bai, Nourian, Luo, Pereira Roders
-2022).
+"""HeriGraph (Bai, Nourian, Luo, Pereira Roders 2022): Flickr posts of three cities, with three graphs and image blocks.
 
-Files as its repository has them, `<City>` being Suzhou, Amsterdam or Venice:
+The files are as in its repository, where `<City>` is Suzhou, Amsterdam or Venice:
 
 - `dataset_np/<City>/A_TEM.npz`, `A_SOC.npz`, `A_SPA.npz`: scipy sparse similarities;
   or `dataset/<City>/Edge_List.csv`: one row per pair of posts;
@@ -10,9 +9,9 @@ Files as its repository has them, `<City>` being Suzhou, Amsterdam or Venice:
 - `dataset/<City>/Visual_Features.csv`: per post 512 hidden, 3 face, 365 scene and 102 scene-attribute features; or the
   same as `.npy`.
 
-All .csv are tab separated with an unnamed index column. As in GLASU's code: client c of 3 holds graph c in the order
-temporal, social, spatial, and image block c (faces skipped); the label is the strongest of the 9 attributes; posts that
-do not count as labelled are in no split.
+All .csv are tab separated with an unnamed index column. As in GLASU's code, client c of 3 has graph c (temporal,
+social, spatial) and image block c (without faces). The label is the strongest of the 9 attributes. Posts that do not
+count as labelled are in no split.
 """
 
 import io
@@ -55,6 +54,8 @@ DATASETS = (
 
 @dataclass
 class Config:
+    """Keys of the data set."""
+
     name: str = "suzhou"
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto"] = "auto"
@@ -72,8 +73,8 @@ _VISUAL_COLUMNS = 984  # post id, indoor or outdoor, 982 features
 
 _ADDRESS = "https://github.com/zzbn12345/Heri_Graphs/raw/e970190ba533b7e7f4171961f77108bcb159c953"
 _CITIES = {"suzhou": "Suzhou", "amsterdam": "Amsterdam", "venice": "Venice"}
-# Venice's .npz: computed from the files at _ADDRESS. Edge lists: as the repository's Git LFS pointers name them.
-# Of the other files no checksum is known; their format is checked.
+# Those of Venice's .npz are computed from the files at _ADDRESS; those of edge lists are in the repository's Git LFS
+# pointers. No checksums of the other files are known, so their format is checked.
 _SHA256 = {
     "dataset_np/Venice/A_TEM.npz": "681b20d69aa0ac06b9adda479003f6ae03d1aaa03fc87defd9f33dc2c823b6bc",
     "dataset_np/Venice/A_SOC.npz": "9ff583c9c9295f5925e3187f2369f735bb19da84385c37987cc885680ee2ef2f",
@@ -108,7 +109,7 @@ def _files(name: str) -> _Files:
         _file(f"dataset/{city}/Attribute_Labels.csv"),
         _file(f"dataset_np/{city}/labels.npz", public),
         _file(f"dataset/{city}/Visual_Features.csv"),
-        # its notebooks write it, the repository does not have it
+        # written by its notebooks; the repository does not have it
         _file(f"dataset/{city}/Visual_Features.npy", public=False),
     )
 
@@ -129,8 +130,7 @@ FILE_SETS = tuple(_file_set(name) for name in _CITIES)
 
 @dataclass(frozen=True)
 class _Twin:
-    """Real label counts and numbers of edges (the single graphs of Suzhou and Amsterdam are not known; their union
-    is)."""
+    """Real label counts and numbers of edges; of Suzhou and Amsterdam only the graphs' union is known."""
 
     nodes: int
     class_counts: tuple[int, ...]  # labelled posts
@@ -142,26 +142,25 @@ _TWINS = {
     "amsterdam": _Twin(3727, (111, 775, 53, 61, 149, 66, 568, 31, 11), (485_000, 472_000, 431_000)),
     "venice": _Twin(2951, (196, 392, 28, 65, 177, 274, 188, 8, 28), (249_120, 242_576, 221_414)),
 }
-# Edges within an attribute, as Venice's three graphs have them: chance alone would give 0.18.
+# Fraction of edges within an attribute, as in Venice's three graphs; chance alone would give 0.18.
 _HOMOPHILY = (0.20, 0.20, 0.225)
-_SIGNAL = 3.0  # of made-up image blocks: each tells the attribute in part
+_SIGNAL = 3.0  # of made-up image blocks: the attribute shows in each, in part
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = partition.check_fractions(config.train, config.test)
     if parties != 3:
-        problems.append(
-            Problem("algorithm.parties", parties, f"must be 3: {config.name} has three graphs and three image blocks")
-        )
+        allowed = f"must be 3: {config.name} has three graphs and three image blocks"
+        problems.append(Problem("algorithm.parties", parties, allowed))
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
-    """Suzhou, Amsterdam or Venice with three clients: each one graph and one image block.
+    """Suzhou, Amsterdam or Venice with three clients, each with one graph and one image block.
 
-    Where a city's graphs and labels are there but not its image blocks (`data_source=partial`), made-up blocks that
-    carry the labels' signal take their place; ``source=real`` refuses that.
+    A city's graphs and labels may be there without its image blocks (`data_source=partial`). Then made-up blocks that
+    carry the labels' signal replace them; ``source=real`` refuses that.
     """
     refuse(check(config, layout, parties))
     name = config.name
@@ -172,25 +171,15 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         source = twins.twin_source(note="synthetic twin: real label counts, made-up posts, graphs and image blocks")
     else:
         features, edges, labels = read(name, found)
-        note = (
-            "real graphs and labels; the three image blocks are MADE UP (they carry the labels' signal)"
-            if found.made_up
-            else ""
-        )
-        source = found.source(note=note)
+        note = "real graphs and labels; the three image blocks are MADE UP (they carry the labels' signal)"
+        source = found.source(note=note if found.made_up else "")
     whole = np.concatenate(features, axis=1)
     ends = np.cumsum([block.shape[1] for block in features])
-    return partition.divide(
-        name,
-        RawGraph(whole, partition.undirected(np.concatenate(edges, axis=1), len(labels)), labels, CLASSES),
-        partition.fraction_split(labels, CLASSES, config.train, config.test, seed),
-        source,
-        partition.Division(normalize_features=config.normalize_features),
-        parties=parties,
-        seed=seed,
-        blocks=tuple(np.split(np.arange(ends[-1]), ends[:-1])),
-        edges=edges,
-    )
+    graph = RawGraph(whole, partition.undirected(np.concatenate(edges, axis=1), len(labels)), labels, CLASSES)
+    splits = partition.fraction_split(labels, CLASSES, config.train, config.test, seed)
+    how = partition.Division(normalize_features=config.normalize_features)
+    blocks = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
+    return partition.divide(name, graph, splits, source, how, parties=parties, seed=seed, blocks=blocks, edges=edges)
 
 
 # --- made-up parts ----------------------------------------------------------------------------------------------------
@@ -219,7 +208,12 @@ def _twin(name: str) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np
 
 
 def read(name: str, found: Found) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np.ndarray]:
-    """Image blocks, edge sets and labels of the three clients. Raises DataError, naming the file and the line."""
+    """Image blocks, edge sets and labels of the three clients.
+
+    Raises
+    ------
+    DataError : naming the file and the line.
+    """
     files = _files(name)
     ids, soft, labelled = _attributes(found, files)
     attributes = soft.argmax(axis=1).astype(np.int64)
@@ -239,13 +233,12 @@ def _table(found: Found, file: RawFile, **options: Any) -> Any:
     try:
         return pd.read_csv(io.BytesIO(found.read(file)), sep="\t", index_col=0, **options)
     except ValueError as error:  # parser errors, missing columns, undecodable bytes
-        raise DataError(
-            f"{label}: cannot be read as a tab-separated table ({str(error).strip()}). Get the file again."
-        ) from None
+        reason = f"cannot be read as a tab-separated table ({str(error).strip()})"
+        raise DataError(f"{label}: {reason}. Get the file again.") from None
 
 
 def _attributes(found: Found, files: _Files) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Post ids (strings), the nine soft labels (posts, 9), and which posts count as labelled."""
+    """Post ids (strings), the nine soft labels, (posts, 9), and which posts count as labelled."""
     if files.labels_csv in found:
         label, first = found.label(files.labels_csv), 2  # line 1 is the header
         held = _table(found, files.labels_csv, dtype=str).to_numpy(dtype=object, na_value="")
@@ -255,30 +248,24 @@ def _attributes(found: Found, files: _Files) -> tuple[np.ndarray, np.ndarray, np
     if held.ndim != 2 or held.shape[1] != 19 or not len(held):
         raise DataError(f"{label}: {held.shape} where (posts, 19) columns belong. Get the file again.")
     flags = held[:, 18].astype(str)
-    csv_files.refuse(
-        label,
-        first,
-        flags,
-        ~np.isin(flags, ("True", "False")),
-        "in column `labelled` is not True or False (cut short?)",
-    )
+    why = "in column `labelled` is not True or False (cut short?)"
+    csv_files.refuse(label, first, flags, ~np.isin(flags, ("True", "False")), why)
     return held[:, 0].astype(str), _numbers(held[:, 1:10], label, first), flags == "True"
 
 
 def _numbers(cells: np.ndarray, label: str, first: int) -> np.ndarray:
-    """Finite float32 of a table's cells; `first` is the line of the first row."""
+    """A table's cells as finite float32; `first` is the line of the first row."""
     import pandas as pd
 
     try:
         numbers = cells.astype(np.float64)
     except (ValueError, TypeError):  # some cell is no number: it becomes NaN
         numbers = pd.DataFrame(cells).apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
-    wrong = np.argwhere(~np.isfinite(numbers))
-    if len(wrong):
-        row, column = wrong[0]
-        raise DataError(
-            f"{label}, line {row + first}: {cells[row, column]!r} where a number belongs (feature {column})."
-        )
+    others = np.argwhere(~np.isfinite(numbers))
+    if len(others):
+        row, column = others[0]
+        where = f"{label}, line {row + first}"
+        raise DataError(f"{where}: {cells[row, column]!r} where a number belongs (feature {column}).")
     return numbers.astype(np.float32)
 
 
@@ -299,12 +286,11 @@ def _listed_edges(found: Found, file: RawFile, ids: np.ndarray) -> tuple[np.ndar
     if missing:
         raise DataError(f"{label}: has no column {', '.join(missing)}.")
     ends = np.stack([pd.Index(ids).get_indexer(table[side].to_numpy(dtype=object)) for side in ("0", "1")])
-    wrong = np.flatnonzero((ends < 0).any(axis=0))
-    if len(wrong):
-        a, b = table["0"].iloc[wrong[0]], table["1"].iloc[wrong[0]]
-        raise DataError(
-            f"{label}, line {wrong[0] + 2}: edge from post {a} to {b}, but not both are among the {len(ids)} posts."
-        )
+    unknown = np.flatnonzero((ends < 0).any(axis=0))
+    if len(unknown):
+        row = unknown[0]
+        edge = f"edge from post {table['0'].iloc[row]} to {table['1'].iloc[row]}"
+        raise DataError(f"{label}, line {row + 2}: {edge}, but not both are among the {len(ids)} posts.")
     similar = _numbers(table[list(_SIMILARITIES)].fillna(0).to_numpy(dtype=object), label, 2)
     return tuple(partition.undirected(ends[:, similar[:, g] > 0], len(ids)) for g in range(len(GRAPHS)))
 

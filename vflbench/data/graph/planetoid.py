@@ -1,8 +1,12 @@
 """Cora, CiteSeer and PubMed from the original Planetoid files (Yang, Cohen, Salakhutdinov 2016).
 
-Eight files a data set: `x`, `y` (features and one-hot labels of the public training nodes), `allx`, `ally` (all but the
-test nodes), `tx`, `ty` (test nodes, in the order of `test.index`), `graph` (node -> neighbours) and `test.index`. All
-but the last are Python-2 pickles.
+A data set has eight files, all but the last one Python-2 pickles:
+
+- `x`, `y`: features and one-hot labels of the public training nodes
+- `allx`, `ally`: those of all nodes but the test nodes
+- `tx`, `ty`: those of the test nodes, in the order of `test.index`
+- `graph`: node -> neighbours
+- `test.index`
 """
 
 from dataclasses import dataclass
@@ -44,6 +48,8 @@ TRAIN_PER_CLASS = {"cora": 60, "citeseer": 84, "pubmed": 320}  # of GLASU's code
 
 @dataclass
 class Config(partition.Division):
+    """Keys of the data set."""
+
     name: str = "cora"
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto"] = "auto"
@@ -57,8 +63,8 @@ class Config(partition.Division):
 _ADDRESS = "https://raw.githubusercontent.com/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3/data"
 _SUFFIXES = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
 _FOLDERS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
-# sha256, in the order of _SUFFIXES. Computed from the files at _ADDRESS, but for CiteSeer's and PubMed's allx: those
-# are as several public projects pin them, whose sums for all other files are the same as ours.
+# sha256, in the order of _SUFFIXES, computed from the files at _ADDRESS. But those of CiteSeer's and PubMed's allx are
+# as several public projects pin them; for all other files their sums equal ours.
 _SHA256 = {
     "cora": (
         "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
@@ -105,8 +111,8 @@ def _file_set(name: str) -> FileSet:
 
 FILE_SETS = tuple(_file_set(name) for name in _FOLDERS)
 
-# Class sizes, edges, sparsity and homophily of the real graphs. `topic` and `misread` are set so that on Cora's twin a
-# graph model reaches about what it reaches on Cora, and features without the graph clearly less.
+# Class sizes, edges, sparsity and homophily of the real graphs. With this `topic` and `misread` a graph model does
+# about as well on Cora's twin as on Cora, and features without the graph do clearly worse.
 _TWINS = {
     "cora": twins.WordShape((351, 217, 418, 818, 426, 298, 180), 0, 5278, 1433, 18.17, 0.81, topic=0.5, misread=0.1),
     "citeseer": twins.WordShape((249, 590, 668, 701, 596, 508), 15, 4552, 3703, 31.7, 0.74, topic=0.4, misread=0.11),
@@ -139,8 +145,11 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 def read(files: FileSet, found: Found) -> tuple[RawGraph, dict[str, np.ndarray]]:
     """The graph in the files, and Planetoid's public split.
 
-    Test nodes that `test.index` leaves out (CiteSeer's 15 isolated ones) get zero features and no label, as is the
-    standard treatment. Raises DataError, naming the file, and the line of test.index.
+    Test nodes that `test.index` leaves out (CiteSeer's 15 isolated ones) get zero features and no label, as is usual.
+
+    Raises
+    ------
+    DataError : naming the file, and the line of test.index.
     """
     file = dict(zip(_SUFFIXES, files.parts[0].groups[0], strict=True))
     held = {suffix: load_pickle(found.read(file[suffix]), found.label(file[suffix])) for suffix in _SUFFIXES[:-1]}
@@ -153,21 +162,15 @@ def read(files: FileSet, found: Found) -> tuple[RawGraph, dict[str, np.ndarray]]
         a, b = held[many].shape[1], held[few].shape[1]
         if a != b:
             raise DataError(f"{label[few]}: {b} {why}, but {label[many]} has {a}.")
-    for features, suffix, rows, other in (
-        (x, "x", len(y), "y"),
-        (allx, "allx", len(ally), "ally"),
-        (tx, "tx", len(ty), "ty"),
-    ):
+    for features, suffix, rows in ((x, "x", len(y)), (allx, "allx", len(ally)), (tx, "tx", len(ty))):
         if len(features) != rows:
-            raise DataError(f"{label[suffix]}: {len(features)} rows, but {label[other]} has {rows}.")
+            other = label[suffix.replace("x", "y")]
+            raise DataError(f"{label[suffix]}: {len(features)} rows, but {other} has {rows}.")
     if len(test) != len(tx):
         raise DataError(f"{label['test.index']}: {len(test)} lines, but {label['tx']} has {len(tx)} rows.")
     if test.min() < len(allx):
-        line = int(test.argmin()) + 1
-        raise DataError(
-            f"{label['test.index']}, line {line}: node {test.min()} is among the {len(allx)} nodes of {label['allx']} "
-            "already."
-        )
+        where = f"{label['test.index']}, line {int(test.argmin()) + 1}"
+        raise DataError(f"{where}: node {test.min()} is among the {len(allx)} nodes of {label['allx']} already.")
 
     nodes = int(test.max()) + 1
     features = np.zeros((nodes, allx.shape[1]), np.float32)
@@ -176,17 +179,15 @@ def read(files: FileSet, found: Found) -> tuple[RawGraph, dict[str, np.ndarray]]
     labels[: len(ally)], labels[test] = ally, ty
     graph = RawGraph(features, _edges(held["graph"], nodes, label["graph"]), labels, held["ally"].shape[1])
     train, val = np.arange(len(x)), np.arange(len(x), min(len(x) + 500, len(allx)))
-    public = {
-        "train": train[labels[train] >= 0],
-        "val": val[labels[val] >= 0],
-        "test": np.sort(test[labels[test] >= 0]),
-    }
-    return graph, public
+    public = {"train": train, "val": val, "test": np.sort(test)}
+    return graph, {split: rows[labels[rows] >= 0] for split, rows in public.items()}
 
 
 def _matrix(held: Any, label: str) -> np.ndarray:
-    """Dense float32 features of a pickled sparse matrix, its indices checked first: a damaged one must not reach
-    compiled code."""
+    """Dense float32 features of a pickled sparse matrix.
+
+    Its indices are checked first, as a damaged matrix must not reach compiled code.
+    """
     from scipy import sparse
 
     try:
@@ -194,7 +195,7 @@ def _matrix(held: Any, label: str) -> np.ndarray:
             raise ValueError(f"holds a {type(held).__name__}")
         matrix = sparse.csr_matrix((held.data, held.indices, held.indptr), shape=held.shape)
         matrix.check_format(full_check=True)
-        features = matrix.toarray().astype(np.float32)
+        features: np.ndarray = matrix.toarray().astype(np.float32)
     except (ValueError, AttributeError, TypeError, MemoryError) as error:
         raise DataError(f"{label}: not a sparse feature matrix ({error}). Get the file again.") from None
     if not np.isfinite(features).all():
@@ -207,9 +208,9 @@ def _one_hot(held: Any, label: str) -> np.ndarray:
     """Class ids of one-hot rows; -1 for a row of zeros."""
     if not isinstance(held, np.ndarray) or held.ndim != 2 or held.dtype.kind not in "iuf":
         raise DataError(f"{label}: not a matrix of one-hot labels. Get the file again.")
-    wrong = np.flatnonzero(((held != 0) & (held != 1)).any(axis=1) | (held.sum(axis=1) > 1))
-    if len(wrong):
-        raise DataError(f"{label}: row {wrong[0]} is not a one-hot label.")
+    others = np.flatnonzero(((held != 0) & (held != 1)).any(axis=1) | (held.sum(axis=1) > 1))
+    if len(others):
+        raise DataError(f"{label}: row {others[0]} is not a one-hot label.")
     classes: np.ndarray = np.where(held.any(axis=1), held.argmax(axis=1), -1)
     return classes
 
@@ -218,7 +219,7 @@ def _test_index(data: bytes, label: str) -> np.ndarray:
     import pandas as pd
 
     ids = csv_files.read(data.rstrip() + b"\n", label, ("node",), {"node": "integer"}, skip=0)["node"]
-    csv_files.refuse(label, 1, ids, (ids < 0) | pd.Index(ids).duplicated(), "is no node id, or stands twice")
+    csv_files.refuse(label, 1, ids, (ids < 0) | pd.Index(ids).duplicated(), "is no node id, or is there twice")
     return ids
 
 
@@ -230,8 +231,8 @@ def _edges(held: Any, nodes: int, label: str) -> np.ndarray:
         column = np.fromiter((node for near in held.values() for node in near), np.int64, len(row))
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{label}: a node id is not a number ({error}).") from None
-    wrong = np.flatnonzero((row < 0) | (row >= nodes) | (column < 0) | (column >= nodes))
-    if len(wrong):
-        a, b = row[wrong[0]], column[wrong[0]]
+    outside = np.flatnonzero((row < 0) | (row >= nodes) | (column < 0) | (column >= nodes))
+    if len(outside):
+        a, b = row[outside[0]], column[outside[0]]
         raise DataError(f"{label}: node {a} lists neighbour {b}, but nodes are 0 to {nodes - 1}.")
     return partition.undirected(np.stack([row, column]), nodes)

@@ -32,6 +32,8 @@ CLASSES, FEATURES = 41, 602
 
 @dataclass
 class Config(partition.Division):
+    """Keys of the data set."""
+
     name: str = "reddit"
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto"] = "auto"
@@ -44,17 +46,14 @@ class Config(partition.Division):
     train: Annotated[float, Range(above=0, below=1)] = 0.66
 
 
-# 1.4 GB; no checksum of its members is known, their format is checked
+# 1.4 GB. No checksums of its members are known, so their format is checked.
 _ADDRESS = "https://data.dgl.ai/dataset/reddit.zip"
 _DATA = RawFile("reddit/reddit_data.npz", _ADDRESS, member="reddit_data.npz")
 _GRAPH = RawFile("reddit/reddit_graph.npz", _ADDRESS, member="reddit_graph.npz")
-FILE_SETS = (
-    FileSet(
-        "reddit", "reddit", (Part("Reddit files", ((_DATA, _GRAPH),)),), also=("Reddit/raw", "reddit/raw", "Reddit")
-    ),
-)
+_PART = Part("Reddit files", ((_DATA, _GRAPH),))
+FILE_SETS = (FileSet("reddit", "reddit", (_PART,), also=("Reddit/raw", "reddit/raw", "Reddit")),)
 
-_HOMOPHILY = 0.76  # as the real graph's, about
+_HOMOPHILY = 0.76  # about that of the real graph
 _SIGNAL = 3.2  # of the twin's features
 
 
@@ -74,9 +73,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         source = found.source()
     else:
         graph, types = _twin(config.nodes, config.mean_degree)
-        source = twins.twin_source(
-            f"{config.nodes} nodes", "synthetic twin at a chosen size; class sizes and features are made up"
-        )
+        note = "synthetic twin at a chosen size; class sizes and features are made up"
+        source = twins.twin_source(f"{config.nodes} nodes", note)
     if config.split == "public":
         splits = {name: np.flatnonzero(types == kind) for name, kind in (("train", 1), ("val", 2), ("test", 3))}
     else:
@@ -85,12 +83,12 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 
 def random_split(labels: np.ndarray, train: float, seed: int) -> dict[str, np.ndarray]:
-    """GLASU's split: per class int(train * N / 41) nodes for training, then min(max(1200, 41 * 150), train * N) of the
-    rest for testing.
+    """GLASU's split, with two changes.
 
-    Two departures: no class gives more than `train` of its nodes for training (in the released code small ones give
-    all, and are never tested), and as many nodes again serve as validation, which the released code lacks; where too
-    few are left, both get half.
+    Training gets int(train * N / 41) nodes of each class, and testing min(max(1200, 41 * 150), train * N) of the rest.
+    We differ in two points. No class gives more than `train` of its nodes for training; in the released code small
+    classes give all, and are never tested. As many nodes as for testing are for validation, which the released code
+    lacks. Where too few are left, both get half.
     """
     rng = stream(seed, "split")
     quota = int(train * len(labels) / CLASSES)
@@ -104,7 +102,9 @@ def random_split(labels: np.ndarray, train: float, seed: int) -> dict[str, np.nd
 def read(found: Found) -> tuple[RawGraph, np.ndarray]:
     """The graph in the files, and the type of each node (1 training, 2 validation, 3 test).
 
-    Raises DataError, naming the file and the row.
+    Raises
+    ------
+    DataError : naming the file and the row.
     """
     label = found.label(_DATA)
     held = load_npz(found.read(_DATA), label, ("feature", "label", "node_types"))
@@ -114,12 +114,12 @@ def read(found: Found) -> tuple[RawGraph, np.ndarray]:
     nodes = len(features)
     if labels.shape != (nodes,) or types.shape != (nodes,):
         raise DataError(f"{label}: {nodes} rows of features, but labels {labels.shape} and node_types {types.shape}.")
-    wrong = np.flatnonzero(~np.isfinite(features).all(axis=1))
-    if len(wrong):
-        raise DataError(f"{label}: row {wrong[0]} of `feature` holds a number that is not finite.")
-    wrong = np.flatnonzero((labels < 0) | (labels >= CLASSES) | (labels != np.floor(labels)))
-    if len(wrong):
-        raise DataError(f"{label}: label {labels[wrong[0]]} of row {wrong[0]}; labels are 0 to {CLASSES - 1}.")
+    rows = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    if len(rows):
+        raise DataError(f"{label}: row {rows[0]} of `feature` holds a number that is not finite.")
+    rows = np.flatnonzero((labels < 0) | (labels >= CLASSES) | (labels != np.floor(labels)))
+    if len(rows):
+        raise DataError(f"{label}: label {labels[rows[0]]} of row {rows[0]}; labels are 0 to {CLASSES - 1}.")
     matrix = load_sparse(found.read(_GRAPH), found.label(_GRAPH))
     if matrix.shape != (nodes, nodes):
         raise DataError(f"{found.label(_GRAPH)}: a {matrix.shape} matrix, but {label} has {nodes} nodes.")

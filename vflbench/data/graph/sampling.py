@@ -1,14 +1,14 @@
 """Neighbour sampling on a CSR graph with numpy alone: GLASU's Algorithm 2 without its messages.
 
-Level sets. A batch S[L] at the top; going down, S[l] = S[l+1] and up to `fanout` sampled neighbours of each of its
-nodes. The layer that turns level l into level l+1 needs a :class:`Block`: the sampled edges, rows S[l+1], columns S[l].
-All level sets are sorted, so parties that hold the same set hold it in the same order.
+Level sets. A batch S[L] is at the top. Below it, S[l] is S[l+1] and up to `fanout` sampled neighbours of each of its
+nodes. The layer from level l to level l+1 needs a :class:`Block`: the sampled edges, rows S[l+1], columns S[l]. All
+level sets are sorted, so parties with the same set have it in the same order.
 
-Normalisation. An entry (u, v) of a block is (deg(u) / drawn(u)) / sqrt((deg(u) + w) (deg(v) + w)) and the self-loop is
-w / (deg(u) + w), where degrees count the party's own edges and w is the self-loop's weight. In expectation over the
-draw this is the symmetric normalisation with self-loops of the whole graph (Kipf and Welling 2017), and with the full
-neighbourhood it is exactly that, so training on samples and inference on everything see the same operator. (The
-released GLASU code normalises the sampled induced subgraph by its own degrees, which does neither.)
+Normalisation. An entry (u, v) of a block is (deg(u) / drawn(u)) / sqrt((deg(u) + w) (deg(v) + w)). The self-loop is
+w / (deg(u) + w). Degrees count the party's own edges, and w is the self-loop's weight. The expectation over the draw is
+the symmetric normalisation with self-loops of the whole graph (Kipf and Welling 2017). With the full neighbourhood the
+block is exactly that. So training on samples and inference on everything use the same operator. (GLASU's released code
+normalises the sampled induced subgraph by its own degrees, which gives neither.)
 
 References
 ----------
@@ -37,7 +37,7 @@ class Graph:
 
     @classmethod
     def from_edges(cls, edges: np.ndarray, nodes: int, self_weight: float = 1.0) -> Graph:
-        """From `edges` (2, E) int64, both directions of every edge, in any order."""
+        """The graph of `edges`, (2, E) int64, which has both directions of every edge, in any order."""
         order = np.lexsort((edges[1], edges[0]))
         start = np.zeros(nodes + 1, np.int64)
         np.cumsum(np.bincount(edges[0], minlength=nodes), out=start[1:])
@@ -45,28 +45,32 @@ class Graph:
 
     @property
     def nodes(self) -> int:
+        """How many there are."""
         return len(self.start) - 1
 
     @cached_property
     def degree(self) -> np.ndarray:
-        """(nodes,) int64."""
+        """Number of neighbours of each node, (nodes,) int64."""
         return np.diff(self.start)
 
     @cached_property
     def inverse(self) -> np.ndarray:
-        """(nodes,) float64: 1 / sqrt(degree + self_weight)."""
-        return 1.0 / np.sqrt(self.degree + self.self_weight)
+        """1 / sqrt(degree + self_weight), (nodes,) float64."""
+        inverse: np.ndarray = 1.0 / np.sqrt(self.degree + self.self_weight)
+        return inverse
 
     @cached_property
     def keys(self) -> np.ndarray:
-        """(edges,) int64, sorted: u * nodes + v of every edge."""
-        return np.repeat(np.arange(self.nodes), self.degree) * self.nodes + self.neighbours
+        """Numbers u * nodes + v of all edges, (edges,) int64, sorted."""
+        keys: np.ndarray = np.repeat(np.arange(self.nodes), self.degree) * self.nodes + self.neighbours
+        return keys
 
     def has_edges(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """Whether each pair (u, v) is an edge; (pairs,) bool."""
+        """Whether each pair (u, v) is an edge, (pairs,) bool."""
         wanted = u * self.nodes + v
         at = np.searchsorted(self.keys, wanted)
-        return np.append(self.keys, -1)[at] == wanted
+        is_edge: np.ndarray = np.append(self.keys, -1)[at] == wanted
+        return is_edge
 
 
 @dataclass(frozen=True)
@@ -85,13 +89,13 @@ class Block:
     start: np.ndarray  # (rows + 1,) int64: a row's entries are start[i]:start[i + 1]
     columns: np.ndarray  # (entries,) int64: position in S[l]
     weights: np.ndarray  # (entries,) float64
-    own: np.ndarray  # (rows,) int64: where the row's node stands in S[l]
+    own: np.ndarray  # (rows,) int64: position of the row's node in S[l]
 
 
 def sample_neighbours(graph: Graph, nodes: np.ndarray, fanout: int | None, rng: np.random.Generator) -> Draw:
-    """Up to `fanout` distinct neighbours of each node, uniform without replacement; all of them when `fanout` is None.
+    """Up to `fanout` neighbours of each node, uniform without replacement; all of them if `fanout` is None.
 
-    All nodes draw at once, by Floyd's method: `fanout` vectorised steps whatever the degrees.
+    All nodes draw at once by Floyd's method: `fanout` vectorised steps, whatever the degrees.
     """
     degree, first = graph.degree[nodes], graph.start[nodes]
     if fanout is None:
@@ -99,8 +103,8 @@ def sample_neighbours(graph: Graph, nodes: np.ndarray, fanout: int | None, rng: 
         # 0, 1, ... within each node
         places = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - degree, degree)
         return Draw(degree, graph.neighbours[np.repeat(first, degree) + places], np.ones(len(nodes)))
-    # Floyd: the k-th draw is from 0..top, or top itself, which cannot have been drawn yet, where that was taken. A node
-    # with fewer than `fanout` neighbours draws from `fanout` places, that is all of them, and keeps those that exist.
+    # Floyd: the k-th draw is from 0..top. If it was drawn before, it becomes top, which cannot have been drawn yet.
+    # A node with fewer than `fanout` neighbours draws all of `fanout` places and keeps those that exist.
     tops = np.maximum(degree, fanout) - np.arange(fanout, 0, -1)[:, None]  # (fanout, nodes asked)
     chosen = (rng.random(tops.shape) * (tops + 1)).astype(np.int64)
     for k in range(1, fanout):
@@ -114,12 +118,12 @@ def sample_neighbours(graph: Graph, nodes: np.ndarray, fanout: int | None, rng: 
 
 
 def draw_batch(train: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """A batch S[L]: `size` of the nodes `train` without replacement, sorted; all of them where there are fewer."""
+    """A batch S[L], sorted: `size` of the nodes `train` without replacement, or all if there are fewer."""
     return np.sort(rng.choice(train, min(size, len(train)), replace=False))
 
 
 def union(nodes: int, sets: Iterable[np.ndarray]) -> np.ndarray:
-    """The sorted union of sets of node ids below `nodes`; int64."""
+    """The union of sets of node ids below `nodes`, sorted, int64."""
     member = np.zeros(nodes, bool)
     for ids in sets:
         member[ids] = True
@@ -127,9 +131,12 @@ def union(nodes: int, sets: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def make_block(graph: Graph, upper: np.ndarray, lower: np.ndarray, draw: Draw) -> Block:
-    """The normalised adjacency (see the module) of `draw`, which holds neighbours of `upper`; `lower` contains both.
+    """The normalised adjacency (see the module) of a draw; each row's self-loop is its last entry.
 
-    Each row's self-loop is its last entry.
+    Parameters
+    ----------
+    draw : neighbours of `upper`.
+    lower : contains `upper` and these neighbours.
     """
     position = np.empty(graph.nodes, np.int64)
     position[lower] = np.arange(len(lower))
@@ -138,7 +145,7 @@ def make_block(graph: Graph, upper: np.ndarray, lower: np.ndarray, draw: Draw) -
     start = np.zeros(len(upper) + 1, np.int64)
     np.cumsum(draw.counts + 1, out=start[1:])
     loops = start[1:] - 1
-    entries = rows + np.arange(len(rows))  # leaves a place free for the loop at the end of every row
+    entries = rows + np.arange(len(rows))  # with a free place at the end of every row, for the loop
     columns = np.empty(start[-1], np.int64)
     weights = np.empty(start[-1], np.float64)
     columns[entries], columns[loops] = position[draw.neighbours], own
@@ -148,7 +155,7 @@ def make_block(graph: Graph, upper: np.ndarray, lower: np.ndarray, draw: Draw) -
 
 
 def full_block(graph: Graph) -> Block:
-    """The whole graph's adjacency, all nodes to all nodes: what inference uses at every layer."""
+    """The adjacency of the whole graph, all nodes to all nodes, which inference uses at every layer."""
     nodes = np.arange(graph.nodes)
     return make_block(graph, nodes, nodes, Draw(graph.degree, graph.neighbours, np.ones(graph.nodes)))
 
@@ -162,17 +169,16 @@ async def sample_blocks(
     union_of: Union | None = None,
     drawn_from: Graph | None = None,
 ) -> tuple[list[np.ndarray], list[Block]]:
-    """GLASU's Algorithm 2 at one party: level sets from the batch down.
+    """GLASU's Algorithm 2 at one party: the level sets from the batch down, and their blocks.
 
     Parameters
     ----------
     graph : the party's own graph.
     batch : (S,) int64, sorted: the level S[L].
     layers, fanout : L, and neighbours drawn per node (None: all).
-    union_of : awaited as `union_of(l, ids)` for every level l < L, returns the set to go on with: a party exchanges ids
-        there where the level must be common to all. Without it nothing is exchanged.
-    drawn_from : sample from this graph instead of `graph`; of the pairs drawn only `graph`'s own edges enter the
-    blocks.
+    union_of : awaited as `union_of(l, ids)` for every level l < L; returns the set to continue with. There a party
+        exchanges ids if all parties share the level. None: nothing is exchanged.
+    drawn_from : sample from this graph instead of `graph`. Only `graph`'s own edges enter the blocks.
 
     Returns
     -------
@@ -192,8 +198,10 @@ async def sample_blocks(
 
 
 def _own_edges(graph: Graph, upper: np.ndarray, draw: Draw) -> Draw:
-    """Of a draw from a larger graph the pairs that are edges of `graph`; each edge was drawn with the same chance, so
-    scales stay."""
+    """The pairs of a draw from a larger graph that are edges of `graph`.
+
+    Every edge was drawn with the same chance, so scales stay.
+    """
     rows = np.repeat(np.arange(len(upper)), draw.counts)
     keep = graph.has_edges(upper[rows], draw.neighbours)
     return Draw(np.bincount(rows[keep], minlength=len(upper)), draw.neighbours[keep], draw.scale)

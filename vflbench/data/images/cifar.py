@@ -1,5 +1,4 @@
-"""Reading CIFAR-10 (Krizhevsky 2009) in its two original formats; how the images are divided between parties is not
-said here.
+"""Reading CIFAR-10 (Krizhevsky 2009) in its two original formats; cifar10.py divides the images.
 
 - binary: records of 3,073 bytes, a label and 3 x 32 x 32 pixels (channel, row, column)
 - python: pickles of a dict with `data` (n, 3072) uint8 and `labels`, read through the restricted unpickler
@@ -41,10 +40,10 @@ class Images:
 
 @dataclass(frozen=True)
 class _Group:
-    """One way in which the batches may lie there: as files, or as members of an archive."""
+    """One form of the batches: files, or members of an archive."""
 
     files: tuple[RawFile, ...]
-    folder: str  # of the batches in an archive; empty: they are files
+    folder: str  # the batches' folder in the archive; empty: they are files
     binary: bool
     train: tuple[str, ...] = _TRAIN
     variant: str = "full"
@@ -62,14 +61,14 @@ def _batches(folder: str, train: tuple[str, ...], suffix: str = "") -> tuple[Raw
     return tuple(RawFile(path, None, _SHA256.get(path)) for path in paths)
 
 
-# The fullest first; the first one is what is downloaded.
+def _archive(name: str) -> tuple[RawFile, ...]:
+    return (RawFile(f"cifar10/{name}", f"{_ADDRESS}/{name}"),)
+
+
+# The fullest first; the first one is downloaded.
 _GROUPS = (
-    _Group(
-        (RawFile("cifar10/cifar-10-binary.tar.gz", f"{_ADDRESS}/cifar-10-binary.tar.gz"),), "cifar-10-batches-bin", True
-    ),
-    _Group(
-        (RawFile("cifar10/cifar-10-python.tar.gz", f"{_ADDRESS}/cifar-10-python.tar.gz"),), "cifar-10-batches-py", False
-    ),
+    _Group(_archive("cifar-10-binary.tar.gz"), "cifar-10-batches-bin", True),
+    _Group(_archive("cifar-10-python.tar.gz"), "cifar-10-batches-py", False),
     _Group(_batches("cifar10/cifar-10-batches-bin", _TRAIN, ".bin"), "", True),
     _Group(_batches("cifar10/cifar-10-batches-py", _TRAIN), "", False),
     _Group(_batches(_SAMPLE, _TRAIN[:1]), "", False, _TRAIN[:1], "sample1000"),
@@ -77,13 +76,14 @@ _GROUPS = (
 
 
 def file_set(variant: str) -> FileSet:
+    """The files of a variant, or of all with `auto`."""
     groups = [group for group in _GROUPS if variant in ("auto", group.variant)]
     batches = Part("batches", tuple(group.files for group in groups), variants=tuple(group.variant for group in groups))
     return FileSet("cifar10", "cifar10", (batches,), also=(".",))
 
 
 def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
-    """CIFAR-10 as found below `root` (else downloaded, else its twin), whole images.
+    """Whole images of CIFAR-10, found below `root`, else downloaded, else its twin.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
 
     Raises
     ------
-    DataError : naming the file, and where it is cut short the size that it should have.
+    DataError : naming the file, and the right size of one that is cut short.
     """
     found = sources.locate(file_set(variant), root, source, verify, has_twin=variant != "sample1000")
     if found is None:
@@ -120,7 +120,7 @@ def _archived(found: Found, group: _Group) -> Callable[[str], tuple[bytes, str]]
     """Members of the archive by name; nothing is unpacked to disk."""
     label = found.label(group.files[0])
     try:
-        archive = tarfile.open(fileobj=io.BytesIO(found.read(group.files[0])))  # noqa: SIM115 (of bytes in memory, read until all are taken)
+        archive = tarfile.open(fileobj=io.BytesIO(found.read(group.files[0])))  # noqa: SIM115 (in memory, read later)
     except tarfile.TarError as error:
         raise DataError(f"{label}: not a tar archive, or cut short ({error}). Get the file again.") from None
 
@@ -144,41 +144,36 @@ def _binary(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.
     """Images (n, 3, 32, 32) uint8 and labels (n,) of a batch of `count` images (None: any number)."""
     expected = _RECORD * (count if count is not None else max(1, round(len(data) / _RECORD)))
     if len(data) != expected:
-        images = f"{expected // _RECORD:,} images of {_RECORD:,} bytes"
-        raise DataError(
-            f"{where}: {len(data):,} bytes; {expected:,} are expected, {images}. It is cut short or another file: get "
-            "it again."
-        )
+        sizes = f"{len(data):,} bytes; {expected:,} are expected, {expected // _RECORD:,} images of {_RECORD:,} bytes"
+        raise DataError(f"{where}: {sizes}. It is cut short or another file: get it again.")
     records = np.frombuffer(data, np.uint8).reshape(-1, _RECORD)
     return _checked(records[:, 1:], records[:, 0], where)
 
 
 def _python(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """As `_binary`, of a pickled batch."""
     held = readers.load_pickle(data, where)
-    # Strings of Python 2 come as text; a pickle that Python 3 wrote of bytes keeps them as bytes.
+    # Strings of Python 2 become text; in a pickle by Python 3 they may be bytes.
     items = held.items() if isinstance(held, dict) else ()
     fields = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in items}
     pixels, labels = fields.get("data"), fields.get("labels")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or not isinstance(labels, list):
-        raise DataError(
-            f"{where}: no batch of CIFAR-10: a dict with `data`, an array of bytes, and the list `labels` is expected."
-        )
+        expected = "a dict with `data`, an array of bytes, and the list `labels`"
+        raise DataError(f"{where}: no batch of CIFAR-10: {expected} is expected.")
     shape = (len(labels) if count is None else count, _RECORD - 1)
     if pixels.shape != shape or len(labels) != shape[0]:
-        raise DataError(
-            f"{where}: data {pixels.shape} and {len(labels)} labels; {shape} are expected. Get the file again."
-        )
+        found = f"data {pixels.shape} and {len(labels)} labels"
+        raise DataError(f"{where}: {found}; {shape} are expected. Get the file again.")
     if not all(isinstance(label, int) for label in labels):
         raise DataError(f"{where}: labels must be whole numbers. Get the file again.")
     return _checked(pixels, np.array(labels), where)
 
 
 def _checked(pixels: np.ndarray, labels: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
-    wrong = np.flatnonzero((labels < 0) | (labels >= len(CLASSES)))
-    if len(wrong):
-        raise DataError(
-            f"{where}: label {labels[wrong[0]]} of image {wrong[0]}: labels are 0 to 9. Get the file again."
-        )
+    rows = np.flatnonzero((labels < 0) | (labels >= len(CLASSES)))
+    if len(rows):
+        label = f"label {labels[rows[0]]} of image {rows[0]}"
+        raise DataError(f"{where}: {label}: labels are 0 to 9. Get the file again.")
     return pixels.reshape(-1, *SHAPE), labels.astype(np.int64)
 
 
@@ -186,14 +181,16 @@ def _checked(pixels: np.ndarray, labels: np.ndarray, where: str) -> tuple[np.nda
 
 
 def twin() -> Images:
-    """2,500 made-up images: a class is a pattern of waves in colours of its own; each image shifts it and adds other
-    waves and noise."""
+    """2,500 made-up images.
+
+    A class is a pattern of waves in its own colours. Each image shifts it and adds other waves and noise.
+    """
     patterns = _waves(stream(0, "twin/cifar10/classes"), len(CLASSES))
     made = []
     for count, split in zip(_TWIN, ("train", "test"), strict=True):
         rng = stream(0, f"twin/cifar10/{split}")
         labels = rng.permutation(np.arange(count) % len(CLASSES))
-        # what keeps a good model from 100 %
+        # so that no model reaches 100 %
         looks = np.where(rng.random(count) < 0.08, rng.integers(0, len(CLASSES), count), labels)
         images = np.empty((count, *SHAPE), np.uint8)
         others = _waves(rng, count)
@@ -207,9 +204,10 @@ def twin() -> Images:
 
 
 def _waves(rng: np.random.Generator, count: int) -> np.ndarray:
-    """(count, 3, 32, 32): three plane waves each, of 1 to 5 periods, with weights by colour."""
+    """Sums of three plane waves of 1 to 5 periods, weighted by colour, (count, 3, 32, 32)."""
     row, column = np.meshgrid(np.arange(32) / 32, np.arange(32) / 32, indexing="ij")
     periods = rng.uniform(1, 5, (count, 3)) * np.exp(1j * rng.uniform(0, 2 * np.pi, (count, 3)))
     phase = rng.uniform(0, 2 * np.pi, (count, 3, 1, 1))
     angle = 2 * np.pi * (periods.real[..., None, None] * row + periods.imag[..., None, None] * column) + phase
-    return np.einsum("nkc,nkij->ncij", rng.normal(0, 0.6, (count, 3, 3)), np.sin(angle))
+    waves: np.ndarray = np.einsum("nkc,nkij->ncij", rng.normal(0, 0.6, (count, 3, 3)), np.sin(angle))
+    return waves

@@ -1,13 +1,11 @@
-"""CIFAR-10 divided between parties: each sees a quarter of every image (as in EF-VFL's public code, which MTCD's author
-wrote too). Or, layout sharded, whole images dealt to workers.
+"""CIFAR-10 divided between parties, which each see a quarter of every image; or whole images dealt to workers.
 
-Quadrants are in the order top left, top right, bottom left, bottom right; with `topology=clusters` the upper half and
-the lower half are the two clusters. Two parties have the upper and the lower half; one party has whole images.
+Quadrants are as in EF-VFL's public code, whose author is MTCD's, too. Their order is top left, top right, bottom left,
+bottom right. With `topology=clusters` the upper half and the lower half are the two clusters. Two parties have the
+upper and the lower half; one party has whole images.
 
-A part's features are uint8, 0 to 255: whoever computes with them divides by 255 (models/image.py does). Workers' images
-are standardised. Random crops and flips, with which others
-train, are part of training and not of the data; they would move pixels from one party to another. They are not done
-here.
+A part's features are uint8, 0 to 255, and models/image.py divides them by 255. Workers' images are standardised. There
+are no random crops and flips: they belong to training, and would move pixels from one party to another.
 """
 
 from dataclasses import dataclass
@@ -31,12 +29,14 @@ DATASETS = (
 )
 FILE_SETS = (cifar.file_set("auto"),)
 
-# Of the training images' red, green, blue from 0 to 1, as everybody takes them: public, not a worker's.
+# Usual values for the training images' red, green and blue from 0 to 1: public, of no worker.
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
 @dataclass
 class Config(partition.Sharding):
+    """Keys of the data set."""
+
     name: str = "cifar10"
     source: Literal["auto", "real", "synthetic"] = "auto"
     # auto: the fullest found; sample1000: 800 and 200 of the training images
@@ -50,19 +50,18 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = []
     if config.source == "synthetic" and config.variant == "sample1000":
-        problems.append(
-            Problem("dataset.variant", config.variant, "the synthetic twin is that of all of CIFAR-10: auto or full")
-        )
+        allowed = "the synthetic twin is that of all of CIFAR-10: auto or full"
+        problems.append(Problem("dataset.variant", config.variant, allowed))
     if layout != "sharded" and parties not in (1, 2, 4):
         problems.append(Problem("algorithm.parties", parties, "must be 4 (quadrants), 2 (halves) or 1"))
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask | ShardedTask:
-    """Quadrants (n, 3, 16, 16) uint8 at four parties, halves (n, 3, 16, 32) at two, whole images at one; the official
-    test images.
+    """CIFAR-10, with the official test images.
 
-    Sharded: whole images (n, 3, 32, 32) float32, dealt to `parties` workers.
+    Aligned: quadrants (n, 3, 16, 16) uint8 at four parties, halves (n, 3, 16, 32) at two, whole images at one. Sharded:
+    whole images (n, 3, 32, 32) float32, dealt to `parties` workers.
     """
     refuse(check(config, layout, parties))
     images = cifar.read(config.variant, config.source, config.verify, root)
@@ -77,17 +76,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     if layout == "sharded":
         shards = {name: Shard(standardised(pixels), labels) for name, (pixels, labels) in held_out.items()}
         own = Shard(standardised(train[0]), train[1])
-        return partition.shard(
-            config.name,
-            own,
-            shards,
-            images.source,
-            metric,
-            config,
-            classes=len(cifar.CLASSES),
-            workers=parties,
-            seed=seed,
-        )
+        how = {"classes": len(cifar.CLASSES), "workers": parties, "seed": seed}
+        return partition.shard(config.name, own, shards, images.source, metric, config, **how)
     blocks = {name: divide(pixels, parties) for name, (pixels, _) in held_out.items()}
     known = {name: labels for name, (_, labels) in held_out.items()}
     return AlignedTask(
@@ -96,7 +86,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 
 def divide(images: np.ndarray, parties: int) -> tuple[np.ndarray, ...]:
-    """Images (n, 3, 32, 32) as one, two or four parts of the same size."""
+    """Images (n, 3, 32, 32), cut into one, two or four parts of the same size."""
     halves = np.split(images, 2 if parties > 1 else 1, axis=2)
     return tuple(
         np.ascontiguousarray(part) for half in halves for part in np.split(half, 2 if parties == 4 else 1, axis=3)
@@ -104,7 +94,7 @@ def divide(images: np.ndarray, parties: int) -> tuple[np.ndarray, ...]:
 
 
 def standardised(images: np.ndarray) -> np.ndarray:
-    """uint8 (n, 3, 32, 32) -> float32, each colour by its `MEAN` and `DEVIATION`."""
+    """Images (n, 3, 32, 32) uint8 as float32, each colour standardised by its `MEAN` and `DEVIATION`."""
     mean, deviation = (np.array(values, np.float32)[:, None, None] for values in (MEAN, DEVIATION))
     scaled: np.ndarray = (images / np.float32(255) - mean) / deviation
     return scaled

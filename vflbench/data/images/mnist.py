@@ -1,7 +1,7 @@
 """MNIST from its original idx files (LeCun, Cortes, Burges): 70,000 handwritten digits of 28 x 28 grey values.
 
-An idx file is a big-endian header (two zero bytes, the type of a value, the number of dimensions, one 32-bit size per
-dimension) and then the values, row by row.
+An idx file begins with a big-endian header: two zero bytes, the type of a value, the number of dimensions, one 32-bit
+size per dimension. The values follow, row by row.
 """
 
 from dataclasses import dataclass
@@ -26,17 +26,19 @@ DATASETS = (
 )
 
 TRAIN, TEST, SIDE, CLASSES = 60_000, 10_000, 28, 10
-# of the training images' grey values from 0 to 1, as everybody takes them: public, not a worker's
+# usual values for the training images' grey values from 0 to 1: public, of no worker
 MEAN, DEVIATION = 0.1307, 0.3081
 
 
 @dataclass
 class Config(partition.Sharding):
+    """Keys of the data set."""
+
     name: str = "mnist"
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto"] = "auto"
     verify: bool = True  # compare the files with the published checksums
-    # of the training images, drawn at random; they are nobody's
+    # training images drawn at random, which no worker has
     validation: Annotated[int, Range(at_least=0, at_most=TRAIN - 1)] = 5000
 
 
@@ -66,34 +68,27 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     order = stream(seed, "split").permutation(len(train.labels))
     kept, rest = (Shard(train.features[rows], train.labels[rows]) for rows in np.split(order, [config.validation]))
     metric = Metric("accuracy", "max")
-    return partition.shard(
-        config.name,
-        rest,
-        {"val": kept, "test": test},
-        source,
-        metric,
-        config,
-        classes=CLASSES,
-        workers=parties,
-        seed=seed,
-    )
+    held_out, how = {"val": kept, "test": test}, {"classes": CLASSES, "workers": parties, "seed": seed}
+    return partition.shard(config.name, rest, held_out, source, metric, config, **how)
 
 
 # --- the format -------------------------------------------------------------------------------------------------------
 
 
 def read(found: Found) -> tuple[Shard, Shard]:
-    """Training and test images (n, 1, 28, 28), standardised grey values, with their digits. Raises DataError, naming
-    the file."""
+    """Training and test images, (n, 1, 28, 28) of standardised grey values, and their digits.
+
+    Raises
+    ------
+    DataError : naming the file.
+    """
     parts = []
     for (images_file, labels_file), count in ((_FILES[:2], TRAIN), (_FILES[2:], TEST)):
         images = read_idx(found.read(images_file), 3, found.label(images_file))
         labels = read_idx(found.read(labels_file), 1, found.label(labels_file))
         if images.shape != (count, SIDE, SIDE):
-            raise DataError(
-                f"{found.label(images_file)}: announces {images.shape}, MNIST has {(count, SIDE, SIDE)}. Get the file "
-                "again."
-            )
+            shapes = f"announces {images.shape}, MNIST has {(count, SIDE, SIDE)}"
+            raise DataError(f"{found.label(images_file)}: {shapes}. Get the file again.")
         if labels.shape != (count,) or labels.max() >= CLASSES:
             raise DataError(f"{found.label(labels_file)}: must hold {count} digits, one per image. Get the file again.")
         parts.append(Shard(scaled(images), labels.astype(np.int64)))
@@ -101,17 +96,16 @@ def read(found: Found) -> tuple[Shard, Shard]:
 
 
 def read_idx(data: bytes, dimensions: int, where: str) -> np.ndarray:
-    """The bytes (uint8) of an idx file of so many `dimensions`.
+    """The uint8 array in an idx file with this number of `dimensions`.
 
-    Raises DataError, naming `where`: a wrong magic number, a file cut short, or with something behind its end.
+    Raises
+    ------
+    DataError : naming `where`: a wrong magic number, or a file that is cut short or too long.
     """
     magic = bytes((0, 0, 8, dimensions))
     if data[:4] != magic:
-        got = data[:4].hex(" ") or "nothing"
-        raise DataError(
-            f"{where}: wrong magic number: an idx file of bytes begins {magic.hex(' ')}, this one {got}. Get the file "
-            "again."
-        )
+        begins = f"an idx file of bytes begins {magic.hex(' ')}, this one {data[:4].hex(' ') or 'nothing'}"
+        raise DataError(f"{where}: wrong magic number: {begins}. Get the file again.")
     start = 4 + 4 * dimensions
     if len(data) < start:
         raise DataError(f"{where}: cut short within its header of {start} bytes. Get the file again.")
@@ -124,7 +118,7 @@ def read_idx(data: bytes, dimensions: int, where: str) -> np.ndarray:
 
 
 def scaled(images: np.ndarray) -> np.ndarray:
-    """uint8 (n, height, width) -> float32 (n, 1, height, width), standardised by `MEAN` and `DEVIATION`."""
+    """Images (n, height, width) uint8 as (n, 1, height, width) float32, standardised by `MEAN` and `DEVIATION`."""
     grey: np.ndarray = images[:, None] / np.float32(255)
     return (grey - np.float32(MEAN)) / np.float32(DEVIATION)
 
@@ -133,8 +127,7 @@ def scaled(images: np.ndarray) -> np.ndarray:
 
 
 def twin() -> tuple[Shard, Shard]:
-    """Made-up digits: each class has three blurred strokes; an image is one of them, shifted by up to two pixels, in
-    noise."""
+    """Made-up digits: an image is one of its class's three blurred patterns, shifted by up to two pixels, in noise."""
     rng = stream(0, "twin/mnist")
     coarse = rng.random((CLASSES, 3, 7, 7)) < 0.25
     strokes = np.kron(coarse, np.ones((3, 3)))  # 21 x 21

@@ -1,1 +1,1 @@
-"""Relational data sets: tables of organisations, and the join that stands behind them."""
+"""Relational data sets: tables of organisations, and their join."""

@@ -1,5 +1,4 @@
-"""The cells of a column, brought to one of few forms: what a CSV file, an Arrow table or a database gives, as join.py
-takes it."""
+"""Columns of a CSV file, an Arrow table or a database, converted to the few forms that join.py takes."""
 
 import contextlib
 import datetime
@@ -17,11 +16,14 @@ EXACT = 2**53  # integers below it are exact as float64
 
 @dataclass(frozen=True)
 class Column:
-    """The cells of one column, brought to one of few forms, as join.py takes them.
+    """The cells of one column in one of few forms, as join.py takes them.
 
-    A `number` is int64; float64 with NaN; or, where integers above 2**53 stand beside NULL, objects. `text`: objects
-    with None. `date`: datetime64[us] in UTC. `empty`: NaN. Any other kind is the name of what was found, its values the
-    objects themselves.
+    number  int64; float64 with NaN; or objects, where there are both NULL and integers above 2**53
+    text    objects, with None
+    date    datetime64[us] in UTC
+    empty   NaN
+
+    Any other kind is the name of the types that were found, and the values are the objects themselves.
     """
 
     kind: str
@@ -29,7 +31,7 @@ class Column:
 
     @property
     def null(self) -> np.ndarray:
-        """(n,) bool."""
+        """Which cells are missing, (n,) bool."""
         import pandas as pd
 
         missing: np.ndarray = pd.isna(self.values)
@@ -37,7 +39,7 @@ class Column:
 
 
 def _integers(values: np.ndarray, null: np.ndarray) -> Column:
-    """int64 `values`; those at `null` mean nothing."""
+    """A column of int64 `values`, of which those at `null` are missing."""
     if null.any():
         known = values[~null]
         if known.max() < EXACT and known.min() > -EXACT:
@@ -49,7 +51,7 @@ def _integers(values: np.ndarray, null: np.ndarray) -> Column:
 
 
 def of_objects(cells: Sequence[Any]) -> Column:
-    """What a database's driver returned."""
+    """A column of what a database's driver returned."""
     import pandas as pd
 
     values = np.empty(len(cells), dtype=object)
@@ -83,8 +85,9 @@ def of_objects(cells: Sequence[Any]) -> Column:
 
 
 def _utc(cell: datetime.date) -> datetime.date:
-    aware = isinstance(cell, datetime.datetime) and cell.tzinfo is not None
-    return cell.astimezone(datetime.UTC).replace(tzinfo=None) if aware else cell  # type: ignore[attr-defined]
+    if isinstance(cell, datetime.datetime) and cell.tzinfo is not None:
+        return cell.astimezone(datetime.UTC).replace(tzinfo=None)
+    return cell
 
 
 def of_arrow(cells: Any) -> Column:
@@ -113,7 +116,7 @@ def of_arrow(cells: Any) -> Column:
 
 
 def concatenate(columns: Sequence[Column]) -> Column:
-    """Blocks or parts of one column as one. Unlike kinds become a kind of their own that nothing accepts."""
+    """Blocks or parts of one column as one column; a mix of kinds becomes a kind that nothing accepts."""
     kinds = sorted({column.kind for column in columns} - {"empty"})
     if not kinds:
         return Column("empty", np.concatenate([column.values for column in columns]))
@@ -122,9 +125,8 @@ def concatenate(columns: Sequence[Column]) -> Column:
     if kinds[0] == "number":
         whole = [_whole(column) for column in columns]
         if all(part is not None for part in whole):
-            return _integers(
-                np.concatenate([part for part in whole if part is not None]), np.concatenate([c.null for c in columns])
-            )
+            values = np.concatenate([part for part in whole if part is not None])
+            return _integers(values, np.concatenate([c.null for c in columns]))
         return Column("number", np.concatenate([column.values.astype(np.float64) for column in columns]))
     if kinds[0] == "date":
         nat = np.datetime64("NaT", "us")
@@ -136,7 +138,7 @@ def concatenate(columns: Sequence[Column]) -> Column:
 
 
 def _whole(column: Column) -> np.ndarray | None:
-    """int64 values of a number column, 0 where NULL; None if some are not integers that float64 holds exactly."""
+    """Values of a number column as int64, 0 where NULL; None if float64 does not hold some as exact integers."""
     if column.values.dtype == np.int64:
         return column.values
     filled = np.where(column.null, 0, column.values)
@@ -147,7 +149,7 @@ def _whole(column: Column) -> np.ndarray | None:
 
 
 class Wrong(Exception):
-    """Cell number `row` of a column is not what it is declared to be."""
+    """Cell `row` of a column is not of the declared type."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(row, reason)
@@ -155,8 +157,12 @@ class Wrong(Exception):
 
 
 def as_type(column: Column, kind: str) -> Column:
-    """The column as a `number`, `text` or `date`, as the user declared it. Raises Wrong, of a cell that cannot be
-    one."""
+    """The column converted to `number`, `text` or `date`, as the user declared it.
+
+    Raises
+    ------
+    Wrong : a cell cannot be converted.
+    """
     import pandas as pd
 
     if column.kind in ("empty", kind):
@@ -191,10 +197,10 @@ def as_type(column: Column, kind: str) -> Column:
 
 
 def infer(cells: Any) -> Column:
-    """A column of texts in an Arrow table as what it looks like: numbers, true and false, else text.
+    """A column of texts in an Arrow table, read as numbers, or as true and false, or left as text.
 
-    007 is text, not the key 7; so are whole numbers that no number type keeps apart. Among numbers, words like NA are
-    missing values; in a column of text they are text: NA may be Namibia.
+    007 is text, not the key 7. Whole numbers that no number type can tell apart are text, too. Words like NA are
+    missing values among numbers. In a column of text they are text: NA may be Namibia.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -217,7 +223,7 @@ def infer(cells: Any) -> Column:
 
 
 def missing_as_null(cells: Any) -> Any:
-    """`cells` of text with NULL for the words that stand for a missing number."""
+    """`cells` of text with NULL in place of words for a missing number."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -226,7 +232,7 @@ def missing_as_null(cells: Any) -> Any:
 
 
 def hashes(columns: Sequence[Column]) -> np.ndarray:
-    """(n,) uint64: a hash of each row, the same on every machine."""
+    """A hash of each row, (n,) uint64, the same on every machine."""
     from pandas.util import hash_array
 
     total = np.zeros(len(columns[0].values), dtype=np.uint64)
@@ -241,13 +247,13 @@ def hashes(columns: Sequence[Column]) -> np.ndarray:
 
 
 def digest(columns: Sequence[Column]) -> tuple[int, int]:
-    """(rows, checksum): equal for the same rows in whatever order."""
+    """The number of rows and a checksum, equal for the same rows in any order."""
     found = hashes(columns)
     return len(found), int(found.sum(dtype=np.uint64))
 
 
 def stable_order(columns: Mapping[str, Column], keys: Sequence[str]) -> np.ndarray:
-    """Order by the keys, then by content: a table of a database has none of its own that lasts."""
+    """Order of the rows by keys, then by content: a database's table has no lasting order of its own."""
     import pandas as pd
 
     ranks = [pd.factorize(columns[key].values, sort=True)[0] for key in reversed(keys)]

@@ -1,9 +1,9 @@
-"""SQLite, DuckDB and PostgreSQL, of which one SELECT is read, and nothing is written.
+"""SQLite, DuckDB and PostgreSQL: one SELECT is read, and nothing is written.
 
-Whoever writes a configuration need not be the one who runs it, so a query is no command. It is one statement, a SELECT,
-and reads its own database alone: a DuckDB has no access to files, other databases and extensions, a SQLite's authorizer
-refuses all but reading, PostgreSQL has a read-only transaction. What functions a PostgreSQL server lets its user call
-(pg_read_file, lo_export, dblink) is the server's to say: name a user that may only read.
+The author of a configuration may not be its user. So a query must do no harm: it is a single SELECT and reads its own
+database alone. DuckDB gets no access to files, other databases and extensions. SQLite's authorizer refuses all but
+reading. PostgreSQL has a read-only transaction. But the server decides which functions its user may call (pg_read_file,
+lo_export, dblink): name a user that may only read.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from vflbench.types import DataError
 if TYPE_CHECKING:
     from vflbench.data.relational.sql_sources import Source
 
-# Files, Python's own variables and whatever an extension reads would be tables too; nor can the query take any of this
-# back.
-WAL_AT = 18  # byte of a SQLite file that says by 2 that changes go to a log first
+WAL_AT = 18  # byte of a SQLite file: 2 means that changes go to a log first
+# Otherwise a query could read files, Python variables and extensions as tables. It cannot change these settings.
 _DUCKDB: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
     "python_enable_replacements": False,
@@ -39,16 +38,19 @@ _ONE_SELECT = ". A query is one SELECT, which reads this database and nothing el
 
 @contextlib.contextmanager
 def rows(source: Source, names: Sequence[str] | None) -> Iterator[tuple[list[str], Any]]:
-    """(names of the columns, cursor; DuckDB: relation) of the columns `names`, on a connection of its own that ends
-    with the block.
+    """Read the columns `names` over a connection of its own, which ends with the block.
 
     Parameters
     ----------
-    names : None: of all, and no rows.
+    names : None: the names of all columns, and no rows.
+
+    Returns
+    -------
+    names of the columns, and a cursor (DuckDB: a relation).
 
     Raises
     ------
-    DataError : also a query that is no single SELECT, and one that takes longer than the source's timeout.
+    DataError : it cannot be read; the query is no single SELECT, or takes longer than the source's timeout.
     """
     hint = _ONE_SELECT if source.query else ""
     select = _select(source, names) + (" LIMIT 0" if names is None else "")
@@ -57,19 +59,23 @@ def rows(source: Source, names: Sequence[str] | None) -> Iterator[tuple[list[str
             if source.query:
                 _check_query(source, connection)
             if source.query and names is None and source.kind == "duckdb":
-                select = source.query  # as a part of another, columns of one name would be given others
+                select = source.query  # in a subquery, DuckDB would rename columns of one name
             cursor = connection.sql(select) if source.kind == "duckdb" else _cursor(source, connection).execute(select)
         yield [column[0] for column in cursor.description], cursor
 
 
 def _cursor(source: Source, connection: Any) -> Any:
-    """PostgreSQL's cursor with a name stays at the server: rows come in blocks, and it takes nothing but one SELECT."""
+    """A cursor. PostgreSQL keeps one with a name at the server: it sends rows in blocks and takes only one SELECT."""
     return connection.cursor(name="vflbench") if source.kind == "postgresql" else connection.cursor()
 
 
 def _check_query(source: Source, connection: Any) -> None:
-    """That the query by itself is one statement that reads, before it becomes a part of another; the driver's error if
-    not."""
+    """Check that the query by itself is one statement that reads, before it becomes a subquery.
+
+    Raises
+    ------
+    DataError, or the driver's error : it is not.
+    """
     if source.kind == "duckdb":
         kinds = [statement.type.name for statement in connection.extract_statements(source.query)]
         if kinds != ["SELECT"]:
@@ -80,11 +86,11 @@ def _check_query(source: Source, connection: Any) -> None:
 
 
 def _select(source: Source, names: Sequence[str] | None) -> str:
-    """The SELECT for columns `names`; None: of all."""
-    whence = ".".join(map(_quoted, (source.table or "").split(".")))
+    """The SELECT of the columns `names`, or of all columns."""
+    table = ".".join(map(_quoted, (source.table or "").split(".")))
     if source.query:
-        whence = f"(\n{source.query.strip().rstrip(';')}\n) AS part"  # a comment may end its last line
-    return f"SELECT {'*' if names is None else ', '.join(map(_quoted, names))} FROM {whence}"
+        table = f"(\n{source.query.strip().rstrip(';')}\n) AS part"  # its last line may end with a comment
+    return f"SELECT {'*' if names is None else ', '.join(map(_quoted, names))} FROM {table}"
 
 
 def _quoted(name: str) -> str:
@@ -104,10 +110,10 @@ def _connect(source: Source) -> Any:
         return duckdb.connect(str(source.path), read_only=True, config=_DUCKDB)
     import psycopg
 
-    extra = {} if "connect_timeout=" in source.url else {"connect_timeout": "10"}
-    connection = psycopg.connect(source.url, password=password(source), application_name="vflbench", **extra)  # type: ignore[arg-type]
+    settings: dict[str, Any] = {} if "connect_timeout=" in source.url else {"connect_timeout": "10"}
+    connection = psycopg.connect(source.url, password=password(source), application_name="vflbench", **settings)
     connection.read_only = True
-    # The server gives up with us, also where it does not notice that we have; a shorter time of its own holds.
+    # The server gives up when we do, even if it does not notice that we have. A shorter limit of its own stays.
     limit = math.ceil(1000 * source.timeout)
     own = "(SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout')"
     connection.execute(
@@ -123,7 +129,7 @@ def _sqlite(source: Source) -> Any:
     logged = source.path.with_name(f"{source.path.name}-wal").exists()  # pages that are not yet in the file itself
     with source.path.open("rb") as file:
         file.seek(WAL_AT)
-        # nobody has it open, and to read it as it is SQLite would begin a log beside it
+        # No program has it open. Without `immutable` SQLite would create a log file just to read it.
         closed = file.read(1) == b"\2" and not logged
     database = sqlite3.connect(f"{source.path.absolute().as_uri()}?mode=ro{'&immutable=1' if closed else ''}", uri=True)
     pages, size = (database.execute(f"PRAGMA page_{what}").fetchone()[0] for what in ("count", "size"))
@@ -131,11 +137,10 @@ def _sqlite(source: Source) -> Any:
         database.close()
         raise OSError("cut short; get the file again")
     database.execute("PRAGMA query_only = ON")
-    # the file's own views and triggers call no function with side effects
+    # so that the file's own views and triggers call no function with side effects
     database.execute("PRAGMA trusted_schema = OFF")
     reading = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-    # How SQLite's own tables, as json_each and full text search, are opened; sqlite_master cannot be written all the
-    # same.
+    # SQLite opens json_each, full text search and the like in this way. Still nothing can write to sqlite_master.
     opening = {(sqlite3.SQLITE_UPDATE, "sqlite_master"), (sqlite3.SQLITE_PRAGMA, "data_version")}
 
     def allowed(action: int, what: str | None, *_: str | None) -> int:
@@ -146,21 +151,21 @@ def _sqlite(source: Source) -> Any:
 
 
 def password(source: Source) -> str | None:
-    """Of a server's user."""
+    """The password of a server's user, from the environment."""
     return os.environ.get(source.password_env) if source.password_env else None
 
 
 @contextlib.contextmanager
 def _limited(source: Source, connection: Any) -> Iterator[None]:
-    """Ends what the block does on `connection` after the source's timeout, with a DataError that says so."""
+    """Stop what the block does on `connection` after the source's timeout, with a DataError that says so."""
     done, begun = threading.Event(), time.monotonic()
 
     def watch() -> None:
         if done.wait(source.timeout):
             return
-        while not done.is_set():  # again, where one came between two statements
+        while not done.is_set():  # again, as an interrupt between two statements has no effect
             with contextlib.suppress(*_failures(source)):
-                if source.kind == "postgresql":  # a server that hangs would not hear of a cancelling either
+                if source.kind == "postgresql":  # a server that hangs would not react to a cancel request
                     with socket.socket(fileno=os.dup(connection.fileno())) as line:
                         line.shutdown(socket.SHUT_RDWR)
                 else:
@@ -172,21 +177,26 @@ def _limited(source: Source, connection: Any) -> Iterator[None]:
     try:
         yield
     except Exception:
-        if time.monotonic() - begun >= source.timeout:  # whoever ended it: a server with the same limit may be first
-            much = f"reading took longer than dataset.query_timeout={source.timeout:g} seconds"
-            raise DataError(f"{source}: {much}; raise it, or ask for less") from None
+        if time.monotonic() - begun >= source.timeout:  # also where a server with the same limit was first
+            reason = f"reading took longer than dataset.query_timeout={source.timeout:g} seconds"
+            raise DataError(f"{source}: {reason}; raise it, or ask for less") from None
         raise
     finally:
         done.set()
         watcher.join()
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def named_errors(source: Source, hint: str = "") -> Iterator[None]:
-    """Errors of files and drivers as a DataError that names the source, and no password; `hint`: what is allowed."""
+    """Turn errors of files and drivers into a DataError that names the source but no password.
+
+    Parameters
+    ----------
+    hint : what is allowed, for the end of the message.
+    """
     try:
         yield
     except _failures(source) as error:
@@ -194,19 +204,17 @@ def named_errors(source: Source, hint: str = "") -> Iterator[None]:
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror
         if source.kind == "postgresql" and ("password" in reason or "authentication" in reason):
-            variable = (
-                f"the password in {source.password_env}"
-                if source.password_env
-                else "name the password's variable as password_env"
-            )
-            hint = f". Check the user, and {variable}"
+            advice = f"the password in {source.password_env}"
+            if not source.password_env:
+                advice = "name the password's variable as password_env"
+            hint = f". Check the user, and {advice}"
         if secret := password(source):
             reason = reason.replace(secret, "***")
         raise DataError(f"{source}: cannot be read ({reason.rstrip('.')}){hint}") from None
 
 
 def _failures(source: Source) -> tuple[type[Exception], ...]:
-    """What reading a source can raise that is no mistake of ours."""
+    """The errors that reading a source can raise."""
     import sqlite3
 
     import pyarrow as pa

@@ -1,8 +1,8 @@
-"""Table mapping: which rows of which tables stand behind each row of the join, from keys alone.
+"""Table mapping: which row of each table belongs to each row of the join, from keys alone.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 4 ("table mapping"). Clients hand over (hashed key, row id); whoever
-joins sees no features, and nobody materialises the joined table. Inner joins on equalities, with SQL's semantics: NULL
-equals nothing.
+Xu et al.: TablePuppet, arXiv 2403.15839, section 4 ("table mapping"). Clients hand over (hashed key, row id). The
+joining party sees no features, and the joined table is never stored. These are inner joins on equalities, with SQL's
+semantics: NULL equals nothing.
 """
 
 from __future__ import annotations
@@ -24,24 +24,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Keys:
-    """What a client hands over: of its rows without a NULL among the keys the row ids and, per key column, one number
-    each."""
+    """The keys that a client hands over, of its rows that have no NULL among the keys."""
 
     rows: int  # of the part, with and without NULLs
     ids: np.ndarray  # (k,) int64: which rows of the part
     columns: dict[str, np.ndarray]  # key column -> (k,) int64: the hash, or the integer itself
-    kinds: dict[str, str]  # key column -> number | text | date | empty (nothing but NULLs: fits all)
+    kinds: dict[str, str]  # key column -> number | text | date | empty (only NULLs: fits all)
 
 
 def hand_over(keys: Mapping[str, np.ndarray], rows: int, how: str, table: str = "table") -> Keys:
-    """Make the keys of a part comparable by number.
+    """Turn the keys of a part into numbers that can be compared.
 
     Parameters
     ----------
     keys : per key column (rows,) integers, floats (NaN: NULL), text as objects or numpy text (None or NaN: NULL), or
         datetime64.
-    how : `sha256`: the first 8 bytes of the digest (two of a million different keys collide with probability 3e-8; it
-        hides a key from nobody who can guess it); `none`: integers as they are, everything else hashed all the same.
+    how : `sha256`: the first 8 bytes of the digest. Two of a million keys collide with probability 3e-8. A digest hides
+        no key that can be guessed. `none`: integers as they are, and digests of all else.
 
     Raises
     ------
@@ -61,15 +60,18 @@ def hand_over(keys: Mapping[str, np.ndarray], rows: int, how: str, table: str = 
     columns = {}
     for column, values in numbers.items():
         chosen = values if known.all() else values[ids]
-        columns[column] = (
-            _numbered(chosen) if how == "none" and kinds[column] == "number" else digests(chosen, kinds[column])
-        )
+        plain = how == "none" and kinds[column] == "number"
+        columns[column] = _numbered(chosen) if plain else _digests(chosen, kinds[column])
     return Keys(rows, ids, columns, kinds)
 
 
 def _comparable(values: np.ndarray, where: str) -> tuple[str, np.ndarray, np.ndarray]:
-    """(kind, values of which equal ones are the same key, where they are NULL): an integer is the same key as int32,
-    int64 or 3.0."""
+    """Keys in a form in which equal keys are equal values: int32, int64 and 3.0 may be the same key.
+
+    Returns
+    -------
+    kind, values, and where they are NULL.
+    """
     kind = values.dtype.kind
     if kind in "iub":
         return "number", values.astype(np.int64), np.zeros(len(values), dtype=bool)
@@ -103,20 +105,15 @@ def _comparable(values: np.ndarray, where: str) -> tuple[str, np.ndarray, np.nda
 
 
 def _numbered(values: np.ndarray) -> np.ndarray:
-    """Integers as they are; in a column of floats a value that is no integer becomes its digest."""
+    """Integers as they are; floats that are no integers as their digests."""
     if values.dtype == np.int64:
         return values
-    whole = values == np.floor(values)
-    return np.where(
-        whole & (np.abs(values) < 2.0**63),
-        np.where(whole & (np.abs(values) < 2.0**63), values, 0).astype(np.int64),
-        digests(values, "number"),
-    )
+    whole = (values == np.floor(values)) & (np.abs(values) < 2.0**63)
+    return np.where(whole, np.where(whole, values, 0).astype(np.int64), _digests(values, "number"))
 
 
-def digests(values: np.ndarray, kind: str) -> np.ndarray:
-    """(n,) int64: of each value the first 8 bytes of SHA-256 of its kind and its text; every distinct value is hashed
-    once."""
+def _digests(values: np.ndarray, kind: str) -> np.ndarray:
+    """The first 8 bytes of SHA-256 of the kind and each value's text, (n,) int64; a value is hashed once."""
     import pandas as pd
 
     codes, distinct = pd.factorize(values)
@@ -130,15 +127,13 @@ def digests(values: np.ndarray, kind: str) -> np.ndarray:
 
 
 def unite(parts: Sequence[Keys], table: str) -> Keys:
-    """The union of a table's horizontal parts: row ids count on from part to part."""
+    """The keys of a table's horizontal parts together; row ids are counted through all parts."""
     kinds = {}
     for column in parts[0].kinds:
         found = sorted({part.kinds[column] for part in parts} - {"empty"})
         if len(found) > 1:
-            raise DataError(
-                f"table {table}, key column {column}: its horizontal parts hold unlike types: {', '.join(found)}; "
-                "convert one"
-            )
+            reason = f"its horizontal parts hold unlike types: {', '.join(found)}"
+            raise DataError(f"table {table}, key column {column}: {reason}; convert one")
         kinds[column] = found[0] if found else "empty"
     starts = np.cumsum([0, *(part.rows for part in parts)])
     ids = np.concatenate([part.ids + start for part, start in zip(parts, starts, strict=False)])
@@ -147,11 +142,14 @@ def unite(parts: Sequence[Keys], table: str) -> Keys:
 
 
 def join(tables: Mapping[str, Keys], joins: Sequence[Equality], first: str) -> dict[str, np.ndarray]:
-    """p_i of every table: (N,) int64, the row behind each joined row. Sorted by the row of `first`, then of the tables
-    as they join.
+    """p_i of every table, (N,) int64: which of its rows belongs to each joined row.
 
-    Raises DataError: an unknown table or column, unlike types on the sides of a predicate, a table that no predicate
-    connects, an empty join.
+    They are sorted by the row of `first`, then by those of the other tables in the order in which these join.
+
+    Raises
+    ------
+    DataError : an unknown table or column; different types on the two sides of a predicate; a table that no predicate
+        connects; an empty join.
     """
     _check(tables, joins)
     rows = {first: np.arange(len(tables[first].ids))}  # joined so far: places in `ids`, not yet row ids
@@ -163,9 +161,8 @@ def join(tables: Mapping[str, Keys], joins: Sequence[Equality], first: str) -> d
         rows = {name: places[kept] for name, places in rows.items()} | {table: matched}
         if not len(matched):
             conditions = " and ".join(f"{name}.{column} = {table}.{other}" for (name, column), other in pairs)
-            raise DataError(
-                f"the join is empty: no rows fulfil {conditions}. Are these the right columns, and of one coding?"
-            )
+            question = "Are these the right columns, and of one coding?"
+            raise DataError(f"the join is empty: no rows fulfil {conditions}. {question}")
     return {name: tables[name].ids[rows[name]] for name in tables}
 
 
@@ -178,18 +175,20 @@ def _check(tables: Mapping[str, Keys], joins: Sequence[Equality]) -> None:
                 raise DataError(f"table {name} has no key column {column!r}; it has {', '.join(tables[name].columns)}")
         kinds = [tables[name].kinds[column] for name, column in (equality.left, equality.right)]
         if kinds[0] != kinds[1] and "empty" not in kinds:
-            sides = [f"{name}.{column}" for name, column in (equality.left, equality.right)]
-            raise DataError(
-                f"{sides[0]} is a {kinds[0]} column and {sides[1]} a {kinds[1]} column: they cannot be joined; convert "
-                "one"
-            )
+            left, right = (f"{name}.{column}" for name, column in (equality.left, equality.right))
+            found = f"{left} is a {kinds[0]} column and {right} a {kinds[1]} column"
+            raise DataError(f"{found}: they cannot be joined; convert one")
 
 
 def _next(
     tables: Mapping[str, Keys], joins: Sequence[Equality], joined: Mapping[str, np.ndarray]
 ) -> tuple[str, list[tuple[tuple[str, str], str]]]:
-    """The next table that predicates connect with those joined so far, and its predicates: ((joined table, column), own
-    column)."""
+    """The next table that predicates connect with those joined so far, and these predicates.
+
+    Returns
+    -------
+    table, and per predicate ((joined table, column), own column).
+    """
     for table in tables:
         if table in joined:
             continue
@@ -202,12 +201,15 @@ def _next(
 
 
 def match(left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs (places in `left`, places in `right`) of equal keys, each (pairs,) int64, in the order of left, then
-    right.
+    """All pairs of equal keys, in the order of `left`, then `right`.
 
     Parameters
     ----------
     left, right : per column of a composite key its numbers.
+
+    Returns
+    -------
+    places in `left` and places in `right`, each (pairs,) int64.
     """
     import pandas as pd
 

@@ -5,26 +5,30 @@
                              `--- (HADM_ID) ---- diagnoses
 
 One row of `events` is a prediction hour of a stay. Its label is decompensation (Harutyunyan et al. 2019): death within
-the next 24 hours, DEATHTIME of the admission less than 24 hours after it. Which hours there are is the `cohort`:
+the next 24 hours, by the admission's DEATHTIME. The `cohort` says which hours there are:
 
-- `benchmark`, that of mimic3-benchmarks and so of TablePuppet (3,431,622 hours of the full data): adults, stays in one
-  ward and unit, admissions with one stay; hours 5, 6, ... until the end of the stay or death, from the first
+- `benchmark`, as in mimic3-benchmarks and so in TablePuppet (3,431,622 hours of the full data): adults, stays in one
+  ward and unit, admissions with one stay. The hours are 5, 6, ... until the end of the stay or death, from the first
   measurement of the 17 channels on.
-- `all`: every stay; the hours h = 1, 2, ... before death and until the end of the stay in which anything at all was
-  charted, that is with a CHARTEVENTS row of the stay from h - 1 (exclusive) to h. On the demo: 13,683 hours, 599 of
-  them positive (4.4 %), as our prototype counted, in 132 stays of 98 patients; 33 patients have a positive hour (the
-  prototype's note says 35 patients; no reading of the definition gave that number together with the two others). The
-  benchmark's rule for the hours, on all stays: 13,670 and 597.
+- `all`: every stay. The hours h = 1, 2, ... end with the stay or before death. Only those in which anything was charted
+  count: the stay has a CHARTEVENTS row from h - 1 (exclusive) to h. The demo has 13,683 such hours, 599 of them
+  positive (4.4 %), as our prototype counted. They are in 132 stays of 98 patients, and 33 patients have a positive
+  hour. (The prototype's note says 35 patients; no reading of the definition gives all three numbers.) With the
+  benchmark's rule for hours, all stays have 13,670 and 597.
 
-Widths, of features proper, beside the paper's, which count keys and label: events 715 of 717 (the hour and 17 x 7 x 6
-statistics, `mimic3_events`; paper: ICUSTAY_ID, LABEL), diagnoses 128 of 129 (HADM_ID), admissions 41 of 42 (the
-ethnicities of MIMIC-III; HADM_ID), patients 1 of 2 (gender; SUBJECT_ID). The 51 of stays cannot be derived: three keys,
-MORTALITY (which the authors' code drops), LOS and one-hot first and last care units and wards, as many wards as the
-full ICUSTAYS has. Ours: three databases, six units twice, and the wards that occur in ICUSTAYS; no split enters into
-that. LOS is left out unless asked for: with the hour it tells when the stay will end, which for those who die is nearly
-the label. The last unit and ward and the diagnoses are known only later too; they are in, as the paper has them.
+Widths, against the paper's, which also count keys and label:
 
-Splits are drawn by patients, those with a positive hour apart from the others, so that every split has both classes.
+- events 715 of 717: the hour and 17 x 7 x 6 statistics (`mimic3_events`); the paper adds ICUSTAY_ID and LABEL.
+- diagnoses 128 of 129 (HADM_ID), patients 1 of 2 (gender; SUBJECT_ID).
+- admissions 41 of 42: the ethnicities of MIMIC-III; HADM_ID.
+- stays: the paper's 51 cannot be derived. They have three keys, MORTALITY (which the authors' code drops), LOS, and
+  one-hot first and last care units and wards. The full ICUSTAYS decides how many wards there are. Ours are three
+  databases, six units twice, and the wards that occur in ICUSTAYS, whatever the split.
+
+LOS is left out by default: with the hour it tells when the stay will end, which for those who die is nearly the label.
+The last unit and ward and the diagnoses are known only later, too. They are in, as in the paper.
+
+Splits are drawn by patients. Those with a positive hour are drawn apart, so that every split has both classes.
 """
 
 from __future__ import annotations
@@ -72,6 +76,8 @@ DATASETS = (
 
 @dataclass
 class Config:
+    """Keys of the data set."""
+
     name: str = "mimic3"
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto", "full", "demo"] = "auto"  # full | demo (100 patients) | auto: the fullest found
@@ -79,7 +85,7 @@ class Config:
     cohort: Literal["auto", "benchmark", "all"] = "auto"
     validation: float = 0.15  # fraction of the patients for validation
     test: float = 0.15  # fraction of the patients for testing
-    length_of_stay: bool = False  # a feature of the stays that is known only afterwards; the paper's code has it
+    length_of_stay: bool = False  # a feature of the stays, known only afterwards; the paper's code has it
     split_seed: int | None = None  # of the split by patients; null: the run's seed
     width: Count | None = 8  # source=synthetic: most features of a table; null: all
 
@@ -114,7 +120,7 @@ _ETHNICITIES = """
     OTHER EUROPEAN; WHITE - RUSSIAN
 """
 ETHNICITIES = tuple(" ".join(name.split()) for name in _ETHNICITIES.split(";"))
-# The 128 diagnoses of mimic3-benchmarks: about the commonest of MIMIC-III, the commonest first.
+# The 128 diagnoses of mimic3-benchmarks: roughly the most frequent ones of MIMIC-III, in that order.
 _CODES = """
     4019 4280 41401 42731 25000 5849 2724 51881 53081 5990 2720 2859 2449 486 2762 2851 496 V5861 99592 311 0389 5859
     5070 40390 3051 412 V4581 2761 41071 2875 4240 V1582 V4582 V5867 4241 40391 78552 5119 42789 32723 49390 9971 2767
@@ -126,7 +132,7 @@ _CODES = """
 """
 ICD9 = tuple(_CODES.split())
 
-_LARGE = 1 << 30  # bytes of features of `events` from which on they are kept on disk
+_LARGE = 1 << 30  # bytes: larger features of `events` are kept on disk
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
@@ -137,8 +143,8 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
     """MIMIC-III, each table in `parties` horizontal parts.
 
-    The measurements, read once, stay in the cache folder; those of the full data, and the features of every split that
-    was drawn, as memory maps of 8 to 10 GB.
+    The measurements are read once and kept in the cache folder. For the full data it also keeps the features, once as
+    such and once per split, as memory maps of 8 to 10 GB.
     """
     refuse(check(config, layout, parties))
     files = _file_set("demo", "full") if config.variant == "auto" else _file_set(config.variant)
@@ -151,23 +157,19 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     variant = "full" if all(file in found for file in _FULL.values()) else "demo"
     cohort = config.cohort if config.cohort != "auto" else {"full": "benchmark", "demo": "all"}[variant]
     held = _Raw.read(found, variant)
-    key, events = measured.cached_events(
-        held.stays, *(held.files[name] for name in ("CHARTEVENTS", "LABEVENTS", "ICUSTAYS"))
-    )
+    files_read = (held.files[name] for name in ("CHARTEVENTS", "LABEVENTS", "ICUSTAYS"))
+    key, events = measured.cached_events(held.stays, *files_read)
     stay, hour = benchmark_hours(held, events) if cohort == "benchmark" else charted_hours(held.stays, events)
     labels = (held.stays.death[stay] - hour.astype(np.int64) * 3600 < 24 * 3600).astype(np.int64)
     if not labels.any():
-        raise DataError(
-            f"dataset mimic3: none of its {len(labels)} prediction hours (cohort {cohort}) is within 24 hours of a "
-            "death."
-        )
-    # the paper's tables are shuffled, too: neighbours make poor batches
+        hours = f"{len(labels)} prediction hours (cohort {cohort})"
+        raise DataError(f"dataset mimic3: none of its {hours} is within 24 hours of a death.")
+    # shuffled, as in the paper: a batch of neighbours would be of one stay
     order = stream(0, "mimic3/order").permutation(len(stay))
     place = np.argsort(order)
     split_seed = seed if config.split_seed is None else config.split_seed
-    splits = split_patients(
-        held.stays.subjects[stay[order]], labels[order] == 1, config.validation, config.test, split_seed
-    )
+    subjects, positive = held.stays.subjects[stay[order]], labels[order] == 1
+    splits = split_patients(subjects, positive, config.validation, config.test, split_seed)
     others = held.tables(config.length_of_stay)
     keys = held.stays.ids[stay]
     note = f"cohort {cohort}: {len(labels)} stay-hours, {int(labels.sum())} positive"
@@ -195,17 +197,22 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 @dataclass(frozen=True)
 class _Raw:
-    """The smaller files, read and checked."""
+    """The smaller files, read and checked, and the stays."""
 
     files: dict[str, CsvFile]
     stays: Stays
-    adult: np.ndarray  # (stays,) 18 or older at the begin of the stay
+    adult: np.ndarray  # (stays,) 18 or older when the stay began
     settled: np.ndarray  # (stays,) in one unit and ward, and the only stay of its admission
     held: dict[str, dict[str, np.ndarray]]  # file -> column -> values; ICUSTAYS by ICUSTAY_ID
 
     @classmethod
     def read(cls, found: Found, variant: str) -> _Raw:
-        """From the CSV files. Raises DataError, naming the file, and the line."""
+        """Read the CSV files.
+
+        Raises
+        ------
+        DataError : naming the file and the line.
+        """
         import pandas as pd
 
         files = {name: CsvFile(found.paths[file.path], found.label(file)) for name, file in _GROUPS[variant].items()}
@@ -216,41 +223,24 @@ class _Raw:
             file = files[name]
             held = csv_files.read(file.path, file.label, file.names(columns), columns, optional=optional)
             if unique:
-                csv_files.refuse(
-                    file.label, 2, held[unique], pd.Index(held[unique]).duplicated(), f"stands there twice as {unique}"
-                )
+                twice = pd.Index(held[unique]).duplicated()
+                csv_files.refuse(file.label, 2, held[unique], twice, f"is there twice as {unique}")
             return held
 
         patients = read("PATIENTS", {"SUBJECT_ID": "integer", "GENDER": "text", "DOB": "time"}, unique="SUBJECT_ID")
-        admissions = read(
-            "ADMISSIONS",
-            {"HADM_ID": "integer", "DEATHTIME": "time", "ETHNICITY": "text"},
-            ("DEATHTIME", "ETHNICITY"),
-            "HADM_ID",
-        )
-        columns = {
-            "SUBJECT_ID": "integer",
-            "HADM_ID": "integer",
-            "ICUSTAY_ID": "integer",
-            "DBSOURCE": "text",
-            "INTIME": "time",
-        }
-        columns |= {
-            "FIRST_CAREUNIT": "text",
-            "LAST_CAREUNIT": "text",
-            "FIRST_WARDID": "integer",
-            "LAST_WARDID": "integer",
-        }
-        icu = read("ICUSTAYS", {**columns, "OUTTIME": "time"}, ("OUTTIME",), "ICUSTAY_ID")
+        kinds = {"HADM_ID": "integer", "DEATHTIME": "time", "ETHNICITY": "text"}
+        admissions = read("ADMISSIONS", kinds, ("DEATHTIME", "ETHNICITY"), "HADM_ID")
+        kinds = dict.fromkeys(("SUBJECT_ID", "HADM_ID", "ICUSTAY_ID", "FIRST_WARDID", "LAST_WARDID"), "integer")
+        kinds |= dict.fromkeys(("DBSOURCE", "FIRST_CAREUNIT", "LAST_CAREUNIT"), "text")
+        kinds |= dict.fromkeys(("INTIME", "OUTTIME"), "time")
+        icu = read("ICUSTAYS", kinds, ("OUTTIME",), "ICUSTAY_ID")
         coded = read("DIAGNOSES_ICD", {"HADM_ID": "integer", "ICD9_CODE": "text"}, ("ICD9_CODE",))
         codes = read("D_ICD_DIAGNOSES", {"ICD9_CODE": "text"})
 
-        admission = _refer(
-            icu["HADM_ID"], admissions["HADM_ID"], files["ICUSTAYS"].label, "HADM_ID", files["ADMISSIONS"].label
-        )
-        patient = _refer(
-            icu["SUBJECT_ID"], patients["SUBJECT_ID"], files["ICUSTAYS"].label, "SUBJECT_ID", files["PATIENTS"].label
-        )
+        def rows_of(column: str, name: str, others: dict[str, np.ndarray]) -> np.ndarray:
+            return _rows_of(icu[column], others[column], files["ICUSTAYS"].label, column, files[name].label)
+
+        admission, patient = rows_of("HADM_ID", "ADMISSIONS", admissions), rows_of("SUBJECT_ID", "PATIENTS", patients)
         order = np.argsort(icu["ICUSTAY_ID"], kind="stable")
         icu = {name: values[order] for name, values in icu.items()}
         admission, patient = admission[order], patient[order]
@@ -267,26 +257,20 @@ class _Raw:
         )
         _, member, sizes = np.unique(icu["HADM_ID"], return_inverse=True, return_counts=True)
         settled = (icu["FIRST_WARDID"] == icu["LAST_WARDID"]) & (icu["FIRST_CAREUNIT"] == icu["LAST_CAREUNIT"])
-        # The benchmark counts an admission's stays after it has left out those with transfers.
+        # The benchmark first leaves out stays with transfers, then counts an admission's stays.
         counted = np.bincount(member, weights=settled, minlength=len(sizes))
-        held = {
-            "PATIENTS": patients,
-            "ADMISSIONS": admissions,
-            "ICUSTAYS": icu,
-            "DIAGNOSES_ICD": coded,
-            "D_ICD_DIAGNOSES": codes,
-        }
+        held = {"PATIENTS": patients, "ADMISSIONS": admissions, "ICUSTAYS": icu}
+        held |= {"DIAGNOSES_ICD": coded, "D_ICD_DIAGNOSES": codes}
         return cls(files, stays, begin - born >= 18 * 365 * 86400, settled & (counted[member] == 1), held)
 
     @property
     def stamp(self) -> str:
-        """Of the files that decide which hours there are; those of the measurements are in the key of
-        `cached_events`."""
+        """Digest of the files that decide which hours there are, but for those in the key of `cached_events`."""
         stamps = "|".join(self.files[name].stamp for name in ("PATIENTS", "ADMISSIONS"))
         return hashlib.sha256(stamps.encode()).hexdigest()[:8]
 
     def tables(self, length_of_stay: bool) -> tuple[RawTable, ...]:
-        """stays, patients, admissions and diagnoses."""
+        """The tables of stays, patients, admissions and diagnoses."""
         icu, patients, admissions = (self.held[name] for name in ("ICUSTAYS", "PATIENTS", "ADMISSIONS"))
         wards = tuple(int(ward) for ward in np.unique(np.concatenate([icu["FIRST_WARDID"], icu["LAST_WARDID"]])))
         known: dict[str, tuple[Any, ...]] = {"DBSOURCE": DATABASES, "FIRST_CAREUNIT": UNITS, "LAST_CAREUNIT": UNITS}
@@ -316,9 +300,8 @@ class _Raw:
         coded = self.held["DIAGNOSES_ICD"]
         known = pd.Series(coded["ICD9_CODE"]).isin(self.held["D_ICD_DIAGNOSES"]["ICD9_CODE"]).to_numpy()
         if not known.any():
-            raise DataError(
-                f"{self.files['DIAGNOSES_ICD'].label}: none of its codes is in {self.files['D_ICD_DIAGNOSES'].label}."
-            )
+            codes = self.files["D_ICD_DIAGNOSES"].label
+            raise DataError(f"{self.files['DIAGNOSES_ICD'].label}: none of its codes is in {codes}.")
         admitted, row = np.unique(coded["HADM_ID"][known], return_inverse=True)
         column = pd.Index(ICD9).get_indexer(pd.Index(coded["ICD9_CODE"][known]))
         indicators = np.zeros((len(admitted), len(ICD9)), np.float32)
@@ -330,11 +313,11 @@ def _seconds(times: np.ndarray) -> np.ndarray:
     return times.astype("datetime64[s]").astype(np.int64)
 
 
-def _refer(wanted: np.ndarray, names: np.ndarray, label: str, column: str, other: str) -> np.ndarray:
-    """Row in `names` of each of `wanted`."""
+def _rows_of(wanted: np.ndarray, names: np.ndarray, label: str, column: str, other: str) -> np.ndarray:
+    """The row of `names` in which each of `wanted` is."""
     import pandas as pd
 
-    at = pd.Index(names).get_indexer(pd.Index(wanted))
+    at: np.ndarray = pd.Index(names).get_indexer(pd.Index(wanted))
     csv_files.refuse(label, 2, wanted, at < 0, f"is not a {column} of {other}; are the files of one version?")
     return at
 
@@ -342,7 +325,7 @@ def _refer(wanted: np.ndarray, names: np.ndarray, label: str, column: str, other
 def _one_hot(
     values: np.ndarray, vocabulary: tuple[Any, ...], label: str, column: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """(n, vocabulary) float32; zeros for a value that is not in it, and a warning."""
+    """One-hot columns, (n, vocabulary) float32, and their names; an unknown value gets zeros and a warning."""
     import pandas as pd
 
     at = pd.Index(vocabulary).get_indexer(pd.Index(values))
@@ -350,14 +333,8 @@ def _one_hot(
     rows = np.flatnonzero(at >= 0)
     one_hot[rows, at[rows]] = 1
     if len(rows) < len(values):
-        unknown = sorted({str(value) for value in values[at < 0].tolist()})
-        log.warning(
-            "%s: %d rows with an unknown %s (%s) have none",
-            label,
-            len(values) - len(rows),
-            column,
-            ", ".join(unknown[:5]),
-        )
+        unknown = ", ".join(sorted({str(value) for value in values[at < 0].tolist()})[:5])
+        log.warning("%s: %d rows with an unknown %s (%s) have none", label, len(values) - len(rows), column, unknown)
     return one_hot, tuple(f"{column}={value}" for value in vocabulary)
 
 
@@ -365,7 +342,7 @@ def _one_hot(
 
 
 def charted_hours(stays: Stays, events: measured.Events) -> tuple[np.ndarray, np.ndarray]:
-    """(row of Stays, hour) of the cohort `all`, by stay and hour."""
+    """Row of Stays and hour of each prediction hour in the cohort `all`, by stay and hour."""
     stay, hour = events.charted_stay, events.charted_hour
     second = hour.astype(np.int64) * 3600
     chosen = (second <= stays.length[stay]) & (second < stays.death[stay])
@@ -373,7 +350,7 @@ def charted_hours(stays: Stays, events: measured.Events) -> tuple[np.ndarray, np
 
 
 def benchmark_hours(held: _Raw, events: measured.Events) -> tuple[np.ndarray, np.ndarray]:
-    """(row of Stays, hour) of the cohort `benchmark`, by stay and hour."""
+    """Row of Stays and hour of each prediction hour in the cohort `benchmark`, by stay and hour."""
     stays = held.stays
     first = np.full(len(stays.ids), measured.NEVER)
     np.minimum.at(first, events.stay, events.second)
@@ -388,10 +365,14 @@ def benchmark_hours(held: _Raw, events: measured.Events) -> tuple[np.ndarray, np
 def split_patients(
     patients: np.ndarray, positive: np.ndarray, validation: float, test: float, seed: int
 ) -> dict[str, np.ndarray]:
-    """Train, val and test rows, ascending, no patient in two of them; the stream "split" of `seed`.
+    """Train, val and test rows, ascending, with no patient in two of them; drawn by the stream "split" of `seed`.
 
-    Patients with a `positive` row are drawn apart from the others, the same fractions of both and, where the fraction
-    is not 0, at least one of those with a positive row. Raises DataError: too few patients with a positive row.
+    Patients with a `positive` row are drawn apart from the others, the same fractions of both. Where the fraction is
+    not 0, at least one patient has a positive row.
+
+    Raises
+    ------
+    DataError : too few patients have a positive row.
     """
     rng = stream(seed, "split")
     names, member = np.unique(patients, return_inverse=True)
@@ -402,9 +383,8 @@ def split_patients(
         tested = max(round(test * len(stratum)), least)
         validated = max(round(validation * len(stratum)), least and validation > 0)
         if least and tested + validated >= len(stratum):
-            raise DataError(
-                f"only {len(stratum)} patients have a positive hour: too few for a split by patients with both classes."
-            )
+            reason = "too few for a split by patients with both classes"
+            raise DataError(f"only {len(stratum)} patients have a positive hour: {reason}.")
         order = rng.permutation(stratum)
         place[order[:tested]], place[order[tested : tested + validated]] = 0, 1
     return {name: np.flatnonzero(place[member] == at) for at, name in ((2, "train"), (1, "val"), (0, "test"))}
@@ -414,8 +394,7 @@ def split_patients(
 
 
 def _standardized_map(features: np.ndarray, splits: dict[str, np.ndarray], path: Path) -> np.ndarray:
-    """`features`, standardised as `tables.standardize` does, the rows of train, val and test one after the other: a
-    memory map."""
+    """A memory map of `features`, standardised like `tables.standardize`, with the rows in the order of the splits."""
     digest = hashlib.sha256(b"".join(splits[split].tobytes() for split in SPLITS)).hexdigest()[:16]
 
     def fill(out: np.ndarray) -> None:

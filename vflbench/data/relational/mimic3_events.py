@@ -1,21 +1,18 @@
-"""MIMIC-III's measurements: raw CHARTEVENTS and LABEVENTS to 17 channels, and their statistics up to each prediction
-hour.
+"""MIMIC-III's measurements: raw CHARTEVENTS and LABEVENTS, reduced to 17 channels of each stay.
 
 Item ids, units and statistics follow the published variable map and feature definition of mimic3-benchmarks
-(Harutyunyan et al.: Multitask learning and benchmarking with clinical time series data, Scientific Data 2019), of which
-this is a vectorised reading: values stand in arrays sorted by (channel, stay, second), a window is a range of them, and
-its moments are put together from blocks of 1, 2, 4, 8 ... values. Where we differ from the benchmark's code:
+(Harutyunyan et al.: Multitask learning and benchmarking with clinical time series data, Scientific Data 2019). The
+statistics are computed in `mimic3_statistics`. We differ from the benchmark's code in these points:
 
-- a window without a measurement has the count 0 (there: missing, thus the mean), its other statistics are missing;
-- the skewness of equal values is 0 (there: 0 or missing, by the version of scipy);
-- eye opening "None" scores 1, as "1 No Response" does (there: 0, which the scale does not have);
-- units are told by the item, not by its free-text unit; a saturation, oxygen fraction or temperature by its size, as
-  there;
-- a measurement without ICUSTAY_ID belongs to the stay of its admission that was going on (there, admissions have one
-  stay).
+- A window without a measurement has the count 0 (there: missing, thus the mean); its other statistics are missing.
+- The skewness of equal values is 0 (there: 0 or missing, depending on scipy's version).
+- Eye opening "None" scores 1, as "1 No Response" does (there: 0, which the scale does not have).
+- The item decides the unit, not the free text. As there, the size decides for saturations, oxygen fractions and
+  temperatures.
+- A measurement without ICUSTAY_ID belongs to the admission's stay at that time (there, admissions have one stay).
 
-As there, urine's glucose and pH count as glucose and pH, entries marked as errors are kept, and of several values of a
-channel at one time the largest stays.
+As there, urine's glucose and pH count as glucose and pH, and entries marked as errors are kept. Of several values of a
+channel at one time the largest one counts.
 """
 
 import contextlib
@@ -50,20 +47,7 @@ CHANNELS = {
     "ph": (50820, 51491, 3839, 1673, 50831, 51094, 780, 1126, 223830, 4753, 4202, 860, 220274),
     "respiratory_rate": (618, 220210, 3603, 224689, 614, 651, 224422, 615, 224690),
     "systolic_blood_pressure": (
-        51,
-        220050,
-        225309,
-        6701,
-        455,
-        220179,
-        3313,
-        3315,
-        442,
-        3317,
-        3323,
-        3321,
-        224167,
-        227243,
+        *(51, 220050, 225309, 6701, 455, 220179, 3313, 3315, 442, 3317, 3323, 3321, 224167, 227243),
     ),
     "temperature": (3655, 677, 676, 223762, 3654, 678, 223761, 679),
     "weight": (763, 224639, 226512, 3580, 3693, 3581, 226531, 3582),
@@ -71,28 +55,16 @@ CHANNELS = {
 _INCHES = (226707, 1394)
 _POUNDS = (3581, 226531)
 _OUNCES = (3582,)
-# Scores written as words (MetaVision); CareVue's texts begin with the score.
+# Scores written as words (MetaVision). CareVue's texts begin with the score.
+_MOTOR = "no response; abnormal extension; abnormal flexion; flex-withdraws; localizes pain; obeys commands"
+_VERBAL = "no response; incomprehensible sounds; inappropriate words; confused; oriented"
 _WORDS = {
     "capillary_refill_rate": {"normal <3 secs": 0, "brisk": 0, "abnormal >3 secs": 1, "delayed": 1},
     "gcs_eye": {"none": 1, "to pain": 2, "to speech": 3, "spontaneously": 4},
-    "gcs_motor": {
-        "no response": 1,
-        "abnormal extension": 2,
-        "abnormal flexion": 3,
-        "flex-withdraws": 4,
-        "localizes pain": 5,
-        "obeys commands": 6,
-    },
-    "gcs_verbal": {
-        "no response-ett": 1,
-        "no response": 1,
-        "incomprehensible sounds": 2,
-        "inappropriate words": 3,
-        "confused": 4,
-        "oriented": 5,
-    },
+    "gcs_motor": {words: score for score, words in enumerate(_MOTOR.split("; "), 1)},
+    "gcs_verbal": {"no response-ett": 1, **{words: score for score, words in enumerate(_VERBAL.split("; "), 1)}},
 }
-# per cent of the time that is measured
+# first or last per cent of the time from first to last measurement
 SUB_PERIODS = ("full", "first_10", "first_25", "first_50", "last_10", "last_25", "last_50")
 STATISTICS = ("min", "max", "mean", "std", "skew", "count")
 COLUMNS = tuple(
@@ -109,22 +81,22 @@ NEVER = np.iinfo(np.int64).max // 4  # seconds
 
 @dataclass(frozen=True)
 class Stays:
-    """The ICU stays, by ascending ICUSTAY_ID. Times in seconds."""
+    """The ICU stays, by ascending ICUSTAY_ID; times in seconds."""
 
     ids: np.ndarray  # (n,) ICUSTAY_ID
     admissions: np.ndarray  # (n,) HADM_ID
     subjects: np.ndarray  # (n,) SUBJECT_ID
     begin: np.ndarray  # (n,) int64 since 1970
-    length: np.ndarray  # (n,) int64; -1: no end is known
+    length: np.ndarray  # (n,) int64; -1: the end is unknown
     death: np.ndarray  # (n,) int64 after the begin; NEVER: not in this admission
 
     @property
     def stride(self) -> int:
-        """More seconds than any stay has."""
+        """A number of seconds larger than any stay's."""
         return int(self.length.max(initial=0)) + 1
 
     def find_by_time(self, admissions: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Row of the latest stay of each admission that began by then; -1 where there is none."""
+        """Row of each admission's latest stay that began by the given time; -1 where there is none."""
         order = np.lexsort([self.begin, self.admissions])
         names, code = np.unique(self.admissions[order], return_inverse=True)
         origin, stride = self.begin.min(), np.ptp(self.begin) + 2
@@ -136,15 +108,14 @@ class Stays:
 
 
 def lookup(names: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Place of each of `wanted` in the ascending `names`; -1 where it is not."""
+    """Place of each of `wanted` in the ascending `names`; -1 where it is not there."""
     at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
     return np.where(names[at] == wanted, at, -1)
 
 
 @dataclass(frozen=True)
 class Events:
-    """Measurements within their stay, by (channel, stay, second), at most one each; and in which hours of a stay
-    anything was charted."""
+    """Measurements within their stay, by (channel, stay, second), and the hours in which anything was charted."""
 
     channel: np.ndarray  # (n,) int8
     stay: np.ndarray  # (n,) int32: row of Stays
@@ -156,34 +127,36 @@ class Events:
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A raw file, its header in any case, and how errors call it."""
+    """A raw file, whose header may be in upper or lower case."""
 
     path: Path
-    label: str
+    label: str  # its name in errors
 
     def names(self, wanted: Collection[str]) -> list[str]:
-        """Those of all columns, in upper case. Raises DataError where one of `wanted` is not there."""
+        """The names of all columns, in upper case.
+
+        Raises
+        ------
+        DataError : one of `wanted` is not there.
+        """
         names = [name.strip().upper() for name in csv_files.header(self.path, self.label)]
-        missing = [name for name in wanted if name not in names]
-        if missing:
-            raise DataError(
-                f"{self.label}, line 1: no column {', '.join(missing)}; it has {', '.join(names) or 'none'}."
-            )
+        if missing := ", ".join(name for name in wanted if name not in names):
+            raise DataError(f"{self.label}, line 1: no column {missing}; it has {', '.join(names) or 'none'}.")
         return names
 
     def batches(self, columns: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
-        """See `csv_files.batches`."""
+        """Some rows at a time, as `csv_files.batches`."""
         return csv_files.batches(self.path, self.label, self.names(columns), columns)
 
     @property
     def stamp(self) -> str:
-        """Changes when the file does (reading 33 GB to see that would take longer than using them)."""
+        """Name, size and time of the file: a checksum of 33 GB would take longer than using them."""
         facts = self.path.stat()
         return f"{self.path.name}/{facts.st_size}/{facts.st_mtime_ns}"
 
 
 def cached_events(stays: Stays, chart: CsvFile, labs: CsvFile, stays_file: CsvFile) -> tuple[str, Events]:
-    """The measurements, from the cache folder when they were read before, and the key under which they stand there."""
+    """The measurements and their key in the cache folder, from which they are read if they are there."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -192,11 +165,10 @@ def cached_events(stays: Stays, chart: CsvFile, labs: CsvFile, stays_file: CsvFi
     parts = {"measured": ("channel", "stay", "second", "value"), "charted": ("charted_stay", "charted_hour")}
     paths = {part: cache_file(f"{part}-{key}.parquet") for part in parts}
     if all(path.is_file() for path in paths.values()):
-        with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError):  # a damaged cache is no more than no cache
+        with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError):  # damaged: as if it were not there
             tables = {part: parquet.read_table(path) for part, path in paths.items()}
-            return key, Events(
-                **{name: tables[part][name].to_numpy() for part, names in parts.items() for name in names}
-            )
+            arrays = {name: tables[part][name].to_numpy() for part, names in parts.items() for name in names}
+            return key, Events(**arrays)
     events = read_events(stays, chart, labs)
     for part, names in parts.items():
         table = pa.table({name: getattr(events, name) for name in names})
@@ -206,7 +178,7 @@ def cached_events(stays: Stays, chart: CsvFile, labs: CsvFile, stays_file: CsvFi
 
 
 def cache_file(name: str) -> Path:
-    """Where a file that was worked out lies: patients' data, in a folder that others cannot read."""
+    """Path of a file in the cache, in a folder that other users cannot read, as it holds patients' data."""
     folder = sources.cache_folder() / "mimic3"
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -255,7 +227,7 @@ def read_events(stays: Stays, chart: CsvFile, labs: CsvFile) -> Events:
 
 
 def _integers(batch: Any, name: str) -> np.ndarray:
-    """(n,) int64 of whole numbers or times; -1: empty (MIMIC-III has no negative ids, and its years lie after 2100)."""
+    """Whole numbers or times as (n,) int64; -1: empty (MIMIC-III has no negative ids and no years before 2100)."""
     import pyarrow as pa
 
     numbers: np.ndarray = batch.column(name).cast(pa.int64()).fill_null(-1).to_numpy()
@@ -263,10 +235,16 @@ def _integers(batch: Any, name: str) -> np.ndarray:
 
 
 def _measurements(batch: Any, times: np.ndarray, stay: np.ndarray, stays: Stays) -> tuple[np.ndarray, np.ndarray]:
-    """The batch's measurements of the 17 channels within their stay: one number for (channel, stay, second), and the
-    value.
+    """The batch's measurements of the 17 channels within their stays.
 
-    `stay` -2: to be found by admission and time.
+    Parameters
+    ----------
+    times : of each row.
+    stay : of each row: row of Stays; -1: none; -2: to be found by admission and time.
+
+    Returns
+    -------
+    one number for (channel, stay, second), and the value.
     """
     import pyarrow as pa
 
@@ -279,19 +257,18 @@ def _measurements(batch: Any, times: np.ndarray, stay: np.ndarray, stays: Stays)
     stay[unknown] = stays.find_by_time(_integers(batch, "HADM_ID")[unknown], times[unknown])
     second = times - stays.begin[stay]
     texts = batch.column("VALUE").dictionary_encode()
-    value = parse_values(
-        items, [text.decode("latin1") for text in texts.dictionary.to_pylist()], texts.indices.fill_null(-1).to_numpy()
-    )
+    decoded = [text.decode("latin1") for text in texts.dictionary.to_pylist()]
+    value = parse_values(items, decoded, texts.indices.fill_null(-1).to_numpy())
     good = np.flatnonzero((stay >= 0) & (second >= 0) & (second <= stays.length[stay]) & (np.abs(value) < _ABSURD))
     series = channels[items[good]].astype(np.int64) * len(stays.ids) + stay[good]
     return series * stays.stride + second[good], value[good]
 
 
-_ABSURD = 1e18  # of a measurement: no unit makes it so large, and float32 has no room for its square
+_ABSURD = 1e18  # a measurement is never so large in any unit, and float32 cannot hold its square
 
 
 def _item_tables() -> tuple[np.ndarray, np.ndarray]:
-    """By item id: its channel (-1: none), and the factor to the channel's unit."""
+    """Tables by item id: the channel (-1: none), and the factor to the channel's unit."""
     size = max(max(items) for items in CHANNELS.values()) + 1
     channels, factors = np.full(size, -1, np.int8), np.ones(size)
     for number, items in enumerate(CHANNELS.values()):
@@ -301,10 +278,10 @@ def _item_tables() -> tuple[np.ndarray, np.ndarray]:
 
 
 def parse_values(items: np.ndarray, texts: list[str], codes: np.ndarray) -> np.ndarray:
-    """(n,) float64 in the channel's unit of VALUE `texts[code]` of each item; NaN: not a measurement.
+    """Measurements of VALUE `texts[code]` in the units of their channels, (n,) float64; NaN: not a measurement.
 
-    Temperatures from 79 on are Fahrenheit (what lies between 50 and 79 is neither), oxygen fractions above 1 and
-    saturations up to 1 are on the other scale, "120/80" is a systolic and a diastolic pressure.
+    Temperatures from 79 on are Fahrenheit (none is between 50 and 79). Oxygen fractions above 1 and saturations up to 1
+    are on the other scale. "120/80" is a systolic and a diastolic pressure.
     """
     import pandas as pd
 
@@ -313,7 +290,7 @@ def parse_values(items: np.ndarray, texts: list[str], codes: np.ndarray) -> np.n
     words = pd.Series([*texts, ""], dtype=object).astype("str").str.strip().str.lower()  # code -1: empty
     numbers = pd.to_numeric(words, errors="coerce").to_numpy(np.float64, copy=True)
     channel = channels[items]
-    value = numbers[codes] * factors[items]
+    value: np.ndarray = numbers[codes] * factors[items]
 
     def of(*chosen: str) -> np.ndarray:
         return np.flatnonzero(np.isin(channel, [names.index(name) for name in chosen]))
@@ -330,11 +307,10 @@ def parse_values(items: np.ndarray, texts: list[str], codes: np.ndarray) -> np.n
         value[rows] = np.where(np.isnan(score), leading if name.startswith("gcs") else np.nan, score)[codes[rows]]
     rows = of("height")
     value[rows] = np.where(np.isin(items[rows], _INCHES), np.round(value[rows]), value[rows])
-    for name, wrong, right in (
-        ("fraction_inspired_oxygen", lambda v: v > 1, lambda v: v / 100),
-        ("oxygen_saturation", lambda v: v <= 1, lambda v: v * 100),
-        ("temperature", lambda v: v >= 79, lambda v: (v - 32) * 5 / 9),
-    ):
-        rows = of(name)
-        value[rows] = np.where(wrong(value[rows]), right(value[rows]), value[rows])
+    rows = of("fraction_inspired_oxygen")
+    value[rows] = np.where(value[rows] > 1, value[rows] / 100, value[rows])
+    rows = of("oxygen_saturation")
+    value[rows] = np.where(value[rows] <= 1, value[rows] * 100, value[rows])
+    rows = of("temperature")
+    value[rows] = np.where(value[rows] >= 79, (value[rows] - 32) * 5 / 9, value[rows])
     return value

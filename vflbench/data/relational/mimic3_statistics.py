@@ -1,4 +1,8 @@
-"""Statistics of measurements over windows of a stay."""
+"""Statistics of measurements over windows of a stay.
+
+Values are in arrays sorted by (channel, stay, second). A window is a range of them. Its moments are merged from blocks
+of 1, 2, 4, 8 ... values.
+"""
 
 import itertools
 
@@ -10,15 +14,14 @@ _ROWS = 20_000  # prediction hours at once
 
 
 def statistics(events: Events, stay: np.ndarray, hour: np.ndarray, out: np.ndarray, place: np.ndarray) -> None:
-    """Write per prediction hour the hour and the 714 statistics of what was measured in the stay until then
-    (inclusive).
+    """Write each prediction hour and 714 statistics of what was measured in the stay until then (inclusive).
 
     A sub-period is a part of the time from a channel's first to its last measurement so far, both ends included.
 
     Parameters
     ----------
     stay, hour : (n,) the prediction hours, by ascending stay.
-    out : (n, 715) float32, maybe a memory map.
+    out : (n, 715) float32, possibly a memory map.
     place : (n,) the row of `out` for each of them.
     """
     stride = 1 + max(int(events.second.max(initial=0)), int(hour.max(initial=0)) * 3600)
@@ -41,7 +44,7 @@ def statistics(events: Events, stay: np.ndarray, hour: np.ndarray, out: np.ndarr
 
 
 def _windows(keys: np.ndarray, origin: np.ndarray, until: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(sub-periods, n) where each window begins and ends in the ascending `keys`."""
+    """Where each window begins and ends in the ascending `keys`, (sub-periods, n) each."""
     start, end = np.searchsorted(keys, origin), np.searchsorted(keys, until, side="right")
     padded = np.append(keys, 0)
     some = end > start
@@ -50,19 +53,20 @@ def _windows(keys: np.ndarray, origin: np.ndarray, until: np.ndarray) -> tuple[n
     starts, ends = [], []
     for period in SUB_PERIODS:
         side, _, percent = period.partition("_")
-        part = (last - begin) * int(percent or 100) // 100  # whole seconds: no rounding decides what is inside
+        part = (last - begin) * int(percent or 100) // 100  # whole seconds, so that no float rounding matters
         starts.append(np.searchsorted(keys, last - part) if side == "last" else start)
         ends.append(np.searchsorted(keys, begin + part, side="right") if side == "first" else end)
     return np.stack(starts), np.where(some, np.stack(ends), np.stack(starts))
 
 
 def window_statistics(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """(6, windows): STATISTICS of values[start:end], the population's; 0 as count and NaN otherwise where a window is
-    empty.
+    """STATISTICS (the population's) of each window values[start:end], (6, windows).
 
-    A window is a chain of blocks of 2^k values, one for each bit of its length; all blocks of a size are made at once,
-    from those of half the size. Sums of powers over the whole series would lose every digit to one outlier (MIMIC-III
-    writes 999999 for an error).
+    An empty window has the count 0, and NaN otherwise.
+
+    A window is a chain of blocks of 2^k values, one for each bit of its length. All blocks of a size are made at once
+    from those of half the size. Sums of powers over the whole series would lose every digit to one outlier, and
+    MIMIC-III writes 999999 for an error.
     """
     length = ends - starts
     place = starts.copy()
@@ -88,8 +92,10 @@ def window_statistics(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) 
 
 
 def _merged(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Of the unions of sets of values, given those of the sets, (6, sets) each: count, mean, sums of squared and of
-    cubed deviations, smallest and largest (Chan et al.; Pébay)."""
+    """Moments of unions of two sets of values (Chan et al.; Pébay).
+
+    They are (6, sets): count, mean, sums of squared and of cubed deviations, smallest and largest value.
+    """
     n, mean, squares, cubes, low, high = first
     m, other_mean, other_squares, other_cubes, other_low, other_high = second
     total = n + m

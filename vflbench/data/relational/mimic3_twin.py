@@ -14,36 +14,34 @@ JOINS = (
     Equality(("stays", "HADM_ID"), ("diagnoses", "HADM_ID")),
 )
 SLICE = 20_000  # rows that are written or standardised at once
-# Rows of each table, of those that join with training rows of `events`, and features proper (stays: without the three
-# keys and MORTALITY).
+# Rows of each table; rows that join with training rows of `events`; features (stays: without keys and MORTALITY).
 ROWS = {"stays": 52_302, "patients": 46_520, "admissions": 58_976, "diagnoses": 58_925, "events": 3_431_622}
 JOINED = {"stays": 35_381, "patients": 29_081, "admissions": 35_381, "diagnoses": 35_381, "events": 2_908_992}
 WIDTHS = {"stays": 47, "patients": 1, "admissions": 41, "diagnoses": 128, "events": 1 + len(measured.COLUMNS)}
 _HELD_OUT = 20_000  # rows of val, and of test
 _HELD_OUT_STAYS = 250
 _POSITIVE = 0.03
-_TOLD = 8  # features of a table that the label depends on
+_INFORMATIVE = 8  # features of a table that the label depends on
 _WEIGHTS = {"stays": 0.6, "patients": 0.3, "admissions": 0.3, "diagnoses": 0.8, "events": 1.2}
 
 
 def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
-    """Tables with the paper's exact numbers of training and of joined rows, and their splits; features are standardised
-    already.
+    """Tables with the paper's exact numbers of training rows and of joined rows, and their splits.
 
-    One admission a stay, as in the benchmark's cohort; stays of heavy-tailed lengths. Val and test have stays and
-    patients of their own.
+    Features are standardised already. Each admission has one stay, as in the benchmark's cohort. Lengths of stays are
+    heavy-tailed. Val and test have stays and patients of their own.
     """
     rng = stream(0, "twin/mimic3")
     keys = {name: rng.permutation(ROWS[name]) + 1 for name in ("stays", "patients", "admissions")}
-    admitted = rng.permutation(keys["admissions"])  # the order in which stays take them
-    # The first stays have training rows, the next ones those of val and test, the others none.
+    admitted = rng.permutation(keys["admissions"])  # in the order of their stays
+    # The first stays have training rows, the next ones rows of val and test, the others none.
     used = JOINED["stays"] + 2 * _HELD_OUT_STAYS
     taken = np.concatenate([np.arange(used), rng.integers(used, ROWS["admissions"], ROWS["stays"] - used)])
     owners, own = JOINED["patients"], 2 * _HELD_OUT_STAYS
     several = rng.integers(0, owners, JOINED["stays"] - owners)  # patients with more than one stay
     others = rng.integers(0, ROWS["patients"], ROWS["stays"] - used)
     who = np.concatenate([np.arange(owners), several, np.arange(owners, owners + own), others])
-    # Admissions without a diagnosis are the last ones: none of those with rows.
+    # Admissions without a diagnosis are the last ones, which have no rows in `events`.
     behind = {
         "stays": np.arange(ROWS["stays"]),
         "patients": who,
@@ -63,26 +61,25 @@ def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
     )
     own_stays = JOINED["stays"] + np.arange(own)
     stay = np.concatenate([rng.permutation(apart), np.repeat(own_stays, 2 * _HELD_OUT // own)])
-    # stays that are not in the table: the paper's test ones
+    # stays that are not in the table, as the paper's test stays
     unknown = ROWS["stays"] + rng.integers(1, 9_230, len(stay))
     event_keys = np.where(stay >= 0, keys["stays"][stay], unknown)
 
     tables, signal = [], np.zeros(len(stay), np.float32)
     for name in WIDTHS:
         rows = len(stay) if name == "events" else ROWS[name]
-        told = min(_TOLD, WIDTHS[name])
-        features = stream(0, f"twin/mimic3/{name}").standard_normal((rows, told), dtype=np.float32)
-        direction = stream(0, f"twin/mimic3/{name}/direction").standard_normal(told).astype(np.float32)
+        informative = min(_INFORMATIVE, WIDTHS[name])
+        features = stream(0, f"twin/mimic3/{name}").standard_normal((rows, informative), dtype=np.float32)
+        direction = stream(0, f"twin/mimic3/{name}/direction").standard_normal(informative).astype(np.float32)
         score = features @ (direction * (_WEIGHTS[name] / np.linalg.norm(direction)))
         signal += score if name == "events" else np.where(stay >= 0, score[behind[name]][stay], 0)
         wanted = min(width or WIDTHS[name], WIDTHS[name])
         narrow, features = features, np.empty((rows, wanted), np.float32)
-        features[:, :told] = narrow[:, :wanted]
+        features[:, :informative] = narrow[:, :wanted]
         more = stream(0, f"twin/mimic3/{name}/more")
-        for first in range(0, rows if wanted > told else 0, SLICE):  # in slices: the largest table has 10 GB
-            features[first : first + SLICE, told:] = more.standard_normal(
-                (min(SLICE, rows - first), wanted - told), dtype=np.float32
-            )
+        for first in range(0, rows if wanted > informative else 0, SLICE):  # in slices: the largest table has 10 GB
+            shape = min(SLICE, rows - first), wanted - informative
+            features[first : first + SLICE, informative:] = more.standard_normal(shape, dtype=np.float32)
         columns = tuple(f"feature_{i}" for i in range(wanted))
         if name == "events":
             tables.append(RawTable(name, {"ICUSTAY_ID": event_keys}, features, columns))
@@ -98,8 +95,8 @@ def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
 
 
 def _lengths(stays: int, hours: int, rng: np.random.Generator) -> np.ndarray:
-    """(stays,) hours of each, log-normal, at least one, `hours` in all."""
+    """Hours of each stay, log-normal, at least one, `hours` in all."""
     share = rng.lognormal(0, 1, stays)
-    lengths = 1 + np.floor(share * ((hours - stays) / share.sum())).astype(np.int64)
+    lengths: np.ndarray = 1 + np.floor(share * ((hours - stays) / share.sum())).astype(np.int64)
     lengths[rng.permutation(stays)[: hours - lengths.sum()]] += 1
     return lengths

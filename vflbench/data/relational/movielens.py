@@ -1,8 +1,8 @@
 """MovieLens-1M and MovieLens-100K (Harper and Konstan 2015) as three tables: ratings, movies by genre, users.
 
-The build is that of TablePuppet (Xu et al., arXiv 2403.15839): a movie has a row for each of its genres, so that a
-rating joins as many rows as its movie has genres. Features: of ratings the timestamp; of movies 18 one-hot genres, the
-year and 32 coordinates of the title; of users gender, age and 21 one-hot occupations.
+The tables are built as in TablePuppet (Xu et al., arXiv 2403.15839): a movie has a row for each of its genres, so a
+rating joins as many rows as its movie has genres. Features of ratings: the timestamp. Of movies: 18 one-hot genres, the
+year and 32 coordinates of the title. Of users: gender, age and 21 one-hot occupations.
 """
 
 from dataclasses import dataclass
@@ -32,6 +32,8 @@ DATASETS = (
 
 @dataclass
 class Config:
+    """Keys of the data set."""
+
     name: str = "movielens"
     source: Literal["auto", "real", "synthetic"] = "auto"
     # auto: the fullest found; 1m_sample: 100,000 of its ratings
@@ -41,7 +43,7 @@ class Config:
     text_encoder: str | None = None  # folder of a Hugging Face model for the titles; null: hashed TF-IDF
     validation: float = 0.15  # fraction of the ratings; the twin has a split of its own
     test: float = 0.15
-    width: Count | None = None  # twin: at most so many features per table; null: all
+    width: Count | None = None  # twin: at most this many features per table; null: all
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -65,7 +67,7 @@ def _files(folder: str, names: tuple[str, ...], archive: str | None = None) -> t
     return tuple(RawFile(path, url, _SHA256.get(path), path if url else None) for path in paths)
 
 
-# Users, movies, ratings of each variant, the fullest first; 100k in its original format and in RecBole's.
+# Users, movies and ratings of each variant, the fullest first; 100k has its original format and RecBole's.
 _DAT = ("users.dat", "movies.dat", "ratings.dat")
 _GROUPS: dict[str, tuple[tuple[RawFile, ...], ...]] = {
     "1m": (_files("ml-1m", _DAT, "ml-1m.zip"),),
@@ -80,11 +82,8 @@ _GROUPS: dict[str, tuple[tuple[RawFile, ...], ...]] = {
 def _file_set(variant: str) -> FileSet:
     named = [(name, group) for name, groups in _GROUPS.items() if variant in ("auto", name) for group in groups]
     variants, groups = zip(*named, strict=True)
-    return FileSet(
-        "movielens",
-        groups[0][0].path.rsplit("/", 1)[0],
-        (Part("users, movies and ratings", groups, variants=variants),),
-    )
+    part = Part("users, movies and ratings", groups, variants=variants)
+    return FileSet("movielens", groups[0][0].path.rsplit("/", 1)[0], (part,))
 
 
 FILE_SETS = (_file_set("auto"),)
@@ -108,9 +107,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     if found is None:
         raw, splits = twin(config.width)
         narrowed = "" if config.width is None else f"; at most {config.width} features per table"
-        source = twins.twin_source(
-            "1m", f"synthetic twin of MovieLens-1M with its sizes and a split of its own{narrowed}"
-        )
+        note = f"synthetic twin of MovieLens-1M with its sizes and a split of its own{narrowed}"
+        source = twins.twin_source("1m", note)
     else:
         variant, group = next(
             (name, g) for name, groups in _GROUPS.items() for g in groups if all(file in found for file in g)
@@ -134,7 +132,12 @@ _JOINS = (Equality(("ratings", "movieid"), ("movies", "movieid")), Equality(("ra
 
 
 def _tables(content: Content, titles: np.ndarray) -> RawTables:
-    """The three tables, given the coordinates of the titles; movies once for each genre, in the order of the file."""
+    """The three tables. A movie has a row for each genre, in the order of the file.
+
+    Parameters
+    ----------
+    titles : coordinates of the movies' titles.
+    """
     without = ~content.genre.any(axis=1)
     row, genre = np.nonzero(np.column_stack([content.genre, without]))
     one_hot = np.eye(len(GENRES) + 1, len(GENRES), dtype=np.float32)[genre]  # the last: without a genre
@@ -161,10 +164,10 @@ def _tables(content: Content, titles: np.ndarray) -> RawTables:
 
 # --- the twin ---------------------------------------------------------------------------------------------------------
 
-# The sizes of the paper: training rows, rows of the join of the training rows.
+# The paper's sizes: all ratings, training ratings, rows that these join.
 _RATINGS, _TRAIN, _JOINED = 1_000_209, 850_177, 1_786_513
 _USERS = 6_040
-# Movies with 1, 2, ... 6 genres: 3,883 with 6,408 rows as in MovieLens-1M. The unrated ones leave 6,170 rows that join.
+# Movies with 1, 2, ... 6 genres: 3,883 with 6,408 rows, as in MovieLens-1M. Without the unrated ones 6,170 rows join.
 _RATED = (1870, 1288, 416, 100, 14, 1)
 _UNRATED = (155, 34, 5, 0, 0, 0)
 # Ratings per rated movie and per user: quantiles of MovieLens-1M's.
@@ -175,11 +178,10 @@ _POPULAR = 0.45  # correlation of a movie's popularity with its number of genres
 
 
 def twin(width: int | None = None) -> tuple[RawTables, dict[str, np.ndarray]]:
-    """Made-up tables, and their split: 850,177 training ratings that join to exactly 1,786,513 rows; the rest is
-    validation and test.
+    """Made-up tables and their split: 850,177 training ratings, which join exactly 1,786,513 rows.
 
-    Ratings per movie and per user are spread as in the real data, nobody rates a movie twice, and popular movies have
-    more genres.
+    The other ratings are for validation and test. Ratings per movie and per user are spread as in the real data. No
+    user rates a movie twice, and popular movies have more genres.
     """
     rng = stream(0, "twin/movielens")
     genres = _genre_counts(rng)
@@ -192,7 +194,7 @@ def twin(width: int | None = None) -> tuple[RawTables, dict[str, np.ndarray]]:
 
 
 def _genre_counts(rng: np.random.Generator) -> np.ndarray:
-    """Genres of every movie: of the rated ones, the most popular first, then of the unrated ones."""
+    """How many genres each movie has: the rated ones, the most popular first, then the unrated ones."""
     count = np.repeat(np.arange(6, 0, -1), _RATED[::-1])
     popularity = np.sort(rng.standard_normal(len(count)))[::-1]
     score = _POPULAR * popularity + np.sqrt(1 - _POPULAR**2) * rng.standard_normal(len(count))
@@ -202,14 +204,15 @@ def _genre_counts(rng: np.random.Generator) -> np.ndarray:
 
 
 def _pairs(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """User, movie of every rating, distinct pairs in the order of the users; and which ones are kept for training.
+    """User and movie of every rating, and which ratings training must have.
 
-    User u rates movie m with probability 1 - exp(-a_u b_m), a and b such that the expected numbers per user and per
-    movie are the wanted ones. One rating of every user and of every rated movie is sure, so that all of them join.
+    The pairs are distinct, in the order of the users. User u rates movie m with probability 1 - exp(-a_u b_m), where a
+    and b give the wanted numbers per user and per movie. Every user and every rated movie has one sure rating, so that
+    all of them join.
     """
     wanted = 1.01 * _RATINGS  # so that there are always enough
     a, b = _rates(_spread(_PER_USER, _USERS, wanted), _spread(_PER_MOVIE, sum(_RATED), wanted))
-    # eager users have any number, and the parts of the ratings, which are in the users' order, are alike
+    # Eager users get random numbers. So parts of the ratings, which are in the users' order, are alike.
     a = rng.permutation(a)
     rated = rng.random((len(a), len(b)), dtype=np.float32) > np.exp(-a[:, None] * b)
     sure = np.zeros_like(rated)
@@ -219,14 +222,16 @@ def _pairs(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray
     kept = sure[user, movie]
     spare = rng.permutation(np.flatnonzero(~kept))[: len(user) - _RATINGS]
     chosen = np.setdiff1d(np.arange(len(user)), spare, assume_unique=True)
-    # A user's ratings in any order, as in the real file, where they do not follow the movies' numbers.
+    # A user's ratings are in random order: in the real file they do not follow the movies' numbers.
     chosen = chosen[np.lexsort((rng.random(len(chosen)), user[chosen]))]
     return user[chosen], movie[chosen], kept[chosen]
 
 
 def _rates(per_user: np.ndarray, per_movie: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """a and b, float32, that give the wanted numbers: fitted at 200 users and 200 movies, and interpolated, as both are
-    in order."""
+    """The rates a and b, float32, that give the wanted numbers.
+
+    They are fitted at 200 users and 200 movies and interpolated, as both are in order.
+    """
     users, movies = (np.linspace(0, len(wanted) - 1, 200).round().astype(int) for wanted in (per_user, per_movie))
     a, b = per_user[users].copy(), per_movie[movies] / per_user.sum()
     for _ in range(20):
@@ -240,17 +245,23 @@ def _rates(per_user: np.ndarray, per_movie: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _spread(quantiles: tuple[int, ...], size: int, total: float) -> np.ndarray:
-    """(size,) expected numbers, largest first, of about the given quantiles, with sum `total`."""
+    """Expected numbers, (size,), the largest first, with about the given quantiles and the sum `total`."""
     numbers = np.exp(np.interp(np.linspace(1, 0, size), _QUANTILES, np.log(quantiles)))
-    return numbers * total / numbers.sum()
+    scaled: np.ndarray = numbers * total / numbers.sum()
+    return scaled
 
 
 def _split(genres: np.ndarray, kept: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Ratings, each joining `genres` rows, in train, val and test: of training ones exactly as many as in the paper,
-    and as many joined."""
+    """The ratings of train, val and test, with exactly the paper's numbers of training rows and of rows they join.
+
+    Parameters
+    ----------
+    genres : how many rows each rating joins.
+    kept : which ratings training must have.
+    """
     train = kept.copy()
     train[rng.permutation(np.flatnonzero(~kept))[: _TRAIN - kept.sum()]] = True
-    # Ratings of movies with one genre and with two change places until the join has its size.
+    # Ratings of movies with one genre are swapped with those of two genres until the join has its size.
     lacking = _JOINED - int(genres[train].sum())
     leaves, comes = (1, 2) if lacking > 0 else (2, 1)
     out = rng.permutation(np.flatnonzero(train & ~kept & (genres == leaves)))[: abs(lacking)]
@@ -264,11 +275,11 @@ def _split(genres: np.ndarray, kept: np.ndarray, rng: np.random.Generator) -> di
 def _made_up(
     user: np.ndarray, movie: np.ndarray, genres: np.ndarray, rng: np.random.Generator
 ) -> tuple[Content, np.ndarray]:
-    """Users, movies and ratings to the pairs, and coordinates of titles.
+    """Users, movies and ratings for the pairs, and coordinates of titles.
 
-    Ratings are a rounded sum: something linear in the features, which explains about as much as in MovieLens-1M,
-    something that a network for each table can find beside it, what no feature tells of a movie and of a user, and
-    noise.
+    A rating is a rounded sum of four terms. One is linear in the features and explains about as much as in
+    MovieLens-1M. A non-linear one can be found by a network for each table. Effects of movie and user show in no
+    feature. The last one is noise.
     """
     users, movies = _USERS, len(genres)
     female = rng.random(users) < 0.283
@@ -277,7 +288,7 @@ def _made_up(
     joined = 9.567e8 + 2.2e7 * rng.random(users)
     time = joined[user] + rng.exponential(np.exp(rng.normal(8, 3, users)).clip(max=2e7))[user] * rng.random(len(user))
 
-    # Genres of a movie: the first so many of a random order in which the frequent ones come early.
+    # A movie's genres are the first ones in a random order, in which frequent genres come early.
     frequent = np.log(np.geomspace(1, 0.03, len(GENRES)))
     rank = (frequent + rng.gumbel(size=(movies, len(GENRES)))).argsort(axis=1)[:, ::-1].argsort(axis=1)
     genre = rank < genres[:, None]
@@ -285,23 +296,15 @@ def _made_up(
     titles = rng.standard_normal((movies, TITLE_WIDTH))
 
     old, grown = (2000 - year) / 14 - 1, (age - 31) / 13
-    of_movie = (
-        genre @ rng.normal(0, 0.26, len(GENRES)) / np.sqrt(genres)
-        + 0.15 * old
-        + titles @ rng.normal(0, 0.03, TITLE_WIDTH)
-    )
+    of_movie = genre @ rng.normal(0, 0.26, len(GENRES)) / np.sqrt(genres) + 0.15 * old
+    of_movie = of_movie + titles @ rng.normal(0, 0.03, TITLE_WIDTH)
     of_user = 0.08 * grown + 0.05 * female + rng.normal(0, 0.08, len(OCCUPATIONS))[occupation]
     bent = 0.2 * np.abs(titles[:, 0]) + 0.1 * np.minimum(old, 1) * genre[:, 0] + 0.1 * np.abs(titles[:, 1])
-    untold = rng.normal(0, 0.35, movies) + bent - bent.mean(), rng.normal(0, 0.35, users)
-    score = (
-        3.67
-        + (of_movie - of_movie.mean() + untold[0])[movie]
-        + (of_user + untold[1])[user]
-        + rng.normal(0, 1.04, len(user))
-    )
-    rating = np.clip(np.round(score), 1, 5)
+    hidden = rng.normal(0, 0.35, movies) + bent - bent.mean(), rng.normal(0, 0.35, users)
+    score = 3.67 + (of_movie - of_movie.mean() + hidden[0])[movie] + (of_user + hidden[1])[user]
+    rating = np.clip(np.round(score + rng.normal(0, 1.04, len(user))), 1, 5)
     ids = np.sort(rng.permutation(np.arange(1, 3953))[:movies])
-    place = rng.permutation(movies)  # popular movies have any number
+    place = rng.permutation(movies)  # popular movies get random numbers
     content = Content(
         user=np.arange(1, users + 1),
         female=female,

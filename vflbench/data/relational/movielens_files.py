@@ -1,4 +1,4 @@
-"""MovieLens' files: three formats of one content."""
+"""The files of MovieLens, in three formats."""
 
 from __future__ import annotations
 
@@ -18,25 +18,15 @@ GENRES = (
     *("Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"),
 )
 NO_GENRE = "unknown"  # of ML-100K: such a movie has one row without a genre
-OCCUPATIONS = (
-    *(
-        "administrator",
-        "artist",
-        "doctor",
-        "educator",
-        "engineer",
-        "entertainment",
-        "executive",
-        "healthcare",
-        "homemaker",
-    ),
-    *("lawyer", "librarian", "marketing", "none", "other", "programmer", "retired", "salesman", "scientist", "student"),
-    *("technician", "writer"),
-)
+_OCCUPATIONS = """
+    administrator artist doctor educator engineer entertainment executive healthcare homemaker lawyer librarian
+    marketing none other programmer retired salesman scientist student technician writer
+"""
+OCCUPATIONS = tuple(_OCCUPATIONS.split())
 
 
 _FLAGS = tuple(f"flag {name}" for name in (NO_GENRE, *GENRES))
-_TEXTS = ("title", "date", "year", "genres")  # which may be empty
+_TEXTS = ("title", "date", "year", "genres")  # cells that may be empty
 _KINDS = {
     **dict.fromkeys(("user", "movie", *_FLAGS), "integer"),
     **dict.fromkeys(("age", "rating", "time"), "number"),
@@ -46,7 +36,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class _Format:
-    """Lines of a file. The first ones are the original's, in Latin-1, those with a header RecBole's, in UTF-8."""
+    """Lines of a file: with a header RecBole's, in UTF-8; without one the original's, in Latin-1."""
 
     separator: str
     columns: tuple[str, ...]
@@ -77,8 +67,12 @@ _FORMATS = {
 
 
 def _lines(found: Found, file: RawFile) -> pd.DataFrame:
-    """What every line says; the index is the line's number. Raises DataError, naming the first line that is not of the
-    format."""
+    """The lines of a file, indexed by their numbers.
+
+    Raises
+    ------
+    DataError : naming the first line that is not of the format.
+    """
     import pandas as pd
 
     label, form = found.label(file), _FORMATS[file.name]
@@ -97,13 +91,13 @@ def _lines(found: Found, file: RawFile) -> pd.DataFrame:
 
 
 def _refuse(label: str, values: pd.Series, wrong: pd.Series, why: str) -> None:
-    """Raise for the first line of which `wrong` says so, if there is one."""
+    """Raise DataError for the first line that is `wrong`, if there is one."""
     csv_files.refuse(label, values.index[0], values.to_numpy(), wrong.to_numpy(), why)
 
 
 @dataclass(frozen=True)
 class Content:
-    """What the files of any variant say."""
+    """The content of the files, the same for all variants."""
 
     user: np.ndarray  # (users,) int64 ids
     female: np.ndarray  # (users,) bool
@@ -120,12 +114,17 @@ class Content:
 
 
 def read(found: Found, group: tuple[RawFile, ...]) -> Content:
-    """The content of one group of files. Raises DataError, naming file and line."""
+    """The content of one group of files.
+
+    Raises
+    ------
+    DataError : naming file and line.
+    """
     users, movies, ratings = (_lines(found, file) for file in group)
     labels = [found.label(file) for file in group]
-    _refuse(labels[0], users["user"], users["user"].duplicated(), "stands twice as a user")
+    _refuse(labels[0], users["user"], users["user"].duplicated(), "is there twice as a user")
     _refuse(labels[0], users["gender"], ~users["gender"].isin(["F", "M"]), "is none of the genders F and M")
-    _refuse(labels[1], movies["movie"], movies["movie"].duplicated(), "stands twice as a movie")
+    _refuse(labels[1], movies["movie"], movies["movie"].duplicated(), "is there twice as a movie")
     _refuse(labels[2], ratings["rating"], ~ratings["rating"].isin([1, 2, 3, 4, 5]), "is not a rating from 1 to 5")
     _refuse(labels[2], ratings["time"], ~np.isfinite(ratings["time"]), "is not a time in seconds")
     title, year = _titles(movies)
@@ -146,16 +145,15 @@ def read(found: Found, group: tuple[RawFile, ...]) -> Content:
 
 
 def _occupations(column: pd.Series, label: str) -> np.ndarray:
-    """ML-1M has their numbers, ML-100K their names."""
-    number = column.map({said: i for i, name in enumerate(OCCUPATIONS) for said in (name, str(i))})
-    _refuse(
-        label, column, number.isna(), f"is none of the occupations {', '.join(OCCUPATIONS)}, nor a number from 0 to 20"
-    )
+    """Numbers of the occupations, which ML-1M has as numbers and ML-100K as names."""
+    number = column.map({form: i for i, name in enumerate(OCCUPATIONS) for form in (name, str(i))})
+    why = f"is none of the occupations {', '.join(OCCUPATIONS)}, nor a number from 0 to 20"
+    _refuse(label, column, number.isna(), why)
     return number.to_numpy(np.int64)
 
 
 def _titles(movies: pd.DataFrame) -> tuple[list[str], np.ndarray]:
-    """Titles without "(year)", and years: of the title, else of the date or year column; NaN where there is none."""
+    """Titles without "(year)", and years: from the title, else from the date or year column, else NaN."""
     import pandas as pd
 
     # (V): made for video
@@ -168,12 +166,12 @@ def _titles(movies: pd.DataFrame) -> tuple[list[str], np.ndarray]:
 
 
 def _genres(movies: pd.DataFrame, label: str) -> np.ndarray:
-    """(movies, 18) bool."""
+    """Which genres each movie has, (movies, 18) bool."""
     if _FLAGS[0] in movies:
         flags = movies[list(_FLAGS)]
         _refuse(label, movies["movie"], ~flags.isin([0, 1]).all(axis=1), "has a genre flag that is not 0 or 1")
         return (flags == 1).to_numpy(bool)[:, 1:]
     named = movies["genres"].fillna("").str.replace(" ", "|").str.get_dummies("|").astype(bool)
-    strange = [name for name in named if name not in (*GENRES, NO_GENRE)]
-    _refuse(label, movies["genres"], named[strange].any(axis=1), f"names a genre that is none of {', '.join(GENRES)}")
+    unknown = [name for name in named if name not in (*GENRES, NO_GENRE)]
+    _refuse(label, movies["genres"], named[unknown].any(axis=1), f"names a genre that is none of {', '.join(GENRES)}")
     return named.reindex(columns=list(GENRES), fill_value=False).to_numpy(bool)

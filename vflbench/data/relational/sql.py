@@ -1,8 +1,8 @@
-"""Tables of the user's own, each in its organisation's files or database, joined where nobody sees the join.
+"""Tables of the user's own, each in its organisation's files or database; no party sees their join.
 
-Every table is read twice, as a federation would: all keys first, for the mapping, then keys and features together. A
-table whose keys differ between the two was changed meanwhile, which is an error. Each part is read over a connection of
-its own from its own source.
+Every table is read twice, as in a federation: first all keys, for the mapping, then keys and features together. If the
+keys differ, the table was changed meanwhile, which is an error. Each part is read from its own source over a connection
+of its own.
 """
 
 import dataclasses
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from vflbench.data.relational.sql_config import TASKS, Config, called, check, jo
 from vflbench.data.relational.sql_sources import Source
 from vflbench.data.relational.tables import RawTable, RawTables
 from vflbench.data.tasks import AlignedTask, RelationalTask
-from vflbench.data.tasks.base import beside
+from vflbench.data.tasks.base import replace_at
 from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
@@ -33,7 +34,7 @@ DATASETS = (
 )
 
 METRICS = {"rmse": Metric("rmse", "min"), "accuracy": Metric("accuracy", "max"), "auroc": Metric("auroc", "max")}
-MOST_CATEGORIES = 1000  # of one column: more are rather a key
+MOST_CATEGORIES = 1000  # of one column; with more it is probably a key
 log = logging.getLogger(__name__)
 
 
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Part:
-    """One part's rows, in their order."""
+    """The rows of one part, in their order."""
 
     source: Source
     columns: dict[str, Column]
@@ -50,9 +51,11 @@ class _Part:
 
     @property
     def rows(self) -> int:
+        """How many there are."""
         return len(next(iter(self.columns.values())).values)
 
     def place(self, row: int) -> str:
+        """How a message names row `row`."""
         return sql_sources.place(self.source, row)
 
 
@@ -60,7 +63,7 @@ _Stamp = tuple[str | None, tuple[int, int] | None]  # checksum of the file, (row
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
-    """The user's tables. One that comes in several parts keeps them; of another, `parties` clients hold equal parts.
+    """The user's tables: one that comes in several parts keeps them, any other is cut into `parties` equal parts.
 
     Parameters
     ----------
@@ -68,17 +71,13 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
     Raises
     ------
-    ConfigError : also columns that are not there.
-    DataError : naming the table, its source as the user did, the column, and of a CSV the line; never a password.
+    ConfigError : see `check`; also columns that are not there.
+    DataError : naming the table, its source as the user wrote it, the column, and the line of a CSV; never a password.
     """
     refuse(check(config, layout, parties))
     sources = {name: parts_of(config, name) for name in config.tables}
     held = {name: [sql_sources.columns(source) for source in parts] for name, parts in sources.items()}
-    problems = [
-        problem for name in config.tables for problem in _check_columns(config, name, sources[name], held[name])
-    ]
-    refuse(problems)
-
+    refuse([problem for name in sources for problem in _check_columns(config, name, sources[name], held[name])])
     mapping = {name: [_read_keys(config, name, source) for source in parts] for name, parts in sources.items()}
     _check_kinds(config, sources, {name: [columns for columns, _ in parts] for name, parts in mapping.items()})
     stamps = {name: [stamp for _, stamp in parts] for name, parts in mapping.items()}
@@ -92,33 +91,26 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     labels, classes = _labels(config, label, found[label])
     metric = METRICS[config.metric or TASKS[config.task][0]]
     if metric.name == "auroc" and classes != 2:
-        raise ConfigError(
-            [Problem("dataset.metric", "auroc", f"is for two classes; {called(config, label)} has {classes}")]
-        )
+        allowed = f"is for two classes; {called(config, label)} has {classes}"
+        raise ConfigError([Problem("dataset.metric", "auroc", allowed)])
     splits = tables.split_rows(len(labels), config.validation, config.test, seed)
     if not len(splits["train"]) or not len(splits["test"]):
         raise DataError(f"{called(config, label)}: {len(labels)} rows are too few for training and test rows")
     sizes = {name: [part.rows for part in parts] for name, parts in found.items() if len(parts) > 1}
-    return tables.divide(
-        config.name,
-        RawTables(tuple(raw), label, labels, classes, joins_of(config)),
-        splits,
-        _source(config, found),
-        metric,
-        layout=layout,
-        parts=parties,
-        sizes=sizes,
-    )
+    whole, source = RawTables(tuple(raw), label, labels, classes, joins_of(config)), _source(config, found)
+    return tables.divide(config.name, whole, splits, source, metric, layout=layout, parts=parties, sizes=sizes)
 
 
 def load_own(
     config: Config, layout: str, parties: int, seed: int, root: Path | None, task: RelationalTask, index: int
 ) -> RelationalTask:
-    """`task`, of which somebody else knows the join, with the part of client `index`, read from its own table's sources
-    and no others.
+    """`task`, which was joined elsewhere, with the part of client `index`, read from its own table's sources alone.
 
-    Horizontal parts of one table are read together: they share means, scales and categories. Raises DataError, as
-    `load`; the sources are no longer those of `task`.
+    Horizontal parts of one table are read together, as they share means, scales and categories.
+
+    Raises
+    ------
+    DataError : as `load`; the sources have changed since.
     """
     name = task.clients[index].table
     found = []
@@ -126,10 +118,8 @@ def load_own(
         found.append(_read(config, name, source, sql_sources.columns(source), _read_keys(config, name, source)[1]))
     for stamp in _source(config, {name: found}).files:
         if stamp not in task.source.files:
-            raise DataError(
-                f"{called(config, name)}: {stamp[0]} has changed since the join was made; start again once it is left "
-                "alone"
-            )
+            advice = "has changed since the join was made; start again once it is left alone"
+            raise DataError(f"{called(config, name)}: {stamp[0]} {advice}")
     raw = _raw_table(config, name, found)
     raw = dataclasses.replace(raw, keys=tables.joining(raw, task.joins))
     labels, splits = None, None
@@ -141,13 +131,13 @@ def load_own(
     sizes = [part.rows for part in found] if len(found) > 1 else None
     own = tables.horizontal(raw, features, splits, labels, parties, sizes)
     first = next(number for number, part in enumerate(task.clients) if part.table == name)
-    return dataclasses.replace(task, clients=beside(task.clients, index, own[index - first]))
+    return dataclasses.replace(task, clients=replace_at(task.clients, index, own[index - first]))
 
 
 def _check_columns(
     config: Config, name: str, sources: Sequence[Source], held: Sequence[Sequence[str]]
 ) -> list[Problem]:
-    """Columns that the configuration names and a part has not."""
+    """The columns that the configuration names and a part lacks."""
     table = config.tables[name]
     problems = []
     for source, columns in zip(sources, held, strict=True):
@@ -158,17 +148,14 @@ def _check_columns(
                     allowed = f"{called(config, name)}: {source} has no such column; it has {', '.join(columns)}"
                     problems.append(Problem(key, column, allowed, closest(column, columns)))
         if table.features is None and not problems and set(columns) != set(held[0]):
-            odd = ", ".join(sorted(set(columns) ^ set(held[0])))
-            allowed = (
-                f"list them: the parts of {called(config, name)} have unlike columns ({odd} in {sources[0]} or "
-                f"{source} alone)"
-            )
+            odd = f"{', '.join(sorted(set(columns) ^ set(held[0])))} in {sources[0]} or {source} alone"
+            allowed = f"list them: the parts of {called(config, name)} have unlike columns ({odd})"
             problems.append(Problem(f"dataset.tables.{name}.features", "null", allowed))
     return problems
 
 
 def _read_keys(config: Config, name: str, source: Source) -> tuple[dict[str, Column], _Stamp]:
-    """The key columns of a part for the mapping, and what tells later whether it is still the same."""
+    """The key columns of a part for the mapping, and a stamp that changes with the part."""
     keys = keys_of(config, name)
     file = _file_stamp(source)
     columns = sql_sources.read(source, keys, config.tables[name].types) if keys else {}
@@ -176,19 +163,23 @@ def _read_keys(config: Config, name: str, source: Source) -> tuple[dict[str, Col
 
 
 def _file_stamp(source: Source) -> str | None:
-    """A database's file may change where its content does not."""
+    """Checksum of a text file; None for a database, whose file may change while its content does not."""
     return sql_sources.stamp(source) if source.kind in ("csv", "parquet") else None
 
 
 def _check_kinds(
     config: Config, sources: Mapping[str, Sequence[Source]], parts: Mapping[str, Sequence[Mapping[str, Column]]]
 ) -> None:
-    """Keys have one of the known kinds, the same one in all parts and on both sides of a predicate, and some row has
-    one.
+    """Check that keys can be compared.
 
-    Raises DataError: everything that is wrong.
+    A key must have a known kind, the same one in all parts and on both sides of a predicate. It cannot be NULL in all
+    rows.
+
+    Raises
+    ------
+    DataError : with all that is wrong.
     """
-    wrong = []
+    reasons = []
     kinds: dict[tuple[str, str], str] = {}
     for name, columns in parts.items():
         for key in keys_of(config, name):
@@ -198,25 +189,22 @@ def _check_kinds(
             kinds[name, key] = next(iter(found), "empty")
             if not found:
                 rows = sum(len(part[key].values) for part in columns)
-                wrong.append(
-                    f"{where}: " + ("every key is NULL, which joins with nothing" if rows else "the table has no rows")
-                )
+                reason = "every key is NULL, which joins with nothing" if rows else "the table has no rows"
+                reasons.append(f"{where}: {reason}")
             elif len(found) > 1:
                 listed = ", ".join(f"{kind} in {source}" for kind, source in found.items())
-                wrong.append(
-                    f"{where}: its parts have unlike keys ({listed}); declare how they are read: "
-                    f"{_declaration(name, key)}"
-                )
+                declare = f"declare how they are read: {_declaration(name, key)}"
+                reasons.append(f"{where}: its parts have unlike keys ({listed}); {declare}")
             elif kinds[name, key] not in TYPES:
                 declare = f"cast it in a query, or declare {_declaration(name, key)}"
-                wrong.append(f"{where} ({next(iter(found.values()))}): a key cannot be {kinds[name, key]}; {declare}")
+                reasons.append(f"{where} ({next(iter(found.values()))}): a key cannot be {kinds[name, key]}; {declare}")
     for equality in joins_of(config):
         sides = [(table, column, kinds[table, column]) for table, column in (equality.left, equality.right)]
         if sides[0][2] != sides[1][2] and {kind for _, _, kind in sides} <= set(TYPES):
             listed = " and ".join(f"{table}.{column} is {kind}" for table, column, kind in sides)
-            wrong.append(f"{listed}: they cannot be joined; declare how one is read: {_declaration(*equality.left)}")
-    if wrong:
-        raise DataError("; ".join(wrong))
+            reasons.append(f"{listed}: they cannot be joined; declare how one is read: {_declaration(*equality.left)}")
+    if reasons:
+        raise DataError("; ".join(reasons))
 
 
 def _declaration(table: str, column: str) -> str:
@@ -224,7 +212,12 @@ def _declaration(table: str, column: str) -> str:
 
 
 def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp: _Stamp) -> _Part:
-    """A part's keys and features together; an error if it is no longer what the mapping was made of."""
+    """A part's keys and features together.
+
+    Raises
+    ------
+    DataError : it is empty, or has changed since the mapping.
+    """
     table, keys = config.tables[name], keys_of(config, name)
     wanted = list(held)
     if table.features is not None:
@@ -234,10 +227,8 @@ def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp:
     now = (part.file, digest([columns[key] for key in keys]) if keys else None)
     if now != stamp:
         rows = f" (rows then and now: {stamp[1][0]}, {part.rows})" if stamp[1] else ""
-        raise DataError(
-            f"{called(config, name)}: {source} changed between mapping and training{rows}; start again once it is left "
-            "alone"
-        )
+        advice = "start again once it is left alone"
+        raise DataError(f"{called(config, name)}: {source} changed between mapping and training{rows}; {advice}")
     if not part.rows:
         raise DataError(f"{called(config, name)}: {source} has no rows")
     if source.kind in ("csv", "parquet"):
@@ -257,10 +248,8 @@ def _raw_table(config: Config, name: str, parts: Sequence[_Part]) -> RawTable:
             raise DataError(f"{called(config, name)}, column {column}: {_not_numeric(columns[column], column, parts)}")
         values = _values(columns[column])
         if np.isinf(values).any():
-            raise DataError(
-                f"{called(config, name)}: {_place(parts, int(np.isinf(values).argmax()))}, column {column}: a value is "
-                "not finite"
-            )
+            place = _place(parts, int(np.isinf(values).argmax()))
+            raise DataError(f"{called(config, name)}: {place}, column {column}: a value is not finite")
         blocks.append(values[:, None])
         names.append(column)
     for column in table.categories:
@@ -268,54 +257,49 @@ def _raw_table(config: Config, name: str, parts: Sequence[_Part]) -> RawTable:
         blocks.append(block)
         names += [f"{column}={value}" for value in found]
     if not blocks:
-        raise DataError(
-            f"{called(config, name)}: no column of numbers to learn from; list some under categories, or add a "
-            "constant in a query"
-        )
+        advice = "list some under categories, or add a constant in a query"
+        raise DataError(f"{called(config, name)}: no column of numbers to learn from; {advice}")
     return RawTable(name, {key: columns[key].values for key in keys}, np.concatenate(blocks, axis=1), tuple(names))
 
 
 def _place(parts: Sequence[_Part], row: int) -> str:
-    """How a message names a row of all parts together."""
+    """How a message names a row that is counted through all parts."""
     ends = np.cumsum([part.rows for part in parts])
     which = int(np.searchsorted(ends, row, side="right"))
     return parts[which].place(row - int(ends[which]) + parts[which].rows)
 
 
 def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Sequence[_Part]) -> list[str]:
-    """The columns of numbers that have no other role. What is left out is told."""
+    """The columns of numbers that have no other role; a warning names other columns."""
     taken = {column for role in roles_of(config, name).values() for column in role}
     others = [column for column in columns if column not in taken]
-    left = [column for column in others if columns[column].kind != "number"]
-    for column in left:
+    left_out = [column for column in others if columns[column].kind != "number"]
+    for column in left_out:
         for part in parts:
             if (row := _misspelt(part.columns[column])) is not None:
-                cell = part.columns[column].values[row]
-                raise DataError(
-                    f"{called(config, name)}: {part.place(row)}, column {column}: {cell!r} where nearly all cells are "
-                    "numbers. "
-                    f"Correct it, or say which columns are features: dataset.tables.{name}.features"
-                )
-    if left:
+                cell = f"{part.columns[column].values[row]!r} where nearly all cells are numbers"
+                advice = f"Correct it, or say which columns are features: dataset.tables.{name}.features"
+                raise DataError(f"{called(config, name)}: {part.place(row)}, column {column}: {cell}. {advice}")
+    if left_out:
         log.warning(
             "%s: left out, being no numbers: %s (dataset.tables.%s.categories would take them in)",
-            called(config, name), ", ".join(left), name,
+            called(config, name), ", ".join(left_out), name,
         )  # fmt: skip
-    return [column for column in others if column not in left]
+    return [column for column in others if column not in left_out]
 
 
 def _misspelt(column: Column) -> int | None:
-    """The first row of a text column that is no number, where more than nine of ten cells are."""
+    """The first row of a text column that is no number, if more than nine of ten cells are numbers."""
     import pandas as pd
 
     if column.kind != "text":
         return None
-    wrong = pd.to_numeric(pd.Series(column.values, dtype=object), errors="coerce").isna().to_numpy() & ~column.null
-    return int(wrong.argmax()) if 0 < 10 * wrong.sum() < (~column.null).sum() else None
+    words = pd.to_numeric(pd.Series(column.values, dtype=object), errors="coerce").isna().to_numpy() & ~column.null
+    return int(words.argmax()) if 0 < 10 * words.sum() < (~column.null).sum() else None
 
 
 def _not_numeric(column: Column, name: str, parts: Sequence[_Part]) -> str:
-    """Why a column listed among the features cannot be one."""
+    """Why a column that is listed as a feature cannot be one."""
     for part in parts:
         own = part.columns[name]
         if (row := _misspelt(own)) is not None:
@@ -326,7 +310,7 @@ def _not_numeric(column: Column, name: str, parts: Sequence[_Part]) -> str:
 
 
 def _values(column: Column) -> np.ndarray:
-    """(n,) float32; a date as days since 1970, which float32 holds to a few minutes."""
+    """The column as (n,) float32; dates as days since 1970, which float32 holds to a few minutes."""
     if column.kind == "date":
         days = (column.values - np.datetime64(0, "us")) / np.timedelta64(1, "D")
         return np.asarray(days, dtype=np.float32)  # NaT becomes NaN
@@ -335,16 +319,13 @@ def _values(column: Column) -> np.ndarray:
 
 
 def _one_hot(config: Config, name: str, column: str, cells: Column) -> tuple[np.ndarray, list[str]]:
-    """(n, values) float32 of 0 and 1, NaN where NULL, and the values: those of all parts together, in order."""
+    """The column as (n, values) float32 of 0 and 1, NaN where NULL, and the values of all parts, in order."""
     import pandas as pd
 
     codes, values = pd.factorize(_text(cells), sort=True)
     if not 0 < len(values) <= MOST_CATEGORIES:
-        found = (
-            f"{len(values)} different values, more than {MOST_CATEGORIES}: rather a key"
-            if len(values)
-            else "no value at all"
-        )
+        many = f"{len(values)} different values, more than {MOST_CATEGORIES}: rather a key"
+        found = many if len(values) else "no value at all"
         raise DataError(f"{called(config, name)}, column {column}: {found}; take it out of the categories")
     block = np.eye(len(values), dtype=np.float32)[codes]
     block[codes < 0] = np.nan
@@ -356,7 +337,7 @@ def _text(column: Column) -> np.ndarray:
 
 
 def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarray, int]:
-    """Targets (n,) float64 and 0, or classes (n,) int64 and their number."""
+    """Targets, (n,) float64, and 0; or classes, (n,) int64, and their number."""
     import pandas as pd
 
     column = str(config.tables[name].label)
@@ -367,19 +348,15 @@ def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarr
         cells = part.columns[column]
         if len(kinds) > 1 or not kinds <= set(wanted):
             row = _misspelt(cells)
-            at, what = (
-                (part.place(row), repr(cells.values[row]))
-                if row is not None
-                else (str(part.source), " and ".join(sorted(kinds)))
-            )
-            raise DataError(f"{where}: {at}: {what}; labels of task={config.task} are {' or '.join(wanted)}")
+            found = f"{part.source}: {' and '.join(sorted(kinds))}"
+            if row is not None:
+                found = f"{part.place(row)}: {cells.values[row]!r}"
+            raise DataError(f"{where}: {found}; labels of task={config.task} are {' or '.join(wanted)}")
         missing = cells.null if cells.kind != "number" else ~np.isfinite(cells.values.astype(np.float64))
         if missing.any():
-            count = f"{int(missing.sum())} labels are" if missing.sum() > 1 else "a label is"
-            raise DataError(
-                f"{where}: {part.place(int(missing.argmax()))}: {count} missing or not finite; leave such rows out, "
-                "e.g. by a query"
-            )
+            place, count = part.place(int(missing.argmax())), int(missing.sum())
+            reason = f"{f'{count} labels are' if count > 1 else 'a label is'} missing or not finite"
+            raise DataError(f"{where}: {place}: {reason}; leave such rows out, e.g. by a query")
     if config.task == "regression":
         return np.concatenate([part.columns[column].values.astype(np.float64) for part in parts]), 0
     allowed = _classes(config, where, [part.columns[column] for part in parts])
@@ -396,7 +373,7 @@ def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarr
 
 
 def _classes(config: Config, where: str, parts: Sequence[Column]) -> list[str]:
-    """The labels in the order of their classes, as text."""
+    """The labels as text, in the order of their classes."""
     if isinstance(config.classes, int):
         return [str(label) for label in range(config.classes)]
     if config.classes is not None:
@@ -405,15 +382,13 @@ def _classes(config: Config, where: str, parts: Sequence[Column]) -> list[str]:
             for label in config.classes
         ]
     whole = concatenate(parts)
-    found = np.unique(whole.values if whole.kind == "text" else whole.values.astype(np.float64)).tolist()
+    found: list[Any] = np.unique(whole.values if whole.kind == "text" else whole.values.astype(np.float64)).tolist()
     if whole.kind == "number":
         if found != list(range(len(found))):
             listed = ", ".join(f"{value:g}" for value in found[:10]) + (", ..." if len(found) > 10 else "")
-            raise DataError(
-                f"{where}: labels {listed}; classes are numbered without a gap from 0, or listed: "
-                f"dataset.classes=[{listed}]. "
-                "Numbers that are amounts are predicted by task=regression"
-            )
+            advice = f"classes are numbered without a gap from 0, or listed: dataset.classes=[{listed}]"
+            amounts = "Numbers that are amounts are predicted by task=regression"
+            raise DataError(f"{where}: labels {listed}; {advice}. {amounts}")
         found = [str(int(value)) for value in found]
     if len(found) < 2:
         raise DataError(f"{where}: a single label, {found[0]!r}; at least two classes are needed")
@@ -421,14 +396,13 @@ def _classes(config: Config, where: str, parts: Sequence[Column]) -> list[str]:
 
 
 def _source(config: Config, found: Mapping[str, Sequence[_Part]]) -> DataSource:
-    """What the record says: files by name and checksum, a server's rows by theirs; no paths, hosts or users."""
+    """Names and checksums of files, and checksums of a server's rows: no paths, hosts or users."""
     kinds = {"csv": "CSV", "parquet": "Parquet", "sqlite": "SQLite", "duckdb": "DuckDB", "postgresql": "PostgreSQL"}
     notes, files = [], []
     for name, parts in found.items():
         several = f" in {len(parts)} parts" if len(parts) > 1 else ""
-        notes.append(
-            f"{called(config, name)}: {', '.join(dict.fromkeys(kinds[part.source.kind] for part in parts))}{several}"
-        )
+        formats = ", ".join(dict.fromkeys(kinds[part.source.kind] for part in parts))
+        notes.append(f"{called(config, name)}: {formats}{several}")
         for part in parts:
             if part.source.path is not None:
                 files.append((part.source.path.name, str(part.file)))

@@ -1,5 +1,4 @@
-"""What a user says of their own tables: the configuration of dataset=sql, and what is wrong with it before anything is
-read."""
+"""The configuration of `dataset=sql`, which describes the user's own tables, and its checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,12 +14,14 @@ TASKS = {"regression": ("rmse",), "classes": ("accuracy", "auroc")}  # task -> i
 
 @dataclass
 class Table:
+    """Keys of one table."""
+
     url: str | list[str]  # where it lies; several: one per horizontal part
     table: str | list[str] | None = None  # its name in a database; of several parts one name, or one each
     query: str | list[str] | None = None  # or a SELECT
     password_env: str | list[str] | None = None  # PostgreSQL: the environment variable that holds the password
     password: str | None = None  # refused: every run keeps its configuration
-    organisation: str | None = None  # whose it is, for messages
+    organisation: str | None = None  # its owner, for messages
     keys: list[str] | None = None  # columns that identify and are no features; null: those that the joins name
     features: list[str] | None = None  # columns to learn from; null: all other columns of numbers
     categories: list[str] = field(default_factory=list)  # columns that become one 0/1 feature for each of their values
@@ -31,6 +32,8 @@ class Table:
 
 @dataclass
 class Config:
+    """Keys of the data set."""
+
     name: str = "sql"
     source: Literal["auto", "real"] = "auto"  # your tables are never replaced by made-up data
     variant: Literal["auto"] = "auto"
@@ -47,11 +50,8 @@ class Config:
     test: float = 0.15
 
     def __post_init__(self) -> None:
-        """No configuration ever holds a password: sweeps would write it to disk before anything is checked."""
-        advice = (
-            "runs keep their configuration, so no password may stand in it: put it into an environment variable, "
-            "name that in"
-        )
+        """Refuse passwords at once: sweeps write the configuration to disk before they check it."""
+        advice = "runs keep their configuration, so no password may be in it: name an environment variable with it in"
         problems = []
         for name, table in self.tables.items() if isinstance(self.tables, Mapping) else ():
             key = f"dataset.tables.{name}"
@@ -73,16 +73,13 @@ def parts_of(config: Config, name: str) -> list[Source]:
     """Where the horizontal parts of a table lie."""
     table = config.tables[name]
     urls = _listed(table.url)
-    each = [
-        value if isinstance(value, list) else [value] * len(urls)
-        for value in (table.table, table.query, table.password_env)
-    ]
-    parts = zip(urls, *each, [config.query_timeout] * len(urls), strict=True)
-    return [Source(*values) for values in parts]
+    keys = (table.table, table.query, table.password_env, config.query_timeout)
+    each = [value if isinstance(value, list) else [value] * len(urls) for value in keys]
+    return [Source(*values) for values in zip(urls, *each, strict=True)]
 
 
 def _equality(text: str) -> Equality | None:
-    """Of "a.x = b.y"; None where it cannot be read."""
+    """The predicate "a.x = b.y"; None if `text` is not of this form."""
     sides = [tuple(part.strip() for part in side.split(".", 1)) for side in text.split("=")]
     if len(sides) != 2 or not all(len(side) == 2 and all(side) for side in sides):
         return None
@@ -91,6 +88,7 @@ def _equality(text: str) -> Equality | None:
 
 
 def joins_of(config: Config) -> tuple[Equality, ...]:
+    """The join predicates that can be read."""
     return tuple(equality for equality in map(_equality, config.joins) if equality is not None)
 
 
@@ -102,7 +100,7 @@ def keys_of(config: Config, name: str) -> list[str]:
 
 
 def roles_of(config: Config, name: str) -> dict[str, list[str]]:
-    """What the columns that the configuration names are for."""
+    """The columns that the configuration names, by role."""
     table = config.tables[name]
     return {
         "keys": keys_of(config, name),
@@ -113,6 +111,7 @@ def roles_of(config: Config, name: str) -> dict[str, list[str]]:
 
 
 def called(config: Config, name: str) -> str:
+    """How messages name a table."""
     owner = config.tables[name].organisation
     return f"table {name} of {owner}" if owner else f"table {name}"
 
@@ -121,15 +120,11 @@ def called(config: Config, name: str) -> str:
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
-    """What is wrong with the configuration, before anything is read: whether files and variables are there is looked
-    at."""
+    """What is wrong with the configuration, before any data are read; files and variables must be there."""
     problems = tables.check_fractions(config.validation, config.test)
     if not config.tables:
-        allowed = (
-            "names no tables: describe yours in DIR/dataset/sql.yaml and give --config-dir DIR, as "
-            "examples/dataset/sql.yaml does"
-        )
-        return [*problems, Problem("dataset.tables", "{}", allowed)]
+        advice = "describe yours in DIR/dataset/sql.yaml and give --config-dir DIR, as examples/dataset/sql.yaml does"
+        return [*problems, Problem("dataset.tables", "{}", f"names no tables: {advice}")]
     problems += _check_task(config)
     for name, table in config.tables.items():
         problems += _check_table(config, name, table)
@@ -144,12 +139,8 @@ def _check_task(config: Config) -> list[Problem]:
     problems = []
     allowed = TASKS[config.task]
     if config.metric is not None and config.metric not in allowed:
-        near = closest(config.metric, allowed)
-        problems.append(
-            Problem(
-                "dataset.metric", config.metric, f"must be one of {', '.join(allowed)} for task={config.task}", near
-            )
-        )
+        reason = f"must be one of {', '.join(allowed)} for task={config.task}"
+        problems.append(Problem("dataset.metric", config.metric, reason, closest(config.metric, allowed)))
     if config.classes is None:
         return problems
     if config.task == "regression":
@@ -161,13 +152,8 @@ def _check_task(config: Config) -> list[Problem]:
         problems.append(Problem("dataset.metric", "auroc", f"is for two classes, not {count}"))
     if isinstance(config.classes, list):
         if any(isinstance(label, bool) for label in config.classes):
-            problems.append(
-                Problem(
-                    "dataset.classes",
-                    config.classes,
-                    "must be quoted: YAML reads yes, no, true and false as truth values",
-                )
-            )
+            reason = "must be quoted: YAML reads yes, no, true and false as truth values"
+            problems.append(Problem("dataset.classes", config.classes, reason))
         elif 0 < sum(isinstance(label, str) for label in config.classes) < len(config.classes):
             problems.append(Problem("dataset.classes", config.classes, "must be all numbers or all text (quote them)"))
     return problems
@@ -179,42 +165,31 @@ def _check_table(config: Config, name: str, table: Table) -> list[Problem]:
     urls = len(_listed(table.url))
     if not urls:
         problems.append(Problem(f"{key}.url", "[]", "must name where the table lies"))
-    lengths = {
-        what: len(value)
-        for what in ("table", "query", "password_env")
-        if isinstance(value := getattr(table, what), list)
-    }
-    wrong = {what: count for what, count in lengths.items() if count != urls}
-    for what, count in wrong.items():
-        problems.append(
-            Problem(
-                f"{key}.{what}", f"({count} entries)", f"must have one for each of the {urls} URLs, or be one for all"
-            )
-        )
-    if not wrong:
+    lists = {what: getattr(table, what) for what in ("table", "query", "password_env")}
+    unequal = {what: len(value) for what, value in lists.items() if isinstance(value, list) and len(value) != urls}
+    for what, count in unequal.items():
+        allowed = f"must have one for each of the {urls} URLs, or be one for all"
+        problems.append(Problem(f"{key}.{what}", f"({count} entries)", allowed))
+    if not unequal:
         found = [problem for source in parts_of(config, name) for problem in sql_sources.check(source, key)]
-        problems += list(dict.fromkeys(found))  # parts share what is wrong with them
+        problems += list(dict.fromkeys(found))  # several parts may have the same problem
     if "." in name or "=" in name:
         problems.append(Problem(key, name, "a table's name cannot have a dot or =, which predicates are made of"))
     taken: dict[str, str] = {}
     for role, columns in roles_of(config, name).items():
         for column in columns:
             if taken.setdefault(column, role) != role:
-                problems.append(
-                    Problem(f"{key}.{role}", column, f"is one of {taken[column]} already: a column has one role")
-                )
+                allowed = f"is one of {taken[column]} already: a column has one role"
+                problems.append(Problem(f"{key}.{role}", column, allowed))
     if table.features is not None and not table.features and not table.categories:
-        problems.append(
-            Problem(
-                f"{key}.features", "[]", "every table needs a feature; where it has none, a query can add a constant"
-            )
-        )
+        allowed = "every table needs a feature; where it has none, a query can add a constant"
+        problems.append(Problem(f"{key}.features", "[]", allowed))
     return problems
 
 
 def _check_joins(config: Config) -> list[Problem]:
     problems = []
-    near = {name: {name} for name in config.tables}  # what joins with what
+    near = {name: {name} for name in config.tables}  # the tables that each one is joined with
     for text in config.joins:
         equality = _equality(text)
         if equality is None:
@@ -239,7 +214,6 @@ def _check_joins(config: Config) -> list[Problem]:
     apart = [name for name in config.tables if name not in together]
     if apart and not problems:
         joined = ", ".join(name for name in config.tables if name in together)
-        problems.append(
-            Problem("dataset.joins", config.joins, f"no predicate connects {', '.join(apart)} with {joined}")
-        )
+        allowed = f"no predicate connects {', '.join(apart)} with {joined}"
+        problems.append(Problem("dataset.joins", config.joins, allowed))
     return problems

@@ -1,8 +1,7 @@
-"""Tables where they lie: CSV and Parquet files, SQLite, DuckDB and PostgreSQL, opened read-only and read column by
-column.
+"""Sources of tables: CSV and Parquet files, SQLite, DuckDB and PostgreSQL, opened read-only and read by columns.
 
-A password comes from an environment variable, and no message repeats one: what an error says of a source is
-`str(source)`, and what a database says is cleaned of the password before it is passed on.
+A password comes from an environment variable, and no message shows it. Errors name a source by `str(source)`, and the
+password is removed from a database's own message.
 """
 
 import gzip
@@ -36,7 +35,7 @@ QUERY_TIMEOUT = 600.0  # seconds
 BLOCK = 20_000  # rows that are fetched from a database at a time
 
 _HOST = r"(?:[^:@/?#,\s\[\]]*|\[[0-9a-fA-F:.]+\])(?::\d+)?"
-# Anything else is not shown: it may hold a password where we do not expect one.
+# No other URL is shown: it may hold a password at an unexpected place.
 _POSTGRES = re.compile(rf"postgres(?:ql)?://(?:[^:@/?#\s]+@)?{_HOST}(?:,{_HOST})*/[^:@/?#\s]+(?:\?[^@#\s]*)?")
 
 
@@ -48,16 +47,15 @@ class Source:
     table: str | None = None  # in a database: its name there,
     query: str | None = None  # or a SELECT
     password_env: str | None = None  # PostgreSQL: the environment variable with the password
-    timeout: float = QUERY_TIMEOUT  # of a database: seconds that reading may take, from the question to the last row
+    timeout: float = QUERY_TIMEOUT  # of a database: seconds that reading may take, from the query to the last row
 
     @property
     def kind(self) -> str:
-        """csv | parquet | sqlite | duckdb | postgresql; empty for anything else."""
+        """One of csv, parquet, sqlite, duckdb, postgresql; empty for anything else."""
         scheme, found, _ = self.url.partition("://")
         if found:
-            return {"postgres": "postgresql"}.get(
-                scheme, scheme if scheme in ("sqlite", "duckdb", "postgresql") else ""
-            )
+            known = {"postgres": "postgresql", "postgresql": "postgresql", "sqlite": "sqlite", "duckdb": "duckdb"}
+            return known.get(scheme, "")
         return "parquet" if self.url.endswith(PARQUET) else "csv" if _suffix(self.url) in SEPARATORS else ""
 
     @property
@@ -69,9 +67,9 @@ class Source:
 
     def __str__(self) -> str:
         where = shown(self.url)
-        return (
-            where if self.kind in ("csv", "parquet") else f"{where}, {f'table {self.table}' if self.table else 'query'}"
-        )
+        if self.kind in ("csv", "parquet"):
+            return where
+        return f"{where}, table {self.table}" if self.table else f"{where}, query"
 
 
 def _suffix(url: str) -> str:
@@ -79,8 +77,7 @@ def _suffix(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """`url` as a message may show it: of a server nothing but user, host and database, and nothing that is not surely
-    one of these."""
+    """`url` as a message may show it: of a server only user, host and database, and only if they are surely these."""
     scheme, found, _ = url.partition("://")
     if not found or scheme in ("sqlite", "duckdb"):
         return url
@@ -88,7 +85,7 @@ def shown(url: str) -> str:
 
 
 def holds_password(url: str) -> bool:
-    """Whether a URL of a server has a password, before the @ or as a parameter."""
+    """Whether the URL of a server has a password, before the @ or as a parameter."""
     scheme, found, rest = url.partition("://")
     address, _, parameters = rest.partition("?")
     secret = any("password" in pair.partition("=")[0].lower() for pair in parameters.split("&"))
@@ -96,8 +93,12 @@ def holds_password(url: str) -> bool:
 
 
 def check(source: Source, key: str) -> list[Problem]:
-    """What is wrong with where a part lies; `key` is the table's in the configuration. Looks whether files are there,
-    opens none."""
+    """What is wrong with the source of a part; files must be there, but are not opened.
+
+    Parameters
+    ----------
+    key : the table's key in the configuration.
+    """
     url, address = f"{key}.url", shown(source.url)
     if not source.kind:
         scheme, found, _ = source.url.partition("://")
@@ -105,50 +106,54 @@ def check(source: Source, key: str) -> list[Problem]:
         return [Problem(url, address, f"must be {FORMS}", near and f"{near}://")]
     problems = []
     if source.kind == "postgresql" and not _POSTGRES.fullmatch(source.url):
-        form = (
-            "must be of the form postgresql://user@host:port/database, without the password (password_env names "
-            "its variable)"
-        )
-        problems.append(Problem(url, address, f"{form} and with special characters as %40, %2F"))
+        form = "postgresql://user@host:port/database, without the password (password_env names its variable)"
+        allowed = f"must be of the form {form} and with special characters as %40, %2F"
+        problems.append(Problem(url, address, allowed))
     if source.kind in ("sqlite", "duckdb") and not source.url.startswith(f"{source.kind}:///"):
         allowed = f"must be of the form {source.kind}:///folder/file; a fourth slash begins an absolute path"
         return [Problem(url, address, allowed)]
     if source.path is not None and not source.path.is_file():
-        beside = source.path.parent
-        near = closest(source.path.name, (p.name for p in beside.iterdir() if p.is_file())) if beside.is_dir() else None
+        folder = source.path.parent
+        near = closest(source.path.name, (p.name for p in folder.iterdir() if p.is_file())) if folder.is_dir() else None
         allowed = "there is no such file; a relative path begins in the folder where vflbench is started"
         problems.append(Problem(url, address, allowed, near))
-    module, extra = {"postgresql": ("psycopg", "postgres"), "duckdb": ("duckdb", "duckdb")}.get(
-        source.kind, ("csv", "")
-    )
+    packages = {"postgresql": ("psycopg", "postgres"), "duckdb": ("duckdb", "duckdb")}
+    module, extra = packages.get(source.kind, ("csv", ""))
     if importlib.util.find_spec(module) is None:
         problems.append(Problem(url, address, f"needs the package {module}: pip install 'vflbench[{extra}]'"))
     if source.kind in ("csv", "parquet"):
         given = [f"{key}.{name}" for name in ("table", "query") if getattr(source, name)]
         problems += [Problem(name, "(given)", f"is for databases; {address} is a file") for name in given]
     elif bool(source.table) == bool(source.query):
-        problems.append(
-            Problem(f"{key}.table", source.table, f"{address} is a database: give a table or a query, one of the two")
-        )
-    if source.password_env is not None:
-        if source.kind != "postgresql":
-            problems.append(Problem(f"{key}.password_env", source.password_env, f"{address} takes no password"))
-        elif source.password_env not in os.environ:
-            allowed = "there is no environment variable of this name; it has to hold the password"
-            # else it may be the password itself: not shown
-            named = re.fullmatch(r"[A-Z_][A-Z0-9_]*", source.password_env)
-            shown_name, near = (
-                (source.password_env, closest(source.password_env, os.environ)) if named else ("(not shown)", None)
-            )
-            problems.append(Problem(f"{key}.password_env", shown_name, allowed, near))
-    return problems
+        allowed = f"{address} is a database: give a table or a query, one of the two"
+        problems.append(Problem(f"{key}.table", source.table, allowed))
+    return problems + _check_password(source, f"{key}.password_env")
+
+
+def _check_password(source: Source, key: str) -> list[Problem]:
+    name = source.password_env
+    if name is None:
+        return []
+    if source.kind != "postgresql":
+        return [Problem(key, name, f"{shown(source.url)} takes no password")]
+    if name in os.environ:
+        return []
+    allowed = "there is no environment variable of this name; it has to hold the password"
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):  # it may be the password itself
+        return [Problem(key, "(not shown)", allowed)]
+    return [Problem(key, name, allowed, closest(name, os.environ))]
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def columns(source: Source) -> list[str]:
-    """The names of the columns at `source`. Raises DataError: it cannot be opened."""
+    """The names of the columns at `source`.
+
+    Raises
+    ------
+    DataError : it cannot be opened, or two columns have the same name.
+    """
     if source.kind == "csv":
         return _csv_header(source)
     if source.kind == "parquet":
@@ -170,19 +175,14 @@ def _distinct(names: list[str], source: Source) -> list[str]:
 
 
 def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict[str, Column]:
-    """The columns `names`, each of the type declared for it in `types`, else as it is.
+    """The columns `names`, each of the type that `types` declares for it, else of its own type.
 
-    Raises DataError: it cannot be read, the connection was lost, a line is malformed, a cell is not of the declared
-    type.
+    Raises
+    ------
+    DataError : it cannot be read, the connection was lost, a line is malformed, or a cell is not of the declared type.
     """
     if source.kind == "csv":
-        texts = _read_csv(source, names)
-        found = {}
-        for name, cells in texts.items():
-            kind = types.get(name)
-            found[name] = (
-                infer(cells) if kind is None else of_arrow(cells if kind == "text" else missing_as_null(cells))
-            )
+        found = {name: _of_text(cells, types.get(name)) for name, cells in _read_csv(source, names).items()}
     elif source.kind == "parquet":
         import pyarrow.parquet as pq
 
@@ -203,13 +203,19 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
     for name in types.keys() & found.keys():
         try:
             found[name] = as_type(found[name], types[name])
-        except Wrong as wrong:
-            raise DataError(f"{place(source, wrong.row)}, column {name}: {wrong.reason}") from None
+        except Wrong as error:
+            raise DataError(f"{place(source, error.row)}, column {name}: {error.reason}") from None
     return found
 
 
+def _of_text(cells: Any, kind: str | None) -> Column:
+    if kind is None:
+        return infer(cells)
+    return of_arrow(cells if kind == "text" else missing_as_null(cells))
+
+
 def place(source: Source, row: int) -> str:
-    """How a message names row number `row`: a CSV's line; a database's rows have no numbers."""
+    """How a message names row `row`: by the line of a CSV; a database's rows have no numbers."""
     if source.kind == "csv":
         lines = (line for line, _ in _csv_records(source))
         return f"{source}, line {next(itertools.islice(lines, row + 1, None))}"
@@ -217,7 +223,7 @@ def place(source: Source, row: int) -> str:
 
 
 def stamp(source: Source) -> str | None:
-    """sha256 of the file; None for a server."""
+    """SHA-256 of the file; None for a server."""
     if source.path is None:
         return None
     with databases.named_errors(source), source.path.open("rb") as file:
@@ -233,10 +239,10 @@ def _opened(source: Source, mode: str, **how: Any) -> Any:
 
 
 def _csv_records(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """(line where it begins, cells) of every record but blank ones, by the slow reader that knows its lines."""
+    """The first line and the cells of every record that is not blank, by a slow reader that counts lines."""
     import csv
 
-    csv.field_size_limit(2**31 - 1)  # a review may be long
+    csv.field_size_limit(2**31 - 1)  # a text may be long
     with _opened(source, "rt", encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=SEPARATORS[_suffix(source.url)], strict=True)
         begins = 1
@@ -246,10 +252,9 @@ def _csv_records(source: Source) -> Iterator[tuple[int, list[str]]]:
                     yield begins, cells
                 begins = reader.line_num + 1
         except csv.Error as error:
-            raise DataError(
-                f"{source}, line {begins}: malformed, a quotation mark may lack its partner ({error})"
-            ) from None
-        except UnicodeDecodeError:  # the decoder reads ahead: the lines are counted up to the byte itself
+            reason = f"malformed, a quotation mark may lack its partner ({error})"
+            raise DataError(f"{source}, line {begins}: {reason}") from None
+        except UnicodeDecodeError:  # the decoder reads ahead, so lines are counted anew
             raise DataError(f"{source}, line {_line_of_byte(source)}: not UTF-8 text; convert the file") from None
 
 
@@ -272,7 +277,7 @@ def _csv_header(source: Source) -> list[str]:
 
 
 def _read_csv(source: Source, names: Sequence[str]) -> dict[str, Any]:
-    """Columns of an Arrow table, all of text: pyarrow would guess types from the first megabyte."""
+    """Columns of an Arrow table, all as text, since pyarrow would guess types from the first megabyte."""
     import pyarrow as pa
     import pyarrow.csv as pc
 
@@ -300,7 +305,7 @@ def _read_csv(source: Source, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _complain_of_csv(source: Source) -> None:
-    """Raise the DataError that names the malformed line, if the slow reader finds one."""
+    """Raise a DataError that names the malformed line, if the slow reader finds one."""
     width = len(_csv_header(source))
     for line, cells in _csv_records(source):
         if len(cells) != width:

@@ -1,9 +1,8 @@
-"""A made-up star schema whose joined table is `duplication` times as long as its fact table, the tables themselves
-staying as they are.
+"""A made-up star schema whose joined table is `duplication` times as long as its fact table.
 
-Every fact row finds one row in each dimension, but in the first it finds `duplication` of them: its keys repeat. So the
-joined table has exactly rows x duplication rows while no organisation's table grows: what a method's cost depends on,
-n_i or N, shows.
+Every fact row joins one row of each dimension, but `duplication` rows of the first, where keys repeat. So the joined
+table has exactly rows x duplication rows, while no organisation's table grows. This shows whether a method's cost
+depends on n_i or on N.
 """
 
 from dataclasses import dataclass
@@ -28,11 +27,13 @@ DATASETS = (
 )
 
 TASKS = {"regression": Metric("rmse", "min"), "classes": Metric("accuracy", "max")}
-_OWN = 0.6  # standard deviation of what sets rows of one key apart; their common part has 0.8
+_OWN = 0.6  # standard deviation of a row's own part of its features; the part that its key's rows share has 0.8
 
 
 @dataclass
 class Config:
+    """Keys of the data set."""
+
     name: str = "star_schema"
     source: Literal["auto", "synthetic"] = "auto"  # it is always made up
     variant: Literal["auto"] = "auto"
@@ -42,7 +43,7 @@ class Config:
     # rows of the first dimension that a fact row joins with: the joined table has rows x duplication rows
     duplication: Count = 4
     width: Count = 8  # features of each table
-    # standard deviation of what no feature explains; that of what they explain is 1
+    # standard deviation of the part that no feature explains; that of the explained part is 1
     noise: Annotated[float, Range(at_least=0)] = 0.5
     task: Literal["regression", "classes"] = "regression"
     classes: Annotated[int, Range(at_least=2)] = 3  # task=classes: how many, about equally frequent
@@ -54,36 +55,28 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration."""
     problems = tables.check_fractions(config.validation, config.test)
     if config.duplication > config.dimension_rows:
-        allowed = (
-            f"must be at most dataset.dimension_rows={config.dimension_rows}: so many rows of the first "
-            "dimension share a key"
-        )
+        most = f"must be at most dataset.dimension_rows={config.dimension_rows}"
+        allowed = f"{most}: as many rows of the first dimension share a key"
         problems.append(Problem("dataset.duplication", config.duplication, allowed))
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> RelationalTask | AlignedTask:
-    """The star schema, each table in `parties` horizontal parts. The tables are the same for every seed, the split is
-    the run's."""
+    """The star schema, each table in `parties` horizontal parts; only the split depends on the seed."""
     refuse(check(config, layout, parties))
     note = f"made-up star schema: {config.rows} facts, {config.dimensions} dimensions, duplication {config.duplication}"
-    return tables.divide(
-        config.name,
-        make(config),
-        tables.split_rows(config.rows, config.validation, config.test, seed),
-        DataSource(kind="synthetic", note=note),
-        TASKS[config.task],
-        layout=layout,
-        parts=parties,
-    )
+    source = DataSource(kind="synthetic", note=note)
+    splits = tables.split_rows(config.rows, config.validation, config.test, seed)
+    metric = TASKS[config.task]
+    return tables.divide(config.name, make(config), splits, source, metric, layout=layout, parts=parties)
 
 
 def make(config: Config) -> RawTables:
-    """The tables. Of the first dimension, rows that are left over when `duplication` does not divide their number join
-    with nothing.
+    """The tables.
 
-    A label is the sum, over tables, of a linear function of the features, of a dimension's those that all rows of a key
-    have in common.
+    If `duplication` does not divide the rows of the first dimension, those left over join with nothing. A label is the
+    sum over tables of a linear function of the features. Of a dimension's features the part counts that all rows of a
+    key share.
     """
     outputs = config.classes if config.task == "classes" else 1
     names = [f"dimension_{number}" for number in range(1, config.dimensions + 1)]
@@ -92,17 +85,16 @@ def make(config: Config) -> RawTables:
     made, keys = [], {}
     for name in names:
         repeats = config.duplication if name == names[0] else 1
-        rng, key_rng = _stream(name), _stream(f"keys/{name}")  # apart, so that the width moves no key
+        rng, key_rng = _stream(name), _stream(f"keys/{name}")  # two, so that keys do not depend on the width
         distinct = config.dimension_rows // repeats
         common = rng.standard_normal((distinct + 1, config.width), dtype=np.float32) * np.float32(np.sqrt(1 - _OWN**2))
         key = key_rng.permutation(np.minimum(np.arange(config.dimension_rows) // repeats, distinct))
-        features = common[key] + rng.standard_normal(
-            (config.dimension_rows, config.width), dtype=np.float32
-        ) * np.float32(_OWN)
+        own = rng.standard_normal((config.dimension_rows, config.width), dtype=np.float32)
+        features = common[key] + own * np.float32(_OWN)
         keys[name] = key_rng.integers(0, distinct, config.rows)
         scores = scores + (common @ _weights(name, config, outputs))[keys[name]]
         made.append(RawTable(name, {"key": np.where(key < distinct, key, -1)}, features, _columns(config.width)))
-    # so that what the features explain has deviation 1
+    # so that the explained part has deviation 1
     scale = np.float32(np.sqrt(1 + config.dimensions * (1 - _OWN**2)))
     noisy = scores / scale + np.float32(config.noise) * _stream("noise").standard_normal(scores.shape, dtype=np.float32)
     labels = noisy.argmax(axis=1) if config.task == "classes" else noisy[:, 0].astype(np.float64)
@@ -116,7 +108,7 @@ def _stream(name: str) -> np.random.Generator:
 
 
 def _weights(name: str, config: Config, outputs: int) -> np.ndarray:
-    """(width, outputs) float32 with columns of length 1."""
+    """Random weights, (width, outputs) float32, with columns of length 1."""
     weights = _stream(f"weights/{name}").standard_normal((config.width, outputs), dtype=np.float32)
     return np.asarray(weights / np.linalg.norm(weights, axis=0))
 

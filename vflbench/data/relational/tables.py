@@ -1,5 +1,4 @@
-"""Tables as loaders hand them over, and how they become a task: splits, standardisation, horizontal parts, or the
-joined blocks."""
+"""Tables as loaders give them, and how they become a task: splits, standardisation, horizontal parts, joined blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,14 +43,14 @@ def check_fractions(validation: float, test: float) -> list[Problem]:
 
 
 def split_rows(rows: int, validation: float, test: float, seed: int) -> dict[str, np.ndarray]:
-    """Random train, val and test rows of the label table, ascending int64; the stream "split" of `seed`."""
+    """Random train, val and test rows of the label table, ascending int64, by the stream "split" of `seed`."""
     order = stream(seed, "split").permutation(rows)
     first, second = round(test * rows), round((test + validation) * rows)
     return {"train": np.sort(order[second:]), "val": np.sort(order[first:second]), "test": np.sort(order[:first])}
 
 
 def in_order(splits: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Where the rows of train, val and test are once they stand one split after the other."""
+    """The rows of train, val and test once they are in this order."""
     ends = np.cumsum([len(splits[split]) for split in SPLITS])
     return {split: np.arange(end - len(splits[split]), end) for split, end in zip(SPLITS, ends, strict=True)}
 
@@ -76,15 +75,16 @@ def divide(
     Parameters
     ----------
     splits : train | val | test -> rows of the label table; val may be empty. A memory map stays one if each split's
-    rows are contiguous. layout : `relational`: each table cut into `parts` contiguous equal horizontal parts;
-    `aligned`: the joined rows of every split. sizes : per table the rows of the horizontal parts in which it comes;
-    such a table is not cut anew.
-    standardized : the features are so already.
+        rows are contiguous.
+    layout : `relational`: each table is cut into `parts` contiguous equal horizontal parts; `aligned`: the joined rows
+        of every split.
+    sizes : table -> rows of its horizontal parts, where it comes in such parts and is not to be cut.
+    standardized : whether the features are standardised already.
 
     Raises
     ------
-    DataError : labels out of range or not finite, an infinite feature, keys that do not join.
-    ConfigError : a table with fewer rows than parts.
+    DataError : labels are out of range or not finite, a feature is infinite, or keys do not join.
+    ConfigError : a table has fewer rows than parts.
     """
     _check_labels(raw)
     raw = replace(raw, tables=tuple(replace(table, keys=joining(table, raw.joins)) for table in raw.tables))
@@ -139,29 +139,33 @@ def horizontal(
     parts: int,
     sizes: Sequence[int] | None,
 ) -> list[RelationalPart]:
-    """The horizontal parts of a table, whose `keys` are those that join; `splits` and `labels` of the label table.
+    """The horizontal parts of a table.
 
-    Raises ConfigError: fewer training rows than parts.
+    Parameters
+    ----------
+    table : its `keys` are those that join.
+    splits, labels : of the label table.
+
+    Raises
+    ------
+    ConfigError : there are fewer training rows than parts.
     """
     own = splits or {"train": np.arange(len(features))}
     if len(own["train"]) < parts:
-        raise ConfigError(
-            [Problem("algorithm.parts", parts, f"table {table.name} has only {len(own['train'])} training rows")]
-        )
+        allowed = f"table {table.name} has only {len(own['train'])} training rows"
+        raise ConfigError([Problem("algorithm.parts", parts, allowed)])
     cut = {split: _parts(rows, parts, sizes) for split, rows in own.items()}
     found = []
     for number, rows in enumerate(cut["train"]):
         columns = {column: take(values, rows) for column, values in table.keys.items()}
         apart = {split: take(features, cut[split][number]) for split in cut if split != "train"}
-        found.append(
-            RelationalPart(table.name, columns, take(features, rows), None if labels is None else labels[rows], apart)
-        )
+        known = None if labels is None else labels[rows]
+        found.append(RelationalPart(table.name, columns, take(features, rows), known, apart))
     return found
 
 
 def _parts(rows: np.ndarray, parts: int, sizes: Sequence[int] | None) -> list[np.ndarray]:
-    """Ascending `rows` of a table in its horizontal parts: equal ones, or those of which `sizes` says how many rows
-    they have."""
+    """Ascending `rows` of a table, cut into its horizontal parts: equal ones, or of the given `sizes`."""
     if sizes is None:
         return np.array_split(rows, parts)
     return np.split(rows, np.searchsorted(rows, np.cumsum(sizes)[:-1]))
@@ -169,19 +173,16 @@ def _parts(rows: np.ndarray, parts: int, sizes: Sequence[int] | None) -> list[np
 
 def _check_labels(raw: RawTables) -> None:
     labels = raw.labels
+    where = f"table {raw.label_table}"
     if not np.isfinite(labels).all():
-        raise DataError(
-            f"table {raw.label_table}: {int((~np.isfinite(labels)).sum())} labels are missing or not finite"
-        )
+        raise DataError(f"{where}: {int((~np.isfinite(labels)).sum())} labels are missing or not finite")
     if raw.classes and len(labels) and (labels.min() < 0 or labels.max() >= raw.classes):
-        wrong = int(np.flatnonzero((labels < 0) | (labels >= raw.classes))[0])
-        raise DataError(
-            f"table {raw.label_table}, row {wrong}: label {labels[wrong]} is not a class from 0 to {raw.classes - 1}"
-        )
+        row = int(np.flatnonzero((labels < 0) | (labels >= raw.classes))[0])
+        raise DataError(f"{where}, row {row}: label {labels[row]} is not a class from 0 to {raw.classes - 1}")
 
 
 def joining(table: RawTable, joins: Sequence[Equality]) -> dict[str, np.ndarray]:
-    """The keys that some predicate names: a NULL in another one drops no row."""
+    """The keys that some predicate names: a NULL in any other drops no row."""
     named = {column for equality in joins for name, column in (equality.left, equality.right) if name == table.name}
     return {column: values for column, values in table.keys.items() if column in named}
 
@@ -189,57 +190,61 @@ def joining(table: RawTable, joins: Sequence[Equality]) -> dict[str, np.ndarray]
 def _check_classes(
     raw: RawTables, splits: Mapping[str, np.ndarray], mapped: Mapping[str, Mapping[str, np.ndarray]], metric: Metric
 ) -> None:
-    """AUROC needs both classes among the joined rows that are scored."""
+    """Check that AUROC has both classes among the joined rows that are scored."""
     for split in mapped.keys() - {"train"} if metric.name == "auroc" else ():
         found = np.unique(raw.labels[splits[split]][mapped[split][raw.label_table]])
         if len(found) < 2:
-            raise DataError(
-                f"table {raw.label_table}: the {split} rows that join have class {found[0]} only, and auroc needs two"
-            )
+            reason = f"the {split} rows that join have class {found[0]} only, and auroc needs two"
+            raise DataError(f"table {raw.label_table}: {reason}")
 
 
 def _handed_over(table: RawTable, rows: np.ndarray) -> Keys:
-    return hand_over(
-        {column: take(values, rows) for column, values in table.keys.items()}, len(rows), "none", table.name
-    )
+    keys = {column: take(values, rows) for column, values in table.keys.items()}
+    return hand_over(keys, len(rows), "none", table.name)
 
 
 def take(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """`values[rows]`, as a view where the rows are contiguous: a memory map is not read."""
-    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
-        return values[rows[0] : rows[-1] + 1]
-    return values[rows]
+    """`values[rows]`, as a view if the rows are contiguous, so that a memory map is not read."""
+    contiguous = len(rows) and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+    taken: np.ndarray = values[rows[0] : rows[-1] + 1] if contiguous else values[rows]
+    return taken
 
 
 def moments(values: np.ndarray, pieces: Sequence[np.ndarray | slice]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of the known values of each column, float64, over rows given in pieces that fit into
-    memory."""
+    """Mean and standard deviation of the known values of each column, float64.
+
+    Parameters
+    ----------
+    pieces : rows, in pieces that fit into memory.
+    """
     count = np.maximum(sum((~np.isnan(values[rows])).sum(axis=0) for rows in pieces), 1)
     mean = sum(np.nansum(values[rows], axis=0, dtype=np.float64) for rows in pieces) / count
-    with np.errstate(over="ignore", invalid="ignore"):  # infinite values are the caller's to refuse
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses infinite values
         squares = sum(np.nansum((values[rows] - mean) ** 2, axis=0) for rows in pieces)
     return mean, np.sqrt(squares / count)
 
 
 def standardize(table: RawTable, fit_on: np.ndarray | None = None) -> np.ndarray:
-    """(n, d) float32: missing values become the mean, columns mean 0 and variance 1 over the rows `fit_on` (all).
-    Constant ones become 0.
+    """Features with mean 0 and variance 1 over the rows `fit_on` (None: all), (n, d) float32.
 
-    Raises DataError: an infinite value, or a column whose variance is beyond float64.
+    Missing values become the mean, and constant columns 0.
+
+    Raises
+    ------
+    DataError : a value is infinite, or a column's variance is beyond float64.
     """
     values = table.features
     infinite = np.isinf(values)
     if infinite.any():
         row, place = np.argwhere(infinite)[0]
-        raise DataError(
-            f"table {table.name}, column {table.columns[place]}, row {row}: {values[row, place]} is not a finite number"
-        )
+        where = f"table {table.name}, column {table.columns[place]}, row {row}"
+        raise DataError(f"{where}: {values[row, place]} is not a finite number")
     mean, spread = moments(values, [slice(None) if fit_on is None else fit_on])
     if not np.isfinite(spread).all():
         place = int(np.argmin(np.isfinite(spread)))
         row = int(np.nanargmax(np.abs(values[:, place])))
-        raise DataError(
-            f"table {table.name}, column {table.columns[place]}, row {row}: {values[row, place]} is too large a number"
-        )
+        where = f"table {table.name}, column {table.columns[place]}, row {row}"
+        raise DataError(f"{where}: {values[row, place]} is too large a number")
     scale = np.where(spread > 1e-12 * np.maximum(np.abs(mean), 1e-300), spread, np.inf)
-    return np.nan_to_num((values - mean) / scale, nan=0.0).astype(np.float32)
+    scaled: np.ndarray = np.nan_to_num((values - mean) / scale, nan=0.0)
+    return scaled.astype(np.float32)

@@ -1,5 +1,7 @@
-"""Features of texts (titles, reviews): coordinates of a local encoder, or a projection of hashed TF-IDF. Nothing is
-ever downloaded."""
+"""Features of texts (titles, reviews): coordinates of a local encoder, or a projection of hashed TF-IDF.
+
+Nothing is ever downloaded.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from vflbench.seeding import derive
 from vflbench.types import ConfigError, DataError, Problem
 
 _BUCKETS = 2**16  # of hashed words
-_REACH = 12  # coordinates that a word reaches, so that a title of two words is not all zeros
+_REACH = 12  # coordinates that a word contributes to, so that a title of two words is not all zeros
 _WORD = r"(?u)\b\w+\b"
 
 
@@ -24,21 +26,20 @@ def check_encoder(folder: str | None) -> list[Problem]:
     """What is wrong with the key `text_encoder`."""
     if folder is None or (Path(folder).expanduser() / "config.json").is_file():
         return []
-    return [
-        Problem(
-            "dataset.text_encoder", folder, "must be null or a local folder of a Hugging Face model (with config.json)"
-        )
-    ]
+    allowed = "must be null or a local folder of a Hugging Face model (with config.json)"
+    return [Problem("dataset.text_encoder", folder, allowed)]
 
 
 def features_of(encoder: str | None, width: int) -> Hashed | Encoder:
-    """What turns texts into `width` features: call `fit` on training texts, then the object itself on any texts."""
+    """A converter of texts into `width` features: first `fit` it on training texts, then call it on any texts."""
     return Hashed(width) if encoder is None else Encoder(Path(encoder).expanduser(), width)
 
 
 class Hashed:
-    """Words hashed into 65,536 buckets, TF-IDF, and a sparse random projection to `width` coordinates from a fixed
-    seed."""
+    """Hashed TF-IDF, projected to `width` coordinates.
+
+    Words are hashed into 65,536 buckets. The random projection is sparse and has a fixed seed.
+    """
 
     def __init__(self, width: int) -> None:
         from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
@@ -56,13 +57,14 @@ class Hashed:
         self.tfidf.fit(self.counts.transform(texts))
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """(texts, width) float32; a text without words is zero."""
+        """Features of the texts, (texts, width) float32; those of a text without words are 0."""
         if not len(texts):
             return np.zeros((0, self.width), np.float32)
         features = self.projection.transform(self.tfidf.transform(self.counts.transform(texts)))
         return np.asarray(features, dtype=np.float32)
 
     def fingerprint(self) -> str:
+        """A text that changes with the features."""
         return self.note
 
 
@@ -76,15 +78,15 @@ def _projection(width: int) -> Any:
 
 
 class Encoder:
-    """The first `width` coordinates of the first token's (CLS) last hidden state, by a model in a local folder.
+    """The first `width` coordinates of the last hidden state of the first token (CLS), by a model in a local folder.
 
     Raises
     ------
-    ConfigError : transformers is not installed; the model has fewer coordinates.
-    DataError : the folder's files are not those of an encoder.
+    ConfigError : transformers is not installed, or the model has fewer coordinates.
+    DataError : the folder holds no encoder.
     """
 
-    LENGTH = 512  # tokens of a text; what is longer is cut
+    LENGTH = 512  # tokens; longer texts are cut
 
     def __init__(self, folder: Path, width: int) -> None:
         try:
@@ -95,22 +97,19 @@ class Encoder:
         self.folder, self.width = folder, width
         self.note = f"text features: first {width} CLS coordinates of the local encoder {folder.name}"
         try:
-            # a folder's own Python would be asked about, and then run
+            # else transformers would ask whether to run Python code of the folder
             how = {"local_files_only": True, "trust_remote_code": False}
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **how)
             model = transformers.AutoModel.from_pretrained(str(folder), **how)
         except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:300]
-            raise DataError(
-                f"dataset.text_encoder {folder.name}: not a model that transformers can read ({reason})."
-            ) from None
+            reason = f"not a model that transformers can read ({' '.join(str(error).split())[:300]})"
+            raise DataError(f"dataset.text_encoder {folder.name}: {reason}.") from None
         size = int(model.config.hidden_size)
         if size < width:
-            raise ConfigError(
-                [Problem("dataset.text_encoder", folder.name, f"has {size} coordinates; {width} are needed")]
-            )
+            allowed = f"has {size} coordinates; {width} are needed"
+            raise ConfigError([Problem("dataset.text_encoder", folder.name, allowed)])
         cut = {"truncation": True, "max_length": min(self.LENGTH, int(tokenizer.model_max_length))}
-        # On a GPU where there is one; transformers sees to it, as this room does without torch.
+        # transformers uses a GPU if there is one; this package does not import torch.
         self.states: Any = transformers.pipeline(
             "feature-extraction", model=model, tokenizer=tokenizer, tokenize_kwargs=cut
         )
@@ -119,9 +118,9 @@ class Encoder:
         """Nothing to learn: the encoder stays as it is."""
 
     def __call__(self, texts: Sequence[str], batch: int = 64) -> np.ndarray:
-        """(texts, width) float32."""
+        """Features of the texts, (texts, width) float32."""
         features = np.zeros((len(texts), self.width), np.float32)
-        # Batches of texts of like length are padded little.
+        # Texts of similar length share a batch, so that padding is short.
         order = np.argsort([len(text) for text in texts], kind="stable")
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
@@ -130,7 +129,7 @@ class Encoder:
         return features
 
     def fingerprint(self) -> str:
-        """Changes with any file of the model."""
+        """A text that changes with any file of the model."""
         sums = []
         for path in sorted(path for path in self.folder.iterdir() if path.is_file()):
             with path.open("rb") as file:

@@ -1,17 +1,16 @@
-"""Reviews of restaurants from the Yelp Open Dataset's JSON lines: three tables, joined by business and user, stars to
-be predicted.
+"""Reviews of restaurants from the Yelp Open Dataset's JSON lines: three tables, joined by business and user.
 
-The build is that of TablePuppet (Xu et al., arXiv 2403.15839): open restaurants, their reviews, and the users who wrote
-them, so that every row joins. Features: of reviews useful, funny, cool and 768 of the text; of restaurants the number
-of reviews; of users 18 numbers.
+Stars are predicted. The tables are built as in TablePuppet (Xu et al., arXiv 2403.15839): open restaurants, their
+reviews, and the users who wrote them, so that every row joins. Features of reviews: useful, funny, cool and 768 of the
+text. Of restaurants: the number of reviews. Of users: 18 numbers.
 
-Departures from the authors' build: (1) a restaurant's stars and a user's average stars are means of the very labels
-that are to be predicted, those of test rows too: they are features with star_averages=true only. (2) Missing values are
+We differ from the authors' tables in two points. (1) A restaurant's stars and a user's average stars are means of the
+very labels to predict, also of test rows. They are features with star_averages=true only. (2) Missing values are
 imputed; the authors leave the row out.
 
-Review features are many (11.6 GB). Above `memory_gb` they are computed once into a memory-mapped file of the cache
-folder. Its rows stand in the order train, val, test, so that each split is a view; the split therefore has a seed of
-its own, and one file serves all runs.
+Features of reviews are many (11.6 GB). Above `memory_gb` they are computed once into a memory-mapped file of the cache
+folder. Its rows are in the order train, val, test, so that each split is a view. The split therefore has a seed of its
+own, and one file serves all runs.
 """
 
 from __future__ import annotations
@@ -60,6 +59,8 @@ DATASETS = (
 
 @dataclass
 class Config:
+    """Keys of the data set."""
+
     name: str = "yelp"
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto"] = "auto"
@@ -67,17 +68,17 @@ class Config:
     text_encoder: str | None = None  # folder of a Hugging Face model for the reviews; null: hashed TF-IDF
     validation: float = 0.15  # fraction of the reviews; the twin has a split of its own
     test: float = 0.15
-    split_seed: int | None = 0  # of the split; null: the run's seed (and a file of review features for each)
-    # a restaurant's stars and a user's average stars are features: both are made of the labels
+    split_seed: int | None = 0  # of the split; null: the run's seed (and a file of review features for each seed)
+    # a restaurant's stars and a user's average stars, which are means of labels, are features
     star_averages: bool = False
     # larger review features are kept in a memory-mapped file of the cache folder
     memory_gb: Annotated[float, Range(at_least=0)] = 2.0
-    width: Count | None = 16  # twin: at most so many features per table; null: all
+    width: Count | None = 16  # twin: at most this many features per table; null: all
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
-# Yelp gives the files out after an agreement: there is no public address.
+# Yelp gives the files out under an agreement: there is no public address.
 _REVIEW, _BUSINESS, _USER = (
     RawFile(f"yelp/yelp_academic_dataset_{name}.json") for name in ("review", "business", "user")
 )
@@ -88,17 +89,10 @@ _VOTES = ("useful", "funny", "cool")
 TEXT_WIDTH = 768
 _REVIEW_COLUMNS = (*_VOTES, *(f"text_{i}" for i in range(TEXT_WIDTH)))
 _RESTAURANT_COLUMNS = ("stars", "review_count")
+_COMPLIMENTS = "hot more profile cute list note plain cool funny writer photos"
 _USER_NUMBERS = (
     *("average_stars", "review_count", "useful", "funny", "cool", "fans"),
-    *(
-        "compliment_hot",
-        "compliment_more",
-        "compliment_profile",
-        "compliment_cute",
-        "compliment_list",
-        "compliment_note",
-    ),
-    *("compliment_plain", "compliment_cool", "compliment_funny", "compliment_writer", "compliment_photos"),
+    *(f"compliment_{name}" for name in _COMPLIMENTS.split()),
 )
 _USER_COLUMNS = (*_USER_NUMBERS, "friends", "yelping_since")
 _JOINS = (
@@ -119,39 +113,40 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     if found is None:
         raw, splits = twin(config.width, config.memory_gb)
         narrowed = "" if config.width is None else f"; at most {config.width} features per table"
-        source = twins.twin_source(
-            note=f"synthetic twin of Yelp's restaurants with their sizes and a split of its own{narrowed}"
-        )
+        note = f"synthetic twin of Yelp's restaurants with their sizes and a split of its own{narrowed}"
+        source = twins.twin_source(note=note)
     else:
         encode = text.features_of(config.text_encoder, TEXT_WIDTH)
         raw, splits = _read(found, config, encode, seed)
         source = replace(found.source(), note=encode.note)
-    return divide(
-        "yelp", raw, splits, source, Metric("accuracy", "max"), layout=layout, parts=parties, standardized=True
-    )
+    metric = Metric("accuracy", "max")
+    return divide("yelp", raw, splits, source, metric, layout=layout, parts=parties, standardized=True)
 
 
 def _task(
     review: np.ndarray, keys: tuple[np.ndarray, np.ndarray], stars: np.ndarray, others: tuple[RawTable, ...]
 ) -> RawTables:
     """The tables, from standardised features of the reviews and raw ones of restaurants and users."""
-    reviews = RawTable(
-        "review", {"business_id": keys[0], "user_id": keys[1]}, review, _REVIEW_COLUMNS[: review.shape[1]]
-    )
+    named = {"business_id": keys[0], "user_id": keys[1]}
+    reviews = RawTable("review", named, review, _REVIEW_COLUMNS[: review.shape[1]])
     rest = (replace(table, features=standardize(table)) for table in others)
     return RawTables((reviews, *rest), "review", stars.astype(np.int64) - 1, 5, _JOINS)
 
 
 # --- the format -------------------------------------------------------------------------------------------------------
 
-_SAMPLE = 200_000  # training reviews from which the words' frequencies are taken
+_SAMPLE = 200_000  # training reviews on which the text features are fitted
 
 
 def _read(
     found: Found, config: Config, encode: text.Hashed | text.Encoder, seed: int
 ) -> tuple[RawTables, dict[str, np.ndarray]]:
-    """The tables in the files, their reviews in the order train, val, test; and the splits. Raises DataError, naming
-    file and line."""
+    """The tables in the files, with reviews in the order train, val, test, and the splits.
+
+    Raises
+    ------
+    DataError : naming file and line.
+    """
     business, restaurant = _businesses(found)
     user, person = _users(found)
     kept, at_business, at_user, stars = _reviews(found, business, user)
@@ -172,23 +167,15 @@ def _read(
             votes = _numbers(table, _VOTES)
             yield place[rows], np.column_stack([votes, encode(_texts(table))])
 
-    made_of = [
-        1,
-        sorted(checksum for _, checksum in found.files),
-        encode.fingerprint(),
-        config.validation,
-        config.test,
-        split_seed,
-    ]
+    checksums = sorted(checksum for _, checksum in found.files)
+    made_of = [1, checksums, encode.fingerprint(), config.validation, config.test, split_seed]
     name = f"yelp-{hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]}.npy"
     review = _gathered(blocks, (len(order), len(_REVIEW_COLUMNS)), training, name, config.memory_gb)
-    # As in the paper, only restaurants and users of some review: they are fewer than the files'.
-    used_business, used_user = np.unique(at_business), np.unique(at_user)
+    # As in the paper, only restaurants and users with a review; the files have more.
+    used, wrote = np.unique(at_business), np.unique(at_user)
     others: tuple[RawTable, ...] = (
-        RawTable(
-            "restaurant", {"business_id": business[used_business]}, restaurant[used_business], _RESTAURANT_COLUMNS
-        ),
-        RawTable("user", {"user_id": user[used_user]}, person[used_user], _USER_COLUMNS),
+        RawTable("restaurant", {"business_id": business[used]}, restaurant[used], _RESTAURANT_COLUMNS),
+        RawTable("user", {"user_id": user[wrote]}, person[wrote], _USER_COLUMNS),
     )
     if not config.star_averages:
         others = tuple(replace(table, features=table.features[:, 1:], columns=table.columns[1:]) for table in others)
@@ -197,17 +184,13 @@ def _read(
 
 
 def _businesses(found: Found) -> tuple[np.ndarray, np.ndarray]:
-    """Open restaurants: ids (n,) objects, and stars and number of reviews (n, 2)."""
+    """Open restaurants: ids, (n,) objects; stars and number of reviews, (n, 2)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     label, ids, numbers = found.label(_BUSINESS), [], []
-    fields = {
-        "business_id": "text",
-        **dict.fromkeys(_RESTAURANT_COLUMNS, "number"),
-        "is_open": "number",
-        "categories": "text",
-    }
+    fields = dict.fromkeys(("business_id", "categories"), "text")
+    fields |= dict.fromkeys((*_RESTAURANT_COLUMNS, "is_open"), "number")
     for table in yelp_lines.blocks(found, _BUSINESS, fields):
         ids.append(table.select(["business_id", "line"]))
         about = table["categories"]
@@ -217,14 +200,13 @@ def _businesses(found: Found) -> tuple[np.ndarray, np.ndarray]:
     every = np.concatenate(numbers)
     chosen = every[:, -1] == 1
     if not chosen.any():
-        raise DataError(
-            f"{label}: holds no open restaurants (`is_open` 1, `categories` with Restaurants). Is this the whole file?"
-        )
+        criteria = "`is_open` 1, `categories` with Restaurants"
+        raise DataError(f"{label}: holds no open restaurants ({criteria}). Is this the whole file?")
     return _ids(label, ids)[chosen], every[chosen, :-1]
 
 
 def _users(found: Found) -> tuple[np.ndarray, np.ndarray]:
-    """Ids (n,) objects, and the numbers (n, 19)."""
+    """Users: ids, (n,) objects, and numbers, (n, 19)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -238,12 +220,8 @@ def _users(found: Found) -> tuple[np.ndarray, np.ndarray]:
         else:
             none = pc.is_in(friends, value_set=pa.array(["", "None"]))
             count = pc.if_else(none, 0, pc.add(pc.count_substring(friends, ","), 1))
-        _refuse(
-            label,
-            table,
-            pc.invert(pc.match_substring_regex(since, r"^\d{4}-")),
-            "yelping_since is not a date such as 2010-05-23",
-        )
+        undated = pc.invert(pc.match_substring_regex(since, r"^\d{4}-"))
+        _refuse(label, table, undated, "yelping_since is not a date such as 2010-05-23")
         year = pc.cast(pc.utf8_slice_codeunits(since, 0, 4), pa.float64())
         more = [pc.cast(column, pa.float64()).to_numpy() for column in (count, year)]
         numbers.append(np.column_stack([_numbers(table, _USER_NUMBERS), *more]).astype(np.float32))
@@ -253,7 +231,7 @@ def _users(found: Found) -> tuple[np.ndarray, np.ndarray]:
 def _reviews(
     found: Found, business: np.ndarray, user: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Which rows of the file are reviews of `business` by `user`; and of these the business, the user, the stars."""
+    """Which rows of the file are reviews of `business` by `user`, and the business, user and stars of these."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -264,12 +242,8 @@ def _reviews(
     for table in yelp_lines.blocks(found, _REVIEW, fields):
         for column in ("business_id", "user_id"):
             _refuse(label, table, pc.is_null(table[column]), f"has no {column}")
-        _refuse(
-            label,
-            table,
-            pc.invert(pc.is_in(table["stars"], value_set=pa.array([1.0, 2, 3, 4, 5]))),
-            "stars are not 1, 2, 3, 4 or 5",
-        )
+        other = pc.invert(pc.is_in(table["stars"], value_set=pa.array([1.0, 2, 3, 4, 5])))
+        _refuse(label, table, other, "stars are not 1, 2, 3, 4 or 5")
         at_business = businesses.get_indexer(_objects(table["business_id"]))
         at_user = np.full(len(at_business), -1)
         near = np.flatnonzero(at_business >= 0)
@@ -279,15 +253,13 @@ def _reviews(
         chosen.append(np.stack([at_business[both], at_user[both], table["stars"].to_numpy()[both]]).astype(np.int64))
     rows = np.concatenate(chosen, axis=1)
     if not rows.shape[1]:
-        raise DataError(
-            f"{label}: no review is of an open restaurant and by a user in {found.label(_USER)}. Do the files belong "
-            "together?"
-        )
+        reason = f"no review is of an open restaurant and by a user in {found.label(_USER)}"
+        raise DataError(f"{label}: {reason}. Do the files belong together?")
     return np.concatenate(kept), rows[0], rows[1], rows[2]
 
 
 def _kept_reviews(found: Found, kept: np.ndarray, fields: dict[str, str]) -> Iterator[tuple[np.ndarray, pa.Table]]:
-    """The kept rows of the review file, block by block, with their numbers among the kept ones."""
+    """The kept rows of the review file, block by block, after their numbers among the kept ones."""
     import pyarrow as pa
 
     start = number = 0
@@ -300,7 +272,12 @@ def _kept_reviews(found: Found, kept: np.ndarray, fields: dict[str, str]) -> Ite
 
 
 def _ids(label: str, blocks: Sequence[pa.Table]) -> np.ndarray:
-    """The key column of a table, given as key and line; each key stands there once."""
+    """The key column of a table, given as blocks of key and line.
+
+    Raises
+    ------
+    DataError : a key is missing or there twice.
+    """
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -309,7 +286,7 @@ def _ids(label: str, blocks: Sequence[pa.Table]) -> np.ndarray:
     _refuse(label, table, pc.is_null(table[0]), "has no id")
     ids = _objects(table[0])
     again = pd.Index(ids).duplicated()
-    _refuse(label, table, pa.chunked_array([again]), f"{ids[again.argmax()]!r} stands twice")
+    _refuse(label, table, pa.chunked_array([again]), f"{ids[again.argmax()]!r} is there twice")
     return ids
 
 
@@ -318,7 +295,7 @@ def _objects(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _numbers(table: pa.Table, names: Iterable[str]) -> np.ndarray:
-    """(n, names) float32; null is NaN."""
+    """The columns `names` as (n, names) float32, NaN where null."""
     return np.column_stack([table[name].to_numpy() for name in names]).astype(np.float32)
 
 
@@ -332,7 +309,7 @@ def _texts(table: pa.Table, chosen: np.ndarray | None = None) -> list[str]:
 
 
 def _refuse(label: str, table: pa.Table, wrong: pa.ChunkedArray, why: str) -> None:
-    """Raise for the first line of which `wrong` says so, if there is one."""
+    """Raise DataError for the first line that is `wrong`, if there is one."""
     lines = table["line"].filter(wrong)
     if len(lines):
         raise DataError(f"{label}, line {lines[0]}: {why}. Correct the line, or get the file again.")
@@ -348,17 +325,16 @@ def _gathered(
     name: str,
     memory_gb: float,
 ) -> np.ndarray:
-    """(rows, columns) float32: imputed by the mean and standardised by the first `training` rows.
+    """Features, (rows, columns) float32, imputed by the mean and standardised by the first `training` rows.
 
     Parameters
     ----------
-    blocks : gives (rows, their raw features), all rows once.
-    name : of the file in the cache folder that keeps the features where they are larger than `memory_gb`; made once,
-    then reused.
+    blocks : gives (rows, their raw features), each row once.
+    name : of the file in the cache folder that keeps features larger than `memory_gb`. It is written once.
 
     Raises
     ------
-    DataError : the file cannot be written, values that are not finite.
+    DataError : the file cannot be written, or a value is not finite.
     """
     size = 4 * shape[0] * shape[1]
     if size <= memory_gb * 1e9:
@@ -377,7 +353,7 @@ def _gathered(
     return features
 
 
-_ROWS = 1 << 12  # worked on at once, so that what is between two steps stays in the processor's cache
+_ROWS = 1 << 12  # at a time, so that they stay in the processor's cache between two steps
 
 
 def _fill(features: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], training: int) -> None:
@@ -388,19 +364,16 @@ def _fill(features: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]],
         infinite = np.isinf(values)
         if infinite.any():
             at, place = np.argwhere(infinite)[0]
-            raise DataError(
-                f"table review, column {_REVIEW_COLUMNS[place]}, row {rows[at]}: {values[at, place]} is not a finite "
-                "number"
-            )
+            where = f"table review, column {_REVIEW_COLUMNS[place]}, row {rows[at]}"
+            raise DataError(f"{where}: {values[at, place]} is not a finite number")
         features[rows] = values
         own = values[rows < training]
         for start in range(0, len(own), _ROWS):
             part = own[start : start + _ROWS]
             if pivot is None:
                 known = ~np.isnan(part)
-                pivot = np.float32(
-                    np.where(known, part, 0).sum(axis=0, dtype=np.float64) / np.maximum(known.sum(axis=0), 1)
-                )
+                sums = np.where(known, part, 0).sum(axis=0, dtype=np.float64)
+                pivot = np.float32(sums / np.maximum(known.sum(axis=0), 1))
             off = part - pivot
             known = ~np.isnan(off)
             np.nan_to_num(off, copy=False, nan=0.0)
@@ -411,10 +384,8 @@ def _fill(features: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]],
         raise DataError("table review: holds no training rows")
     shift = total / np.maximum(count, 1)
     spread = np.sqrt(np.maximum(squares / np.maximum(count, 1) - shift**2, 0))
-    mean, scale = (
-        np.float32(pivot + shift),
-        np.float32(np.where(spread > 1e-5 * np.abs(shift), 1 / np.maximum(spread, 1e-30), 0)),
-    )
+    mean = np.float32(pivot + shift)
+    scale = np.float32(np.where(spread > 1e-5 * np.abs(shift), 1 / np.maximum(spread, 1e-30), 0))
     for start in range(0, len(features), _ROWS):
         part = features[start : start + _ROWS]
         part -= mean
@@ -427,22 +398,21 @@ def _fill(features: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]],
 _TRAIN, _HELD_OUT = 3_207_696, 566_064  # the paper's training rows are 85 % of 3,773,760
 _RESTAURANTS, _USERS = 34_987, 1_158_106
 _STARS = (0.13, 0.09, 0.13, 0.26, 0.39)  # share of 1 to 5 stars
-_SPOKEN = 8  # coordinates of the text that say how it was
+_INFORMATIVE = 8  # coordinates of the text that the stars depend on
 
 
 def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.ndarray]]:
-    """Made-up tables, and their split: 3,207,696 training reviews, each of which joins one restaurant and one user, and
-    all of these join.
+    """Made-up tables and their split: 3,207,696 training reviews, which each join one restaurant and one user.
 
-    Most users write once and some write hundreds, restaurants likewise. A review's stars follow its text, its
-    restaurant and its user.
+    All restaurants and users join. Most users write one review and some write hundreds; restaurants are similar. A
+    review's stars depend on its text, its restaurant and its user.
     """
     rng = stream(0, "twin/yelp")
     rows = _TRAIN + _HELD_OUT
     restaurant, user = (_drawn(*shape, rng) for shape in ((_RESTAURANTS, 1.3, 150), (_USERS, 1.15, 2000)))
     place, taste = rng.standard_normal(_RESTAURANTS, dtype=np.float32), rng.standard_normal(_USERS, dtype=np.float32)
-    said = rng.standard_normal(rows, dtype=np.float32)
-    mood = 0.5 * place[restaurant] + 0.6 * taste[user] + said
+    praise = rng.standard_normal(rows, dtype=np.float32)
+    mood = 0.5 * place[restaurant] + 0.6 * taste[user] + praise
     stars = 1 + np.searchsorted(np.quantile(mood, np.cumsum(_STARS)[:-1]), mood)
 
     columns = len(_REVIEW_COLUMNS) if width is None else min(width, len(_REVIEW_COLUMNS))
@@ -453,23 +423,18 @@ def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.n
             # Column by column, so that the first columns are the same for every width.
             values = stream(0, f"twin/yelp/{start}").standard_normal((columns, len(at)), dtype=np.float32)
             values[: len(_VOTES)] = np.floor(np.exp(values[: len(_VOTES)]))
-            values[len(_VOTES) : len(_VOTES) + _SPOKEN] += 0.7 * said[at]
+            values[len(_VOTES) : len(_VOTES) + _INFORMATIVE] += 0.7 * praise[at]
             yield at, values.T
 
     review = _gathered(blocks, (rows, columns), _TRAIN, f"yelp-twin-{columns}.npy", memory_gb)
     counts = np.log1p(np.bincount(user, minlength=_USERS))[:, None]
     person = np.exp(counts + rng.normal(0, 1, (_USERS, len(_USER_COLUMNS)))).astype(np.float32)
     person[:, 0], person[:, -1] = np.clip(3.8 + 0.8 * taste, 1, 5), rng.integers(2004, 2023, _USERS)
-    of_place = np.column_stack(
-        [np.clip(np.round(2 * (3.5 + 0.7 * place)) / 2, 1, 5), np.bincount(restaurant, minlength=_RESTAURANTS)]
-    )
+    place_stars = np.clip(np.round(2 * (3.5 + 0.7 * place)) / 2, 1, 5)
+    of_place = np.column_stack([place_stars, np.bincount(restaurant, minlength=_RESTAURANTS)]).astype(np.float32)
+    places = {"business_id": np.arange(_RESTAURANTS)}
     others = (
-        RawTable(
-            "restaurant",
-            {"business_id": np.arange(_RESTAURANTS)},
-            of_place.astype(np.float32)[:, :width],
-            _RESTAURANT_COLUMNS[:width],
-        ),
+        RawTable("restaurant", places, of_place[:, :width], _RESTAURANT_COLUMNS[:width]),
         RawTable("user", {"user_id": np.arange(_USERS)}, person[:, :width], _USER_COLUMNS[:width]),
     )
     val = _TRAIN + _HELD_OUT // 2
@@ -478,7 +443,7 @@ def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.n
 
 
 def _drawn(size: int, tail: float, most: float, rng: np.random.Generator) -> np.ndarray:
-    """(reviews,) int64 of `size` keys, every one in some training review, their frequencies heavy-tailed."""
+    """A key of `size` for each review, (reviews,) int64; frequencies are heavy-tailed, and training has every key."""
     weight = np.cumsum(rng.pareto(tail, size).clip(max=most) + 0.02)
     more = np.searchsorted(weight, rng.random(_TRAIN + _HELD_OUT - size) * weight[-1], side="right")
     training = np.concatenate([np.arange(size), more[: _TRAIN - size]])

@@ -1,4 +1,4 @@
-"""Yelp's files: JSON lines in blocks, parsed by Arrow, with the line of a fault."""
+"""The files of Yelp: blocks of JSON lines, parsed by Arrow; errors name the line."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ _BLOCK = 1 << 25  # bytes read at once
 
 
 def blocks(found: Found, file: RawFile, fields: dict[str, str]) -> Iterator[pa.Table]:
-    """The named fields of a file of one JSON object a line, block by block, and `line`, the number of the line of each
-    row.
+    """Blocks of a file with one JSON object a line: the named fields, and each row's line number as `line`.
 
     Parameters
     ----------
-    fields : name -> `text` or `number`. A text field may be a list of texts, as in some years' files.
+    fields : name -> `text` or `number`. A text field may be a list of texts, as in the files of some years.
 
     Raises
     ------
-    DataError : naming the first line that is no object or whose field is of another type.
+    DataError : naming the first line that is no object, or has a field of another type.
     """
     path, label = found.paths[file.path], found.label(file)
     schema = None
@@ -50,30 +49,26 @@ def blocks(found: Found, file: RawFile, fields: dict[str, str]) -> Iterator[pa.T
 
 
 def _schema(block: bytes, fields: dict[str, str], label: str) -> pa.Schema:
-    """The types of the fields by the first line, which has to have all of them."""
+    """The types of the fields in the first line, which must have all of them."""
     import pyarrow as pa
 
-    number, first = next(
-        ((n, line) for n, line in enumerate(block.split(b"\n", 100), start=1) if line.strip()), (1, b"")
-    )
+    lines = enumerate(block.split(b"\n", 100), start=1)
+    number, first = next(((n, line) for n, line in lines if line.strip()), (1, b""))
     try:
         values = dict(json.loads(first))
     except (ValueError, TypeError) as error:  # bad JSON, bad UTF-8, no object
         raise DataError(f"{label}, line {number}: not a JSON object ({error}). Get the file again.") from None
     missing = [name for name in fields if name not in values]
     if missing:
-        raise DataError(
-            f"{label}, line {number}: has no field {', '.join(missing)}; it has {', '.join(values)}. Is this the right "
-            "file?"
-        )
+        reason = f"has no field {', '.join(missing)}; it has {', '.join(values)}"
+        raise DataError(f"{label}, line {number}: {reason}. Is this the right file?")
     kinds = {"text": pa.string(), "number": pa.float64(), "list": pa.list_(pa.string())}
-    return pa.schema(
-        [(name, kinds["list" if isinstance(values[name], list) else kind]) for name, kind in fields.items()]
-    )
+    shapes = {name: "list" if isinstance(values[name], list) else kind for name, kind in fields.items()}
+    return pa.schema([(name, kinds[shape]) for name, shape in shapes.items()])
 
 
 def _numbered(block: bytes, schema: pa.Schema, label: str, first: int) -> pa.Table:
-    """The rows of a block of whole lines of which the first is number `first`, and `line`. Empty lines have none."""
+    """The rows of a block of whole lines, with their line numbers from `first` on; empty lines have no row."""
     import pyarrow as pa
 
     lines = {number: line for number, line in enumerate(block.split(b"\n"), start=first) if line.strip()}
@@ -100,5 +95,5 @@ def _parsed(lines: bytes, schema: pa.Schema) -> pa.Table:
         pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
         pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     )
-    table.validate(full=True)  # that text is UTF-8
+    table.validate(full=True)  # text must be UTF-8
     return table

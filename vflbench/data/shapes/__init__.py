@@ -1,0 +1,1 @@
+"""Data sets of shapes: objects seen from several sides."""

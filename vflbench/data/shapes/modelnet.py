@@ -1,13 +1,12 @@
-"""ModelNet10 and ModelNet40 (Wu et al., CVPR 2015) seen from twelve sides: 12 views of every object, each at another
-party.
+"""ModelNet10 and ModelNet40 (Wu et al., CVPR 2015) seen from twelve sides: a party has one view of every object.
 
-From the original meshes (`ModelNet10/<class>/<train|test>/*.off`, unpacked, also gzipped, or in the zip archive as
-published), shaded; or from 32^3 voxel grids (ModelNet10 only), as depth. `views` says how a view is made. The pictures
-of meshes are kept in the cache folder, a file per object named after the mesh's content: an interrupted rendering goes
-on where it stopped. So are those of voxels, in one file.
+Views are shaded ones of the original meshes, or depths of 32^3 voxel grids (ModelNet10 only); see `views`. Meshes are
+`ModelNet10/<class>/<train|test>/*.off`, unpacked (also gzipped) or in the published zip archive. The cache folder keeps
+the pictures of meshes, one file per object, named after the mesh's content. So an interrupted rendering continues where
+it stopped. Pictures of voxels are kept in one file.
 
-Features are uint8, 0 to 255, a quarter of what float32 takes: whoever computes with them divides by 255
-(models/image.py does). With fewer than twelve parties each has the same number of neighbouring views, as channels.
+Features are uint8, 0 to 255, a quarter of the size of float32; models/image.py divides them by 255. With fewer than
+twelve parties each has the same number of neighbouring views, as channels.
 """
 
 import functools
@@ -47,12 +46,14 @@ DATASETS = (
     ),
 )
 _NO_CACHE = "the rendered views cannot be written to the cache folder ({}): make room there, or set XDG_CACHE_HOME."
-_RENDERING = 1  # raised when the pictures change: pictures of older versions are not used
+_RENDERING = 1  # to be raised when the pictures change, so that older ones are not used
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Config:
+    """Keys of the data set."""
+
     name: str = "modelnet10"
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto", "meshes", "voxels"] = "auto"  # auto (the fullest found) | meshes | voxels (modelnet10)
@@ -63,55 +64,14 @@ class Config:
     processes: Count = 1  # that render meshes
 
 
+_CLASSES_40 = """
+    airplane bathtub bed bench bookshelf bottle bowl car chair cone cup curtain desk door dresser flower_pot glass_box
+    guitar keyboard lamp laptop mantel monitor night_stand person piano plant radio range_hood sink sofa stairs stool
+    table tent toilet tv_stand vase wardrobe xbox
+"""
 CLASSES = {
     "modelnet10": ("bathtub", "bed", "chair", "desk", "dresser", "monitor", "night_stand", "sofa", "table", "toilet"),
-    "modelnet40": (
-        *(
-            "airplane",
-            "bathtub",
-            "bed",
-            "bench",
-            "bookshelf",
-            "bottle",
-            "bowl",
-            "car",
-            "chair",
-            "cone",
-            "cup",
-            "curtain",
-            "desk",
-            "door",
-        ),
-        *(
-            "dresser",
-            "flower_pot",
-            "glass_box",
-            "guitar",
-            "keyboard",
-            "lamp",
-            "laptop",
-            "mantel",
-            "monitor",
-            "night_stand",
-            "person",
-        ),
-        *(
-            "piano",
-            "plant",
-            "radio",
-            "range_hood",
-            "sink",
-            "sofa",
-            "stairs",
-            "stool",
-            "table",
-            "tent",
-            "toilet",
-            "tv_stand",
-            "vase",
-        ),
-        *("wardrobe", "xbox"),
-    ),
+    "modelnet40": tuple(_CLASSES_40.split()),
 }
 OBJECTS = {"modelnet10": 4_899, "modelnet40": 12_311}
 _TWIN = {"modelnet10": (40, 10), "modelnet40": (20, 5)}  # training and test objects of a class
@@ -129,13 +89,13 @@ _VOXELS = RawFile(
 
 
 def _file_set(name: str, variant: str) -> FileSet:
-    """What the variant is read from; an archive may also lie at the top of the data_root."""
+    """The files of a variant; an archive may also be at the top of the data_root."""
     groups = ((_ZIPS[name],),) * (variant != "voxels") + ((_VOXELS,),) * (variant != "meshes" and name == "modelnet10")
     return FileSet(name, name, (Part("meshes or voxels" if len(groups) == 2 else "objects", groups),), also=(".",))
 
 
 def _status_set(name: str) -> FileSet:
-    """For `vflbench data`: the first mesh stands for the unpacked folder."""
+    """The files for `vflbench data`, where the first mesh stands for the unpacked folder."""
     files = _file_set(name, "auto")
     archive, *rest = files.parts[0].groups
     first = RawFile(f"{name}/{_TITLE[name]}/{CLASSES[name][0]}/train/{CLASSES[name][0]}_0001.off")
@@ -149,68 +109,60 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = []
     if config.variant == "voxels" and config.name != "modelnet10":
-        problems.append(
-            Problem("dataset.variant", config.variant, "there are voxel grids of modelnet10 only: auto or meshes")
-        )
+        allowed = "there are voxel grids of modelnet10 only: auto or meshes"
+        problems.append(Problem("dataset.variant", config.variant, allowed))
     if views.VIEWS % parties:
-        problems.append(
-            Problem("algorithm.parties", parties, f"must divide the {views.VIEWS} views: 1, 2, 3, 4, 6, 12")
-        )
+        allowed = f"must divide the {views.VIEWS} views: 1, 2, 3, 4, 6, 12"
+        problems.append(Problem("algorithm.parties", parties, allowed))
     return problems
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """Objects with 12 / `parties` views at every party, features (n, 12 / parties, size, size) uint8; the official test
-    objects."""
+    """The objects, with the official test objects: each party has 12 / `parties` views of all.
+
+    Returns
+    -------
+    The task, whose features are (n, 12 / parties, size, size) uint8.
+    """
     refuse(check(config, layout, parties))
     pictures, labels, train, source = _read(config, root)
     training = np.flatnonzero(train)
     classes = CLASSES[config.name]
     split = partition.fraction_split(labels[training], len(classes), 1 - config.validation, 0.0, seed)
     rows = {"train": training[split["train"]], "val": training[split["val"]], "test": np.flatnonzero(~train)}
+    rows = {name: chosen for name, chosen in rows.items() if len(chosen)}
     blocks = np.split(pictures.swapaxes(0, 1), parties, axis=1)
-    taken = {
-        name: tuple(np.ascontiguousarray(block[chosen]) for block in blocks)
-        for name, chosen in rows.items()
-        if len(chosen)
-    }
+    taken = {name: tuple(np.ascontiguousarray(block[chosen]) for block in blocks) for name, chosen in rows.items()}
     known = {name: labels[rows[name]] for name in taken}
     own, answers = taken.pop("train"), known.pop("train")
     return AlignedTask(config.name, source, Metric("accuracy", "max"), len(classes), 0, own, answers, taken, known)
 
 
 def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSource]:
-    """Pictures (12, n, size, size), labels (n,), which ones are training objects, and where they come from."""
+    """Pictures (12, n, size, size), labels (n,), which ones are training objects, and their source."""
     name, folder = config.name, root if root is not None else sources.cache_folder()
     unpacked = [] if config.source == "synthetic" or config.variant == "voxels" else _unpacked(name, folder)
     lacking = _lacking(name, unpacked)
     wanted = _file_set(name, config.variant)
     packed = any((folder / place).is_file() for (file,) in wanted.parts[0].groups for place in (file.path, file.name))
-    # The fullest: all meshes unpacked, else the archive or all voxels, else such meshes as there are.
+    # The fullest source: all meshes unpacked, else the archive or all voxels, else the meshes that are there.
     if unpacked and not lacking and (len(unpacked) >= OBJECTS[name] or not packed):
         content = "\n".join(f"{mesh.label} {mesh.key}" for mesh in unpacked)
         record = ((f"{_TITLE[name]}, {len(unpacked)} files", hashlib.sha256(content.encode()).hexdigest()),)
         return _from_meshes(config, unpacked, record)
     if unpacked and config.variant == "meshes" and not packed:
-        raise DataError(
-            f"{unpacked[0].label.rsplit('/', 3)[0]}: an incomplete {_TITLE[name]}: {len(unpacked)} of "
-            f"{OBJECTS[name]:,} objects, none in "
-            f"{', '.join(lacking[:4])}{' and others' if len(lacking) > 4 else ''}. Get all of it, or use "
-            "dataset.variant=auto."
-        )
+        where = f"{unpacked[0].label.rsplit('/', 3)[0]}: an incomplete {_TITLE[name]}"
+        empty = ", ".join(lacking[:4]) + (" and others" if len(lacking) > 4 else "")
+        counts = f"{len(unpacked)} of {OBJECTS[name]:,} objects, none in {empty}"
+        raise DataError(f"{where}: {counts}. Get all of it, or use dataset.variant=auto.")
     found = sources.locate(wanted, root, config.source, config.verify)
     if found is None:
         return _twin(config)
     if _ZIPS[name] in found:
-        meshes = _zipped(name, found)
-        lacking = _lacking(name, meshes)
-        if lacking:
-            raise DataError(
-                f"{found.label(_ZIPS[name])}: has no meshes in {', '.join(lacking[:4])}. Get the file again."
-            )
-        return _from_meshes(
-            config, meshes, tuple(entry for entry in found.files if entry[0] == found.label(_ZIPS[name]))
-        )
+        meshes, label = _zipped(name, found), found.label(_ZIPS[name])
+        if lacking := _lacking(name, meshes):
+            raise DataError(f"{label}: has no meshes in {', '.join(lacking[:4])}. Get the file again.")
+        return _from_meshes(config, meshes, tuple(entry for entry in found.files if entry[0] == label))
     return _from_voxels(config, found)
 
 
@@ -221,7 +173,7 @@ def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np
 class _Mesh:
     """One mesh file."""
 
-    label: str  # how an error calls it
+    label: str  # its name in errors
     kind: str
     split: str
     path: Path  # of the file, or of the archive
@@ -229,6 +181,7 @@ class _Mesh:
     key: str  # hash of its content, or of the archive's and the name
 
     def read(self) -> bytes:
+        """The file's content."""
         if self.member is None:
             return sources.content(self.path, self.label)
         try:
@@ -243,14 +196,13 @@ def _archive(path: Path) -> zipfile.ZipFile:
 
 
 def _lacking(name: str, meshes: list[_Mesh]) -> list[str]:
-    """<class>/<split> without any object."""
+    """The <class>/<split> without any object."""
     there = {(mesh.kind, mesh.split) for mesh in meshes}
     return [f"{kind}/{split}" for kind in CLASSES[name] for split in ("train", "test") if (kind, split) not in there]
 
 
 def _unpacked(name: str, root: Path) -> list[_Mesh]:
-    """All mesh files below the fullest of the folders in which the data set is looked for, in the order of their
-    names."""
+    """All mesh files, in the order of their names, below the fullest of the data set's possible folders."""
     title = _TITLE[name]
     sets = [
         [
@@ -296,10 +248,8 @@ def _from_meshes(
 
         missing = [package for package in ("trimesh", "embreex") if importlib.util.find_spec(package) is None]
         if missing:
-            raise DataError(
-                f"rendering meshes needs {' and '.join(missing)}: pip install 'vflbench[shapes]', or use "
-                "dataset.variant=voxels."
-            )
+            advice = "pip install 'vflbench[shapes]', or use dataset.variant=voxels"
+            raise DataError(f"rendering meshes needs {' and '.join(missing)}: {advice}.")
         log.info("%s: rendering %d of %d meshes into the cache", config.name, len(todo), len(meshes))
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -315,10 +265,8 @@ def _from_meshes(
     labels = np.array([CLASSES[config.name].index(mesh.kind) for mesh in meshes])
     train = np.array([mesh.split == "train" for mesh in meshes])
     full = len(meshes) >= OBJECTS[config.name]
-    note = (
-        f"12 shaded views of {len(meshes):,}{'' if full else f' of {OBJECTS[config.name]:,}'} meshes, "
-        f"{config.size} pixels"
-    )
+    count = f"{len(meshes):,}" if full else f"{len(meshes):,} of {OBJECTS[config.name]:,}"
+    note = f"12 shaded views of {count} meshes, {config.size} pixels"
     return pictures, labels, train, DataSource("real", "meshes" if full else "meshes_sample", note, record)
 
 
@@ -332,7 +280,7 @@ def _cached(path: Path, *names: str) -> dict[str, np.ndarray]:
 
 
 def _save(path: Path, **arrays: np.ndarray) -> None:
-    """The whole file, or none."""
+    """Write the whole file, or none."""
     with sources.atomic(path) as place, place.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 
@@ -357,9 +305,8 @@ def _from_voxels(config: Config, found: Found) -> tuple[np.ndarray, np.ndarray, 
     train, test = (readers.load_npz(data, where, (f"y_{split}",))[f"y_{split}"] for split in ("train", "test"))
     labels = np.concatenate([train, test])
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not ((labels >= 0) & (labels < 10)).all():
-        raise DataError(
-            f"{where}: labels y_train and y_test must be numbers from 0 to 9, one an object. Get the file again."
-        )
+        reason = "labels y_train and y_test must be numbers from 0 to 9, one an object"
+        raise DataError(f"{where}: {reason}. Get the file again.")
     if not path.is_file():
         _save_voxel_views(path, _grids(data, where, {"train": len(train), "test": len(test)}), config)
     pictures, empty = _cached(path, "pictures", "empty").values()
@@ -373,20 +320,15 @@ def _from_voxels(config: Config, found: Found) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _grids(data: bytes, where: str, counts: dict[str, int]) -> np.ndarray:
-    """(n, 32, 32, 32) bool, indexed [x, y, z], z up: training objects, then test objects."""
+    """Training grids, then test grids, (n, 32, 32, 32) bool, indexed [x, y, z], z up."""
     grids = []
     for split, count in counts.items():
         grid = readers.load_npz(data, where, (f"X_{split}",))[f"X_{split}"]
-        if (
-            grid.shape != (count, 32, 32, 32)
-            or grid.dtype.kind not in "iub"
-            or not (grid.min(initial=0) >= 0 and grid.max(initial=0) <= 1)
-        ):
-            raise DataError(
-                f"{where}, array X_{split}: {count} grids of 32 x 32 x 32 zeros and ones are expected, as there are "
-                "labels; "
-                f"this is {grid.shape} {grid.dtype}. Get the file again."
-            )
+        right_type = grid.shape == (count, 32, 32, 32) and grid.dtype.kind in "iub"
+        if not right_type or grid.min(initial=0) < 0 or grid.max(initial=0) > 1:
+            expected = f"{count} grids of 32 x 32 x 32 zeros and ones are expected, as there are labels"
+            found = f"this is {grid.shape} {grid.dtype}"
+            raise DataError(f"{where}, array X_{split}: {expected}; {found}. Get the file again.")
         grids.append(grid.astype(bool))
     return np.concatenate(grids)
 
@@ -426,7 +368,6 @@ def _twin(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSourc
     ]
     labels = np.concatenate([label for _, label in made])
     pictures = _voxel_views(np.concatenate([grid for grid, _ in made]), config)
-    note = (
-        f"synthetic twin: {len(labels):,} made-up solids of {classes} kinds instead of {OBJECTS[config.name]:,} objects"
-    )
+    solid = f"{len(labels):,} made-up solids of {classes} kinds"
+    note = f"synthetic twin: {solid} instead of {OBJECTS[config.name]:,} objects"
     return pictures, labels, np.arange(len(labels)) < len(made[0][1]), twins.twin_source(note=note)

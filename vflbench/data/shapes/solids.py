@@ -1,30 +1,32 @@
-"""Made-up objects as voxel grids: every class is a few boxes, ellipsoids, cylinders and cones, and its objects vary
-them."""
+"""Made-up objects as voxel grids: a class is a few boxes, ellipsoids, cylinders and cones, which its objects vary."""
 
 import numpy as np
 
 from vflbench.seeding import stream
 
 SIDE = 32
-_MISREAD = 0.06  # share of objects that look like one of another class: what keeps a good model from 100 %
+_MISREAD = 0.06  # fraction of objects that look like another class, so that no model reaches 100 %
 
 
 def made_up(name: str, classes: int, per_class: int, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Grids (classes * per_class, 32, 32, 32) bool, indexed [x, y, z], and labels, for the twin of `name`; no grid is
-    empty."""
+    """Objects for the twin of `name`, in random order; no grid is empty.
+
+    Returns
+    -------
+    grids (classes * per_class, 32, 32, 32) bool, indexed [x, y, z], and labels.
+    """
     rng = stream(0, f"twin/{name}/{split}")
     recipes = [_recipe(stream(0, f"twin/{name}/class {c}")) for c in range(classes)]
     labels = rng.permutation(np.repeat(np.arange(classes), per_class))
-    looks = np.where(
-        rng.random(len(labels)) < _MISREAD, (labels + rng.integers(1, classes, len(labels))) % classes, labels
-    )
+    misread = rng.random(len(labels)) < _MISREAD
+    looks = np.where(misread, (labels + rng.integers(1, classes, len(labels))) % classes, labels)
     axis = (2 * np.arange(SIDE) + 1) / SIDE - 1
     cells = np.stack(np.meshgrid(axis, axis, axis, indexing="ij"))
     return np.stack([_object(recipes[look], cells, rng) for look in looks]), labels
 
 
 def _recipe(rng: np.random.Generator) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Two to four solids of a class: kind, middle (3,) and half extent (3,), within the cube from -1 to 1."""
+    """The two to four solids of a class: kind, middle (3,) and half extent (3,), within the cube from -1 to 1."""
     solids = []
     for _ in range(rng.integers(2, 5)):
         half = rng.uniform(0.12, 0.5, 3)
@@ -45,6 +47,6 @@ def _object(
             full |= x**2 + y**2 + z**2 <= 1
         elif kind == 2:  # cylinder, upright
             full |= (x**2 + y**2 <= 1) & (abs(z) <= 1)
-        else:  # cone, its tip above
+        else:  # cone, with its tip above
             full |= (4 * (x**2 + y**2) <= (1 - z) ** 2) & (abs(z) <= 1)
     return full

@@ -1,2 +1,1 @@
-"""Tabular data sets: one table of columns, which parties divide between them; as a problem to learn or as a convex
-function to minimise."""
+"""Tabular data sets: one table, divided between the parties, to learn from or as a convex function to minimise."""

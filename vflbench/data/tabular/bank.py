@@ -1,6 +1,6 @@
-"""Bank Marketing (Moro, Cortez, Rita 2014, UCI): calls to clients of a bank; did the client subscribe a deposit?
+"""Bank Marketing (Moro, Cortez, Rita 2014, UCI): calls of a bank that offer clients a deposit.
 
-`duration`, the length of the call, is known only after it: the paper that compares with these AUCs kept it, so do we.
+`duration`, the length of the call, is known only afterwards. The paper whose AUCs we compare with kept it; so do we.
 """
 
 import functools
@@ -31,20 +31,18 @@ DATASETS = (
 _ADDRESS = "https://archive.ics.uci.edu/ml/machine-learning-databases/00222"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _ASKED = ("no", "yes", "unknown")
-_JOBS = (
-    *(
-        "admin.",
-        "blue-collar",
-        "entrepreneur",
-        "housemaid",
-        "management",
-        "retired",
-        "self-employed",
-        "services",
-        "student",
-    ),
-    *("technician", "unemployed", "unknown"),
-)
+_JOBS = """
+    admin. blue-collar entrepreneur housemaid management retired self-employed services student technician unemployed
+    unknown
+"""
+_ADDITIONAL = """
+    age job marital education default housing loan contact month day_of_week duration campaign pdays previous poutcome
+    emp.var.rate cons.price.idx cons.conf.idx euribor3m nr.employed
+"""
+_FULL = """
+    age job marital education default balance housing loan contact day month duration campaign pdays previous poutcome
+"""
+_SCHOOLS = "basic.4y basic.6y basic.9y high.school illiterate professional.course university.degree unknown"
 
 
 @dataclass(frozen=True)
@@ -68,47 +66,11 @@ EDITIONS = {
         ),
         "bank-additional/bank-additional-full.csv",
         RawFile("bank_marketing/bank-additional-full.csv"),
-        (
-            *(
-                "age",
-                "job",
-                "marital",
-                "education",
-                "default",
-                "housing",
-                "loan",
-                "contact",
-                "month",
-                "day_of_week",
-                "duration",
-            ),
-            *(
-                "campaign",
-                "pdays",
-                "previous",
-                "poutcome",
-                "emp.var.rate",
-                "cons.price.idx",
-                "cons.conf.idx",
-                "euribor3m",
-                "nr.employed",
-            ),
-        ),
+        tuple(_ADDITIONAL.split()),
         {
-            "job": _JOBS,
+            "job": tuple(_JOBS.split()),
             "marital": ("divorced", "married", "single", "unknown"),
-            "education": (
-                *(
-                    "basic.4y",
-                    "basic.6y",
-                    "basic.9y",
-                    "high.school",
-                    "illiterate",
-                    "professional.course",
-                    "university.degree",
-                    "unknown",
-                ),
-            ),
+            "education": tuple(_SCHOOLS.split()),
             **{"default": _ASKED, "housing": _ASKED, "loan": _ASKED},
             "contact": ("cellular", "telephone"),
             "month": _MONTHS,
@@ -125,25 +87,9 @@ EDITIONS = {
         ),
         "bank-full.csv",
         RawFile("bank_marketing/bank-full.csv"),
-        (
-            *(
-                "age",
-                "job",
-                "marital",
-                "education",
-                "default",
-                "balance",
-                "housing",
-                "loan",
-                "contact",
-                "day",
-                "month",
-                "duration",
-            ),
-            *("campaign", "pdays", "previous", "poutcome"),
-        ),
+        tuple(_FULL.split()),
         {
-            "job": _JOBS,
+            "job": tuple(_JOBS.split()),
             "marital": ("divorced", "married", "single"),
             "education": ("primary", "secondary", "tertiary", "unknown"),
             **{"default": ("no", "yes"), "housing": ("no", "yes"), "loan": ("no", "yes")},
@@ -158,6 +104,8 @@ EDITIONS = {
 
 @dataclass
 class Config(table.ClassKeys):
+    """Keys of the data set."""
+
     name: str = "bank"
     # auto (additional where it is there) | additional (41,188 x 20) | full (45,211 x 16, the older one)
     variant: Literal["auto", "additional", "full"] = "auto"  # type: ignore[assignment]
@@ -165,8 +113,10 @@ class Config(table.ClassKeys):
 
 
 def twin(variant: str) -> Table:
-    """Made-up calls with the edition's columns and levels: some levels are common, some say yes more often, long calls
-    do too."""
+    """Made-up calls with the edition's columns and levels.
+
+    Some levels are common. Some levels, and long calls, have more yes.
+    """
     edition = EDITIONS[variant]
     rng = stream(0, f"twin/bank/{variant}")
     values = rng.standard_normal((edition.samples, len(edition.columns)))
@@ -178,9 +128,8 @@ def twin(variant: str) -> Table:
             score += rng.normal(0, 0.5, count)[values[:, i].astype(np.int64)]
         else:
             score += (1.5 if name == "duration" else rng.normal(0, 0.3)) * values[:, i]
-    values[:, edition.columns.index("duration")] = (
-        250 * np.exp(0.8 * values[:, edition.columns.index("duration")])
-    ).round()
+    duration = edition.columns.index("duration")
+    values[:, duration] = (250 * np.exp(0.8 * values[:, duration])).round()
     score += rng.logistic(0, 1, edition.samples)
     return Table(values, edition.columns, edition.levels, (score > np.quantile(score, 0.887)).astype(np.int64), 2)
 

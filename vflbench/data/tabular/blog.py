@@ -1,7 +1,7 @@
-"""BlogFeedback (Buza 2014, UCI): blog posts, 280 columns, the target the number of comments in the next 24 hours.
+"""BlogFeedback (Buza 2014, UCI): blog posts, 280 columns; the target is the number of comments in the next 24 hours.
 
-The published training file and the 60 test files together are the 60,021 rows of PubSub-VFL; rows are held out at
-random, as for the other data sets.
+The published training file and the 60 test files together are the 60,021 rows of PubSub-VFL. Rows are held out at
+random, as in the other data sets.
 """
 
 import functools
@@ -25,7 +25,7 @@ DATASETS = (
     ),
 )
 
-# The published names: one test file a day, from the 26th of March on an hour later.
+# The published names: one test file a day, an hour later from 26 March on.
 _DAYS = [(2, day) for day in range(1, 30)] + [(3, day) for day in range(1, 32)]
 NAMES = (
     "blogData_train.csv",
@@ -40,13 +40,17 @@ SAMPLES = 60021
 
 @dataclass
 class Config(table.RegressionKeys):
+    """Keys of the data set."""
+
     name: str = "blog"
 
 
 def twin(samples: int = SAMPLES) -> Table:
-    """Made-up posts with the original's column kinds: 50 statistics of a blog, 10 counts and 2 sizes of a post, 200
-    rare words, 14 weekday flags, 4 numbers about parent posts. Two posts in three get no comment, a few get a
-    hundred."""
+    """Made-up posts with the original's kinds of columns.
+
+    A blog has 50 statistics. A post has 10 counts, 2 sizes, 200 rare words, 14 weekday flags, and 4 numbers about
+    parent posts. Two posts in three get no comment, a few get a hundred.
+    """
     rng = stream(0, "twin/blog")
     blog = rng.integers(0, samples // 40 + 1, samples)
     fame = rng.exponential(1.0, samples // 40 + 1)[blog]

@@ -1,5 +1,7 @@
-"""scikit-learn's breast cancer data (Street, Wolberg, Mangasarian 1993): 569 tumours, 30 measurements: real data on any
-machine."""
+"""The breast cancer data of scikit-learn (Street, Wolberg, Mangasarian 1993): 569 tumours, 30 measurements.
+
+They are real data that every machine has.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,8 @@ DATASETS = (
 
 @dataclass
 class Config(table.ClassKeys):
+    """Keys of the data set."""
+
     name: str = "breast_cancer"
     source: Literal["auto", "real"] = "auto"  # real data that needs no twin
     problem: Literal["learning", "sparse_logistic"] = "sparse_logistic"
@@ -36,9 +40,9 @@ def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
     """The tumours, malignant (0) or benign (1)."""
     from sklearn.datasets import load_breast_cancer
 
-    held = load_breast_cancer()
-    made = Table(held.data, tuple(map(str, held.feature_names)), {}, held.target.astype(np.int64), 2)
-    return made, DataSource("real", note="comes with scikit-learn")
+    data = load_breast_cancer()
+    tumours = Table(data.data, tuple(map(str, data.feature_names)), {}, data.target.astype(np.int64), 2)
+    return tumours, DataSource("real", note="comes with scikit-learn")
 
 
 SET = TabularSet(DATASETS[0], Metric("accuracy", "max"), lambda config: 30, _make)

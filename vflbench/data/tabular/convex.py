@@ -1,10 +1,9 @@
-"""Convex problems over aligned blocks, and their exact minimum f*: what MTCD and its kin are scored against
-(tasks.Objective).
+"""Convex problems over aligned blocks (tasks.Objective), and the exact minimum f* that MTCD and its kin are scored by.
 
-Ridge has a closed form, primal or dual, whichever system is smaller. Sparse logistic regression is solved by
-scikit-learn's liblinear, which stops early, then by Newton steps on the non-zero coordinates until the duality gap
-proves f* to a relative 1e-10. f* is kept in the user's cache folder under the hash of what it depends on: it is the
-same however the columns are divided.
+Ridge has a closed form: the smaller of the primal and the dual system is solved. For sparse logistic regression
+scikit-learn's liblinear gets near the minimum. Newton steps on the non-zero coordinates follow until the duality gap
+proves f* to a relative 1e-10. The user's cache folder keeps f* under a hash of all that it depends on. It is the same
+however the columns are divided.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ NEWTON_STEPS = 200
 def task(
     name: str, source: DataSource, blocks: Sequence[np.ndarray], labels: np.ndarray, objective: Objective
 ) -> AlignedTask:
-    """The task to minimise `objective` over all samples; nothing is held out, party 0 has the labels.
+    """The task to minimise `objective` over all samples; none is held out, and party 0 has the labels.
 
     Parameters
     ----------
@@ -40,17 +39,13 @@ def task(
 
     Raises
     ------
-    DataError : see `minimum`; it is so small that no gap can be relative to it, or is that of parameters which are all
-    0.
+    DataError : as `minimum`; f* is too small for a relative gap; or all parameters are 0 at the minimum.
     """
     features = np.concatenate(list(blocks), axis=1)
     optimum = minimum(objective, features, labels)
     start, key = value(objective, features, labels, np.zeros(features.shape[1])), WEIGHT[objective.kind]
     if optimum < GAP * start:
-        reason = (
-            f"the minimum is {optimum:.3g}, that of all parameters 0 is {start:.3g}: a gap relative to it has no "
-            "meaning"
-        )
+        reason = f"the minimum is {optimum:.3g}, against {start:.3g} at theta = 0: too small for a relative gap"
         raise DataError(f"dataset {name}: {reason}; choose a larger dataset.{key}, here {objective.weight:g}")
     if start - optimum < GAP * start:
         reason = f"dataset.{key}={objective.weight:g} is so large that all parameters are 0 at the minimum"
@@ -62,7 +57,14 @@ def task(
 
 
 def value(objective: Objective, features: np.ndarray, labels: np.ndarray, theta: np.ndarray) -> float:
-    """f(theta), as data/tasks/aligned.py defines it. X (N, d), labels as `task` takes them, theta (d,)."""
+    """f(theta), as data/tasks/aligned.py defines it.
+
+    Parameters
+    ----------
+    features : X (N, d).
+    labels : as `task` takes them.
+    theta : (d,).
+    """
     u = features @ theta
     if objective.kind == "ridge":
         return float(((u - labels) ** 2).sum() / 2 + objective.weight / 2 * (theta**2).sum())
@@ -70,15 +72,16 @@ def value(objective: Objective, features: np.ndarray, labels: np.ndarray, theta:
 
 
 def _digest(key: str, minimum: float) -> str:
-    """By which a minimum that was changed, or is another problem's, is told."""
+    """Checksum that detects a minimum that was changed or belongs to another problem."""
     return hashlib.sha256(f"{key} {minimum!r}".encode()).hexdigest()
 
 
 def minimum(objective: Objective, features: np.ndarray, labels: np.ndarray) -> float:
-    """f*, from the cache where it is there.
+    """f*, from the cache if it is there.
 
-    Raises DataError: f* is 0 or not finite, so that no gap can be relative to it, or the solver cannot prove it to a
-    relative 1e-10.
+    Raises
+    ------
+    DataError : f* is 0 or not finite, so that no gap can be relative to it; or it cannot be proved to a relative 1e-10.
     """
     key = _key(objective, features, labels)
     path = sources.cache_folder() / "optima" / f"{key}.json"
@@ -103,7 +106,12 @@ def minimum(objective: Objective, features: np.ndarray, labels: np.ndarray) -> f
 
 
 def minimiser(objective: Objective, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """theta*, (d,). Raises DataError, as `minimum`."""
+    """theta*, (d,).
+
+    Raises
+    ------
+    DataError : as `minimum`.
+    """
     if objective.kind == "ridge":
         return _ridge(features, labels, objective.weight)
     return _sparse_logistic(features, labels, objective.weight)
@@ -140,31 +148,32 @@ def _sparse_logistic(features: np.ndarray, labels: np.ndarray, beta: float) -> n
         raise DataError("all samples are of one class: there is nothing to learn")
     samples = len(labels)
     sparse = np.count_nonzero(features) < 0.3 * features.size
-    # scikit-learn's version; since, `l1_ratio` alone says it, and `penalty` is leaving
+    # from scikit-learn 1.8 on it is `l1_ratio`; `penalty` is deprecated
     before_1_8 = LogisticRegression().penalty == "l2"
     l1: dict[str, Any] = {"penalty": "l1"} if before_1_8 else {"l1_ratio": 1.0}
     solver = LogisticRegression(
         solver="liblinear", C=1 / (samples * beta), fit_intercept=False, tol=1e-3, max_iter=100, random_state=0, **l1
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # what is missing is done below
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the Newton steps do the rest
         solver.fit(csr_matrix(features) if sparse else features, labels)
     theta, gap = _newton(features, _signs(labels), beta, solver.coef_[0].astype(np.float64))
     if gap > GAP:
-        raise DataError(
-            f"the minimum of the sparse logistic problem is not found: duality gap {gap:.1e} of its value. Choose a "
-            "larger dataset.beta."
-        )
+        reason = f"the minimum of the sparse logistic problem was not found: duality gap {gap:.1e} of its value"
+        raise DataError(f"{reason}. Choose a larger dataset.beta.")
     return theta
 
 
 def _newton(features: np.ndarray, signs: np.ndarray, beta: float, theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Projected Newton steps on the coordinates that are not 0 or must leave it; the point and its relative duality
-    gap.
+    """Projected Newton steps on the coordinates that are not 0 or must leave 0.
 
-    The gap's lower bound: log(1 + exp(-z)) = max over a in [0, 1] of H(a) - a z, with H the entropy, so the mean of
-    H(a_j) is at most f* where |X'(a s)| / N <= beta everywhere; a is the samples' probability of being wrong, scaled
-    down until that holds.
+    The lower bound of the gap: log(1 + exp(-z)) = max over a in [0, 1] of H(a) - a z, with H the entropy. So the mean
+    of H(a_j) is at most f* where |X'(a s)| / N <= beta everywhere. a is the samples' probability of being
+    misclassified, scaled down until that holds.
+
+    Returns
+    -------
+    The point, (d,), and its relative duality gap.
     """
     from scipy.special import entr, expit
 
@@ -173,9 +182,9 @@ def _newton(features: np.ndarray, signs: np.ndarray, beta: float, theta: np.ndar
     for _ in range(NEWTON_STEPS):
         u = features @ theta
         value = np.logaddexp(0, -signs * u).mean() + beta * np.abs(theta).sum()
-        wrong = expit(-signs * u)
-        gradient = -(features.T @ (signs * wrong)) / samples
-        inside = wrong * min(1.0, beta / max(np.abs(gradient).max(), 1e-300))
+        missed = expit(-signs * u)
+        gradient = -(features.T @ (signs * missed)) / samples
+        inside = missed * min(1.0, beta / max(np.abs(gradient).max(), 1e-300))
         gap = (value - (entr(inside) + entr(1 - inside)).mean()) / value
         if gap <= GAP:
             break
@@ -184,10 +193,10 @@ def _newton(features: np.ndarray, signs: np.ndarray, beta: float, theta: np.ndar
         step = np.zeros(0)
         while len(active):
             block = features[:, active]
-            curvature = block.T @ (block * (wrong * (1 - wrong) / samples)[:, None])
+            curvature = block.T @ (block * (missed * (1 - missed) / samples)[:, None])
             curvature[np.diag_indices(len(active))] += 1e-10 * np.trace(curvature) / len(active) + 1e-300
             step = np.linalg.solve(curvature, -(gradient[active] + beta * side[active]))
-            # at 0, and the step would cross it: not a direction of descent
+            # a coordinate at 0 that the step would move the other way: no direction of descent
             stays = (theta[active] == 0) & (step * side[active] <= 0)
             if not stays.any():
                 break

@@ -1,7 +1,7 @@
-"""Default of credit card clients (Yeh and Lien 2009, UCI): 30,000 clients in Taiwan, 23 columns, will the next payment
-default?
+"""Default of credit card clients (Yeh and Lien 2009, UCI): 30,000 clients in Taiwan, 23 columns.
 
-Read as UCI publishes it (an Excel .xls, which needs the package python-calamine) and as Kaggle does (a CSV).
+Will the next payment default? Two forms can be read: UCI's Excel .xls, which needs the package python-calamine, and
+Kaggle's CSV.
 """
 
 import io
@@ -27,7 +27,7 @@ DATASETS = (
 )
 
 _CSV = RawFile("credit_default/UCI_Credit_Card.csv")
-_MONTHS = (0, 2, 3, 4, 5, 6)  # of PAY_: the published names leave 1 out
+_MONTHS = (0, 2, 3, 4, 5, 6)  # there is no PAY_1
 COLUMNS = (
     *("LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE"),
     *(f"PAY_{month}" for month in _MONTHS),
@@ -35,17 +35,24 @@ COLUMNS = (
     *(f"PAY_AMT{month}" for month in range(1, 7)),
 )
 LEVELS = {"SEX": ("1", "2"), "EDUCATION": tuple("0123456"), "MARRIAGE": tuple("0123")}
-_LABEL = "default payment next month"  # Kaggle writes points for the blanks
+_LABEL = "default payment next month"  # Kaggle has points instead of blanks
 SAMPLES = 30000
 
 
 @dataclass
 class Config(table.ClassKeys):
+    """Keys of the data set."""
+
     name: str = "credit"
 
 
 def read_csv(texts: Contents, target: str = _LABEL.replace(" ", "."), header: int = 1) -> Table:
-    """The table of Kaggle's UCI_Credit_Card.csv. Raises DataError, naming file and line."""
+    """The table of Kaggle's UCI_Credit_Card.csv.
+
+    Raises
+    ------
+    DataError : naming file and line.
+    """
     layout = Layout(("ID", *COLUMNS, target), {**LEVELS, target: ("0", "1")}, header=header, skipped=("ID",))
     return table.read_table(texts, layout, target)
 
@@ -53,7 +60,9 @@ def read_csv(texts: Contents, target: str = _LABEL.replace(" ", "."), header: in
 def read_xls(sheets: Contents) -> Table:
     """The table of UCI's .xls, whose second line has the names of the columns.
 
-    Raises DataError, naming file and line; also where python-calamine is not installed.
+    Raises
+    ------
+    DataError : naming file and line; also where python-calamine is not installed.
     """
     import pandas as pd
 
@@ -61,36 +70,30 @@ def read_xls(sheets: Contents) -> Table:
     try:
         sheet = pd.read_excel(io.BytesIO(data), engine="calamine", header=None, dtype=object, na_filter=False)
     except ImportError:
-        raise DataError(
-            f"{label}: an .xls file needs python-calamine: pip install 'vflbench[excel]'. Or save it as {_CSV.path}."
-        ) from None
-    except Exception as error:  # calamine raises what it likes
+        advice = f"pip install 'vflbench[excel]'. Or save it as {_CSV.path}."
+        raise DataError(f"{label}: an .xls file needs python-calamine: {advice}") from None
+    except Exception as error:  # calamine's errors have no common base
         raise DataError(f"{label}: not an Excel .xls file ({error}). Get the file again.") from None
-    # Excel's numbers are floats: 2.0 is the level 2. Rows stay lines of the same number.
-    written = sheet.map(lambda cell: f"{cell:g}" if isinstance(cell, float) and cell.is_integer() else cell)
-    return read_csv(iter([(written.to_csv(header=False, index=False).encode(), label)]), _LABEL, header=2)
+    # Excel's numbers are floats: 2.0 is the level 2. Row i becomes line i.
+    texts = sheet.map(lambda cell: f"{cell:g}" if isinstance(cell, float) and cell.is_integer() else cell)
+    return read_csv(iter([(texts.to_csv(header=False, index=False).encode(), label)]), _LABEL, header=2)
 
 
 def twin() -> Table:
-    """Made-up clients: some pay late month after month and mostly default; bills follow the limit and one another."""
+    """Made-up clients: those who pay late in most months mostly default; bills follow the limit and earlier bills."""
     rng = stream(0, "twin/credit")
     late = rng.standard_normal(SAMPLES)
     limit = (10_000 * np.exp(2.4 + 0.8 * rng.standard_normal(SAMPLES) - 0.3 * late)).round(-4).clip(10_000, 1_000_000)
-    sex, education = (
-        1 + (rng.random(SAMPLES) < 0.6),
-        rng.choice(7, SAMPLES, p=[0.001, 0.352, 0.467, 0.164, 0.004, 0.01, 0.002]),
-    )
-    marriage, age = (
-        rng.choice(4, SAMPLES, p=[0.002, 0.455, 0.532, 0.011]),
-        (21 + rng.gamma(2.2, 6.5, SAMPLES)).round().clip(21, 79),
-    )
+    sex = rng.random(SAMPLES) < 0.6
+    education = rng.choice(7, SAMPLES, p=[0.001, 0.352, 0.467, 0.164, 0.004, 0.01, 0.002])
+    marriage = rng.choice(4, SAMPLES, p=[0.002, 0.455, 0.532, 0.011])
+    age = (21 + rng.gamma(2.2, 6.5, SAMPLES)).round().clip(21, 79)
     months = np.round(1.1 * late[:, None] - 0.2 + 0.6 * rng.standard_normal((SAMPLES, 6))).clip(-2, 8)
     used = 1 / (1 + np.exp(-(late[:, None] - 1 + 0.4 * rng.standard_normal((SAMPLES, 6)).cumsum(axis=1))))
     bills = (limit[:, None] * used).round()
     paid = (bills * rng.beta(0.6, 4, (SAMPLES, 6))).round()
     score = 0.9 * months[:, 0] + 0.2 * months[:, 1:3].sum(axis=1) - limit / 400_000 + 1.1 * rng.logistic(0, 1, SAMPLES)
-    levels = sex - 1, education, marriage
-    values = np.column_stack([limit, *levels, age, months, bills, paid])
+    values = np.column_stack([limit, sex, education, marriage, age, months, bills, paid])
     return Table(values, COLUMNS, LEVELS, (score > np.quantile(score, 0.7788)).astype(np.int64), 2)
 
 

@@ -1,15 +1,13 @@
-"""Criteo's click logs (Kaggle 2014, or the Terabyte logs): was the advertisement clicked? 13 numbers and 26 categories,
-layout aligned.
+"""Criteo's click logs (Kaggle 2014, or the Terabyte logs), layout aligned: advertisements, clicked or not.
 
-A line is a label, 13 integers and 26 hexadecimal tokens between tabs; any of the 39 may be empty. The 39 columns are
-divided between the parties in their order. A party's numbers become sign(x) log(1 + |x|), standardised by the training
-rows, a missing one their mean; its categories are hashed into `dataset.hashed` columns, which count them. A missing
-category is one of its own. The hash is a fixed mix of column and token (splitmix64), equal on every machine.
+A line is a label, 13 integers and 26 hexadecimal tokens between tabs. Any of the 39 may be empty. They are divided
+between the parties in their order. A party's numbers become sign(x) log(1 + |x|), standardised by the training rows; a
+missing one becomes the mean. Its categories are hashed into `dataset.hashed` columns, which count them; a missing one
+is a category of its own. The hash is a fixed mix of column and token (splitmix64), equal on every machine.
 
-What is read never lies in memory as a whole: blocks of lines go into raw arrays in the cache folder (157 bytes a row,
-once for each file), and from there into a memory-mapped float32 array for each party (once for each split). In memory
-are the split and the labels, about 50 bytes a row. An algorithm has to take rows out of the arrays, as it takes
-batches.
+The data are never in memory as a whole. Blocks of lines go into raw arrays in the cache folder (157 bytes a row, once
+for each file). From there they go into a memory-mapped float32 array for each party (once for each split). Only the
+split and the labels are in memory, about 50 bytes a row. An algorithm should read rows from the arrays batch by batch.
 """
 
 from __future__ import annotations
@@ -50,8 +48,8 @@ DATASETS = (
 NUMBERS, CATEGORIES = 13, 26
 COLUMNS = (*(f"I{i}" for i in range(1, NUMBERS + 1)), *(f"C{i}" for i in range(1, CATEGORIES + 1)))
 TWIN_ROWS = 100_000
-_ROWS = 1 << 16  # rows that are encoded at a time
-_FORMAT = 1  # of the raw arrays in the cache; a change of the parser or the hash needs another number
+_ROWS = 1 << 16  # encoded at a time
+_FORMAT = 1  # of the raw arrays in the cache: to be raised with every change of the parser or the hash
 log = logging.getLogger(__name__)
 
 
@@ -73,12 +71,14 @@ FILE_SETS = (_file_set("auto", 1),)
 
 @dataclass
 class Config:
+    """Keys of the data set."""
+
     name: str = "criteo"
     source: Literal["auto", "real", "synthetic"] = "auto"
     # auto (the first that is there) | kaggle | terabyte | sample
     variant: Literal["auto", "kaggle", "terabyte", "sample"] = "auto"
-    days: Annotated[int, Range(at_least=1, at_most=24)] = 1  # variant=terabyte: so many of its 24 files, from day_0
-    # at most so many rows, the first ones; null: all, of the twin 100,000
+    days: Annotated[int, Range(at_least=1, at_most=24)] = 1  # variant=terabyte: how many of its 24 files, from day_0
+    # at most this many rows, the first ones; null: all, or 100,000 of the twin
     samples: Annotated[int, Range(at_least=10)] | None = None
     # columns that the categories of each party are hashed into
     hashed: Annotated[int, Range(at_least=1, at_most=2**31 - 1)] = 128
@@ -99,12 +99,15 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> AlignedTask:
-    """The clicks, their columns divided between `parties`: per party (N, numbers + hashed) float32, memory-mapped,
-    read-only.
+    """The clicks, their columns divided between `parties`.
+
+    Returns
+    -------
+    The task, with per party a read-only memory map, (N, numbers + hashed) float32.
 
     Raises
     ------
-    ConfigError
+    ConfigError : see `check`.
     DataError : naming file and line; also where the disk is full.
     """
     refuse(check(config, layout, parties))
@@ -146,7 +149,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
 
 @dataclass(frozen=True)
 class Block:
-    """Some lines as they are."""
+    """Some lines, not encoded yet."""
 
     labels: np.ndarray  # (n,) uint8: 0 or 1
     numbers: np.ndarray  # (n, 13) float64; NaN: empty
@@ -156,7 +159,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Raw:
-    """All rows, in the order of the file, on disk."""
+    """All rows on disk, in the order of the file."""
 
     folder: Path
     labels: np.ndarray  # (N,) uint8, in memory
@@ -165,13 +168,14 @@ class Raw:
 
 
 def read(found: Found, file: RawFile) -> Iterator[Block]:
-    """The lines of a file, plain or gzipped, some at a time. Raises DataError, naming file and line."""
+    """The lines of a file, plain or gzipped, some at a time.
+
+    Raises
+    ------
+    DataError : naming file and line.
+    """
     label = found.label(file)
-    kinds = {
-        "label": "integer",
-        **dict.fromkeys(COLUMNS[:NUMBERS], "integer"),
-        **dict.fromkeys(COLUMNS[NUMBERS:], "text"),
-    }
+    kinds = dict.fromkeys(("label", *COLUMNS[:NUMBERS]), "integer") | dict.fromkeys(COLUMNS[NUMBERS:], "text")
     for line, batch in csv_files.batches(
         found.paths[file.path], label, list(kinds), kinds, skip=0, separator="\t", quotes=False
     ):
@@ -179,23 +183,25 @@ def read(found: Found, file: RawFile) -> Iterator[Block]:
 
 
 def _block(batch: pa.RecordBatch, label: str, first: int) -> Block:
-    """The rows of a batch, of which the first is line number `first` of the file `label`. Raises DataError."""
+    """The rows of a batch, the first of which is line `first` of the file `label`.
+
+    Raises
+    ------
+    DataError : naming file and line.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    clicked, numbers, texts = (
-        batch.column(0).fill_null(-1),
-        batch.columns[1 : 1 + NUMBERS],
-        batch.columns[1 + NUMBERS :],
-    )
+    clicked = batch.column(0).fill_null(-1)
+    numbers, texts = batch.columns[1 : 1 + NUMBERS], batch.columns[1 + NUMBERS :]
     try:
         tokens = [
             pc.binary_join_element_wise("0x", text, "").cast(pa.uint32()).fill_null(0).to_numpy() for text in texts
         ]
     except pa.ArrowInvalid:
         for name, text in zip(COLUMNS[NUMBERS:], texts, strict=True):
-            wrong = pc.invert(pc.match_substring_regex(text, "^[0-9a-fA-F]{1,8}$").fill_null(True))
-            csv_files.refuse(label, first, text, wrong, f"is no hexadecimal token of at most 8 digits ({name})")
+            others = pc.invert(pc.match_substring_regex(text, "^[0-9a-fA-F]{1,8}$").fill_null(True))
+            csv_files.refuse(label, first, text, others, f"is no hexadecimal token of at most 8 digits ({name})")
         raise
     csv_files.refuse(
         label, first, batch.column(0), pc.invert(pc.is_in(clicked, pa.array([0, 1]))), "is no label, 0 or 1"
@@ -206,15 +212,18 @@ def _block(batch: pa.RecordBatch, label: str, first: int) -> Block:
 
 
 def hashes(tokens: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """(n, 26) uint32 of (column, token) pairs: the upper half of splitmix64 (Steele, Lea, Flood 2014). Missing is a
-    token of its own."""
+    """Hashes of (column, token) pairs, (n, 26) uint32: the upper half of splitmix64 (Steele, Lea, Flood 2014).
+
+    A missing token has a hash of its own.
+    """
     column = np.arange(1, CATEGORIES + 1, dtype=np.uint64)
     known = np.where(present, tokens, 0).astype(np.uint64)
     mixed: np.ndarray = (column << np.uint64(33)) | (present.astype(np.uint64) << np.uint64(32)) | known
     mixed *= np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(32)).astype(np.uint32)
+    upper: np.ndarray = (mixed ^ (mixed >> np.uint64(31))) >> np.uint64(32)
+    return upper.astype(np.uint32)
 
 
 def raw(blocks: Iterable[Block], names: Sequence[str], samples: int | None) -> Raw:
@@ -222,11 +231,11 @@ def raw(blocks: Iterable[Block], names: Sequence[str], samples: int | None) -> R
 
     Parameters
     ----------
-    names : what the content is known by: checksums, or size and time.
+    names : what identifies the content: checksums, or size and time.
 
     Raises
     ------
-    DataError : as `read`; no rows; the cache folder cannot be written.
+    DataError : as `read`; there are no rows; the cache folder cannot be written.
     """
     key = hashlib.sha256(repr((_FORMAT, list(names), samples)).encode()).hexdigest()[:16]
     folder = sources.cache_folder() / "criteo" / key
@@ -234,9 +243,8 @@ def raw(blocks: Iterable[Block], names: Sequence[str], samples: int | None) -> R
         _write(blocks, samples, folder)
     labels = np.fromfile(folder / "labels.u8", np.uint8)
     numbers = np.memmap(folder / "numbers.f32", np.float32, "r", shape=(len(labels), NUMBERS))
-    return Raw(
-        folder, labels, numbers, np.memmap(folder / "hashes.u32", np.uint32, "r", shape=(len(labels), CATEGORIES))
-    )
+    mixed = np.memmap(folder / "hashes.u32", np.uint32, "r", shape=(len(labels), CATEGORIES))
+    return Raw(folder, labels, numbers, mixed)
 
 
 def _write(blocks: Iterable[Block], samples: int | None, folder: Path) -> None:
@@ -264,9 +272,8 @@ def _write(blocks: Iterable[Block], samples: int | None, folder: Path) -> None:
         part.rename(folder)
     except OSError as error:
         if not folder.is_dir():  # else another process was quicker
-            raise DataError(
-                f"{folder}: cannot be written ({error.strerror}). Set XDG_CACHE_HOME to another disk."
-            ) from None
+            advice = "Set XDG_CACHE_HOME to another disk."
+            raise DataError(f"{folder}: cannot be written ({error.strerror}). {advice}") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -275,10 +282,16 @@ def _write(blocks: Iterable[Block], samples: int | None, folder: Path) -> None:
 
 
 def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray], folder: Path) -> np.ndarray:
-    """(N, w) float32 of the columns `own`, rows of train, val and test one after the other: a read-only memory map,
-    made if missing.
+    """The columns `own` as features, in a read-only memory map, which is written if it is missing.
 
-    w is how many of them are numbers, and `hashed` more if some are categories. Raises DataError: the disk is full.
+    Returns
+    -------
+    (N, w) float32: rows of train, val and test, one after the other. w is the number of numeric columns, plus `hashed`
+    if there are categories.
+
+    Raises
+    ------
+    DataError : the disk is full.
     """
     number = slice(min(own.start, NUMBERS), min(own.stop, NUMBERS))
     category = slice(max(own.start - NUMBERS, 0), max(own.stop - NUMBERS, 0))
@@ -307,10 +320,9 @@ def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray],
 
 
 def twin(rows: int) -> Iterator[Block]:
-    """Made-up clicks: skewed counts and categories of 10 to 1,000,000 levels, some of both missing, about a quarter
-    clicked.
+    """Made-up clicks: skewed counts, and categories of 10 to 1,000,000 levels; about a quarter is clicked.
 
-    Row i is the same however many rows there are.
+    Some numbers and categories are missing. Row i is the same however many rows there are.
     """
     rng = stream(0, "twin/criteo")
     sizes = np.round(10 ** rng.uniform(1, 6, CATEGORIES)).astype(np.int64)

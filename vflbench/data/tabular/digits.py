@@ -1,5 +1,7 @@
-"""scikit-learn's handwritten digits: 1,797 images of 64 pixels: real data on any machine. Ten classes, or is the digit
-odd?"""
+"""The handwritten digits of scikit-learn: 1,797 images of 64 pixels, in ten classes, or odd against even.
+
+They are real data that every machine has.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,8 @@ DATASETS = (
 
 @dataclass
 class Config(table.ClassKeys):
+    """Keys of the data set."""
+
     name: str = "digits"
     source: Literal["auto", "real"] = "auto"  # real data that needs no twin
     # learning (10 classes) | sparse_logistic (odd against even)
@@ -34,7 +38,7 @@ class Config(table.ClassKeys):
 
 
 def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
-    """The images: their pixels, row by row."""
+    """The pixels of the images, row by row."""
     from sklearn.datasets import load_digits
 
     pixels, digits = load_digits(return_X_y=True)

@@ -1,7 +1,6 @@
-"""Appliances energy prediction (Candanedo et al. 2017, UCI): a house every ten minutes, 27 readings, the target the
-appliances' Wh.
+"""Appliances energy prediction (Candanedo et al. 2017, UCI): 27 readings of a house every ten minutes.
 
-The date is left out, as in PubSub-VFL (19,735 x 27).
+The target is the appliances' consumption in Wh. The date is left out, as in PubSub-VFL (19,735 x 27).
 """
 
 import functools
@@ -32,17 +31,20 @@ SAMPLES = 19735
 
 @dataclass
 class Config(table.RegressionKeys):
+    """Keys of the data set."""
+
     name: str = "energy"
 
 
 def twin() -> Table:
-    """Made-up readings: five slow states drive temperatures and humidities, rv1 = rv2 is noise (as originally), the
-    target is skewed."""
+    """Made-up readings: five slow states drive temperatures and humidities, and the target is skewed.
+
+    rv1 = rv2 is noise, as in the original.
+    """
     rng = stream(0, "twin/energy")
     steps = np.arange(SAMPLES)[:, None] / 144  # days
-    states = np.sin(
-        2 * np.pi * steps / np.array([1.0, 1.0, 7.0, 30.0, 137.0]) + rng.uniform(0, 6, 5)
-    ) + 0.3 * rng.standard_normal((SAMPLES, 5))
+    periods = np.array([1.0, 1.0, 7.0, 30.0, 137.0])
+    states = np.sin(2 * np.pi * steps / periods + rng.uniform(0, 6, 5)) + 0.3 * rng.standard_normal((SAMPLES, 5))
     readings = states @ rng.normal(0, 1, (5, 24)) + 0.5 * rng.standard_normal((SAMPLES, 24))
     lit = rng.random(SAMPLES) < 0.23
     lights = np.where(lit, 10.0 * rng.integers(1, 5, SAMPLES), 0)

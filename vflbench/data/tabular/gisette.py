@@ -1,8 +1,8 @@
-"""Gisette (Guyon et al., NIPS 2003 feature selection challenge): is it a 4 or a 9? 6,000 published training samples,
-5,000 columns.
+"""Gisette (Guyon et al., NIPS 2003 feature selection challenge): 4 against 9.
 
-Read in its original format (gisette_train.data, gisette_train.labels) and in libsvm's (gisette_scale). Both give the
-same numbers: each column is scaled to [0, 1], so that zeros stay zeros.
+There are 6,000 published training samples of 5,000 columns. Two formats can be read: the original one
+(gisette_train.data, gisette_train.labels) and libsvm's (gisette_scale). Both give the same numbers: each column is
+scaled to [0, 1], so that zeros stay zeros.
 """
 
 import bz2
@@ -34,6 +34,8 @@ COLUMNS = tuple(f"x{number}" for number in range(1, WIDTH + 1))
 
 @dataclass
 class Config(table.ClassKeys):
+    """Keys of the data set."""
+
     name: str = "gisette"
     problem: Literal["learning", "sparse_logistic"] = "sparse_logistic"
 
@@ -42,19 +44,19 @@ _SIGNS = Layout(("sign",), {"sign": ("-1", "1", "+1")}, header=0)
 
 
 def _read_uci(contents: Contents) -> Table:
-    """Lines of 5,000 integers, with a blank behind each, and lines of signs."""
+    """The table of lines of 5,000 integers, with a blank after each, and lines of signs."""
     data, file = next(contents)
     lines = b"\n".join(line.rstrip() for line in data.splitlines())
     values = table.read_text(lines, file, Layout(COLUMNS, {}, " ", header=0)).astype(np.float32)
-    signs, beside = next(contents)
-    labels = (table.read_text(signs, beside, _SIGNS)[:, 0] > 0).astype(np.int64)
+    signs, other = next(contents)
+    labels = (table.read_text(signs, other, _SIGNS)[:, 0] > 0).astype(np.int64)
     if len(values) != len(labels):
-        raise DataError(f"{beside}: {len(labels)} labels for the {len(values)} samples of {file}. Get the files again.")
+        raise DataError(f"{other}: {len(labels)} labels for the {len(values)} samples of {file}. Get the files again.")
     return Table(values, COLUMNS, {}, labels, 2)
 
 
 def _read_libsvm(contents: Contents) -> Table:
-    """Lines `sign index:value index:value ...`, indices from 1."""
+    """The table of lines `sign index:value index:value ...`, indices from 1."""
     data, label = next(contents)
     try:
         return _libsvm(data)
@@ -62,15 +64,19 @@ def _read_libsvm(contents: Contents) -> Table:
         for number, line in enumerate(data.split(b"\n"), 1):
             try:
                 _libsvm(line if line.strip() else b"1")
-            except ValueError as wrong:
-                raise DataError(
-                    f"{label}, line {number}: {str(wrong).rstrip('.')}. Correct the line, or get the file again."
-                ) from None
+            except ValueError as of_line:
+                reason = str(of_line).rstrip(".")
+                raise DataError(f"{label}, line {number}: {reason}. Correct the line, or get the file again.") from None
         raise DataError(f"{label}: not a file in libsvm's format ({error}). Get the file again.") from None
 
 
 def _libsvm(lines: bytes) -> Table:
-    """Raises ValueError."""
+    """The table of such lines.
+
+    Raises
+    ------
+    ValueError : they are not in the format.
+    """
     from sklearn.datasets import load_svmlight_file
 
     features, signs = load_svmlight_file(io.BytesIO(lines), n_features=WIDTH, dtype=np.float32, zero_based=False)
@@ -90,10 +96,10 @@ def _unpacked(contents: Contents) -> Contents:
 
 
 def twin(samples: int = SAMPLES) -> Table:
-    """Made-up samples with the original's shape: integers from 0 to 999, 13 % not zero, two equal classes, most columns
-    noise.
+    """Made-up samples with the original's shape: integers from 0 to 999, 13 % of them not zero, in two equal classes.
 
-    A column is busy or rare; of 400 columns the chance to be not zero differs between the classes.
+    A column is busy or rare. In 400 columns the chance to be not zero differs between the classes; the others are
+    noise.
     """
     rng = stream(0, "twin/gisette")
     labels = rng.permutation(np.arange(samples) % 2)

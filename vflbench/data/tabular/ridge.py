@@ -1,7 +1,7 @@
 """Made-up ridge regression: X ~ N(0, 1) / sqrt(N), a planted theta, noisy labels (MTCD, arXiv 2309.09977, section V).
 
-The paper's sizes, alpha and distribution are unknown. The defaults are ours: of those tried, the ones at which STCD on
-a path needs the fewest hops.
+The paper's sizes, alpha and distribution are unknown. The defaults are ours: of those tried, STCD on a path needs the
+fewest hops with them.
 """
 
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ DATASETS = (
 
 @dataclass
 class Config(table.RegressionKeys):
+    """Keys of the data set."""
+
     name: str = "ridge"
     source: Literal["auto", "synthetic"] = "auto"  # it is always made up
     problem: Literal["learning", "ridge"] = "ridge"
@@ -56,10 +58,10 @@ check = SET.check
 def load(
     config: Config, layout: str, parties: int, seed: int, root: Path | None
 ) -> AlignedTask | RelationalTask | ShardedTask:
-    """As every tabular set; as the paper's problem its numbers stay as they are, not standardised."""
+    """The task, as of every tabular set; the numbers of `problem=ridge` are not standardised, as in the paper."""
     if config.problem != "ridge" or check(config, layout, parties):
         return SET.load(config, layout, parties, seed, root)
-    made, source = _make(config, root)
+    whole, source = _make(config, root)
     owned = table.party_columns(config.columns, parties, config.features)
-    blocks = [np.ascontiguousarray(made.values[:, own]) for own in owned]
-    return convex.task(config.name, source, blocks, made.labels, Objective("ridge", config.alpha))
+    blocks = [np.ascontiguousarray(whole.values[:, own]) for own in owned]
+    return convex.task(config.name, source, blocks, whole.labels, Objective("ridge", config.alpha))

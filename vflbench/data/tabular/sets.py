@@ -1,6 +1,6 @@
-"""What a tabular data set is: its columns, its files and their reader, its target, its twin.
+"""What makes a tabular data set: its columns, its files and their reader, its target, its twin.
 
-How one is checked, found, announced and divided is the same for all of them, and stands here.
+All of them are checked, found and divided in the same way, by the code of this file.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,18 +15,18 @@ from vflbench.data.tabular.table import Keys, Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
 from vflbench.types import DatasetInfo, DataSource, Metric, Problem, refuse
 
-Contents = Iterator[tuple[bytes, str]]  # of files, one after the other: the bytes, and how errors call them
+Contents = Iterator[tuple[bytes, str]]  # of files, one after the other: the bytes, and the file's name in errors
 
 
 @dataclass(frozen=True)
 class TabularSet:
-    """A data set. The functions are given its configuration."""
+    """A data set. Its functions take its configuration."""
 
     info: DatasetInfo
     metric: Metric  # of problem=learning
     columns: Callable[[Any], int]  # how many it has
     make: Callable[[Any, Path | None], tuple[Table, DataSource]]  # the second is data_root
-    problems: Callable[[Any], list[Problem]] = lambda config: []  # of the keys that are its own
+    problems: Callable[[Any], list[Problem]] = lambda config: []  # of the keys that no other set has
     scaling: Literal["standard", "range"] = "standard"  # this and the next: see table.divide
     shape: tuple[int, ...] = (-1,)
 
@@ -39,15 +39,9 @@ class TabularSet:
     ) -> AlignedTask | RelationalTask | ShardedTask:
         """The table, its columns or its rows divided between `parties`."""
         refuse(self.check(config, layout, parties))
-        made, source = self.make(config, root)
-        how: dict[str, Any] = {
-            "layout": layout,
-            "parties": parties,
-            "seed": seed,
-            "scaling": self.scaling,
-            "shape": self.shape,
-        }
-        return table.divide(config, made, source, self.metric, **how)
+        whole, source = self.make(config, root)
+        how: dict[str, Any] = {"layout": layout, "parties": parties, "seed": seed}
+        return table.divide(config, whole, source, self.metric, **how, scaling=self.scaling, shape=self.shape)
 
 
 # --- read from files --------------------------------------------------------------------------------------------------
@@ -55,14 +49,19 @@ class TabularSet:
 
 @dataclass(frozen=True)
 class Form:
-    """One form in which a table is published. `members`: what is read of the zip archive that the file is."""
+    """One form in which a table is published."""
 
     files: tuple[RawFile, ...]
     read: Callable[[Contents], Table]
-    members: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()  # where the file is a zip archive: what is read of it
 
     def contents(self, found: Found) -> Contents:
-        """What `read` takes, file by file. Raises DataError."""
+        """What `read` takes, file by file.
+
+        Raises
+        ------
+        DataError : a file or a member cannot be read.
+        """
         for file in self.files:
             data, label = found.read(file), found.label(file)
             if not self.members:
@@ -73,11 +72,10 @@ class Form:
 
 @dataclass(frozen=True)
 class Edition:
-    """What is published under one name: `forms`, of which the first that is there is read, and what stands in for
-    it."""
+    """What is published under one name."""
 
     columns: tuple[str, ...]
-    forms: tuple[Form, ...]
+    forms: tuple[Form, ...]  # the first one that is there is read
     twin: Callable[[], Table]
     variant: str | None = None  # as dataset.variant names it, where there are several
 
@@ -96,16 +94,21 @@ class Files:
         return [edition for edition in self.editions if variant in ("auto", edition.variant)]
 
     def columns(self, config: Keys) -> int:
-        """How many the edition has."""
+        """How many columns the edition has."""
         return len(self.asked(config.variant)[0].columns)
 
     def file_set(self, variant: str = "auto") -> FileSet:
-        """What is looked for."""
+        """The files to look for."""
         groups = tuple(form.files for edition in self.asked(variant) for form in edition.forms)
         return FileSet(self.info.name, self.info.folder or "", (Part(self.rows, groups),))
 
     def make(self, config: Keys, root: Path | None) -> tuple[Table, DataSource]:
-        """The table of the first form that is there, or the twin. Raises DataError."""
+        """The table of the first form that is there, or the twin.
+
+        Raises
+        ------
+        DataError : a file cannot be read, or is not what it should be.
+        """
         editions = self.asked(config.variant)
         found = sources.locate(self.file_set(config.variant), root, config.source, self.verify(config))
         if found is None:

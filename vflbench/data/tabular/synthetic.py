@@ -1,8 +1,7 @@
-"""scikit-learn's make_classification (Guyon's generator of Madelon): PubSub-VFL's Synthetic, 1,000,000 x 500 in
-float32.
+"""The data of scikit-learn's make_classification, Guyon's generator of Madelon.
 
-That paper's other parameters are unknown: 50 informative and 50 redundant columns, 1 % of the labels turned over, are
-ours.
+As PubSub-VFL's Synthetic they are 1,000,000 x 500 in float32. That paper's other parameters are unknown. Ours are 50
+informative and 50 redundant columns, and 1 % of the labels drawn at random.
 """
 
 from dataclasses import dataclass
@@ -32,6 +31,8 @@ _ROWS = 65536  # turned to float32 at a time
 
 @dataclass
 class Config(table.ClassKeys):
+    """Keys of the data set."""
+
     name: str = "synthetic"
     source: Literal["auto", "synthetic"] = "auto"  # it is always made up
     samples: table.Samples = 1_000_000  # null: 1,000,000
@@ -52,9 +53,9 @@ def _problems(config: Config) -> list[Problem]:
 
 
 def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
-    """The rows in float32, rows and columns in random order: at most twice the table in float64 is held at a time.
+    """The rows in float32, rows and columns in random order: the same for every seed.
 
-    They are the same for every seed.
+    The peak of memory is twice the table in float64.
     """
     from sklearn.datasets import make_classification
 

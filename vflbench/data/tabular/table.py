@@ -1,14 +1,16 @@
-"""A table of columns with a label, its reading from text, and how it becomes a task.
+"""A table of columns with a label: how it is read from text, and how it becomes a task.
 
-Layout aligned: the columns are divided between the parties in their order, evenly or as `dataset.columns` says; a
-category is one column, and its one-hot columns stay with one party.
-With `problem=learning` rows are held out; with `ridge` or `sparse_logistic` all rows are training samples of a convex
-problem (tabular/convex.py). Layout sharded (learning only): whole rows are dealt to workers. Layout relational
-(learning only): every organisation's columns are a table, and tables join where their row ids are equal; matching them
-costs messages, as any join does.
+Layout aligned: the columns are divided between the parties in their order, evenly or as `dataset.columns` says. A
+category is one column, and its one-hot columns stay with one party. With `problem=learning` rows are held out. With
+`ridge` or `sparse_logistic` all rows are training samples of a convex problem (tabular/convex.py).
 
-Everything that is fitted (categories, means, scales) is fitted on training rows. Of shards these are the rows of all
-workers together: the few numbers count as public, no epsilon covers them.
+Layout sharded (learning only): whole rows are dealt to workers.
+
+Layout relational (learning only): every organisation's columns are a table, and tables join where their row ids are
+equal. Matching them costs messages, as any join does.
+
+Categories, means and scales are fitted on training rows. With shards these are the rows of all workers together. The
+few numbers count as public: no epsilon covers them.
 """
 
 import io
@@ -32,14 +34,14 @@ Samples = Annotated[int, Range(at_least=10)] | None
 
 @dataclass
 class Keys(partition.Sharding):
-    """What every tabular data set may be asked."""
+    """Keys of every tabular data set."""
 
     name: str = ""
     source: Literal["auto", "real", "synthetic"] = "auto"
     variant: Literal["auto"] = "auto"
     #: some rows held out | convex: all rows, by suboptimality
     problem: Literal["learning", "ridge", "sparse_logistic"] = "learning"
-    samples: Samples = None  #: at most so many rows, the same for every seed; null: all
+    samples: Samples = None  #: at most this many rows, the same for every seed; null: all
     validation: float = 0.1  #: learning: fraction of the rows
     test: float = 0.3
     #: how many columns each party has, party 0 (the labels' owner) first; null: evenly (joins: two)
@@ -47,12 +49,12 @@ class Keys(partition.Sharding):
 
     @property
     def regression(self) -> bool:
-        """Whether the data set has targets, and no classes."""
+        """Whether the data set has targets, not classes."""
         return False
 
     @property
     def weight(self) -> float:
-        """Of the regularisation, in the convex `problem`."""
+        """Weight of the regularisation in the convex `problem`."""
         raise NotImplementedError
 
 
@@ -65,10 +67,12 @@ class RegressionKeys(Keys):
 
     @property
     def regression(self) -> bool:
+        """True: it has targets."""
         return True
 
     @property
     def weight(self) -> float:
+        """The key `alpha`."""
         return self.alpha
 
 
@@ -81,42 +85,43 @@ class ClassKeys(Keys):
 
     @property
     def weight(self) -> float:
+        """The key `beta`."""
         return self.beta
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows and columns as they are."""
+    """Rows and columns, not encoded yet."""
 
-    values: np.ndarray  #: (n, d): numbers, NaN where one is missing; of a categorical column the index of its level
+    values: np.ndarray  #: (n, d): numbers, NaN: missing; in a categorical column the index of the level
     columns: tuple[str, ...]  #: d names
     levels: Mapping[str, tuple[str, ...]]  #: categorical column -> its levels
     labels: np.ndarray  #: (n,) float64 targets, or int64 classes
     classes: int  #: 0: regression
 
 
-# --- what a user may ask ----------------------------------------------------------------------------------------------
+# --- the configuration's keys -----------------------------------------------------------------------------------------
 
 
 def check(config: Keys, layout: str, parties: int, columns: int) -> list[Problem]:
-    """What is wrong with the keys that all tabular data sets share. `columns`: how many the data set has."""
+    """What is wrong with the keys that all tabular data sets share.
+
+    Parameters
+    ----------
+    columns : how many the data set has.
+    """
     problems = check_fractions(config.validation, config.test)
     if layout == "relational" and config.problem != "learning":
-        problems.append(
-            Problem("dataset.problem", config.problem, "methods over joins have no convex problem: use learning")
-        )
+        allowed = "methods over joins have no convex problem: use learning"
+        problems.append(Problem("dataset.problem", config.problem, allowed))
     if layout != "sharded":
         return problems + check_columns(config.columns, parties if layout == "aligned" else tables(config), columns)
     if config.columns is not None:
-        problems.append(
-            Problem("dataset.columns", config.columns, "workers with rows of their own have all columns: leave it null")
-        )
+        allowed = "workers with rows of their own have all columns: leave it null"
+        problems.append(Problem("dataset.columns", config.columns, allowed))
     if config.problem != "learning":
-        problems.append(
-            Problem(
-                "dataset.problem", config.problem, "workers with rows of their own have no convex problem: use learning"
-            )
-        )
+        allowed = "workers with rows of their own have no convex problem: use learning"
+        problems.append(Problem("dataset.problem", config.problem, allowed))
     return problems + partition.check_sharding(config, config.regression)
 
 
@@ -126,16 +131,15 @@ def tables(config: Keys) -> int:
 
 
 def check_columns(given: Sequence[int] | None, parties: int, columns: int) -> list[Problem]:
-    """A party needs a column of its own, and every column goes to one. `given`: how many each party has; None:
-    evenly."""
+    """What is wrong with a division of columns: every party needs one, and every column a party.
+
+    Parameters
+    ----------
+    given : how many each party has; None: evenly.
+    """
     if not 1 <= parties <= columns:
-        return [
-            Problem(
-                "algorithm.parties",
-                parties,
-                f"must lie between 1 and {columns}: so many columns are divided between the parties",
-            )
-        ]
+        allowed = f"must lie between 1 and {columns}, the number of columns to divide between the parties"
+        return [Problem("algorithm.parties", parties, allowed)]
     if given is None:
         return []
     if len(given) != parties:
@@ -144,16 +148,13 @@ def check_columns(given: Sequence[int] | None, parties: int, columns: int) -> li
     if min(given) < 1:
         return [Problem("dataset.columns", list(given), "every party needs at least 1 column")]
     if sum(given) != columns:
-        return [
-            Problem(
-                "dataset.columns", list(given), f"adds up to {sum(given)}, but there are {columns} columns to divide"
-            )
-        ]
+        allowed = f"adds up to {sum(given)}, but there are {columns} columns to divide"
+        return [Problem("dataset.columns", list(given), allowed)]
     return []
 
 
 def party_columns(given: Sequence[int] | None, parties: int, columns: int) -> list[slice]:
-    """Which columns each party has, in their order."""
+    """The columns of each party, in their order."""
     sizes = [len(own) for own in np.array_split(np.arange(columns), parties)] if given is None else given
     ends = np.cumsum([0, *sizes]).tolist()
     return [slice(first, end) for first, end in itertools.pairwise(ends)]
@@ -174,20 +175,20 @@ def divide(
     scaling: Literal["standard", "range"] = "standard",
     shape: tuple[int, ...] = (-1,),
 ) -> AlignedTask | RelationalTask | ShardedTask:
-    """The task of `table`, divided between `parties`: its columns (aligned; party 0 has the labels) or its rows
-    (sharded).
+    """The task of `table`, divided between `parties`.
 
-    Layout relational: between as many tables as `tables` says, each in `parties` horizontal parts.
+    Layout aligned divides the columns (party 0 has the labels), sharded the rows. Relational divides the columns
+    between as many tables as `tables` says, each in `parties` horizontal parts.
 
-    learning: features float32; the splits are drawn by the stream "split" of `seed`. Convex: features float64, all
-    rows. Ridge divides rows and labels, which are standardised, by sqrt(N): f is then half the mean squared error plus
-    the penalty, whatever N is.
+    learning: features are float32, and the stream "split" of `seed` draws the splits. Convex: features are float64 of
+    all rows. Ridge divides standardised rows and labels by sqrt(N): f is then half the mean squared error plus the
+    penalty, whatever N is.
 
     Parameters
     ----------
-    metric : of `problem=learning`; a convex problem has its own, suboptimality.
-    scaling : of numbers: mean 0 and variance 1, or from 0 to 1; a constant column becomes 0.
-    shape : of a row at workers, where it is an image and all columns are numbers.
+    metric : of `problem=learning`; that of a convex problem is suboptimality.
+    scaling : of numbers: to mean 0 and variance 1, or to 0 .. 1; a constant column becomes 0.
+    shape : of a worker's row, where it is an image and all columns are numbers.
 
     Raises
     ------
@@ -210,18 +211,14 @@ def divide(
         splits = {split: rows[chosen] for split, chosen in drawn.items() if len(chosen)}
     labels = {split: table.labels[chosen] for split, chosen in splits.items()}
     if layout == "relational":
-        blocks_of = [
-            part["all"] for part in _blocks(config, table, tables(config), {**splits, "all": rows}, scaling, np.float32)
-        ]
-        whole = _by_row_id(blocks_of, table.labels[rows], table.classes)
+        encodings = _blocks(config, table, tables(config), {**splits, "all": rows}, scaling, np.float32)
+        whole = _by_row_id([encoding["all"] for encoding in encodings], table.labels[rows], table.classes)
         return relational.divide(
             config.name, whole, drawn, source, metric, layout=layout, parts=parties, standardized=True
         )
     if layout == "sharded":
-        encoded, kind = (
-            encode(table, slice(None), splits, scaling, np.float32),
-            np.int64 if table.classes else np.float32,
-        )
+        encoded = encode(table, slice(None), splits, scaling, np.float32)
+        kind = np.int64 if table.classes else np.float32
         shards = {split: Shard(encoded[split].reshape(len(y), *shape), y.astype(kind)) for split, y in labels.items()}
         how = {"classes": table.classes, "workers": parties, "seed": seed}
         return partition.shard(config.name, shards.pop("train"), shards, source, metric, config, **how)
@@ -234,9 +231,8 @@ def divide(
     features, target = [part["train"] for part in parts], labels["train"]
     if config.problem == "ridge":
         if target.std() <= 1e-12 * np.abs(target).max():
-            raise DataError(
-                f"dataset {config.name}: the target is the same in all {len(target)} rows: there is nothing to learn"
-            )
+            reason = f"the target is the same in all {len(target)} rows: there is nothing to learn"
+            raise DataError(f"dataset {config.name}: {reason}")
         target = (target - target.mean()) / (target.std() * np.sqrt(len(target)))
         features = [block / np.sqrt(len(target)) for block in features]
     return task(config.name, source, features, target, Objective(config.problem, config.weight))
@@ -253,8 +249,7 @@ def _blocks(
 
 
 def _by_row_id(blocks: Sequence[np.ndarray], labels: np.ndarray, classes: int) -> RawTables:
-    """Each block as a table of its own, that is joined with the first one's, which has the labels, where row ids are
-    equal."""
+    """Each block as a table, joined with the first one, which has the labels, where row ids are equal."""
     made = [RawTable(f"party_{k}", {"row": np.arange(len(labels))}, block, ()) for k, block in enumerate(blocks)]
     joins = [Equality((made[0].name, "row"), (other.name, "row")) for other in made[1:]]
     return RawTables(tuple(made), made[0].name, labels, classes, tuple(joins))
@@ -263,11 +258,14 @@ def _by_row_id(blocks: Sequence[np.ndarray], labels: np.ndarray, classes: int) -
 def encode(
     table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: str, dtype: type
 ) -> dict[str, np.ndarray]:
-    """Per split the rows (N_s, w) of the columns `own`: numbers scaled, categories one-hot, in the order of the
-    columns.
+    """The columns `own` as features: numbers scaled, categories one-hot, in the order of the columns.
 
-    Means, scales and levels are those of the split `train`: a level that does not occur there gets no column. A missing
-    number becomes 0, which is the mean where scaling is standard.
+    Means, scales and levels are fitted on the split `train`. A level that does not occur there gets no column. A
+    missing number becomes 0, which is the mean if scaling is standard.
+
+    Returns
+    -------
+    split -> (N_s, w).
     """
     mine = table.values[:, own]
     fitted = mine[splits["train"]]
@@ -294,9 +292,11 @@ def encode(
 
 
 def _scales(values: np.ndarray, scaling: str, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """What is subtracted from each column and what it is then divided by; infinity for a constant one.
+    """What to subtract from each column, and then to divide it by: infinity for a constant one.
 
-    Raises DataError: a column's numbers are so large that their spread is not finite.
+    Raises
+    ------
+    DataError : a column's numbers are so large that their spread is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if scaling == "range":
@@ -304,9 +304,8 @@ def _scales(values: np.ndarray, scaling: str, names: Sequence[str]) -> tuple[np.
         else:
             shift, scale = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
     if len(names) and np.isinf(scale).any():
-        raise DataError(
-            f"column {names[int(np.isinf(scale).argmax())]}: its numbers are so large that their spread is not finite"
-        )
+        column = names[int(np.isinf(scale).argmax())]
+        raise DataError(f"column {column}: its numbers are so large that their spread is not finite")
     for i in np.flatnonzero(np.isnan(shift)):  # columns where some values are missing
         known = values[~np.isnan(values[:, i]), i]
         shift[i : i + 1], scale[i : i + 1] = (
@@ -320,13 +319,13 @@ def _scales(values: np.ndarray, scaling: str, names: Sequence[str]) -> tuple[np.
 
 @dataclass(frozen=True)
 class Layout:
-    """Lines of a text file: the columns of every line, which of them are categories."""
+    """The columns of a text file, and which of them are categories."""
 
     columns: tuple[str, ...]
     levels: Mapping[str, tuple[str, ...]]
     separator: str = ","
-    header: int = 1  #: the line that holds the names of the columns; what is above does not count; 0: none does
-    skipped: tuple[str, ...] = ()  #: columns whose content is not read
+    header: int = 1  #: the line with the names of the columns, where data begin below; 0: there is none
+    skipped: tuple[str, ...] = ()  #: columns that are not read
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -335,9 +334,11 @@ class Layout:
 
 
 def read_text(data: bytes, label: str, layout: Layout) -> np.ndarray:
-    """(n, columns that are read) float64: numbers, and of a category the index of its level.
+    """The columns that are read, (n, d) float64: numbers, and the index of a category's level.
 
-    Raises DataError, naming file and line of the first line that is not of the layout.
+    Raises
+    ------
+    DataError : naming file and line of the first line that does not fit the layout.
     """
     import pandas as pd
 
@@ -357,10 +358,16 @@ def read_text(data: bytes, label: str, layout: Layout) -> np.ndarray:
 
 
 def read_table(texts: Iterable[tuple[bytes, str]], layout: Layout, target: str) -> Table:
-    """The lines of texts of one layout, each with how errors call it; `target` is what is predicted, its levels are the
-    classes.
+    """The lines of several texts of one layout as one table.
 
-    Raises DataError, as `read_text`.
+    Parameters
+    ----------
+    texts : each with its name in errors.
+    target : the column to predict; its levels are the classes.
+
+    Raises
+    ------
+    DataError : as `read_text`.
     """
     values = np.concatenate([read_text(data, label, layout) for data, label in texts])
     place, classes = layout.read.index(target), len(layout.levels.get(target, ()))
@@ -371,8 +378,12 @@ def read_table(texts: Iterable[tuple[bytes, str]], layout: Layout, target: str) 
 
 
 def member(data: bytes, label: str, name: str) -> bytes:
-    """The file `name` of the zip archive `data`, not unpacked. Raises DataError: no zip archive, damaged, or it holds
-    no such file."""
+    """The content of the file `name` in the zip archive `data`.
+
+    Raises
+    ------
+    DataError : it is no zip archive, is damaged, or holds no such file.
+    """
     import zipfile
     import zlib
 

@@ -1,21 +1,19 @@
-"""Tables of your own: one CSV or Parquet file whose columns (or rows) are divided, or one file per party, the labels'
-owner first.
+"""Tables of your own: one CSV or Parquet file that is divided, or one file per party, the labels' owner first.
 
-How rows of several files are brought together, `dataset.alignment`:
+`dataset.alignment` says how rows of several files are brought together. They stand in the order of the first file.
 
-given  With `id` every file has the same IDs, in whatever order. Without it row i of all files is the same sample, and
-    you vouch for that.
-psi    The rows whose ID is in every file, found by private set intersection (ECDH; openmined-psi): the labels' owner is
-       the client and every other party a server. The owner learns which of its IDs each other party has, the others how
-       many it has; then it tells them the IDs that all have. All of it is done once, before the run and in this
-       process: its bytes are not on the ledger, and nobody's wall or clock includes it. About 0.5 ms per ID.
+given  With `id` every file has the same IDs, in any order. Without it row i of all files is the same sample, and you
+       vouch for that.
+psi    The rows whose ID is in every file, found by private set intersection (ECDH; openmined-psi). The labels' owner is
+       the client, and every other party is a server. The owner learns which of its IDs each other party has; the others
+       learn how many it has. Then it tells them the IDs that all have. This is done once, before the run and in this
+       process, in about 0.5 ms per ID. Its bytes are not on the ledger, and no wall time or clock includes it.
        DataSource.note says how many bytes its messages had.
-
-Either way the rows stand in the order of the first file.
 """
 
 import dataclasses
 import importlib.util
+import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,7 +29,7 @@ from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
-from vflbench.data.tasks.base import beside
+from vflbench.data.tasks.base import replace_at
 from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
@@ -44,24 +42,26 @@ DATASETS = (
     ),
 )
 
-MADE_UP = "__index_level_"  # pandas writes the numbers of a frame's rows into a Parquet file as such a column
+MADE_UP = "__index_level_"  # pandas writes a frame's index into a Parquet file as columns with this prefix
 FEWEST = 10  # samples that can be divided into training, validation and test
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Config(table.Keys):
+    """Keys of the data set."""
+
     name: str = "tabular_files"
     source: Literal["auto", "real"] = "auto"  # your files are never replaced by made-up data
     problem: Literal["learning"] = "learning"
-    # one, or one per party; paths are below data_root, or as the shell sees them
+    # one, or one per party; paths below data_root, or relative to where vflbench is started
     files: list[str] = field(default_factory=list)
     label: str | None = None  # the column to predict, in the first file
     task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
     id: str | None = None  # the column that identifies a sample, in every file; never a feature
     alignment: Literal["given", "psi"] = "given"
-    leave_out: list[str] = field(default_factory=list)  # columns that nobody learns from
-    # columns of numbers that are codes: one 0/1 feature for each; texts always are
+    leave_out: list[str] = field(default_factory=list)  # columns that are no features
+    # columns of numbers that are codes: one 0/1 feature for each code, as for texts
     categories: list[str] = field(default_factory=list)
 
 
@@ -70,62 +70,49 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     # the real number is known once the header is read
     columns = sum(config.columns) if config.columns else max(parties, 1)
     problems = table.check(config, layout, parties, columns)
-    several = len(config.files) > 1
+    several, count = len(config.files) > 1, f"({len(config.files)} files)"
+
+    def add(key: str, value: object, allowed: str) -> None:
+        problems.append(Problem(f"dataset.{key}", value, allowed))
+
     if not config.files:
-        problems.append(
-            Problem("dataset.files", "[]", "must name a .csv, .tsv or .parquet file, or one for each party")
-        )
+        add("files", "[]", "must name a .csv, .tsv or .parquet file, or one for each party")
     elif several and layout == "sharded":
-        problems.append(
-            Problem(
-                "dataset.files", f"({len(config.files)} files)", "workers share one file, whose rows are dealt to them"
-            )
-        )
+        add("files", count, "workers share one file, whose rows are dealt to them")
     elif several and len(config.files) != parties:
-        allowed = f"must be one file, or one for each of the {parties} parties, the labels' owner first"
-        problems.append(Problem("dataset.files", f"({len(config.files)} files)", allowed))
+        add("files", count, f"must be one file, or one for each of the {parties} parties, the labels' owner first")
     for file in config.files:
         if Source(file).kind not in ("csv", "parquet"):
-            problems.append(
-                Problem(
-                    "dataset.files",
-                    sql_sources.shown(file),
-                    "must be a .csv, .tsv or .parquet file (the texts also .gz)",
-                )
-            )
+            add("files", sql_sources.shown(file), "must be a .csv, .tsv or .parquet file (the texts also .gz)")
     if several and config.columns is not None:
-        problems.append(
-            Problem(
-                "dataset.columns", config.columns, "every party has its own file and the columns in it: leave it null"
-            )
-        )
+        add("columns", config.columns, "every party has its own file and the columns in it: leave it null")
     if not config.label:
-        problems.append(Problem("dataset.label", "null", "must name the column to predict, which is in the first file"))
-    if config.alignment == "psi":
-        if not several:
-            problems.append(
-                Problem("dataset.alignment", "psi", "is for a file per party; one file has nothing to align")
-            )
-        if not config.id:
-            problems.append(
-                Problem("dataset.id", "null", "alignment=psi needs the column that identifies a sample in every file")
-            )
-        if importlib.util.find_spec("private_set_intersection") is None:
-            problems.append(
-                Problem("dataset.alignment", "psi", "needs the package openmined-psi: pip install 'vflbench[psi]'")
-            )
+        add("label", "null", "must name the column to predict, which is in the first file")
+    return problems + (_check_psi(config) if config.alignment == "psi" else [])
+
+
+def _check_psi(config: Config) -> list[Problem]:
+    problems = []
+    if len(config.files) < 2:
+        allowed = "is for a file per party; one file has nothing to align"
+        problems.append(Problem("dataset.alignment", "psi", allowed))
+    if not config.id:
+        allowed = "alignment=psi needs the column that identifies a sample in every file"
+        problems.append(Problem("dataset.id", "null", allowed))
+    if importlib.util.find_spec("private_set_intersection") is None:
+        allowed = "needs the package openmined-psi: pip install 'vflbench[psi]'"
+        problems.append(Problem("dataset.alignment", "psi", allowed))
     return problems
 
 
 def load(
     config: Config, layout: str, parties: int, seed: int, root: Path | None
 ) -> AlignedTask | RelationalTask | ShardedTask:
-    """The samples, each party with the columns of its file, or the columns or rows of the one file divided between
-    `parties`.
+    """The samples: each party has the columns of its file, or its share of the one file.
 
     Raises
     ------
-    ConfigError : also for what only the files' headers tell.
+    ConfigError : see `check`; also columns that the files' headers lack.
     DataError : naming the file, and of text the line.
     """
     refuse(check(config, layout, parties))
@@ -147,81 +134,82 @@ def load(
     )
     _warn_of_copies(label, config.label, sources, held, features)
     rows, aligned = _align(config, sources, held, features)
-    made = _table(config, sources, held, features, rows, labels[rows[0]], classes)
-    if len(made.labels) < FEWEST:
-        raise DataError(f"{' and '.join(map(str, sources))}: {len(made.labels)} samples; at least {FEWEST} are needed")
+    whole = _table(config, sources, held, features, rows, labels[rows[0]], classes)
+    if len(whole.labels) < FEWEST:
+        raise DataError(f"{' and '.join(map(str, sources))}: {len(whole.labels)} samples; at least {FEWEST} are needed")
     note = "; ".join(filter(None, ("the user's own files", aligned, note)))
     files = tuple((Path(source.url).name, sql_sources.stamp(source) or "") for source in sources)
     metric = Metric("rmse", "min") if not classes else Metric("auroc" if classes == 2 else "accuracy", "max")
     if several:
         config = dataclasses.replace(config, columns=[len(names) for names in features])
     origin = DataSource("real", note=note, files=files)
-    task = table.divide(config, made, origin, metric, layout=layout, parties=parties, seed=seed)
+    task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
     if not several:
         return task
     assert isinstance(task, AlignedTask)  # of several files there is no other layout
-    every = np.arange(len(made.labels))
+    every = np.arange(len(whole.labels))
     return dataclasses.replace(task, rows=tuple(every if isinstance(own, slice) else own for own in rows))
 
 
 def load_own(
     config: Config, layout: str, parties: int, seed: int, root: Path | None, task: AlignedTask, index: int
 ) -> AlignedTask:
-    """`task`, for which somebody else has brought the files together, with party `index`' columns, read from its own
-    file and no other.
+    """`task`, which was aligned elsewhere, with the columns of party `index`, read from its own file alone.
 
-    Which of its rows are the samples, in which order, is `task.rows[index]`: the party need not see anybody else's IDs.
-    Raises DataError, as `load`; the file is no longer that of `task`.
+    `task.rows[index]` says which of its rows are the samples, in their order. So the party sees no other party's IDs.
+
+    Raises
+    ------
+    DataError : as `load`; the file has changed since.
     """
     assert task.rows is not None
     (source,) = _find([config.files[index]], root)
     name = Path(source.url).name
     if (name, sql_sources.stamp(source) or "") not in task.source.files:
-        raise DataError(
-            f"{source} has changed since the files were brought together; start again once it is left alone"
-        )
+        advice = "start again once it is left alone"
+        raise DataError(f"{source} has changed since the files were brought together; {advice}")
     none = {config.id, *config.leave_out, *([config.label] if index == 0 else [])}
     names = [column for column in sql_sources.columns(source) if column not in none and not column.startswith(MADE_UP)]
     held = sql_sources.read(source, names, {})
     rows = task.rows[index]
-    made = _table(config, [source], [held], [names], [rows], np.zeros(len(rows)), 0)
+    part = _table(config, [source], [held], [names], [rows], np.zeros(len(rows)), 0)
     config = dataclasses.replace(config, columns=[len(names)])
-    own = table.divide(config, made, task.source, task.metric, layout=layout, parties=1, seed=seed)
+    own = table.divide(config, part, task.source, task.metric, layout=layout, parties=1, seed=seed)
     assert isinstance(own, AlignedTask)
     held_out = {
-        split: beside(blocks, index, own.held_out_features[split][0])
+        split: replace_at(blocks, index, own.held_out_features[split][0])
         for split, blocks in task.held_out_features.items()
     }
-    return dataclasses.replace(task, features=beside(task.features, index, own.features[0]), held_out_features=held_out)
+    features = replace_at(task.features, index, own.features[0])
+    return dataclasses.replace(task, features=features, held_out_features=held_out)
 
 
 # --- files and their columns ------------------------------------------------------------------------------------------
 
 
 def _find(files: Sequence[str], root: Path | None) -> list[Source]:
+    """The files, each below `root` or as it is named.
+
+    Raises
+    ------
+    ConfigError : some are not there.
+    """
     found, problems = [], []
     for file in files:
         path = Path(file).expanduser()
         if root is not None and (root / path).is_file():
             path = root / path
         if not path.is_file():
-            near = (
-                closest(path.name, (p.name for p in path.parent.iterdir() if p.is_file()))
-                if path.parent.is_dir()
-                else None
-            )
-            problems.append(
-                Problem(
-                    "dataset.files", file, "there is no such file below data_root, nor where vflbench is started", near
-                )
-            )
+            names = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
+            allowed = "there is no such file below data_root, nor where vflbench is started"
+            problems.append(Problem("dataset.files", file, allowed, closest(path.name, names)))
         found.append(Source(str(path)))
     refuse(problems)
     return found
 
 
 def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Per file the columns to learn from."""
+    """The columns to learn from, per file."""
     problems = []
 
     def needs(column: str | None, key: str, where: int) -> None:
@@ -233,15 +221,14 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
     for i, source in enumerate(sources):
         needs(config.id, "dataset.id", i)
         if i and config.label in names[i] and config.label not in config.leave_out:
-            allowed = f"{source}, which is another party's, has a column of this name, too: give it another name"
+            allowed = f"{source}, another party's file, has a column of this name, too: give it another name"
             problems.append(Problem("dataset.label", config.label, allowed))
     known = {name for own in names for name in own}
     for option, listed in (("leave_out", config.leave_out), ("categories", config.categories)):
         for column in listed:
             if column not in known:
-                problems.append(
-                    Problem(f"dataset.{option}", column, "no file has such a column", closest(column, known))
-                )
+                near = closest(column, known)
+                problems.append(Problem(f"dataset.{option}", column, "no file has such a column", near))
     if config.label in config.leave_out or config.label == config.id:
         problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
     none = {config.id, config.label, *config.leave_out}
@@ -259,15 +246,22 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
 def _align(
     config: Config, sources: Sequence[Source], held: Sequence[dict[str, Column]], features: Sequence[Sequence[str]]
 ) -> tuple[list[np.ndarray | slice], str]:
-    """Per file which of its rows stand at the same place in all, and what is said of it. Raises DataError."""
+    """How the files' rows are brought together.
+
+    Returns
+    -------
+    per file its rows, in an order in which row i is the same sample in all; a note for DataSource.
+
+    Raises
+    ------
+    DataError : the rows or the IDs do not match.
+    """
     if config.id is None:
         counts = [len(columns[own[0]].values) for columns, own in zip(held, features, strict=True)]
         for source, count in zip(sources[1:], counts[1:], strict=True):
             if count != counts[0]:
-                advice = "without dataset.id row i of all files must be the same sample"
-                raise DataError(
-                    f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}; name the column of the IDs"
-                )
+                advice = "without dataset.id row i of all files must be the same sample; name the column of the IDs"
+                raise DataError(f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}")
         return [slice(None)] * len(sources), "aligned by the order of their rows" if len(sources) > 1 else ""
     places = [_places(source, columns[config.id], config.id) for source, columns in zip(sources, held, strict=True)]
     if len(sources) == 1:
@@ -291,17 +285,11 @@ def _align(
     else:
         kept, note = list(first), f"aligned by {config.id}"
         for source, other in zip(sources[1:], places[1:], strict=True):
-            if first.keys() != other.keys():
-                advice = "use dataset.alignment=psi, which keeps the samples that all have"
-                has, lacks = (sources[0], source) if first.keys() - other.keys() else (source, sources[0])
-                only = [
-                    name
-                    for name in (first if has is sources[0] else other)
-                    if name not in (other if has is sources[0] else first)
-                ]
-                raise DataError(
-                    f"{len(only)} IDs of {has}, the first of them {only[0]!r}, are not in {lacks}; {advice}"
-                )
+            for (has, held_ids), (lacks, others) in itertools.permutations(((sources[0], first), (source, other))):
+                if only := [name for name in held_ids if name not in others]:
+                    advice = "use dataset.alignment=psi, which keeps the samples that all have"
+                    found = f"{len(only)} IDs of {has}, the first of them {only[0]!r}"
+                    raise DataError(f"{found}, are not in {lacks}; {advice}")
     return [np.array([own[name] for name in kept]) for own in places], note
 
 
@@ -317,8 +305,7 @@ def _places(source: Source, ids: Column, column: str) -> dict[str, int]:
 
 
 def _intersect(parties: Sequence[Sequence[str]]) -> tuple[list[str], int]:
-    """The IDs of the first party that all others have, in its order, and how many bytes the messages of the protocol
-    have."""
+    """The IDs of the first party that all others have, in its order, and how many bytes the protocol sent."""
     try:
         import private_set_intersection.python as psi
     except ImportError as error:
@@ -328,8 +315,7 @@ def _intersect(parties: Sequence[Sequence[str]]) -> tuple[list[str], int]:
     for other in others:
         log.info("private set intersection of %d and %d IDs", len(owner), len(other))
         client, server = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
-        # RAW: the encrypted IDs themselves, so that there is no false positive; the rate is for the other two
-        # structures.
+        # RAW: the encrypted IDs themselves, so there are no false positives; the rate is for the other structures.
         setup = server.CreateSetupMessage(1e-9, len(owner), list(other), psi.DataStructure.RAW)
         request = client.CreateRequest(list(owner))
         response = server.ProcessRequest(request)
@@ -350,6 +336,7 @@ def _table(
     labels: np.ndarray,
     classes: int,
 ) -> Table:
+    """The chosen rows of all files side by side."""
     names: list[str] = []
     levels: dict[str, tuple[str, ...]] = {}
     values = np.empty((len(labels), sum(map(len, features))))
@@ -377,39 +364,37 @@ def _category(cells: Column, column: str, source: Source) -> tuple[np.ndarray, t
 
 
 def _numbers(cells: Column, column: str, source: Source) -> np.ndarray:
-    """(n,) float64, NaN where one is missing; dates as days since 1970."""
+    """The column as (n,) float64: NaN where one is missing, dates as days since 1970."""
     if cells.kind == "date":
         days = cells.values.astype(np.int64) / 86.4e9
         return np.where(cells.null, np.nan, days)
     if cells.kind not in ("number", "empty"):
-        raise DataError(
-            f"{source}, column {column}: holds {cells.kind}, not numbers or texts; name it in dataset.leave_out"
-        )
+        advice = "name it in dataset.leave_out"
+        raise DataError(f"{source}, column {column}: holds {cells.kind}, not numbers or texts; {advice}")
     numbers = cells.values.astype(np.float64)
     if np.isinf(numbers).any():
-        raise DataError(
-            f"{sql_sources.place(source, int(np.isinf(numbers).argmax()))}, column {column}: a value is not finite"
-        )
+        place = sql_sources.place(source, int(np.isinf(numbers).argmax()))
+        raise DataError(f"{place}, column {column}: a value is not finite")
     return numbers
 
 
 def _classes(cells: Column, column: str, source: Source) -> tuple[np.ndarray, int, str]:
-    """(n,) int64 classes, numbered in the order of the values; how many; what is said of them."""
-    _complete(cells, column, source)
+    """The labels as (n,) int64 classes, numbered in the order of the values; how many there are; a note on them."""
+    _refuse_missing(cells, column, source)
     codes, names = _category(cells, column, source)
     if len(names) < 3:
         raise DataError(f"{source}, column {column}: all labels are {names[0]!r}; there is nothing to learn")
     if 2 * (len(names) - 1) > len(codes):
         many = f"{len(names) - 1} different labels in {len(codes)} rows are no classes"
         raise DataError(f"{source}, column {column}: {many}; numbers can be learnt with dataset.task=regression")
-    told = f"class 1 is {names[1]}, class 0 {names[0]}" if len(names) == 3 else f"{len(names) - 1} classes"
-    return codes.astype(np.int64), len(names) - 1, told
+    note = f"class 1 is {names[1]}, class 0 {names[0]}" if len(names) == 3 else f"{len(names) - 1} classes"
+    return codes.astype(np.int64), len(names) - 1, note
 
 
 def _targets(cells: Column, config: Config, source: Source) -> tuple[np.ndarray, int, str]:
-    """(n,) float64, 0 classes."""
+    """The labels as (n,) float64; 0 classes; no note."""
     assert config.label
-    _complete(cells, config.label, source)
+    _refuse_missing(cells, config.label, source)
     if cells.kind != "number":
         raise DataError(f"{source}, column {config.label}: holds {cells.kind}, not numbers; use dataset.task=classes")
     return _numbers(cells, config.label, source), 0, ""
@@ -422,7 +407,7 @@ def _warn_of_copies(
     held: Sequence[dict[str, Column]],
     features: Sequence[Sequence[str]],
 ) -> None:
-    """Say so where a feature is the label itself."""
+    """Warn where a feature equals the label."""
     for source, columns, own in zip(sources, held, features, strict=True):
         for column in own:
             if columns[column].kind == label.kind and np.array_equal(columns[column].values, label.values):
@@ -431,8 +416,7 @@ def _warn_of_copies(
                 )
 
 
-def _complete(cells: Column, column: str, source: Source) -> None:
+def _refuse_missing(cells: Column, column: str, source: Source) -> None:
     if cells.null.any():
-        raise DataError(
-            f"{sql_sources.place(source, int(cells.null.argmax()))}, column {column}: no label; remove the row"
-        )
+        place = sql_sources.place(source, int(cells.null.argmax()))
+        raise DataError(f"{place}, column {column}: no label; remove the row")

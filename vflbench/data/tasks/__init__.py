@@ -1,9 +1,8 @@
-"""The four layouts of vertically or horizontally split data, as frozen dataclasses of numpy arrays (ARCHITECTURE.md): a
-file each.
+"""The four layouts of vertically or horizontally split data (ARCHITECTURE.md), one file each.
 
-A task is what an algorithm runs on. Parties never see the task: they get their own part of it, guarded
-(`federation.party.Guarded`), and the public facts. Scoring, outside the federation, reads labels and splits from the
-task itself.
+They are frozen dataclasses of numpy arrays. An algorithm runs on a task, but no party sees it. Each party gets its own
+part, guarded (`federation.party.Guarded`), and the public facts. Scoring, outside the federation, reads labels and
+splits from the task itself.
 """
 
 from vflbench.data.tasks.aligned import AlignedPart, AlignedPublic, AlignedTask, JoinedPart, Objective
@@ -14,7 +13,6 @@ from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
 
 __all__ = [
     "AlignedPart", "AlignedPublic", "AlignedTask", "Equality", "GraphPart", "GraphPublic", "GraphTask", "HeldOut",
-    "JoinedPart",
-    "Objective", "RelationalPart", "RelationalPublic", "RelationalTask", "Shard", "ShardedPublic", "ShardedTask",
-    "Task",
+    "JoinedPart", "Objective", "RelationalPart", "RelationalPublic", "RelationalTask", "Shard", "ShardedPublic",
+    "ShardedTask", "Task",
 ]  # fmt: skip

@@ -6,18 +6,19 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from vflbench.data.tasks.base import Task, beside, no_rows
+from vflbench.data.tasks.base import Task, no_rows, replace_at
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A convex function of theta = (theta_1 ... theta_K), of which party k knows X_k: with u = sum_k X_k theta_k, (N,),
+    """A convex function f of theta = (theta_1 ... theta_K), where party k knows X_k.
+
+    With u = sum_k X_k theta_k, (N,):
 
     ridge            f = (1/2) ||u - y||^2 + (weight / 2) ||theta||^2             y real
     sparse_logistic  f = (1/N) sum_j log(1 + exp(-y_j u_j)) + weight ||theta||_1  y in {-1, +1}: classes 0 and 1
 
-    The methods for such problems are scored by how near f is to its minimum on the training samples: metric
-    `suboptimality`, (f - f*) / f*, not by held-out samples.
+    The metric is `suboptimality`, (f - f*) / f* on the training samples. No samples are held out.
     """
 
     kind: Literal["ridge", "sparse_logistic"]
@@ -78,37 +79,47 @@ class AlignedTask(Task):
 
     @property
     def parties(self) -> int:
+        """K."""
         return len(self.features)
 
     @property
     def public(self) -> AlignedPublic:
+        """What every party may know."""
         return AlignedPublic(len(self.labels), self.parties, self.classes, self.owner, self.objective)
 
     def truth(self, split: str) -> np.ndarray | None:
+        """Labels of val or test, (N_s,)."""
         return self.held_out_labels.get(split)
 
     @property
     def convex(self) -> tuple[Objective, float] | None:
+        """The objective and its minimum f*, where the problem is convex."""
         return None if self.objective is None or self.optimum is None else (self.objective, self.optimum)
 
     def training_labels(self) -> np.ndarray:
+        """All of them, (N,)."""
         return self.labels
 
     def training_features(self) -> dict[str, list[np.ndarray]]:
+        """Every party's block."""
         return {f"party {party}": [features] for party, features in enumerate(self.features)}
 
     def block(self, client: int) -> tuple[int, np.ndarray]:
-        """The number of the block that client number `client` holds, its own, and the block's features."""
+        """The number of the block that client `client` holds (its own number), and the block's features."""
         return client, self.features[client]
 
     def sample(self, rows: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """Per party its features (k, d_m) of `rows` training samples, or all where there are no more."""
+        """Each party's features (k, d_m) of `rows` random training samples, or of all if there are fewer."""
         some = np.sort(rng.choice(len(self.labels), min(rows, len(self.labels)), replace=False))
         return [block[some] for block in self.features]
 
     def part(self, party: int, share_labels: bool = False) -> AlignedPart:
-        """Party `party`'s own data; `share_labels`: all parties know the labels (the relaxed protocol of MTCD and
-        FedBCD)."""
+        """The party's own data.
+
+        Parameters
+        ----------
+        share_labels : whether all parties know the labels (the relaxed protocol of MTCD and FedBCD).
+        """
         held_out = {split: blocks[party] for split, blocks in self.held_out_features.items()}
         return AlignedPart(self.features[party], self.labels if share_labels or party == self.owner else None, held_out)
 
@@ -117,11 +128,12 @@ class AlignedTask(Task):
         return JoinedPart(tuple(self.part(party) for party in range(self.parties)), self.labels)
 
     def without_features(self) -> Self:
+        """What the driver may hold: labels, and of features the shape of a row."""
         apart = {split: tuple(map(no_rows, blocks)) for split, blocks in self.held_out_features.items()}
         return replace(self, features=tuple(map(no_rows, self.features)), held_out_features=apart)
 
     def own_files(self, dataset: Any) -> bool:
-        """Where each party has a file of its own."""
+        """True where each party has a file of its own."""
         return self.rows is not None
 
     def facts_for(self, index: int | None, labelled: bool) -> Self:
@@ -135,7 +147,8 @@ class AlignedTask(Task):
     def with_part(self, whole: Self, index: int) -> Self:
         """With the block of party `index`, training and held-out rows."""
         held_out = {
-            split: beside(self.held_out_features[split], index, blocks[index])
+            split: replace_at(self.held_out_features[split], index, blocks[index])
             for split, blocks in whole.held_out_features.items()
         }
-        return replace(self, features=beside(self.features, index, whole.features[index]), held_out_features=held_out)
+        features = replace_at(self.features, index, whole.features[index])
+        return replace(self, features=features, held_out_features=held_out)

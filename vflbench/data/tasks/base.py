@@ -1,4 +1,4 @@
-"""What every layout has, and all that the runner asks of a task: it does not ask which layout that is."""
+"""What every layout has: all that the runner uses of a task, whatever its layout."""
 
 from __future__ import annotations
 
@@ -38,8 +38,12 @@ class Task(ABC):
 
     @abstractmethod
     def training_features(self) -> dict[str, list[np.ndarray]]:
-        """Per holder, by what messages call it, its features of training rows, (n, ...) each; none where rows are more
-        than features."""
+        """Features of the training rows, by holder.
+
+        Returns
+        -------
+        holder's name in messages -> arrays (n, ...). Empty where rows may be told apart without their features.
+        """
 
     # --- what is scored ---
 
@@ -48,54 +52,64 @@ class Task(ABC):
         """Labels of val or test, (n,), for scoring; None where there is no such split."""
 
     def combine(self, split: str, partial: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
-        """(n, d_c) predictions of `split` from the clients' parts of them, in their order: the sum of all, each split
-        -> (n, d_c)."""
+        """Predictions of `split`, (n, d_c): the sum of the clients' parts.
+
+        Parameters
+        ----------
+        partial : per client, in their order, split -> (n, d_c).
+        """
         return np.asarray(sum(part[split] for part in partial))
 
     @property
     def convex(self) -> tuple[Objective, float] | None:
-        """What metric `suboptimality` is of: an objective and its minimum f*. None: there is no such metric."""
+        """The objective and its minimum f*, for the metric `suboptimality`; None: the problem is not convex."""
         return None
 
     @property
     def by_rows(self) -> ShardedTask | None:
-        """The task in rows, where parties have whole rows, and report whole models to be scored on rows. None: they
-        report predictions."""
+        """The sharded task, where parties have whole rows and report whole models; None: they report predictions."""
         return None
 
-    # --- what whoever does not hold the data is told (runner/distributed.py) ---
+    # --- what may leave the data's owner (runner/distributed.py) ---
 
     @abstractmethod
     def without_features(self) -> Self:
-        """What the driver may hold: labels, splits and sizes for scoring; of features, edges and keys the shapes of a
-        row."""
+        """What the driver may hold.
+
+        These are labels, splits and sizes, for scoring. Of features, edges and keys only the shape of a row is left.
+        """
 
     def own_files(self, dataset: Any) -> bool:
-        """Whether a party can read its part and leave the others' files alone. If so there are `facts_for` and
-        `with_part`, too.
+        """Whether a party can read its part without the others' files.
+
+        If so, the layout has `facts_for` and `with_part`, too.
 
         Parameters
         ----------
-        dataset : the configuration of a data set whose module has a function `load_own`.
+        dataset : configuration of a data set whose module has a function `load_own`.
         """
         return False
 
     def facts_for(self, index: int | None, labelled: bool) -> Self:
-        """What the owner of part `index` must be told; None: it has no part. `labelled`: its program has the training
-        labels, too."""
+        """The task, reduced to what the owner of part `index` must know.
+
+        Parameters
+        ----------
+        index : None: the participant has no part.
+        labelled : whether its program has the training labels, too.
+        """
         raise NotImplementedError
 
     def with_part(self, whole: Self, index: int) -> Self:
-        """This, as `facts_for` gives it, with part `index` of the whole task: what `load_own` makes of it, from the
-        files."""
+        """With part `index` of the whole task, as `load_own` reads it from files; `self` is what `facts_for` gives."""
         raise NotImplementedError
 
 
 def no_rows(array: np.ndarray) -> np.ndarray:
-    """The shape of a row and its type are all that is left."""
+    """An array without rows, whose rows would have the same shape and type."""
     return np.empty((0, *array.shape[1:]), array.dtype)
 
 
-def beside(blocks: tuple[Any, ...], index: int, own: Any) -> tuple[Any, ...]:
-    """`blocks` with `own` in place `index`."""
+def replace_at(blocks: tuple[Any, ...], index: int, own: Any) -> tuple[Any, ...]:
+    """`blocks` with `own` at place `index`."""
     return (*blocks[:index], own, *blocks[index + 1 :])

@@ -1,16 +1,16 @@
-"""Graphs: the same nodes at every party, which has a block of their features and an edge set of its own."""
+"""Graphs: the same nodes at every party, each with its own block of features and its own edges."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
-from vflbench.data.tasks.base import Task, beside, no_rows
+from vflbench.data.tasks.base import Task, no_rows, replace_at
 
 
 @dataclass(frozen=True)
 class GraphPublic:
-    """What every party of a graph task may know: sizes and which nodes are in which split (ids only)."""
+    """What every party of a graph task may know: sizes, and the node ids of each split."""
 
     nodes: int
     classes: int
@@ -41,54 +41,56 @@ class GraphTask(Task):
 
     @property
     def parties(self) -> int:
+        """M."""
         return len(self.features)
 
     def truth(self, split: str) -> np.ndarray | None:
-        """None, too, where the split is empty."""
-        return self.labels[self.splits[split]] if len(self.splits[split]) else None
+        """Labels of the split's nodes; None if it is empty."""
+        labels: np.ndarray = self.labels[self.splits[split]]
+        return labels if len(labels) else None
 
     def training_labels(self) -> np.ndarray:
-        return self.labels[self.splits["train"]]
+        """Labels of the training nodes."""
+        labels: np.ndarray = self.labels[self.splits["train"]]
+        return labels
 
     def training_features(self) -> dict[str, list[np.ndarray]]:
-        """Nodes whose features are all alike still differ by their edges."""
+        """Empty: nodes with equal features still differ by their edges."""
         return {}
 
     @property
     def public(self) -> GraphPublic:
+        """What every party may know."""
         return GraphPublic(nodes=len(self.labels), classes=self.classes, parties=self.parties, splits=self.splits)
 
     def part(self, party: int, full_edges: bool = False) -> GraphPart:
-        """Party `party`'s own data; `full_edges` gives it all edges (the simulated-centralized baseline)."""
+        """The party's own data, or all edges with `full_edges` (the simulated-centralized baseline)."""
         visible = np.full_like(self.labels, -1)
         visible[self.splits["train"]] = self.labels[self.splits["train"]]
         return GraphPart(self.features[party], self.all_edges if full_edges else self.edges[party], visible)
 
     def joined(self) -> GraphPart:
-        """All features, in their undivided order, and all edges: what the centralized baseline trains on."""
+        """All features, in their original order, and all edges: what the centralized baseline trains on."""
         features = np.concatenate(self.features, axis=1)
         if self.columns is not None:
             features = features[:, np.argsort(np.concatenate(self.columns), kind="stable")]
-        visible = self.part(0).labels
-        return GraphPart(features, self.all_edges, visible)
+        return GraphPart(features, self.all_edges, self.part(0).labels)
 
     def without_features(self) -> Self:
+        """What the driver may hold: labels and splits."""
         no_edges = np.empty((2, 0), np.int64)
         features, edges = tuple(map(no_rows, self.features)), (no_edges,) * self.parties
         return replace(self, features=features, edges=edges, all_edges=no_edges, columns=None)
 
     def own_files(self, dataset: Any) -> bool:
-        """Features are in one file that all share, edges in one for each."""
+        """True where each client has an edge file of its own; all share the file of features."""
         return bool(dataset.client_edges)
 
     def facts_for(self, index: int | None, labelled: bool) -> Self:
-        """Labels of training nodes, which every party knows, and which columns are whose."""
+        """The labels of training nodes, which every party knows, and each party's columns."""
         return replace(self.without_features(), labels=self.part(0).labels, columns=self.columns)
 
     def with_part(self, whole: Self, index: int) -> Self:
         """With the features and edges of party `index`."""
-        features, edges = (
-            beside(self.features, index, whole.features[index]),
-            beside(self.edges, index, whole.edges[index]),
-        )
-        return replace(self, features=features, edges=edges)
+        features = replace_at(self.features, index, whole.features[index])
+        return replace(self, features=features, edges=replace_at(self.edges, index, whole.edges[index]))

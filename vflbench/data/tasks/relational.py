@@ -1,4 +1,4 @@
-"""Relational: tables, and a join that nobody materialises."""
+"""Relational: tables, and a join that no party stores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,13 +7,15 @@ from typing import Any, Self
 import numpy as np
 
 from vflbench.data.relational.join import hand_over, join, unite
-from vflbench.data.tasks.base import Task, beside, no_rows
+from vflbench.data.tasks.base import Task, no_rows, replace_at
 
 
 @dataclass(frozen=True)
 class Equality:
-    """A join predicate: `left` = `right`, each a (table, key column). Several between two tables make a composite
-    key."""
+    """A join predicate `left` = `right`, each a (table, key column).
+
+    Several between the same two tables make a composite key.
+    """
 
     left: tuple[str, str]
     right: tuple[str, str]
@@ -21,7 +23,7 @@ class Equality:
 
 @dataclass(frozen=True)
 class RelationalPublic:
-    """What every party of a relational task may know: the schema of the join, no rows and no sizes."""
+    """What every party of a relational task may know: the schema of the join, but no rows and no sizes."""
 
     tables: tuple[str, ...]  #: in the order of the organisations: one table each
     label_table: str  #: the one whose owner has the labels
@@ -46,22 +48,18 @@ class RelationalPublic:
         return self.tables.index(self.label_table)
 
     def key_columns(self, table: str) -> tuple[str, ...]:
-        """The columns of `table` that the join names, in alphabetical order: the order in which its clients hand over
-        keys."""
-        return tuple(
-            sorted(
-                {column for equality in self.joins for name, column in (equality.left, equality.right) if name == table}
-            )
-        )
+        """The join's columns of `table` in alphabetical order, in which its clients hand over keys."""
+        sides = {side for equality in self.joins for side in (equality.left, equality.right)}
+        return tuple(sorted(column for name, column in sides if name == table))
 
     def table_of(self, client: int) -> int:
-        """The number of the table that client number `client` holds a part of."""
+        """The number of the table that client `client` has a part of."""
         return next(i for i, clients in enumerate(self.parts) if client in clients)
 
 
 @dataclass(frozen=True)
 class RelationalPart:
-    """One client's horizontal part of one organisation's table. Training rows; held-out ones are apart."""
+    """One client's horizontal part of one organisation's table: training rows, and held-out rows apart."""
 
     table: str
     #: key column -> (n,) as stored: integers, floats, text (object), dates; None or NaN: NULL
@@ -73,6 +71,7 @@ class RelationalPart:
 
     @property
     def rows(self) -> int:
+        """Training rows."""
         return len(self.features)
 
 
@@ -87,9 +86,9 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class RelationalTask(Task):
-    """Tables of organisations, each in horizontal parts at its clients, and how they join. The joined table is nowhere.
+    """Tables of organisations, each in horizontal parts at its clients, and how they join.
 
-    A split divides the rows of the label table; the other tables serve all splits.
+    The joined table is stored nowhere. A split divides the rows of the label table; the other tables serve all splits.
     """
 
     tables: tuple[str, ...]
@@ -100,19 +99,24 @@ class RelationalTask(Task):
 
     @property
     def public(self) -> RelationalPublic:
+        """What every party may know."""
         parts = tuple(tuple(c for c, part in enumerate(self.clients) if part.table == table) for table in self.tables)
         return RelationalPublic(self.tables, self.label_table, self.joins, self.classes, parts)
 
     def block(self, client: int) -> tuple[int, np.ndarray]:
-        """The number of the table that client number `client` holds a part of, and that part's features."""
+        """The number of the table that client `client` has a part of, and that part's features."""
         return self.public.table_of(client), self.clients[client].features
 
     def sample(self, rows: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """Per table its features (k, d_i) behind the joined rows of about `rows` training rows of the label table."""
+        """Features of a sample of joined rows, those of about `rows` training rows of the label table.
+
+        Returns
+        -------
+        per table (k, d_i): row j belongs to joined row j.
+        """
         keys, features = {}, []
         for table, clients in zip(self.tables, self.public.parts, strict=True):
             parts = [self.clients[client] for client in clients]
-            # of the label table a share of every part
             total = sum(part.rows for part in parts)
             share = min(1.0, rows / total) if table == self.label_table else 1.0
             chosen = [np.sort(rng.choice(part.rows, round(share * part.rows), replace=False)) for part in parts]
@@ -125,31 +129,32 @@ class RelationalTask(Task):
         return [block[behind[table]] for table, block in zip(self.tables, features, strict=True)]
 
     def training_labels(self) -> np.ndarray:
-        """Of the label table's training rows, part by part."""
+        """Labels of the label table's training rows, part by part."""
         return np.concatenate([part.labels for part in self.clients if part.labels is not None])
 
     def training_features(self) -> dict[str, list[np.ndarray]]:
-        """Of each table, part by part."""
+        """Each table's features, part by part."""
         held: dict[str, list[np.ndarray]] = {}
         for part in self.clients:
             held.setdefault(f"table {part.table}", []).append(part.features)
         return held
 
     def truth(self, split: str) -> np.ndarray | None:
+        """Labels of the split's joined rows, (N_s,)."""
         return self.held_out[split].labels if split in self.held_out else None
 
     def combine(self, split: str, partial: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
-        """(N_s, d_c): the sum over tables of what each predicts for its row behind each joined row of `split`.
+        """Predictions of the joined rows of `split`, (N_s, d_c): the sum of each table's, for its row in the join.
 
         Parameters
         ----------
-        partial : per client, in their order, `rows` -> (n, d_c) of all its rows; of the label table `val`, `test` ->
-        held-out rows.
+        partial : per client, in their order: `rows` -> (n, d_c) of all its rows. Clients of the label table have `val`
+            and `test` instead, of their held-out rows.
         """
         total = 0.0
         for table, clients, rows in zip(self.tables, self.public.parts, self.held_out[split].rows, strict=True):
-            of = split if table == self.label_table else "rows"
-            total = total + np.concatenate([partial[client][of] for client in clients])[rows]
+            key = split if table == self.label_table else "rows"
+            total = total + np.concatenate([partial[client][key] for client in clients])[rows]
         return np.asarray(total)
 
     def without_features(self) -> Self:
@@ -164,9 +169,9 @@ class RelationalTask(Task):
         return True
 
     def facts_for(self, index: int | None, labelled: bool) -> Self:
-        """No labels: they are in the label table's own source. Nor what joins in held-out rows."""
+        """No labels, which are in the label table's own source, and no held-out joined rows."""
         return replace(self.without_features(), held_out={})
 
     def with_part(self, whole: Self, index: int) -> Self:
         """With the part of client `index`."""
-        return replace(self, clients=beside(self.clients, index, whole.clients[index]))
+        return replace(self, clients=replace_at(self.clients, index, whole.clients[index]))

@@ -1,4 +1,4 @@
-"""Sharded: rows per worker."""
+"""Sharded: whole rows at each worker."""
 
 from __future__ import annotations
 
@@ -40,33 +40,36 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardedTask(Task):
-    """Rows per worker; held-out rows are for scoring only, no worker has them."""
+    """Rows of each worker. Held-out rows are for scoring only: no worker has them."""
 
     shards: tuple[Shard, ...]  #: one per worker, none empty
     held_out: Mapping[str, Shard]  #: val | test
 
     @property
     def public(self) -> ShardedPublic:
+        """What every worker may know."""
         rows = tuple(len(shard.labels) for shard in self.shards)
         return ShardedPublic(rows, self.shards[0].features.shape[1:], self.classes)
 
     def truth(self, split: str) -> np.ndarray | None:
+        """Labels of val or test, (n,)."""
         return self.held_out[split].labels if split in self.held_out else None
 
     @property
     def by_rows(self) -> ShardedTask:
+        """The task itself."""
         return self
 
     def training_labels(self) -> np.ndarray:
-        """Of all workers, in their order."""
+        """Labels of all workers, in their order."""
         return np.concatenate([shard.labels for shard in self.shards])
 
     def training_features(self) -> dict[str, list[np.ndarray]]:
-        """Of all workers together: one may well have rows that are all alike."""
+        """Features of all workers together: the rows of one may well be equal."""
         return {"": [shard.features for shard in self.shards]}
 
     def probe(self, rows: int) -> Shard:
-        """About `rows` training rows, the first ones of every shard alike: on them the training loss is measured."""
+        """About `rows` training rows, equally many of every shard, on which the training loss is measured."""
         share = -(-rows // len(self.shards))
         return _stacked([Shard(shard.features[:share], shard.labels[:share]) for shard in self.shards])
 
@@ -75,6 +78,8 @@ class ShardedTask(Task):
         return _stacked(self.shards)
 
     def without_features(self) -> Self:
+        """What the driver may hold: labels, and of features the shape of a row."""
+
         def bare(shard: Shard) -> Shard:
             return Shard(no_rows(shard.features), shard.labels)
 
@@ -85,6 +90,5 @@ class ShardedTask(Task):
 def _stacked(shards: Sequence[Shard]) -> Shard:
     if len(shards) == 1:
         return shards[0]
-    return Shard(
-        np.concatenate([shard.features for shard in shards]), np.concatenate([shard.labels for shard in shards])
-    )
+    features = np.concatenate([shard.features for shard in shards])
+    return Shard(features, np.concatenate([shard.labels for shard in shards]))
