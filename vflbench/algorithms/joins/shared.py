@@ -166,10 +166,8 @@ def check(config: RunConfig) -> list[Problem]:
     if exact and not linear:
         problems.append(Problem("algorithm.solver", "exact", f"{allowed}; use sgd"))
     if exact and tables.trains_privately(config.privacy):
-        unprotected = (
-            f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing"
-        )
-        problems.append(Problem("algorithm.solver", "exact", f"{unprotected}: use sgd"))
+        why = f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing"
+        problems.append(Problem("algorithm.solver", "exact", f"{why}: use sgd"))
     if (
         attack.name == "prediction_recovery"
         and attack.parameters == "received"
