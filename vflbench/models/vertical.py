@@ -10,9 +10,10 @@
 
 Where the model does not name an aggregate, split learning puts embeddings side by side, and methods with tokens follow
 algorithm.aggregation. A `Network` is a function of one vector theta, its parameters. This vector is exchanged and
-averaged, and late gradients are computed at it. Initial values are drawn from the stream init/<number of the party>,
-whatever the method, so that all methods start with the same (mlp10 and residual_mlp, in split learning:
-init/<name of the party>).
+averaged, and late gradients are computed at it.
+
+All methods start with the same initial values: they are drawn from the stream init/<number of the party> (mlp10 and
+residual_mlp in split learning: init/<name of the party>).
 """
 
 import functools

@@ -16,8 +16,8 @@ server.
 Departures from the paper, and what it leaves open (values of eta, tau, k and alpha: the defaults are ours)
 1. The follower pool is the largest with more leaders than followers: F = floor((m - 1) / 2), m >= 3. Initial models are
    equal.
-2. Workers are ranked by a running mean of mini-batch losses, 0.9 of the mean so far and 0.1 of the latest (the paper
-   says "loss value", but not which). At t = 0 the loss is that of a batch drawn only for ranking. ranking=validation
+2. Workers are ranked by a running mean of mini-batch losses: 0.9 of the mean so far and 0.1 of the latest. (The paper
+   says "loss value", but not which.) At t = 0 the loss is that of a batch drawn only for ranking. ranking=validation
    ranks by a part of the worker's own rows that it does not train on. ranking=noisy: see 5.
 3. The elected worker announces all roles to all workers (m bytes a message, not one bit). Each worker then draws the
    matching of every exchange from the common stream `topology`, without further messages.

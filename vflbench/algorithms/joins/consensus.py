@@ -102,7 +102,7 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
     """Hand over keys, then fit a part of a table, alone or in consensus with the table's other clients."""
     cfg = config.algorithm
     number = public.table_of(me.clients.index(me.name))
-    alone = len(public.parts[number]) == 1
+    sole_holder = len(public.parts[number]) == 1
     table = LocalTable(me, data, number, public, config)
     me.state.model = model = table.model
     if me.fresh:
@@ -113,13 +113,13 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
         if update is None:
             x, counts = table.joining(me.state.rows, me.state.counts)
             proximal = float(cfg.proximal) * (len(public.tables) - 1)
-            if alone:
+            if sole_holder:
                 objective = Objective(cfg.rho, proximal, decay=cfg.weight_decay)
             else:  # `share`: of the N joined rows, the part that comes from here
                 objective = Objective(cfg.rho, proximal, share=float(counts.sum()) / me.state.joined, pull=cfg.rho)
-            update = theta_update(me, config, model, x, counts, objective, 1 if alone else cfg.inner_rounds)
+            update = theta_update(me, config, model, x, counts, objective, 1 if sole_holder else cfg.inner_rounds)
         residual = await me.recv(SERVER, tag="residual")
-        if alone:
+        if sole_holder:
             await me.compute(update, residual, cost=cfg.local_epochs * len(x))  # (16)
         else:
             old, w, u = update.old(), torch.zeros_like(model.theta), torch.zeros_like(model.theta)

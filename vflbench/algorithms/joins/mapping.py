@@ -25,10 +25,7 @@ from vflbench.privacy import tables
 from vflbench.privacy.tables import NoisyGradients
 from vflbench.types import DataError, RunConfig, Sent
 
-BATCHES = (
-    Sent("batches", "server", "client", "ids", "all"),
-    Sent("rows", "server", "client", "ids", "all"),
-)
+BATCHES = (Sent("batches", "server", "client", "ids", "all"), Sent("rows", "server", "client", "ids", "all"))
 EXPOSES = (
     Sent("keys", "client", "server", "ids", "client"),
     Sent("kinds", "client", "server", "sizes", "client"),

@@ -3,7 +3,7 @@
 Xu et al.: TablePuppet, arXiv 2403.15839, section 4 ("LoJ with SGD", equations 12 and 13) and section 6 ("LoU with SGD",
 equations 17 and 18). A batch is B joined rows. Every table's owner predicts its alpha_i distinct rows behind them. The
 server expands these predictions, and sends back the sum of the loss's gradients per row. The parameters follow SGD on
-the join, which nobody has.
+the join, which no party has.
 
 Where a table has Q_i > 1 clients, every client sends the sum of the gradients of its own rows. The organisation's LoU,
 which runs at the server, adds them, divides by B, and sends all the same step. So their replicas of theta_i stay equal,
@@ -21,7 +21,7 @@ Departures from the paper
 2. Those of consensus.py about labels and rows that do not join (numbers 1 and 5).
 3. The loss of a regression is (z - y)^2 / 2. The released SGD has no half: lr=0.1 here is 0.05 there.
 
-With privacy=dp_sgd the server draws every batch at random, each joined row with probability B / N, and names its rows
+With privacy=dp_sgd the server draws every batch at random, each joined row with probability B / N. It names the rows
 batch by batch (tag `rows` in place of `batches`). Every client adds noise to its sum of gradients before it sends it.
 Privacy costs bytes: neighbours in the join have table rows in common, and joined rows drawn at random have fewer. So
 more predictions are asked for (1.6 times as many on MovieLens' sample, B = 10,240). A row of T_i is part of a batch

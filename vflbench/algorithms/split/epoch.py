@@ -26,7 +26,7 @@ EXPOSES = (  # between hubs, and inside an organisation
 )
 # per worker, given up one after the other without a step of their party: more only where no attempt can be in time
 MOST_ATTEMPTS = 1000
-SKIP = -1  # in a notice, instead of an attempt: nobody trains this batch
+SKIP = -1  # in a notice, instead of an attempt: the batch is left out
 
 
 class Task(NamedTuple):
@@ -129,7 +129,7 @@ class PassiveEpoch(Epoch):
         self.gradients = Broker(capacity)
         super().__init__(workers, count, [self.gradients], deadline)
         self.outstanding, self.may_publish = outstanding, may_publish
-        # batch IDs that nobody has, smallest first: all passive parties take them in one order
+        # batch IDs that no worker has, smallest first: all passive parties take them in one order
         self.queue = list(range(count))
         # batches that a worker waits for, in its order
         self.held: dict[str, dict[int, None]] = {worker: {} for worker in workers}
@@ -232,7 +232,7 @@ class PassiveEpoch(Epoch):
         return None
 
     def _skip(self, j: int) -> None:
-        """Leave batch j out: nobody trains it any more."""
+        """Leave batch j out of this epoch."""
         self.attempt[j] += 1
         self.skipped.add(j)
         self.finished.add(j)
