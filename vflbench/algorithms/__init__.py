@@ -1,0 +1,1 @@
+"""The algorithms that vflbench compares, in one package per family."""

@@ -1,24 +1,25 @@
 """The active party inverts a passive party's embeddings: from what it received back to the features.
 
-After Song and Raghunathan 2020 (embedding inversion). What counts as success is ours: the PubSub-VFL paper does not
-say.
+After Song and Raghunathan 2020 (embedding inversion). The measure of success is ours: the PubSub-VFL paper names none.
 
-Threat model: an honest but curious active party. It has the embeddings that its hub received; which rows are in a
-batch, which is public; a shadow set of the same distribution (validation rows, which nobody trains on); and black-box
-access: whenever an epoch is over, the passive party's model (the parameter server's mean) embeds the shadow rows, with
-the run's own clipping and noise.
+Threat model: an honest but curious active party. It has
+- the embeddings that its hub received;
+- the rows of each batch, which are public;
+- a shadow set of the same distribution: validation rows, which no party trains on;
+- black-box access: after every epoch the passive party's model (the parameter server's mean) embeds the shadow rows,
+  with the run's own clipping and noise.
 
-It trains a small MLP (scikit-learn) from a model's answers to the shadow inputs, all standardised, and applies it to
-the embeddings of the victims: training rows, `attack.rows` of them. A feature that the best constant guesses better, on
-a fifth of the shadow set that the MLP has not seen, is guessed so. The answers must come from nearly the model that
-published, and workers' replicas drift apart until they are averaged. So of the epochs in which every row was published,
-and of the answers before and after each, it takes the pair whose means and covariances are nearest (Frechet distance of
-Gaussians): it needs no victim's features to see that.
+It trains a small MLP (scikit-learn) from a model's answers back to the shadow inputs, all standardised. It applies the
+MLP to the embeddings of the victims: `attack.rows` of the training rows. Where the best constant guesses a feature
+better, on a fifth of the shadow set that the MLP has not seen, it guesses the constant. The answers must come from
+nearly the model that published, and workers' replicas drift apart until they are averaged. So it looks at the epochs in
+which every row was published, with the answers before and after each. It takes the pair whose means and covariances
+are nearest (Frechet distance of Gaussians); this needs no victim's features.
 
-An entry (row, feature) counts as recovered within `attack.tolerance` standard deviations of the feature; of a feature
-with two values, if the nearer value is the right one. `floor` is the best constant guess for every feature, fitted on
-the shadow set. `r2` is the MLP's: one minus squared error over variance, all features that vary counted alike, before
-any rounding; the mean has 0.
+An entry (row, feature) counts as recovered within `attack.tolerance` standard deviations of the feature. For a feature
+with two values, the nearer value must be the right one. `floor` is the best constant guess for every feature, fitted on
+the shadow set. `r2` is the MLP's, before any rounding: one minus squared error over variance, where all features that
+vary count the same; the mean has 0.
 """
 
 import warnings
@@ -41,48 +42,48 @@ MOST_SHADOWS = 10_000
 
 @dataclass
 class Config:
+    """Keys of embedding_inversion."""
+
     name: str = "embedding_inversion"
     rows: Count = 1000  # attacked training rows, drawn at random
     tolerance: Positive = 0.5  # a number counts as recovered within so many standard deviations
 
 
 def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:
-    """The active party's view; it stands first."""
+    """The view of the active party, which is the first hub."""
     chosen = shadow_rows(task, config)
     questions = {name: task.held_out_features["val"][number][chosen] for number, name in enumerate(hubs) if number}
     return Watch(hubs[0], frozenset((TAG,)), questions=questions)
 
 
 def shadow_rows(task: AlignedTask, config: RunConfig) -> np.ndarray:
-    """Which validation rows are the shadow set: all, or `MOST_SHADOWS` of them."""
+    """The validation rows of the shadow set: all, or `MOST_SHADOWS` of them."""
     return some(len(task.held_out_labels["val"]), MOST_SHADOWS, config.seed, "attack/shadow")
 
 
 def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
-    """Whether there is a shadow set, and features that are columns."""
+    """What the task lacks: features that are columns, and a shadow set."""
     if any(block.ndim != 2 for block in task.features):
         return [Problem("attack", config.attack.name, f"inverts columns of a table; {task.name} has images")]
     if len(task.held_out_labels.get("val", ())) >= 20:
         return []
-    return [
-        Problem(
-            "attack",
-            config.attack.name,
-            "its shadow set is the validation rows: at least 20 are needed (dataset.validation=0.1)",
-        )
-    ]
+    allowed = "its shadow set is the validation rows: at least 20 are needed (dataset.validation=0.1)"
+    return [Problem("attack", config.attack.name, allowed)]
 
 
 def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
-    """Attack every passive party; the summary's `attack`. `hubs` in the order of the task's parties, the active one
-    first.
+    """Attack every passive party, and return the summary's `attack`.
 
-    A party without a whole epoch, or whose embeddings are not numbers, since the run diverged, is left out of
-    `clients`.
+    A party is left out of `clients` if it published no whole epoch, or if its embeddings are not numbers because the
+    run diverged.
+
+    Parameters
+    ----------
+    hubs : in the order of the task's parties, the active one first.
     """
     samples, size, chosen = task.public.samples, config.algorithm.batch_size, shadow_rows(task, config)
     seen = best_epoch(view, lambda epoch: batches(config.seed, epoch, samples, size), samples)
-    found: dict[str, dict[str, Any]] = {}
+    clients: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(hubs):
         if name not in seen:
             continue
@@ -95,41 +96,37 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
         constant = np.array(
             [column.best_constant(values, tolerance) for column, values in zip(columns, shadow.T, strict=True)]
         )
-        learnt, flatly = (
-            hits(guesses, shadow[held], columns, tolerance) for guesses in (inverse(answers[held]), constant[None])
-        )
-        better = learnt.mean(axis=0) > flatly.mean(axis=0)
+        learnt = hits(inverse(answers[held]), shadow[held], columns, tolerance).mean(axis=0)
+        better = learnt > hits(constant[None], shadow[held], columns, tolerance).mean(axis=0)
         guesses, truth = inverse(embeddings[rows]), features[rows].astype(np.float64)
-        score = {
-            "success_rate": float(hits(np.where(better, guesses, constant), truth, columns, tolerance).mean()),
-            "floor": float(hits(constant[None], truth, columns, tolerance).mean()),
-            "r2": r_squared(guesses, truth, columns),
-        }
-        found[name] = {
+        clients[name] = {
             "epoch": epoch,
             "rows": len(rows),
             "features": shadow.shape[1],
             "learnt": int(better.sum()),
-            **score,
+            "success_rate": float(hits(np.where(better, guesses, constant), truth, columns, tolerance).mean()),
+            "floor": float(hits(constant[None], truth, columns, tolerance).mean()),
+            "r2": r_squared(guesses, truth, columns),
         }
-    weights = [client["rows"] * client["features"] for client in found.values()]
+    weights = [client["rows"] * client["features"] for client in clients.values()]
     total = {
-        key: float(np.average([client[key] for client in found.values()], weights=weights)) if found else None
+        key: float(np.average([client[key] for client in clients.values()], weights=weights)) if clients else None
         for key in ("success_rate", "floor", "r2")
     }
-    return {"name": "embedding_inversion", "tolerance": config.attack.tolerance, **total, "clients": found}
+    return {"name": "embedding_inversion", "tolerance": config.attack.tolerance, **total, "clients": clients}
 
 
 def best_epoch(
     view: Iterable[Message], rows_of: Batches, samples: int
 ) -> dict[str, tuple[int, np.ndarray, np.ndarray]]:
-    """Per passive party the epoch to attack, the embeddings (samples, d_e) of its training rows, and answers (shadow
-    rows, d_e).
+    """Find the epoch to attack, for every passive party that published a whole epoch of numbers.
 
-    A party is left out that published no epoch whole, or no numbers.
+    Returns
+    -------
+    Per party the epoch, the embeddings of its training rows (samples, d_e), and answers (shadow rows, d_e).
     """
     nearest: dict[str, float] = {}
-    found: dict[str, tuple[int, np.ndarray, np.ndarray]] = {}
+    best: dict[str, tuple[int, np.ndarray, np.ndarray]] = {}
     answers: dict[str, list[np.ndarray]] = {}  # the last two
     for epoch, messages in by_round(view):
         for message in messages:
@@ -146,14 +143,16 @@ def best_epoch(
                 if not (np.isfinite(embeddings).all() and np.isfinite(answer).all()):
                     continue
                 distance = frechet(embeddings, answer)
-                if name not in found or distance < nearest[name]:
-                    nearest[name], found[name] = distance, (epoch, embeddings, answer)
-    return found
+                if name not in best or distance < nearest[name]:
+                    nearest[name], best[name] = distance, (epoch, embeddings, answer)
+    return best
 
 
 def frechet(a: np.ndarray, b: np.ndarray) -> float:
-    """Squared Frechet distance of the normal distributions with the moments of `a` (n, d) and `b` (m, d), over the
-    variance of `a`."""
+    """The squared Frechet distance of two normal distributions, over the variance of the first.
+
+    They have the means and covariances of `a` (n, d) and `b` (m, d).
+    """
     means, covariances = [], []
     for values in (a, b):
         own = values.astype(np.float64)
@@ -163,15 +162,14 @@ def frechet(a: np.ndarray, b: np.ndarray) -> float:
     root = (axes * np.sqrt(size.clip(min=0))) @ axes.T
     middle = np.sqrt(np.linalg.eigvalsh(root @ covariances[1] @ root).clip(min=0)).sum()
     spread = sum(np.trace(covariance) for covariance in covariances) - 2 * middle
-    return float(
-        (np.sum((means[0] - means[1]) ** 2) + spread) / max(np.trace(covariances[0]), np.finfo(np.float64).tiny)
-    )
+    variance = max(np.trace(covariances[0]), np.finfo(np.float64).tiny)
+    return float((np.sum((means[0] - means[1]) ** 2) + spread) / variance)
 
 
 def train(embeddings: np.ndarray, inputs: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:
-    """The inverse learnt from `embeddings` (n, d_e) of `inputs` (n, d): a function of embeddings.
+    """Learn the inverse, a function of embeddings, from `embeddings` (n, d_e) of `inputs` (n, d).
 
-    Part of the shadow set decides when to stop, so that pure noise teaches no more than the mean.
+    A part of the shadow set decides when to stop: from pure noise the MLP learns only the mean.
     """
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.exceptions import ConvergenceWarning
@@ -189,7 +187,7 @@ def train(embeddings: np.ndarray, inputs: np.ndarray, seed: int) -> Callable[[np
 
 
 class Column:
-    """A feature of the training rows, (n,): its two values if it has no more, and its deviation."""
+    """A feature of the training rows, (n,): its two values, if it has no more, and its standard deviation."""
 
     def __init__(self, values: np.ndarray) -> None:
         own = values.astype(np.float64)
@@ -198,24 +196,26 @@ class Column:
         self.values = ends if np.isin(own, ends).all() else None
 
     def hits(self, guesses: np.ndarray, truth: np.ndarray, tolerance: float) -> np.ndarray:
-        """Which of `guesses` (k,) or (1,) recover `truth` (k,)."""
+        """Whether each of `guesses`, (k,) or (1,), recovers `truth`, (k,)."""
         if self.values is None:
             return np.asarray(np.abs(guesses - truth) <= tolerance * self.spread)
         return np.asarray(self.values[np.abs(guesses[:, None] - self.values).argmin(axis=1)] == truth)
 
     def best_constant(self, values: np.ndarray, tolerance: float) -> float:
-        """The guess that recovers most of `values` (m,)."""
+        """The guess that recovers the most of `values`, (m,)."""
         return best_constant(values.astype(np.float64), 0.0 if self.values is not None else tolerance * self.spread)
 
 
 def hits(guesses: np.ndarray, truth: np.ndarray, columns: list[Column], tolerance: float) -> np.ndarray:
-    """Which entries of `truth` (k, d) the `guesses` (k, d), or (1, d) for all rows, recover."""
+    """Whether each entry of `truth` (k, d) is recovered by `guesses`, (k, d), or (1, d) for all rows."""
     return np.stack([column.hits(guesses[:, c], truth[:, c], tolerance) for c, column in enumerate(columns)], axis=1)
 
 
 def r_squared(guesses: np.ndarray, truth: np.ndarray, columns: list[Column]) -> float:
-    """1 - squared error / variance of `guesses` (k, d), in deviations of every column that varies; 0 where none
-    does."""
+    """The ratio 1 - squared error / variance of `guesses` (k, d).
+
+    Errors are in standard deviations of each column that varies; the ratio is 0 where none does.
+    """
     varying = [c for c, column in enumerate(columns) if column.spread > 0]
     scale = np.array([columns[c].spread for c in varying])
     residual, total = (guesses - truth)[:, varying] / scale, (truth - truth.mean(axis=0))[:, varying] / scale
@@ -223,8 +223,10 @@ def r_squared(guesses: np.ndarray, truth: np.ndarray, columns: list[Column]) -> 
 
 
 def best_constant(values: np.ndarray, reach: float) -> float:
-    """The number with the most of `values` (n,) within `reach` of it: the middle of an interval that begins at one of
-    them."""
+    """The number with the most of `values` (n,) within `reach` of it.
+
+    It is the middle of an interval that begins at one of them.
+    """
     ordered = np.sort(values)
     counts = np.searchsorted(ordered, ordered + 2 * reach, side="right") - np.arange(len(ordered))
     first = int(counts.argmax())

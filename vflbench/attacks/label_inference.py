@@ -1,24 +1,24 @@
-"""A passive party guesses the training rows' labels from the gradients that it received, without its own features or
-model.
+"""A passive party guesses the training rows' labels from the gradients that it received.
 
 PubSub-VFL (arXiv 2510.12494) protects embeddings, not gradients, so labels can leak. After Li et al., arXiv 2102.08504
-(norms and directions of gradients in two-party split learning). Classification only.
+(norms and directions of gradients in two-party split learning). Classification only. The attack uses neither the
+party's own features nor its model.
 
 Threat model: an honest but curious passive party, the first. It has d loss / d z of every row and epoch that its hub
-received, which rows are in a batch, and the share of each class among the training rows, which counts as public. No
-label.
+received, and the rows of each batch. It knows the share of each class among the training rows, which counts as public.
+It has no label.
 
-Of a row with softmax output p, d loss / d z = J^T (p - e_y): with two classes it is (p_1 - y) times the gradient of the
-score, so the label decides to which side of a hyperplane it points. A row's gradients of all epochs, each scaled to
-length 1 (0 where there was none), stand side by side in one vector, so no epoch's direction has to be matched with
+For a row with softmax output p, d loss / d z = J^T (p - e_y). With two classes this is (p_1 - y) times the gradient of
+the score, so the label decides to which side of a hyperplane it points. A row's gradients of all epochs are put side by
+side in one vector, each scaled to length 1 (0 where there was none). So no epoch's direction has to be matched with
 another's.
 
 - Two classes: the side is the sign of the projection on the leading singular direction.
 - More: k-means of these vectors into as many clusters as there are classes.
 
-Which cluster is which class: by size, the largest is the most frequent class, and so on. Where two classes are about
-equally frequent the sizes cannot tell them apart, and names may be swapped: a success rate below a half, an AUROC near
-0, is then the same leak. `floor`: all rows guessed to be of the most frequent class.
+Clusters are matched with classes by size: the largest is the most frequent class, and so on. Sizes cannot tell classes
+apart that are about equally frequent, so names may be swapped: a success rate below a half, or an AUROC near 0, is then
+the same leak. `floor` guesses the most frequent class for all rows.
 """
 
 from collections.abc import Iterable
@@ -38,44 +38,48 @@ TAG = "gradient"
 
 @dataclass
 class Config:
+    """Keys of label_inference."""
+
     name: str = "label_inference"
     rows: Count = 1000  # attacked training rows, drawn at random
 
 
 def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:
-    """The first passive party's view; the active party stands before it."""
+    """The view of the first passive party, which comes after the active one."""
     return Watch(hubs[1], frozenset((TAG,)))
 
 
 def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
-    """Whether there are classes to guess."""
+    """Return a problem where there are no classes to guess."""
     if task.classes:
         return []
-    return [
-        Problem(
-            "attack", config.attack.name, "guesses classes, and this data set is a regression: use embedding_inversion"
-        )
-    ]
+    allowed = "guesses classes, and this data set is a regression: use embedding_inversion"
+    return [Problem("attack", config.attack.name, allowed)]
 
 
 def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
-    """The summary's `attack`. `hubs` in the order of the task's parties, the active one first."""
+    """Attack the training rows, and return the summary's `attack`.
+
+    Parameters
+    ----------
+    hubs : in the order of the task's parties, the active one first.
+    """
     samples, size = task.public.samples, config.algorithm.batch_size
     rows = some(samples, config.attack.rows, config.seed, "attack")
     gradients = directions(view, lambda epoch: batches(config.seed, epoch, samples, size), rows)
     seen = np.abs(gradients).max(axis=1, initial=0) > 0
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "name": "label_inference",
         "adversary": hubs[1],
         "rows": int(seen.sum()),
         "classes": task.classes,
     }
     if not seen.any():
-        return found | {"success_rate": None, "auroc": None, "floor": None}
+        return facts | {"success_rate": None, "auroc": None, "floor": None}
     balance = np.bincount(task.labels, minlength=task.classes) / samples
     guesses, scores = guess(gradients[seen], balance, derive(config.seed, "attack"))
     truth = task.labels[rows[seen]]
-    return found | {
+    return facts | {
         "success_rate": float(np.mean(guesses == truth)),
         "auroc": auroc(scores, truth),
         "floor": float(np.mean(truth == balance.argmax())),
@@ -83,8 +87,16 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
 
 
 def directions(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> np.ndarray:
-    """(len(rows), epochs * d_e): the gradients of the training rows `rows`, ascending, each of length 1 or 0, epoch by
-    epoch."""
+    """The gradients of some training rows, each of length 1 or 0, epoch by epoch.
+
+    Parameters
+    ----------
+    rows : ascending.
+
+    Returns
+    -------
+    Array (len(rows), epochs * d_e).
+    """
     epochs = []
     for epoch, messages in by_round(view):
         ids = rows_of(epoch)
@@ -102,10 +114,15 @@ def directions(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> n
 
 
 def guess(gradients: np.ndarray, balance: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(classes (n,), scores (n, classes), higher is likelier) of `gradients` (n, d), by clusters named after their
-    size.
+    """Guess classes from `gradients` (n, d), by clusters that are matched with classes by size.
 
+    Parameters
+    ----------
     balance : the public share of each class.
+
+    Returns
+    -------
+    Classes (n,), and scores (n, classes), where higher is likelier.
     """
     classes = len(balance)
     if classes == 2:
@@ -123,19 +140,17 @@ def guess(gradients: np.ndarray, balance: np.ndarray, seed: int) -> tuple[np.nda
         near[:, :count] = -np.linalg.norm(gradients[:, None] - centres, axis=2)
     sizes = np.bincount(near.argmax(axis=1), minlength=classes)
     scores = np.empty_like(near)
-    # Ties: the lower number first, so that the rule decides without labels.
+    # On ties the lower number comes first, so that the rule decides without labels.
     scores[:, np.argsort(-balance, kind="stable")] = near[:, np.argsort(-sizes, kind="stable")]
     return scores.argmax(axis=1), scores
 
 
 def auroc(scores: np.ndarray, truth: np.ndarray) -> float | None:
-    """Mean over classes of the area under the curve of one class against the others; None where only one class is
-    there."""
+    """The mean over classes of the area under the curve of one class against the others; None for a single class."""
     from sklearn.metrics import roc_auc_score
 
-    there = np.unique(truth)
-    if len(there) < 2:
+    classes = np.unique(truth)
+    if len(classes) < 2:
         return None
-    return float(
-        np.mean([roc_auc_score(truth == c, np.maximum(scores[:, c], np.finfo(np.float64).min)) for c in there])
-    )
+    finite = np.maximum(scores, np.finfo(np.float64).min)
+    return float(np.mean([roc_auc_score(truth == c, finite[:, c]) for c in classes]))

@@ -1,19 +1,18 @@
 """The server solves for the rows of a table behind a linear model's predictions of them.
 
-An attack on TablePuppet (arXiv 2403.15839). A prediction of row x is h_t = W_t^T x + b_t. Whoever has h_t and (W_t,
-    b_t) of
-enough rounds solves for x: linear equations, as many per round as the model has outputs. Noise on theta (DP-SGD) does
-not help, since what matters is that theta is *known*; it even makes the equations better conditioned. Noise on the
-predictions does.
+An attack on TablePuppet (arXiv 2403.15839). A prediction of row x is h_t = W_t^T x + b_t. With h_t and (W_t, b_t) of
+enough rounds one can solve for x: each round gives as many linear equations as the model has outputs. Noise on theta
+(DP-SGD) does not help, since theta is still *known*; it even makes the equations better conditioned. Noise on the
+predictions does help.
 
 Threat model: an honest but curious server. It has what it received and sent, the public configuration, and theta of
 every prediction:
 
-- `parameters=received`: from the protocol. Of a table in horizontal parts the server averages parameters (rfl_admm) or
+- `parameters=received`: from the protocol. For a table in horizontal parts the server averages parameters (rfl_admm) or
   adds up gradients (rfl_sgd, whose models start at 0), so it knows theta exactly. A table with one holder is not
   attacked.
 - `parameters=released`: every iterate is public. DP-SGD's (epsilon, delta) holds for the publication of all iterates of
-  a model; the attack takes that at its word. No other protocol shows them to the server.
+  a model, and the attack takes them as published. No other protocol shows them to the server.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,13 +28,15 @@ from vflbench.models import partial
 from vflbench.seeding import stream
 from vflbench.types import Count, OptionInfo, Positive, RunConfig
 
-# What of the server's own messages the attack needs: which rows it asked for, and what it made of parameters.
 OPTIONS = (OptionInfo("prediction_recovery", "the server solves for a table's rows from a linear model's predictions"),)
+# the server's own messages that the attack needs: the rows that it asked for, and the parameters that it computed
 SENT = frozenset(("mapping", "batches", "rows", "step", "consensus"))
 
 
 @dataclass
 class Config:
+    """Keys of prediction_recovery."""
+
     name: str = "prediction_recovery"
     # how the server knows theta: every iterate is public | from the protocol
     parameters: Literal["released", "received"] = "released"
@@ -49,12 +50,12 @@ def watch(task: RelationalTask | AlignedTask, config: RunConfig, clients: list[s
 
 
 @dataclass
-class Target:
-    """What the server knows of one client."""
+class _Target:
+    """What the server knows about one client."""
 
     bias: bool
     chosen: np.ndarray | None = None  # (k,) rows that are solved for
-    joining: np.ndarray | None = None  # rows of the client's part that join: what the protocol counts
+    joining: np.ndarray | None = None  # rows of the client's part that join; the protocol counts among them
     batches: list[np.ndarray] = field(default_factory=list)  # rows of each batch of an epoch
     asked: np.ndarray | None = None  # rows of the batch that was drawn last
     theta: np.ndarray | None = None
@@ -65,15 +66,18 @@ class Target:
 def recover(
     view: Iterable[Message], config: RunConfig, bias: Mapping[str, bool]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Per client (rows, (k,); estimates of their features, (k, d)); clients whose parameters the server does not know
-    are left out.
+    """Solve for rows of every client whose parameters the server knows.
 
     Parameters
     ----------
     view : the server's messages, with those of `SENT`, in their order.
     bias : per client, whether its model has an intercept.
+
+    Returns
+    -------
+    Per client the rows, (k,), and estimates of their features, (k, d).
     """
-    targets = {name: Target(has) for name, has in bias.items()}
+    targets = {name: _Target(has) for name, has in bias.items()}
     samples, position, round = 0, dict.fromkeys(targets, 0), 0
     for message in view:
         if message.round != round:
@@ -101,7 +105,7 @@ def recover(
     return {name: _solve(t) for name, t in targets.items() if t.events}
 
 
-def _follow(client: Target, message: Message, config: RunConfig) -> None:
+def _follow(client: _Target, message: Message, config: RunConfig) -> None:
     """Keep theta up to date with what the server itself sent."""
     cfg = config.algorithm
     if message.tag == "step":
@@ -111,8 +115,8 @@ def _follow(client: Target, message: Message, config: RunConfig) -> None:
         client.theta = message.arrays[0]
 
 
-def _observe(client: Target, predictions: np.ndarray, samples: int, position: int, config: RunConfig) -> None:
-    """Keep of a message with predictions those of the chosen rows."""
+def _observe(client: _Target, predictions: np.ndarray, samples: int, position: int, config: RunConfig) -> None:
+    """Keep the chosen rows' predictions of a message."""
     assert client.theta is not None
     if client.asked is not None:
         rows = client.asked
@@ -134,14 +138,14 @@ def _observe(client: Target, predictions: np.ndarray, samples: int, position: in
     client.events.append((client.theta.copy(), place[hit], predictions[hit]))
 
 
-def _solve(client: Target) -> tuple[np.ndarray, np.ndarray]:
-    """Least squares of minimal norm; rows that were predicted by the same parameters are solved for together."""
+def _solve(client: _Target) -> tuple[np.ndarray, np.ndarray]:
+    """Solve by least squares of minimal norm; rows that the same parameters predicted are solved for together."""
     assert client.chosen is not None
     outputs = client.events[0][2].shape[1]
     shift = outputs if client.bias else 0
     weights, answers = [], []
     seen: list[list[int]] = [[] for _ in client.chosen]
-    # of an event and a chosen row, which of the event's predictions
+    # which of an event's predictions is that of a chosen row; -1: none
     where = np.full((len(client.events), len(client.chosen)), -1)
     for e, (theta, places, predictions) in enumerate(client.events):
         matrix, intercept = np.split(theta.astype(np.float64), [len(theta) - shift])
@@ -154,7 +158,7 @@ def _solve(client: Target) -> tuple[np.ndarray, np.ndarray]:
     for row, asked in enumerate(seen):
         groups.setdefault(tuple(asked), []).append(row)
     estimates = np.zeros((len(client.chosen), weights[0].shape[1]))
-    # Directions in which theta varied no more than rounding does would only amplify it.
+    # Directions in which theta varied no more than by rounding would only amplify the rounding.
     cutoff = float(np.sqrt(np.finfo(client.events[0][2].dtype).eps))
     for events, rows in groups.items():
         if events:
@@ -166,10 +170,9 @@ def _solve(client: Target) -> tuple[np.ndarray, np.ndarray]:
 def score(
     recovered: Mapping[str, tuple[np.ndarray, np.ndarray]], truth: Mapping[str, np.ndarray], tolerance: float
 ) -> dict[str, Any]:
-    """How near the estimates are, over all clients and for each: median relative error, share of rows within
-    `tolerance`.
+    """Score the estimates, over all clients and for each: median relative error, share of rows within `tolerance`.
 
-    Rows without features that differ from 0 have no relative error and are left out.
+    Rows whose features are all 0 have no relative error and are left out.
     """
     errors: dict[str, np.ndarray] = {}
     for name, (rows, estimates) in recovered.items():
@@ -177,9 +180,8 @@ def score(
         size = np.linalg.norm(true, axis=1)
         errors[name] = (np.linalg.norm(estimates - true, axis=1) / np.where(size > 0, size, 1))[size > 0]
     everything = np.concatenate([*errors.values(), np.zeros(0)])
-    return _summary(everything, tolerance) | {
-        "clients": {name: _summary(found, tolerance) for name, found in errors.items()}
-    }
+    clients = {name: _summary(own, tolerance) for name, own in errors.items()}
+    return _summary(everything, tolerance) | {"clients": clients}
 
 
 def _summary(errors: np.ndarray, tolerance: float) -> dict[str, Any]:
@@ -195,15 +197,14 @@ def _summary(errors: np.ndarray, tolerance: float) -> dict[str, Any]:
 def attack(
     view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]
 ) -> dict[str, Any]:
-    """Attack every client, and compare with the truth, which the server does not have. The summary's `attack`."""
+    """Attack every client, and return the summary's `attack`; only the score uses the truth."""
     biases = partial.intercepts(config.model, task.public.blocks, task.public.owner)
     held = {name: task.block(number) for number, name in enumerate(clients)}
     bias = {name: biases[block] for name, (block, _) in held.items()}
     truth = {name: features for name, (_, features) in held.items()}
-    found = score(recover(view, config, bias), truth, config.attack.tolerance)
     return {
         "name": "prediction_recovery",
         "parameters": config.attack.parameters,
         "tolerance": config.attack.tolerance,
-        **found,
+        **score(recover(view, config, bias), truth, config.attack.tolerance),
     }

@@ -12,13 +12,13 @@ from vflbench.seeding import stream
 
 Batches = Callable[[int], list[np.ndarray]]  # epoch -> the rows of each batch
 RELEASED = "released"  # tag of parameters that are public by assumption: no message carried them
-# tag of a model's answer to the adversary's question, once a round is over: black-box access, no message either
+# tag of a model's answer to the adversary's question after a round: black-box access, which no message carried either
 ANSWER = "answer"
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message, when it was read."""
+    """One message, as it was read."""
 
     round: int  # of the reader
     src: str
@@ -29,19 +29,18 @@ class Message:
 
 @dataclass(frozen=True)
 class Watch:
-    """What an attack needs of a run: messages that `party` read, of those that it sent what `sent` names, and answers
-    to its questions."""
+    """What an attack needs of a run: messages that `party` read or sent, and answers to its questions."""
 
     party: str
-    received: frozenset[str] | None = None  # tags; None: all
-    sent: frozenset[str] = frozenset()
+    received: frozenset[str] | None = None  # tags of messages that it read; None: all
+    sent: frozenset[str] = frozenset()  # tags of messages that it sent
     released: bool = False  # with every prediction also the parameters behind it, which are public by assumption
-    # per party rows that its model embeds after every round
+    # per party the rows that its model embeds after every round
     questions: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def some(rows: int, most: int, seed: int, name: str) -> np.ndarray:
-    """Which of `rows` rows are attacked: at most `most` of them, drawn at random, ascending."""
+    """The rows that are attacked: at most `most` of `rows` rows, drawn at random, ascending."""
     return np.sort(stream(seed, name).choice(rows, min(most, rows), replace=False, shuffle=False))
 
 
@@ -52,20 +51,20 @@ def by_round(view: Iterable[Message]) -> Iterator[tuple[int, list[Message]]]:
 
 
 def last_published(messages: Iterable[Message], tag: str) -> dict[str, dict[int, np.ndarray]]:
-    """By source and batch id the tensor (rows, d) of one round's messages (batch id, attempt, timestamp, tensor) with
-    `tag`.
+    """By source and batch id, the tensor (rows, d) that was last published in a round under `tag`.
 
-    Of several attempts at a batch the last published counts: the latest timestamp, where there is none the last read.
-    (A message of an earlier round that is read late is older than every attempt of this round.)
+    Messages are (batch id, attempt, timestamp, tensor). Of several attempts at a batch the latest timestamp counts, and
+    of equal ones the last read. (A message of an earlier round that is read late is older than every attempt of this
+    round.)
     """
-    found: dict[str, dict[int, tuple[float, np.ndarray]]] = {}
+    published: dict[str, dict[int, tuple[float, np.ndarray]]] = {}
     for message in messages:
         if message.tag == tag:
             batch, _, timestamp, tensor = message.arrays
-            kept = found.setdefault(message.src, {})
+            kept = published.setdefault(message.src, {})
             if int(batch) not in kept or float(timestamp) >= kept[int(batch)][0]:
                 kept[int(batch)] = float(timestamp), tensor
-    return {src: {batch: tensor for batch, (_, tensor) in kept.items()} for src, kept in found.items()}
+    return {src: {batch: tensor for batch, (_, tensor) in kept.items()} for src, kept in published.items()}
 
 
 def flatten(payload: Any) -> list[np.ndarray]:
@@ -80,12 +79,12 @@ def flatten(payload: Any) -> list[np.ndarray]:
 
 
 def file_name(round: int) -> str:
-    """A round's file in `transcript/`."""
+    """The name of a round's file in `transcript/`."""
     return f"round_{round:08d}.npz"
 
 
 def pack(messages: list[Message]) -> dict[str, np.ndarray]:
-    """The arrays of a round's messages by number/source/destination/tag/part, as they stand in its file."""
+    """The arrays of a round's messages by number/source/destination/tag/part, as its file has them."""
     return {
         f"{n:08d}/{m.src}/{m.dst}/{m.tag}/{i}": array
         for n, m in enumerate(messages)
@@ -94,7 +93,7 @@ def pack(messages: list[Message]) -> dict[str, np.ndarray]:
 
 
 def read(folder: Path, names: Iterable[str] | None = None) -> Iterator[Message]:
-    """The messages of a `transcript/`, in their order; `names` are its files, None: all that are there."""
+    """The messages of a `transcript/`, in their order; `names` are its files, None: all files."""
     for path in sorted(folder.glob("round_*.npz") if names is None else (folder / name for name in names)):
         round = int(path.stem.split("_")[1])
         with np.load(path) as file:

@@ -1,9 +1,8 @@
-"""Whole models for methods whose workers each have rows of their own: a 3-layer MLP, a 3-layer CNN, logistic
-regression.
+"""Whole models for workers with rows of their own: a 3-layer MLP, a 3-layer CNN, logistic regression.
 
-Plain `nn.Sequential`s. `Network` computes with one, given its parameters as one vector theta (what workers exchange):
-losses, gradients, and sums of clipped per-example gradients, all of them pure functions that a cohort runs in one vmap
-call.
+They are plain `nn.Sequential`s. `Network` takes one's parameters as one vector theta (what workers exchange), and
+computes losses, gradients, and sums of clipped per-example gradients. All are pure functions that a cohort runs in one
+vmap call.
 """
 
 from __future__ import annotations
@@ -29,9 +28,11 @@ MODEL_NAMES = ("mlp3", "cnn3", "logistic")
 
 @dataclass
 class Config:
+    """Keys of mlp3, cnn3 and logistic."""
+
     name: str = "mlp3"
     widths: list[int] = field(default_factory=lambda: [128, 64])  # mlp3: hidden layers
-    # cnn3: of the convolutions, each followed by a 2 x 2 maximum
+    # cnn3: channels of the convolutions, each followed by a 2 x 2 maximum
     channels: list[int] = field(default_factory=lambda: [16, 32])
     kernel: int = 5  # cnn3: side of a convolution, odd
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
@@ -51,25 +52,27 @@ def check(config: Config) -> list[Problem]:
 
 
 def check_fits(config: Config, public: ShardedPublic) -> None:
-    """Raise ConfigError where the model cannot take rows of the data's shape."""
+    """Check that the model can take rows of the data's shape.
+
+    Raises
+    ------
+    ConfigError : it cannot.
+    """
     if config.name != "cnn3":
         return
     halvings = len(config.channels)
     if len(public.shape) != 3 or min(public.shape[1:]) < 2**halvings:
-        needs = (
-            f"needs images of at least {2**halvings} pixels a side ({halvings} halvings); a row of this data has "
-            f"shape {public.shape}"
-        )
-        raise ConfigError([Problem("model", config.name, f"{needs}: use mlp3 or logistic")])
+        needs = f"needs images of at least {2**halvings} pixels a side ({halvings} halvings)"
+        allowed = f"{needs}; a row of this data has shape {public.shape}: use mlp3 or logistic"
+        raise ConfigError([Problem("model", config.name, allowed)])
 
 
 def build(config: Config, shape: tuple[int, ...], outputs: int, generator: torch.Generator) -> nn.Sequential:
-    """The model for rows of `shape`, `outputs` values wide; weights and biases uniform within 1 / sqrt(inputs), torch's
-    own default.
+    """The model for rows of `shape`, with `outputs` values.
 
     Parameters
     ----------
-    generator : on the CPU; draws the initial values.
+    generator : on the CPU; draws weights and biases uniformly within 1 / sqrt(inputs), which is torch's own default.
     """
     dtype, width = DTYPES[config.dtype], math.prod(shape)
     layers: list[nn.Module] = []
@@ -89,28 +92,23 @@ def build(config: Config, shape: tuple[int, ...], outputs: int, generator: torch
         for layer in model:
             if isinstance(layer, (nn.Linear, nn.Conv2d)):
                 bound = 1 / math.sqrt(layer.weight[0].numel())
-                layer.weight.uniform_(-bound, bound, generator=generator)
-                layer.bias.uniform_(-bound, bound, generator=generator)  # type: ignore[union-attr]
+                for parameter in layer.parameters():
+                    parameter.uniform_(-bound, bound, generator=generator)
     return model.requires_grad_(False)
 
 
 def flat(model: nn.Module) -> Tensor:
-    """The model's parameters one behind the other, a new vector (D,)."""
+    """The model's parameters one after the other, as a new vector (D,)."""
     return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
 
 
 def network(config: Config, public: ShardedPublic) -> Network:
-    """The one `Network` of this configuration: equal ones are the same object, so that workers' computations run as
-    one."""
-    return _network(
-        config.name,
-        tuple(config.widths),
-        tuple(config.channels),
-        config.kernel,
-        config.dtype,
-        public.shape,
-        public.classes,
-    )
+    """The one `Network` of this configuration.
+
+    Equal configurations share one object, so that workers' computations run as one.
+    """
+    widths, channels = tuple(config.widths), tuple(config.channels)
+    return _network(config.name, widths, channels, config.kernel, config.dtype, public.shape, public.classes)
 
 
 @functools.lru_cache(maxsize=32)
@@ -119,19 +117,19 @@ def _network(
     widths: tuple[int, ...],
     channels: tuple[int, ...],
     kernel: int,
-    dtype: str,
+    dtype: Literal["float32", "float64"],
     shape: tuple[int, ...],
     classes: int,
 ) -> Network:
-    config = Config(name, list(widths), list(channels), kernel, dtype)  # type: ignore[arg-type]
+    config = Config(name, list(widths), list(channels), kernel, dtype)
     return Network(build(config, shape, classes or 1, torch.Generator()), regression=not classes)
 
 
 class Network:
-    """An `nn.Sequential` as functions of theta, (D,): its parameters one behind the other.
+    """An `nn.Sequential` as functions of theta, (D,): its parameters one after the other.
 
-    Linear, Conv2d (stride 1), ReLU, MaxPool2d and Flatten. Rows x are (n, *shape), targets y (n,): int64 classes
-    (cross-entropy), or numbers (half the squared error).
+    It takes Linear, Conv2d (stride 1), ReLU, MaxPool2d and Flatten layers. Rows x are (n, *shape), targets y (n,):
+    int64 classes (cross-entropy), or numbers (half the squared error).
     """
 
     def __init__(self, model: nn.Sequential, regression: bool = False) -> None:
@@ -140,15 +138,15 @@ class Network:
         self.sizes = [parameter.numel() for parameter in model.parameters()]
 
     def _parameters(self, theta: Tensor) -> list[tuple[Tensor, Tensor] | None]:
-        """Weight and bias of each layer as views into theta, (D,) or (m, D)."""
+        """Weight and bias of each layer as views into theta, (D,) or (m, D); None for layers without."""
         pieces, models = iter(theta.split(self.sizes, dim=-1)), theta.shape[:-1]
-        found: list[tuple[Tensor, Tensor] | None] = []
+        pairs: list[tuple[Tensor, Tensor] | None] = []
         for layer in self.layers:
             if isinstance(layer, (nn.Linear, nn.Conv2d)):
-                found.append((next(pieces).view(models + layer.weight.shape), next(pieces)))
+                pairs.append((next(pieces).view(models + layer.weight.shape), next(pieces)))
             else:
-                found.append(None)
-        return found
+                pairs.append(None)
+        return pairs
 
     def _forward(self, parameters: list[tuple[Tensor, Tensor] | None], x: Tensor) -> list[Tensor]:
         """The input of every layer, and the output of the last."""
@@ -158,7 +156,7 @@ class Network:
         return passed
 
     def predict(self, theta: Tensor, x: Tensor) -> Tensor:
-        """(n, outputs)."""
+        """The predictions for rows x, (n, outputs)."""
         return self._forward(self._parameters(theta), x)[-1]
 
     def losses(self, z: Tensor, y: Tensor) -> Tensor:
@@ -166,7 +164,7 @@ class Network:
         return (z[:, 0] - y).square() / 2 if self.regression else F.cross_entropy(z, y, reduction="none")
 
     def _slopes(self, z: Tensor, y: Tensor) -> Tensor:
-        """The derivative of every row's loss by its prediction, (n, outputs)."""
+        """The derivative of every row's loss with respect to its prediction, (n, outputs)."""
         if self.regression:
             return z - y[:, None]
         return torch.softmax(z, dim=1) - F.one_hot(y, z.shape[1]).to(z.dtype)
@@ -174,18 +172,18 @@ class Network:
     def _backward(
         self, parameters: list[tuple[Tensor, Tensor] | None], passed: list[Tensor], slopes: Tensor
     ) -> list[Tensor | None]:
-        """Per layer with parameters the derivative of every row's loss by the layer's output; None for the others."""
+        """Every row's derivative of the loss with respect to each layer's output; None for those without parameters."""
         first = next(place for place, own in enumerate(parameters) if own is not None)
-        found: list[Tensor | None] = [None] * len(self.layers)
+        by_layer: list[Tensor | None] = [None] * len(self.layers)
         for place in range(len(self.layers) - 1, first - 1, -1):
             own = parameters[place]
-            found[place] = None if own is None else slopes
+            by_layer[place] = None if own is None else slopes
             if place > first:
                 slopes = _pull(self.layers[place], own, passed[place], slopes)
-        return found
+        return by_layer
 
     def _sums(self, passed: list[Tensor], slopes: list[Tensor | None]) -> list[Tensor]:
-        """The sum over rows of the gradient, per weight and bias, flat."""
+        """The gradient, summed over rows: one flat tensor per weight and bias."""
         parts = []
         for layer, x, g in zip(self.layers, passed, slopes, strict=False):
             if g is None:
@@ -199,7 +197,7 @@ class Network:
         return parts
 
     def gradient(self, theta: Tensor, x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Mean loss, (), and its gradient times `scale`, (D,): scaling here costs no pass over D numbers."""
+        """The mean loss, (), and its gradient times `scale`, (D,): scaling here saves a pass over D numbers."""
         parameters = self._parameters(theta)
         passed = self._forward(parameters, x)
         slopes = self._backward(parameters, passed, self._slopes(passed[-1], y) * (scale / len(x)))
@@ -207,18 +205,24 @@ class Network:
 
     @property
     def dense(self) -> bool:
-        """Whether `descend` can be used: no convolutions."""
+        """Whether `descend` can be used: there are no convolutions."""
         return all(isinstance(layer, (nn.Linear, nn.ReLU, nn.Flatten)) for layer in self.layers)
 
     def descend(self, theta: Tensor, x: Tensor, y: Tensor, keep: float, lr: float) -> Tensor:
-        """Set theta to keep theta - lr gradient of the mean loss, in place, for m models at once; the losses, (m,).
+        """Set theta to keep * theta - lr * gradient of the mean loss, in place, for m models at once.
+
+        It takes Linear, ReLU and Flatten layers only (`dense`). A step of many models costs the memory that it passes
+        over. In place, and without a vector of gradients, that is half of what vmap takes.
 
         Parameters
         ----------
-        theta : (m, D). x : (m, n, *shape). y : (m, n).
+        theta : (m, D).
+        x : (m, n, *shape).
+        y : (m, n).
 
-        Linear, ReLU and Flatten layers only (`dense`). What a step of many models costs is the memory that it passes
-        over: in place, and without a vector of gradients, it is half of what vmap takes.
+        Returns
+        -------
+        The losses, (m,).
         """
         own = self._parameters(theta)
         passed = [x]
@@ -245,12 +249,15 @@ class Network:
     def clipped_gradient(
         self, theta: Tensor, x: Tensor, y: Tensor, counts: Tensor, clip: float
     ) -> tuple[Tensor, Tensor]:
-        """The rows' losses, (n,), and the sum of their gradients, each scaled down to L2 norm `clip`, (D,); `counts`
-        (n,) is 0 for padding.
+        """The rows' losses, (n,), and the sum of their gradients, (D,), each scaled down to L2 norm `clip`.
 
-        Exact, without a gradient per row in memory: a linear layer's is the outer product of g and x, so its norm is a
-        product of two (Goodfellow, arXiv 1510.01799), and the sum is taken with scaled g (Li, Tramer, Liang, Hashimoto,
-        arXiv 2110.05679). A convolution's is small, and is computed by torch.func.vmap.
+        It is exact, without a gradient per row in memory. A linear layer's gradient is the outer product of g and x, so
+        its norm is a product of two norms (Goodfellow, arXiv 1510.01799), and the sum is taken with scaled g (Li,
+        Tramer, Liang, Hashimoto, arXiv 2110.05679). A convolution's is small, and is computed by torch.func.vmap.
+
+        Parameters
+        ----------
+        counts : (n,), 1 for rows and 0 for padding.
         """
         parameters = self._parameters(theta)
         passed = self._forward(parameters, x)
@@ -264,9 +271,8 @@ class Network:
             else:
                 assert isinstance(layer, nn.Conv2d)
                 kernels[place] = torch.func.vmap(functools.partial(_kernel_gradient, layer))(passed[place], g)
-                squares = (
-                    squares + kernels[place].square().sum(dim=(1, 2, 3, 4)) + g.sum(dim=(2, 3)).square().sum(dim=1)
-                )
+                squares = squares + kernels[place].square().sum(dim=(1, 2, 3, 4))
+                squares = squares + g.sum(dim=(2, 3)).square().sum(dim=1)
         factors = counts * clipping_factors(squares.sqrt(), clip)
         parts: list[Tensor] = []
         for place, (layer, g) in enumerate(zip(self.layers, slopes, strict=True)):
@@ -276,22 +282,20 @@ class Network:
                 scaled = g * factors[:, None]
                 parts += [(scaled.transpose(0, 1) @ passed[place]).reshape(-1), scaled.sum(dim=0)]
             else:
-                parts += [
-                    torch.tensordot(factors, kernels[place], 1).reshape(-1),
-                    torch.tensordot(factors, g.sum(dim=(2, 3)), 1),
-                ]
+                parts.append(torch.tensordot(factors, kernels[place], 1).reshape(-1))
+                parts.append(torch.tensordot(factors, g.sum(dim=(2, 3)), 1))
         return self.losses(passed[-1], y), torch.cat(parts)
 
 
 def clipping_factors(norms: Tensor, clip: float) -> Tensor:
-    """1 / max(1, norm / clip)."""
+    """The factors 1 / max(1, norm / clip)."""
     return 1 / (norms / clip).clamp_min(1)
 
 
 def _apply(layer: nn.Module, own: tuple[Tensor, Tensor] | None, x: Tensor) -> Tensor:
     if own is None:
-        found: Tensor = layer(x)
-        return found
+        out: Tensor = layer(x)
+        return out
     if isinstance(layer, nn.Linear):
         return F.linear(x, *own)
     assert isinstance(layer, nn.Conv2d)
@@ -299,7 +303,7 @@ def _apply(layer: nn.Module, own: tuple[Tensor, Tensor] | None, x: Tensor) -> Te
 
 
 def _pull(layer: nn.Module, own: tuple[Tensor, Tensor] | None, x: Tensor, g: Tensor) -> Tensor:
-    """The derivative by the layer's input x, given that by its output, of every row."""
+    """Every row's derivative with respect to the layer's input x, given g, that with respect to its output."""
     if isinstance(layer, nn.Linear):
         assert own is not None
         return g @ own[0]
@@ -313,5 +317,6 @@ def _pull(layer: nn.Module, own: tuple[Tensor, Tensor] | None, x: Tensor, g: Ten
 
 
 def _kernel_gradient(layer: nn.Conv2d, x: Tensor, g: Tensor) -> Tensor:
-    """One row's gradient by the convolution's kernel."""
-    return conv2d_weight(x[None], layer.weight.shape, g[None], padding=layer.padding)
+    """One row's gradient with respect to the convolution's kernel."""
+    gradient: Tensor = conv2d_weight(x[None], layer.weight.shape, g[None], padding=layer.padding)
+    return gradient

@@ -1,9 +1,8 @@
-"""Generalised linear models divided by columns: the block of one client, and the convex objectives
-(data.tasks.Objective).
+"""Generalised linear models divided by columns: one client's block, and the convex objectives (data.tasks.Objective).
 
 With u = sum_k X_k theta_k, (N,), an objective is f = loss(u, y) + sum_k penalty(theta_k). A holder of u and of its own
-X_k and theta_k has the exact partial gradient X_k^T loss'(u) + penalty'(theta_k). NumPy in float64: for vectors of a
-few thousand numbers it has half the overhead of torch.
+X_k and theta_k has the exact partial gradient X_k^T loss'(u) + penalty'(theta_k). All is NumPy in float64: for vectors
+of a few thousand numbers it has half the overhead of torch.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ def signs(labels: np.ndarray) -> np.ndarray:
 
 
 class Loss:
-    """The part of an objective that sees u: ridge (1/2) ||u - y||^2, sparse_logistic (1/N) sum_j log(1 + exp(-y_j
-    u_j)).
+    """The part of an objective that depends on u.
+
+    It is (1/2) ||u - y||^2 for ridge, and (1/N) sum_j log(1 + exp(-y_j u_j)) for sparse_logistic.
 
     Parameters
     ----------
@@ -47,9 +47,12 @@ class Loss:
         return float(np.mean(np.logaddexp(0.0, -self.y * u)))
 
     def gradient(self, u: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """Its gradient at u, (N,); with `rows` (B,), at u of those: (B,), N / B times, so that its mean over batches is
-        the whole's."""
+        """The gradient at u, (N,).
+
+        With `rows` (B,) it is that of these rows, (B,), times N / B, so that its mean over batches is the whole's.
+        """
         y = self.y if rows is None else self.y[rows]
+        gradient: np.ndarray
         if self.ridge:
             gradient = u - y
         else:
@@ -60,29 +63,34 @@ class Loss:
         return gradient if rows is None else gradient * (len(self.y) / len(rows))
 
     def penalty(self, theta: np.ndarray) -> float:
-        """(alpha / 2) ||theta||^2 or beta ||theta||_1."""
+        """The penalty, (alpha / 2) ||theta||^2 or beta ||theta||_1."""
         return float(self.decay / 2 * (theta @ theta) + self.l1 * np.abs(theta).sum())
 
     def prox_conjugate(self, z: np.ndarray, c: float, near: np.ndarray | None = None) -> np.ndarray:
-        """argmin_y g*(y) + ||y - z||^2 / (2 c) of g = this loss, (N,).
+        """The proximal step of the conjugate of g = this loss: argmin_y g*(y) + ||y - z||^2 / (2 c), (N,).
 
-        Ridge: (z - c y) / (1 + c). Logistic has no closed form: Moreau, z - c prox_{g/c}(z / c), and Newton's method
-        per sample. `near` is where prox_{g/c}(z / c) is looked for first, (N,).
+        Ridge: (z - c y) / (1 + c). Logistic has no closed form: by Moreau it is z - c prox_{g/c}(z / c), by Newton's
+        method per sample.
+
+        Parameters
+        ----------
+        near : (N,), where the search for prox_{g/c}(z / c) starts.
         """
         if self.ridge:
             return (z - c * self.y) / (1 + c)
         return z - c * self._prox(z / c, 1 / c, near)
 
     def _prox(self, v: np.ndarray, c: float, near: np.ndarray | None) -> np.ndarray:
-        """argmin_u loss(u) + ||u - v||^2 / (2 c) of the logistic loss, for every sample alone.
+        """argmin_u loss(u) + ||u - v||^2 / (2 c) of the logistic loss, for every sample separately.
 
-        The derivative (u - v) / c - y s(-y u) / N is increasing and its root lies between v and v + c y / N. Newton's
-        step is taken where it stays inside and is less than half of the one before, else the interval is halved.
+        The derivative (u - v) / c - y s(-y u) / N is increasing, and its root lies between v and v + c y / N. Newton's
+        step is taken where it stays inside and is less than half of the one before. Else the interval is halved.
         """
         from scipy.special import expit
 
         n = len(self.y)
         low, high = np.minimum(v, v + c * self.y / n), np.maximum(v, v + c * self.y / n)
+        u: np.ndarray
         u, before = (low + high) / 2 if near is None else np.clip(near, low, high), high - low
         settled = np.zeros(n, dtype=bool)
         for _ in range(100):
@@ -101,12 +109,13 @@ class Loss:
 
 
 def soft_threshold(theta: np.ndarray, by: float) -> np.ndarray:
-    """The proximal step of by ||theta||_1."""
-    return np.sign(theta) * np.maximum(np.abs(theta) - by, 0.0)
+    """The proximal step of by * ||theta||_1."""
+    shrunk: np.ndarray = np.sign(theta) * np.maximum(np.abs(theta) - by, 0.0)
+    return shrunk
 
 
 def largest_eigenvalue(x: np.ndarray) -> float:
-    """Of X^T X, X (N, d)."""
+    """The largest eigenvalue of X^T X, with X (N, d)."""
     n, d = x.shape
     if min(n, d) == 0:
         return 0.0
@@ -123,12 +132,9 @@ class Glm(torch.nn.Module):
 
     Parameters
     ----------
-    features : X_k (N, d_k). labels : (N,). objective : what is minimised.
-
-    Attributes
-    ----------
-    theta : (d_k,) float64, 0 at the start, so that every representation is 0 and nobody needs to send it.
-    smoothness : L_k, the largest eigenvalue of the objective's second derivative in theta_k.
+    features : X_k (N, d_k).
+    labels : (N,).
+    objective : what is minimised.
     """
 
     def __init__(self, features: np.ndarray, labels: np.ndarray, objective: Objective) -> None:
@@ -140,6 +146,7 @@ class Glm(torch.nn.Module):
 
     @property
     def theta(self) -> np.ndarray:
+        """The parameters, (d_k,) float64: 0 at the start, so that every representation is 0 and need not be sent."""
         return self._theta
 
     @theta.setter
@@ -148,25 +155,30 @@ class Glm(torch.nn.Module):
 
     @property
     def smoothness(self) -> float:
+        """L_k, the largest eigenvalue of the objective's second derivative in theta_k."""
         return self.loss.curvature * largest_eigenvalue(self.x) + self.loss.decay
 
     def represent(self, rows: np.ndarray | None = None) -> np.ndarray:
-        """h_k = X_k theta_k of all samples, (N,), or of `rows`, (B,)."""
-        return (self.x if rows is None else self.x[rows]) @ self._theta
+        """The representation h_k = X_k theta_k of all samples, (N,), or of `rows`, (B,)."""
+        h: np.ndarray = (self.x if rows is None else self.x[rows]) @ self._theta
+        return h
 
     def score(self) -> dict[str, Any]:
-        """What the observer needs of this block: its part of u on the training samples, and its part of the penalty."""
+        """The block's report to the observer: its part of u on the training samples, and its part of the penalty."""
         return {"partial": {"train": self.represent()}, "penalty": self.loss.penalty(self._theta)}
 
     def visit(
         self, theta: np.ndarray, u: np.ndarray, rows: np.ndarray | None, steps: int, lr: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`steps` (proximal) gradient steps on theta_k from `theta`, with the token u, (N,) or (B,), kept in
-        accordance.
+        """Take (proximal) gradient steps on theta_k from `theta`, and keep the token u in accordance.
+
+        Parameters
+        ----------
+        u : the token, (N,) or (B,).
 
         Returns
         -------
-        The new theta_k and the new u; what is given stays as it is.
+        The new theta_k and the new u, as copies.
         """
         loss = self.loss
         x = self.x if rows is None else self.x[rows]

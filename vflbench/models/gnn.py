@@ -1,18 +1,18 @@
 """Graph networks that run layer by layer on sampled blocks, since GLASU aggregates between layers.
 
 A network has a projection of the features (`start`), L layers in segments that end where representations are aggregated
-(`segment`), and a linear classifier (`classify`). It knows nothing of parties: at the end of a segment it hands out
-columns `columns` of the hidden width (all of them when aggregating by the mean, an own share when concatenating), and
-takes any representation of the full width back in.
+(`segment`), and a linear classifier (`classify`). It knows nothing of parties. At the end of a segment it hands out the
+columns `columns` of the hidden width: all of them for a mean, an own share for a concatenation. It takes any
+representation of the full width back in.
 
 - `gcn`: relu(A H W + b); the first layer's W is the projection, so H[0] = X. Kipf and Welling, ICLR 2017.
-- `gcnii`: relu(((1 - alpha) A H + alpha H0) ((1 - beta) I + beta W)), H0 = relu(X W + b), beta = log(lambda / l + 1), l
-  from 1. Chen et al., ICML 2020. A layer that hands out a share only takes those columns of I and of W.
+- `gcnii`: relu(((1 - alpha) A H + alpha H0) ((1 - beta) I + beta W)), H0 = relu(X W + b), beta = log(lambda / l + 1),
+  l from 1. Chen et al., ICML 2020. A layer that hands out a share takes only those columns of I and of W.
 - `gat`: attention with heads, LeakyReLU 0.2, a linear skip connection, ELU. Velickovic et al., ICLR 2018.
 - `residual_gcn`: the network of GLASU's released code: relu(A H W + b), batch normalisation and dropout of a layer's
   output only, self-loops of weight 2, and mu_b out + (1 - mu_b) in over segment b, mu_b = mu / (b + 1).
 
-Dropout happens iff a generator is given; batch normalisation follows `train()` and `eval()`. No global generator is
+Dropout happens only if a generator is given; batch normalisation follows `train()` and `eval()`. No global generator is
 used.
 """
 
@@ -41,9 +41,11 @@ SPARSE_BELOW = 0.25  # share of nonzero features under which rows are kept as ba
 
 @dataclass
 class Config:
+    """Keys of the graph networks."""
+
     name: str = "gcnii"
     hidden: Count = 64  # width of every representation
-    # share of entries dropped from what a layer takes; residual_gcn: gives
+    # share of entries that are dropped from a layer's input; residual_gcn: from its output
     dropout: Annotated[float, Range(at_least=0, below=1)] = 0.5
     alpha: Annotated[float, Range(at_least=0, at_most=1)] = 0.1  # gcnii: weight of the initial representation
     lambda_: Annotated[float, Range(at_least=0)] = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
@@ -54,8 +56,7 @@ class Config:
 
 
 def check_width(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
-    """Whether the width divides by the heads, and where `parties` aggregate by `aggregate`, avg or cat, with cat by
-    them."""
+    """Return a problem where the width does not divide by the heads, nor, with aggregate=cat, by the parties."""
     heads = config.heads if config.name == "gat" else 1
     shares = parties if aggregate == "cat" else 1
     if config.hidden % (shares * heads):
@@ -81,8 +82,7 @@ Inputs = Tensor | Bags
 
 
 class Features:
-    """A feature matrix (nodes, width) of which rows are taken; one with few nonzeros is kept as bags, several times
-    faster."""
+    """A feature matrix (nodes, width) to take rows of; one with few nonzeros is kept as bags, several times faster."""
 
     def __init__(self, matrix: np.ndarray, device: str, dtype: torch.dtype) -> None:
         self.width = matrix.shape[1]
@@ -110,8 +110,10 @@ class Features:
 
 
 class Adjacency(NamedTuple):
-    """A block of the normalised adjacency as tensors (`data.graph.sampling.Block`): rows are the level above, columns
-    the level below."""
+    """A block of the normalised adjacency as tensors (`data.graph.sampling.Block`).
+
+    Its rows are the level above, its columns the level below.
+    """
 
     start: Tensor  # (rows + 1,) int64
     columns: Tensor  # (entries,) int64
@@ -119,13 +121,17 @@ class Adjacency(NamedTuple):
     own: Tensor  # (rows,) int64: the rows' own places among the columns
 
     def product(self, h: Tensor) -> Tensor:
-        """A h, (rows, width). Faster than torch's sparse product on blocks of this size, above all backward."""
+        """The product A h, (rows, width).
+
+        It is faster than torch's sparse product on blocks of this size, above all backward.
+        """
         return F.embedding_bag(
             self.columns, h, self.start, mode="sum", per_sample_weights=self.weights, include_last_offset=True
         )
 
 
 def adjacency(block: Block, device: str, dtype: torch.dtype) -> Adjacency:
+    """A block as tensors on a device."""
     start, columns, own = (torch.from_numpy(a).to(device) for a in (block.start, block.columns, block.own))
     return Adjacency(start, columns, torch.from_numpy(block.weights).to(device, dtype), own)
 
@@ -147,17 +153,20 @@ def dropout(x: Tensor, share: float, generator: torch.Generator | None) -> Tenso
 
 
 def parameter(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> nn.Parameter:
-    """Uniform in (-bound, bound)."""
+    """A parameter, drawn uniformly from (-bound, bound)."""
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound, generator=generator))
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
+    """A matrix after Glorot and Bengio 2010."""
     return parameter((rows, columns), math.sqrt(6 / (rows + columns)), generator)
 
 
 def he(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
-    """He et al. 2015 by the number of outputs: by that of inputs, hundreds of columns of which a row has a few, signals
-    would vanish."""
+    """A matrix after He et al. 2015, by the number of outputs.
+
+    By the number of inputs signals would vanish: a row has nonzeros in only a few of hundreds of columns.
+    """
     return parameter((rows, columns), math.sqrt(6 / columns), generator)
 
 
@@ -172,6 +181,7 @@ class Projection(nn.Module):
         self.bias = None if plain else parameter((width,), bound, generator)
 
     def forward(self, x: Inputs, generator: torch.Generator | None) -> Tensor:
+        """The projected rows, (rows, width)."""
         if isinstance(x, Bags):
             values = dropout(x.values, self.drop, generator)
             h = F.embedding_bag(
@@ -196,8 +206,8 @@ class Backbone(nn.Module, ABC):
     """
 
     self_weight = 1.0  # of the self-loop in the adjacency
-    keeps_start = False  # whether layers look back at the projection
-    drops_ends = True  # whether dropout also acts on the features and on what the classifier sees
+    keeps_start = False  # whether layers also take the projection
+    drops_ends = True  # whether dropout also acts on the features and on the classifier's input
 
     def __init__(
         self,
@@ -214,40 +224,53 @@ class Backbone(nn.Module, ABC):
         self.drop = config.dropout
         self.hidden = config.hidden
         self.first, self.last = columns or (0, config.hidden)
-        # of the outputs
+        # of the layers' outputs
         self.widths = [self.last - self.first if layer in self.ends else config.hidden for layer in range(layers)]
-        self.projection = self.make_projection(inputs, generator)
-        self.make_layers(config, generator)
+        self.projection = self._make_projection(inputs, generator)
+        self._make_layers(config, generator)
         bound = 1 / math.sqrt(config.hidden)
         self.head = parameter((config.hidden, classes), bound, generator)
         self.head_bias = parameter((classes,), bound, generator)
 
-    def make_projection(self, inputs: int, generator: torch.Generator) -> Projection:
+    def _make_projection(self, inputs: int, generator: torch.Generator) -> Projection:
         return Projection(inputs, self.hidden, self.drop if self.drops_ends else 0.0, generator)
 
     @abstractmethod
-    def make_layers(self, config: Config, generator: torch.Generator) -> None:
+    def _make_layers(self, config: Config, generator: torch.Generator) -> None:
         """The parameters of all layers."""
 
     @abstractmethod
-    def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
-        """One layer: `h` (columns of a, hidden) to (rows of a, widths[layer]); `h0` is the projection at the rows of
-        a."""
+    def _layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
+        """The output of one layer, (rows of a, widths[layer]).
+
+        Parameters
+        ----------
+        h : the layer's input, (columns of a, hidden).
+        h0 : the projection at the rows of a.
+        """
 
     def start(self, x: Inputs, generator: torch.Generator | None = None) -> Tensor:
-        """The projection of rows of features."""
+        """The projection of the rows x of features."""
         projected: Tensor = self.projection(x, generator)
         return projected
 
     def segment(
         self, segment: int, blocks: Sequence[Adjacency], h: Tensor, h0: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The layers from the aggregation before `ends[segment]` up to it: H^+, and h0 at its rows. `blocks` are those
-        of all layers."""
+        """Run the layers after the last aggregation up to layer `ends[segment]`.
+
+        Parameters
+        ----------
+        blocks : the adjacencies of all layers.
+
+        Returns
+        -------
+        H^+, and h0 at its rows.
+        """
         for layer in range(self.ends[segment - 1] + 1 if segment else 0, self.ends[segment] + 1):
             if self.keeps_start:
                 h0 = h0[blocks[layer].own]
-            h = self.layer(layer, blocks[layer], h, h0, generator)
+            h = self._layer(layer, blocks[layer], h, h0, generator)
         return h, h0
 
     def classify(self, h: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -256,14 +279,16 @@ class Backbone(nn.Module, ABC):
 
 
 class GCN(Backbone):
-    def make_projection(self, inputs: int, generator: torch.Generator) -> Projection:
+    """The network `gcn`."""
+
+    def _make_projection(self, inputs: int, generator: torch.Generator) -> Projection:
         return Projection(inputs, self.widths[0], self.drop, generator, plain=True)
 
-    def make_layers(self, config: Config, generator: torch.Generator) -> None:
+    def _make_layers(self, config: Config, generator: torch.Generator) -> None:
         self.weights = nn.ParameterList(he(self.hidden, width, generator) for width in self.widths[1:])
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(width)) for width in self.widths)
 
-    def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
         if layer == 0:  # its weights are the projection
             return torch.relu(a.product(h) + self.biases[0])
         return torch.relu(
@@ -272,16 +297,18 @@ class GCN(Backbone):
 
 
 class GCNII(Backbone):
+    """The network `gcnii`."""
+
     keeps_start = True
 
-    def make_layers(self, config: Config, generator: torch.Generator) -> None:
+    def _make_layers(self, config: Config, generator: torch.Generator) -> None:
         self.alpha = config.alpha
         self.betas = [math.log(config.lambda_ / (layer + 1) + 1) for layer in range(len(self.widths))]
         self.weights = nn.ParameterList(
             parameter((self.hidden, width), 1 / math.sqrt(self.hidden), generator) for width in self.widths
         )
 
-    def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
         mixed = torch.lerp(a.product(dropout(h, self.drop, generator)), h0, self.alpha)
         kept = mixed if self.widths[layer] == self.hidden else mixed[:, self.first : self.last]
         beta = self.betas[layer]
@@ -289,7 +316,9 @@ class GCNII(Backbone):
 
 
 class GAT(Backbone):
-    def make_layers(self, config: Config, generator: torch.Generator) -> None:
+    """The network `gat`."""
+
+    def _make_layers(self, config: Config, generator: torch.Generator) -> None:
         self.heads = config.heads
         self.weights = nn.ParameterList(glorot(self.hidden, width, generator) for width in self.widths)
         self.sources = nn.ParameterList(glorot(self.heads, width // self.heads, generator) for width in self.widths)
@@ -297,7 +326,7 @@ class GAT(Backbone):
         self.skips = nn.ParameterList(glorot(self.hidden, width, generator) for width in self.widths)
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(width)) for width in self.widths)
 
-    def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
         h = dropout(h, self.drop, generator)
         values = (h @ self.weights[layer]).view(len(h), self.heads, -1)
         rows = torch.repeat_interleave(
@@ -306,7 +335,7 @@ class GAT(Backbone):
         towards = (values * self.sources[layer]).sum(-1)[a.columns]
         scores = F.leaky_relu(towards + (values * self.targets[layer]).sum(-1)[a.own][rows], 0.2)  # (entries, heads)
         top = scores.detach().new_full((len(a.own), self.heads), -math.inf)
-        # taken off so that exp does not overflow
+        # subtracted so that exp does not overflow
         top = top.scatter_reduce(0, rows[:, None].expand_as(scores), scores.detach(), "amax")
         shares = (scores - top[rows]).exp()
         total = shares.new_zeros(len(a.own), self.heads).index_add(0, rows, shares)
@@ -316,23 +345,26 @@ class GAT(Backbone):
 
 
 class ResidualGCN(Backbone):
+    """The network `residual_gcn`."""
+
     self_weight = 2.0
     drops_ends = False
 
-    def make_layers(self, config: Config, generator: torch.Generator) -> None:
+    def _make_layers(self, config: Config, generator: torch.Generator) -> None:
         self.mu = config.mu
         bound = 1 / math.sqrt(self.hidden)
         self.weights = nn.ParameterList(parameter((self.hidden, width), bound, generator) for width in self.widths)
         self.biases = nn.ParameterList(parameter((width,), bound, generator) for width in self.widths)
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in self.widths)
 
-    def layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _layer(self, layer: int, a: Adjacency, h: Tensor, h0: Tensor, generator: torch.Generator | None) -> Tensor:
         h = torch.relu(torch.addmm(self.biases[layer], a.product(h), self.weights[layer]))
         return dropout(self.norms[layer](h), self.drop, generator)
 
     def segment(
         self, segment: int, blocks: Sequence[Adjacency], h: Tensor, h0: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
+        """As `Backbone.segment`, with the segment's input mixed in."""
         out, h0 = super().segment(segment, blocks, h, h0, generator)
         for layer in range(self.ends[segment - 1] + 1 if segment else 0, self.ends[segment] + 1):
             h = h[blocks[layer].own]
@@ -353,8 +385,6 @@ def build(
     device: str = "cpu",
     columns: tuple[int, int] | None = None,
 ) -> Backbone:
-    """The network of `config` (see `Backbone`), drawn on the CPU from `generator` so that it is the same on every
-    device."""
-    return BACKBONES[config.name](config, inputs, classes, layers, ends, columns, generator).to(
-        device, DTYPES[config.dtype]
-    )
+    """The network of `config` (see `Backbone`); it is drawn on the CPU, so that it is the same on every device."""
+    network = BACKBONES[config.name](config, inputs, classes, layers, ends, columns, generator)
+    return network.to(device, DTYPES[config.dtype])

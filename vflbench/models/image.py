@@ -1,11 +1,10 @@
-"""Networks for image views in split learning: one per client, (B, C, H, W) -> (B, E), and a fusion layer on their
-aggregate.
+"""Networks for image views in split learning: one per client, (B, C, H, W) -> (B, E), and a fusion layer.
 
 `make_client` builds the network that the configuration names (mvcnn.py, resnet.py). All of them
 - take pixels from 0 to 255, of any type, and divide them by 255 first: data keep views as uint8, a quarter of float32;
-- have no batch normalisation: it couples the samples of a batch and keeps running statistics, which are nobody's where
-  parameters travel, are copied by token and averaged. Where a network has a normalisation it is group normalisation, of
-  each sample by itself;
+- have no batch normalisation. It couples the samples of a batch and keeps running statistics, which belong to no party
+  where parameters travel, are copied by token and averaged. Where a network normalises, it normalises groups of
+  channels, each sample by itself;
 - are drawn from the generator that is given; no global generator is used.
 """
 
@@ -28,39 +27,35 @@ def check(config: Any) -> list[Problem]:
     if not widths or min(widths) < 1:
         return [Problem(f"model.{key}", value, "must be at least 1, all of them")]
     if config.norm == "group" and any(width % CHANNELS_PER_GROUP for width in widths):
-        return [
-            Problem(
-                f"model.{key}",
-                value,
-                f"group normalisation takes multiples of {CHANNELS_PER_GROUP}; or model.norm=none",
-            )
-        ]
+        allowed = f"group normalisation takes multiples of {CHANNELS_PER_GROUP}; or model.norm=none"
+        return [Problem(f"model.{key}", value, allowed)]
     return []
 
 
 def make_client(config: Any, channels: int, generator: torch.Generator) -> nn.Module:
-    """A client's network, (B, channels, H, W) -> (B, E), as `config` says, `mvcnn.Config` or `resnet.Config`."""
+    """A client's network, (B, channels, H, W) -> (B, E); `config` is `mvcnn.Config` or `resnet.Config`."""
     with torch.device("meta"):  # shapes only: torch's own initialisation would draw from the global generator
         network: nn.Module = module_of(config).build(config, channels)
     return initialise(network, DTYPES[config.dtype], generator)
 
 
 class Scaled(nn.Module):
-    """Pixels 0 to 255 of any type as numbers 0 to 1 of the parameters' type."""
+    """Turns pixels from 0 to 255, of any type, into numbers from 0 to 1 of the parameters' type."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
         self.dtype = dtype
 
     def forward(self, x: Tensor) -> Tensor:
+        """The pixels as numbers."""
         return x.to(self.dtype) / 255
 
 
 class Fusion(nn.Module):
-    """phi: the scores, one linear layer on the aggregate of K representations.
+    """The fusion network phi: the scores, by one linear layer on the aggregate of K representations.
 
-    Of a sum it takes the mean, so that neither scores nor step sizes grow with K (EF-VFL's public code has the mean of
-    representations). The aggregate that travels is the sum all the same. A concatenation is taken as it is.
+    It divides a sum by K, so that neither scores nor step sizes grow with K (EF-VFL's public code has the mean of
+    representations). The aggregate that travels is still the sum. A concatenation is taken as it is.
     """
 
     def __init__(self, width: int, outputs: int, scale: float) -> None:
@@ -69,13 +64,16 @@ class Fusion(nn.Module):
         self.linear = nn.Linear(width, outputs)
 
     def forward(self, a: Tensor) -> Tensor:
-        """Scores (B, outputs) of A: (B, E), or (B, K E) of a concatenation."""
-        return self.linear(a * self.scale)
+        """Scores (B, outputs) of A, which is (B, E), or (B, K E) for a concatenation."""
+        scores: Tensor = self.linear(a * self.scale)
+        return scores
 
 
 def initialise(network: nn.Module, dtype: torch.dtype, generator: torch.Generator) -> nn.Module:
-    """The network in memory, drawn in the order of its modules: convolutions after He et al. (fan out), linear layers
-    as torch does."""
+    """The network in memory, with parameters drawn in the order of its modules.
+
+    Convolutions are drawn after He et al. (fan out), linear layers as torch does.
+    """
     network = network.to_empty(device="cpu").to(dtype)
     with torch.no_grad():
         for module in network.modules():
@@ -96,4 +94,5 @@ def initialise(network: nn.Module, dtype: torch.dtype, generator: torch.Generato
 
 
 def norm(kind: Literal["group", "none"], channels: int) -> nn.Module:
+    """Group normalisation, or none."""
     return nn.GroupNorm(channels // CHANNELS_PER_GROUP, channels) if kind == "group" else nn.Identity()

@@ -1,7 +1,7 @@
 """Losses of a sum of partial predictions: value, gradient, and the ADMM's update of the auxiliary variable z.
 
-All rows at once: `h`, `z`, `dual` are (N, d_c); `y` is (N,) float targets (squared loss, d_c = 1) or int64 classes
-(cross-entropy).
+All rows are computed at once: `h`, `z`, `dual` are (N, d_c); `y` is (N,) float targets (squared loss, d_c = 1) or int64
+classes (cross-entropy).
 
 References
 ----------
@@ -17,33 +17,36 @@ HALVINGS = 20
 
 
 class Squared:
-    """l = (z - y)^2 / 2."""
+    """The squared loss l = (z - y)^2 / 2."""
 
     def mean(self, z: Tensor, y: Tensor) -> float:
-        """Mean of l over the rows."""
+        """The mean of l over the rows."""
         return float((z[:, 0] - y).square().mean() / 2)
 
     def gradient(self, z: Tensor, y: Tensor) -> Tensor:
-        """dl/dz of every row, (N, d_c)."""
+        """The derivative dl/dz of every row, (N, d_c)."""
         return z - y[:, None]
 
     def z_update(self, y: Tensor, dual: Tensor, h: Tensor, rho: float, z: Tensor, solver: str) -> Tensor:
-        """argmin_z l(z; y) - dual^T z + (rho / 2) ||h - z||^2 per row (equation 7), warm-started at `z`."""
+        """Per row, argmin_z l(z; y) - dual^T z + (rho / 2) ||h - z||^2 (equation 7); the search starts at `z`."""
         return (y[:, None] + dual + rho * h) / (1 + rho)
 
 
 class CrossEntropy:
-    """l = -log softmax(z)_y: logistic regression with two classes."""
+    """The cross-entropy l = -log softmax(z)_y, which for two classes is logistic regression."""
 
     def mean(self, z: Tensor, y: Tensor) -> float:
+        """As `Squared.mean`."""
         return float(F.cross_entropy(z, y))
 
     def gradient(self, z: Tensor, y: Tensor) -> Tensor:
+        """As `Squared.gradient`."""
         p = torch.softmax(z, dim=1)
         return p.sub_(F.one_hot(y, z.shape[1]))
 
     def z_update(self, y: Tensor, dual: Tensor, h: Tensor, rho: float, z: Tensor, solver: str) -> Tensor:
-        # the part of the gradient that z does not change, with the sign changed
+        """As `Squared.z_update`, by `solver`."""
+        # minus the part of the gradient that does not depend on z
         slope = dual + F.one_hot(y, z.shape[1])
         return _newton(slope, h, rho, z) if solver == "newton" else _adam(slope, h, rho, z)
 
@@ -52,21 +55,21 @@ Loss = Squared | CrossEntropy
 
 
 def make(classes: int) -> Loss:
-    """Squared loss for regression (`classes` 0), else cross-entropy."""
+    """The squared loss for regression (`classes` 0), else the cross-entropy."""
     return CrossEntropy() if classes else Squared()
 
 
 def _residual(z: Tensor, slope: Tensor, h: Tensor, rho: float) -> tuple[Tensor, Tensor]:
-    """softmax(z), and the gradient of equation 7's objective at z."""
+    """The softmax of z, and the gradient of equation 7's objective at z."""
     p = torch.softmax(z, dim=1)
     return p, p - slope + rho * (z - h)
 
 
 def _newton(slope: Tensor, h: Tensor, rho: float, z: Tensor) -> Tensor:
-    """Damped Newton of every row: the Hessian is diag(p + rho) - p p^T, whose inverse is a rank-one correction of a
-    diagonal.
+    """A damped Newton method for every row.
 
-    A row whose gradient would grow takes half the step, until it shrinks: the objective is strongly convex, so it does.
+    The Hessian is diag(p + rho) - p p^T, whose inverse is a rank-one correction of a diagonal. A row whose gradient
+    would grow halves its step until the gradient shrinks, which it does because the objective is strongly convex.
     """
     tolerance = 1e-11 if z.dtype == torch.float64 else 1e-6
     p, gradient = _residual(z, slope, h, rho)
@@ -98,7 +101,7 @@ def _newton(slope: Tensor, h: Tensor, rho: float, z: Tensor) -> Tensor:
 
 
 def _adam(slope: Tensor, h: Tensor, rho: float, z: Tensor) -> Tensor:
-    """The released code's: 100 Adam steps of learning rate 1."""
+    """The released code's method: 100 Adam steps of learning rate 1."""
     z = z.clone()
     optimizer = torch.optim.Adam([z], lr=1.0)
     for _ in range(100):

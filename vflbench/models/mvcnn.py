@@ -1,13 +1,13 @@
-"""The part of a multi-view CNN that sees one view (Su, Maji, Kalogerakis, Learned-Miller, ICCV 2015): small enough for
-a laptop.
+"""The part of a multi-view CNN that sees one view, small enough for a laptop.
 
-Three convolutions of stride 2, each halving the picture, an average over a 4 x 4 grid and one linear layer.
+Su, Maji, Kalogerakis, Learned-Miller, ICCV 2015. Three convolutions of stride 2, each halving the picture, an average
+over a 4 x 4 grid and one linear layer.
 
 Departures from MVCNN
-1. The paper's network for a view is VGG-M; this one has 23,000 parameters and the linear layer's. For more,
-   `model=resnet` (with `model.stem=large` for 224 pixels).
-2. Its views share one network, and are pooled by their maximum. Here each view is another party's, with a network of
-   its own, and representations are aggregated as the algorithm says (image.Fusion): MTCD's token is a sum or a
+1. The paper's network for a view is VGG-M; this one has 23,000 parameters and those of the linear layer. For a larger
+   one use `model=resnet` (with `model.stem=large` for 224 pixels).
+2. The paper's views share one network, and are pooled by their maximum. Here each view belongs to another party, with a
+   network of its own. Representations are aggregated as the algorithm says (image.Fusion): MTCD's token is a sum or a
    concatenation.
 3. No batch normalisation: group normalisation or none (image.py says why).
 """
@@ -17,7 +17,7 @@ from typing import Literal
 
 from torch import nn
 
-from vflbench.models import image
+from vflbench.models import DTYPES, image
 from vflbench.types import Count
 
 MODEL_NAMES = ("mvcnn",)
@@ -26,8 +26,10 @@ GRID = 4  # side of the grid that the last convolution's output is averaged to
 
 @dataclass
 class Config:
+    """Keys of mvcnn."""
+
     name: str = "mvcnn"
-    channels: list[int] = field(default_factory=lambda: [16, 32, 64])  # of each convolution; each halves the picture
+    channels: list[int] = field(default_factory=lambda: [16, 32, 64])  # of each convolution, which halves the picture
     norm: Literal["group", "none"] = "group"  # group (8 channels a group) | none, after each convolution
     embedding: Count = 16  # E: width of a representation
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
@@ -37,8 +39,8 @@ check = image.check
 
 
 def build(config: Config, channels: int) -> nn.Sequential:
-    """(B, channels, H, W) -> (B, E); parameters as torch draws them, or none on the meta device."""
-    layers: list[nn.Module] = [image.Scaled(image.DTYPES[config.dtype])]
+    """The network (B, channels, H, W) -> (B, E); torch draws its parameters, or none on the meta device."""
+    layers: list[nn.Module] = [image.Scaled(DTYPES[config.dtype])]
     inside = channels
     for outside in config.channels:
         layers += [nn.Conv2d(inside, outside, 3, stride=2, padding=1), image.norm(config.norm, outside), nn.ReLU()]

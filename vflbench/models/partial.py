@@ -1,13 +1,13 @@
-"""The share of a prediction of a table: h = f(theta; x), summed over tables. Linear, or one hidden layer
-(`vertical.Share`).
+"""A table's share of a prediction, h = f(theta; x), to be summed over tables: linear, or with one hidden layer.
 
-The parameters are one vector `theta`, as in the paper's equations; gradients are written by hand, because autograd
-costs five times the arithmetic of networks this small (a table of a million rows has ten thousand batches a round).
+The parameters are one vector `theta`, as in the paper's equations (`vertical.Share`). Gradients are written by hand,
+because autograd costs five times the arithmetic of networks this small (a table of a million rows has ten thousand
+batches a round).
 
 - `linear`: x W + b. With cross-entropy on the sum: logistic (two classes) or softmax regression.
-- `mlp`: relu(x W1 + b1) W2 + b2, `hidden` units per table.
+- `mlp`: relu(x W1 + b1) W2 + b2, with `hidden` units per table.
 
-Intercepts decide whether the ADMM is stable: with one per table the tables' column spaces share the constant.
+Intercepts decide whether the ADMM is stable: with one per table, the tables' column spaces share the constant.
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ MODEL_NAMES = ("linear", "mlp")  # vertical.SHARES
 
 @dataclass
 class Config:
+    """Keys of linear and mlp."""
+
     name: str = "linear"
     hidden: Count = 16  # mlp: hidden units per party
-    # label (of the labels' owner only) | tables (of each) | none
+    # label (the labels' owner only) | tables (every table) | none
     intercept: Literal["label", "tables", "none"] = "label"
-    relu_output: bool = False  # relu on each table's output, as the released code has it: then it is no linear model
+    relu_output: bool = False  # relu on each table's output, as in the released code: the model is then not linear
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
 
 class Partial(Held):
-    """f_i of one table: `vertical.Share` with gradients written by hand.
+    """The model f_i of one table: `vertical.Share` with gradients written by hand.
 
     Parameters
     ----------
-    width, outputs : of the features and of the prediction (d_i, d_c).
-    is_label : it is the label table.
+    width, outputs : d_i and d_c, the widths of the features and of the prediction.
+    is_label : whether it is the label table.
     rng : draws the initial hidden layer; a linear model starts at 0.
     """
 
@@ -63,7 +65,7 @@ class Partial(Held):
         return not self.network.hidden and not self.network.relu_output
 
     def gradient(self, x: Tensor, cotangent: Tensor, out: Tensor, inside: Tensor) -> Tensor:
-        """sum_r (d f_r / d theta)^T cotangent_r, a vector like theta; `out`, `inside` are `Share.inside`'s."""
+        """The vector sum_r (d f_r / d theta)^T cotangent_r; `out` and `inside` are what `Share.inside` returns."""
         first, _, last, bias = self.network.views(self.theta)
         if self.network.relu_output:
             cotangent = cotangent * (out > 0)
@@ -75,21 +77,21 @@ class Partial(Held):
         return torch.cat(parts)
 
     def pull_back(self, x: Tensor, cotangent: Tensor, private: NoisyGradients | None = None) -> Tensor:
-        """`gradient` of a fresh forward pass; with `private`, clipped per row and noised."""
+        """The `gradient` after a new forward pass; with `private`, clipped per row and with noise."""
         out, inside = self.network.inside(self.theta, x)
-        return (
-            self.gradient(x, cotangent, out, inside)
-            if private is None
-            else private.gradient(self, x, cotangent, out, inside)
-        )
+        if private is not None:
+            return private.gradient(self, x, cotangent, out, inside)
+        return self.gradient(x, cotangent, out, inside)
 
     def descend(self, gradient: Tensor, lr: float, decay: float) -> None:
-        """One step: theta <- theta - lr (gradient + decay theta)."""
+        """Take one step: theta <- theta - lr (gradient + decay theta)."""
         self.theta.mul_(1 - lr * decay).sub_(gradient, alpha=lr)
 
     def row_norms(self, x: Tensor, cotangent: Tensor, out: Tensor, inside: Tensor) -> Tensor:
-        """(n,) L2 norm of every row's own gradient: a layer's is an outer product, so its norm is the product of two
-        norms."""
+        """The L2 norm of every row's own gradient, (n,).
+
+        A layer's gradient is an outer product, so its norm is the product of two norms.
+        """
         first, _, last, _ = self.network.views(self.theta)
         if self.network.relu_output:
             cotangent = cotangent * (out > 0)
@@ -101,5 +103,5 @@ class Partial(Held):
 
 
 def intercepts(config: Config, tables: int, owner: int) -> list[bool]:
-    """Of every table, whether its linear model has an intercept; the table `owner` has the labels."""
+    """Whether each table's linear model has an intercept; the table `owner` has the labels."""
     return [intercept(config, table == owner) for table in range(tables)]

@@ -1,10 +1,9 @@
-"""ResNet18 for parts of images (He, Zhang, Ren, Sun, CVPR 2016), reduced as in EF-VFL's public code, by MTCD's first
-author.
+"""ResNet18 for parts of images, reduced as in EF-VFL's public code, which is by MTCD's first author.
 
-Four stages of two blocks with `width`, 2, 4 and 8 times as many channels: 32, 64, 128, 256, half of ResNet18's.
-`stem=small`: a 3 x 3 convolution of stride 1 and no max-pool, for pictures of 16 to 64 pixels. `stem=large`: the
-original 7 x 7 of stride 2 and the max-pool, for 224 pixels; with width=64 that is ResNet18. The output is one linear
-layer to E = 16 numbers.
+He, Zhang, Ren, Sun, CVPR 2016. Four stages of two blocks have `width`, 2, 4 and 8 times as many channels: 32, 64, 128,
+256, half of ResNet18's. `stem=small`: a 3 x 3 convolution of stride 1 and no max-pool, for pictures of 16 to 64 pixels.
+`stem=large`: the original 7 x 7 of stride 2 and the max-pool, for 224 pixels; with width=64 that is ResNet18. The
+output is one linear layer to E = 16 numbers.
 
 Departures
 1. Group normalisation (8 channels a group) or none in place of batch normalisation (image.py says why).
@@ -16,7 +15,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vflbench.models import image
+from vflbench.models import DTYPES, image
 from vflbench.types import Count
 
 MODEL_NAMES = ("resnet",)
@@ -24,6 +23,8 @@ MODEL_NAMES = ("resnet",)
 
 @dataclass
 class Config:
+    """Keys of resnet."""
+
     name: str = "resnet"
     width: int = 32  # channels of the first stage; the others have 2, 4 and 8 times as many
     # small (3 x 3, stride 1, no max-pool) | large (7 x 7, stride 2, max-pool)
@@ -50,14 +51,15 @@ class Block(nn.Module):
             self.shortcut = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), image.norm(kind, outside))
 
     def forward(self, x: Tensor) -> Tensor:
+        """The sum of both ways, (B, outside, H, W)."""
         out = F.relu(self.first_norm(self.first(x)))
         return F.relu(self.second_norm(self.second(out)) + self.shortcut(x))
 
 
 def build(config: Config, channels: int) -> nn.Sequential:
-    """(B, channels, H, W) -> (B, E); parameters as torch draws them, or none on the meta device."""
+    """The network (B, channels, H, W) -> (B, E); torch draws its parameters, or none on the meta device."""
     w, kind = config.width, config.norm
-    layers: list[nn.Module] = [image.Scaled(image.DTYPES[config.dtype])]
+    layers: list[nn.Module] = [image.Scaled(DTYPES[config.dtype])]
     if config.stem == "small":
         layers += [nn.Conv2d(channels, w, 3, padding=1, bias=False), image.norm(kind, w), nn.ReLU()]
     else:

@@ -1,12 +1,12 @@
 """Split learning: a bottom network per party, a top network at the party with the labels.
 
-Liu et al., "PubSub-VFL", arXiv 2510.12494: z = bottom(x), scores = top(z_active, z_passive ...). The paper gives ten
-layers for the bottom ("small") or a ResNet ("large") and two layers for the top, no widths; widths, He et al.'s
+Liu et al., "PubSub-VFL", arXiv 2510.12494: z = bottom(x), scores = top(z_active, z_passive ...). The paper has ten
+layers for the bottom ("small") or a ResNet ("large"), and two layers for the top, but no widths. Widths, He et al.'s
 initialisation and layer normalisation in the residual blocks are ours. Batch normalisation would couple the rows of a
-batch, whose embeddings then were not functions of a row.
+batch: an embedding would no longer be a function of its row.
 
-A party's parameters are one flat vector theta: what workers and parameter servers exchange, and what a late gradient is
-computed at.
+A party's parameters are one flat vector theta. Workers and parameter servers exchange it, and late gradients are
+computed at it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ MODEL_NAMES = ("mlp10", "residual_mlp")
 
 @dataclass
 class Config:
+    """Keys of mlp10 and residual_mlp."""
+
     name: str = "mlp10"
     depth: Count = 10  # linear layers of a bottom network; residual_mlp: the first, the last, and two in each block
     width: Count = 64  # hidden units of a bottom network
-    embedding: Count = 32  # d_e: width of what a bottom network gives
+    embedding: Count = 32  # d_e: width of a bottom network's output
     top_width: Count = 32  # hidden units of the top network
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
 
 def check(config: Config) -> list[Problem]:
-    """What does not go together."""
+    """What is wrong with the depth."""
     if config.depth < 2:
         return [Problem("model.depth", config.depth, "must be at least 2")]
     odd = config.name == "residual_mlp" and config.depth % 2
@@ -56,9 +58,9 @@ class Passive(Held):
 
     Parameters
     ----------
-    shape : of a row.
+    shape : shape of a row.
     generator : on the CPU; draws the initial parameters.
-    outputs : width of the scores, where the party gives a share of them.
+    outputs : width of the scores, for a model whose parties give shares of them.
     """
 
     def __init__(self, config: Any, shape: Sequence[int], generator: Any, outputs: int = 0) -> None:
@@ -66,23 +68,29 @@ class Passive(Held):
         super().__init__(network, network.initial(generator))
 
     def gradient(self, theta: Tensor, x: Tensor, dz: Tensor, privacy: Any = None) -> Tensor:
-        """d loss / d theta (size,) at the parameters `theta` that the embedding was made with, given d loss / d z;
-        `privacy` clipped it."""
+        """The gradient d loss / d theta, (size,).
+
+        Parameters
+        ----------
+        theta : the parameters that the embedding was made with.
+        dz : d loss / d z.
+        privacy : if given, it clipped the embedding.
+        """
         theta = theta.detach().requires_grad_()
         z = self.network(theta, x)
         return torch.autograd.grad(z if privacy is None else privacy.clip(z), theta, dz)[0]
 
 
 class Active(nn.Module):
-    """The model of the party with the labels: its bottom network and the top network, theta one after the other.
+    """The model of the party with the labels: its bottom network and the top network, one after the other in theta.
 
-    Targets of a regression are learnt with mean 0 and variance 1, or 0 alone where `vertical.centred`: `shift` and
-    `scale` of the training labels, which are its own. The loss then is half the squared error, as in all other
+    A regression's targets are learnt with mean 0 and variance 1; `shift` and `scale` are those of the party's training
+    labels. If `vertical.centred`, only the mean is made 0, and the loss is half the squared error, as in all other
     families.
 
     Parameters
     ----------
-    generator, above : draw the initial values of the bottom and of the top; without `above` one draws both.
+    generator, above : draw the initial values of the bottom and of the top; without `above`, `generator` draws both.
     """
 
     scale: Tensor
@@ -103,9 +111,8 @@ class Active(nn.Module):
         self.aggregation = vertical.aggregation(config, public.parties, "concat")
         self.top = vertical.top(config, self.aggregation, public.outputs)
         self.classes = public.classes
-        self.theta = nn.Parameter(
-            torch.cat([self.bottom.initial(generator), self.top.initial(above or generator)]), requires_grad=False
-        )
+        initial = torch.cat([self.bottom.initial(generator), self.top.initial(above or generator)])
+        self.theta = nn.Parameter(initial, requires_grad=False)
         dtype = self.theta.dtype
         shift = 0.0 if self.classes else float(labels.mean())
         scale = 1.0 if self.classes or self.centred else float(labels.std()) or 1.0
@@ -113,12 +120,18 @@ class Active(nn.Module):
         self.register_buffer("scale", torch.tensor(scale, dtype=dtype))
 
     def outputs(self, theta: Tensor, x: Tensor, zs: Sequence[Tensor]) -> Tensor:
+        """The top network's output, (B, outputs)."""
         bottom, top = theta.split([self.bottom.size, self.top.size])
         return self.top(top, self.aggregation.of([self.bottom(bottom, x), *zs]))
 
     def forward(self, x: Tensor, zs: Sequence[Tensor]) -> Tensor:
-        """Scores (B, outputs) of own rows (B, d_a) and the passive parties' embeddings, (B, d_e) each; of a regression,
-        targets."""
+        """Scores, or predicted targets of a regression, (B, outputs).
+
+        Parameters
+        ----------
+        x : own rows, (B, d_a).
+        zs : the passive parties' embeddings, (B, d_e) each.
+        """
         return self.outputs(self.theta, x, zs) * self.scale + self.shift
 
     def gradients(self, x: Tensor, y: Tensor, zs: Sequence[Tensor]) -> tuple[float, Tensor, list[Tensor]]:
@@ -130,7 +143,7 @@ class Active(nn.Module):
             loss = F.cross_entropy(out, y)
         else:
             targets = (y - self.shift) / self.scale
-            loss = F.mse_loss(out[:, 0].to(targets.dtype), targets)  # of one type: torch 2.8 has no gradient for two
+            loss = F.mse_loss(out[:, 0].to(targets.dtype), targets)  # one type: torch 2.8 has no gradient for two
             loss = loss / 2 if self.centred else loss
         gradient, *dz = torch.autograd.grad(loss, [theta, *zs])
         return float(loss.detach()), gradient, dz

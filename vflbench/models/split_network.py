@@ -1,11 +1,10 @@
-"""Split networks: a local network per client, h_k = local(X_k), a fusion network of their aggregate, and the token
-between them.
+"""Split networks: a local network per client, h_k = local(X_k), a fusion network, and the token between them.
 
-Valdeira, Chi, Soares, Xavier: arXiv 2309.09977. The token is Z = (A, theta_0): A = aggregate of all h_k, sum (B, E) or
-concatenation (B, K E), and theta_0 the fusion network's parameters. Whoever has it, its own samples and the labels, has
-the exact partial gradient.
+Valdeira, Chi, Soares, Xavier: arXiv 2309.09977. The token is Z = (A, theta_0): A aggregates all h_k, as their sum
+(B, E) or concatenation (B, K E), and theta_0 is the fusion network's parameters. A party with the token, its own
+samples and the labels has the exact partial gradient.
 
-`auto` is what the data ask for: the convex objective where the task has one (models/glm.py), `mvcnn` for image views,
+`auto` takes what fits the data: the convex objective where the task has one (models/glm.py), `mvcnn` for image views,
 else `split_mlp`.
 """
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from vflbench.types import RunConfig
 
 MODEL_NAMES = ("auto", "split_mlp")
-COLUMNS = (*MODEL_NAMES, *SHARES, *DEEP, COMPOSED)  # take feature columns; the others image views
+COLUMNS = (*MODEL_NAMES, *SHARES, *DEEP, COMPOSED)  # these take feature columns; the others image views
 EVALUATED = 256  # rows of a forward pass in evaluation
 
 Token = tuple[Tensor, Tensor]  # A, theta_0 flat
@@ -36,6 +35,8 @@ Token = tuple[Tensor, Tensor]  # A, theta_0 flat
 
 @dataclass
 class Config:
+    """Keys of split networks for columns."""
+
     name: str = "auto"
     hidden: Count = 32  # split_mlp: width of the hidden layer of every client's network
     embedding: Count = 16  # E: width of a representation
@@ -43,8 +44,7 @@ class Config:
 
 
 def targets(labels: np.ndarray, classes: int, model: Any, device: str) -> tuple[Tensor, float]:
-    """Labels (N,) as what `criterion` takes, and what was subtracted: of a regression, where `vertical.centred`, the
-    mean."""
+    """Labels (N,) as `criterion` takes them, and what was subtracted: a regression's mean, if `vertical.centred`."""
     mean = float(labels.mean()) if vertical.centred(model) and not classes else 0.0
     values = np.asarray(labels) - mean if mean else np.asarray(labels)
     return torch.tensor(values, dtype=torch.int64 if classes else DTYPES[model.dtype], device=device), mean
@@ -68,22 +68,18 @@ def resolve(config: Any, task: AlignedTask) -> Any:
         from vflbench.models import mvcnn
 
         if config.hidden != Config.hidden:
-            raise ConfigError(
-                [Problem("model.hidden", config.hidden, "is split_mlp's, and these are image views: see model=mvcnn")]
-            )
+            allowed = "is split_mlp's, and these are image views: see model=mvcnn"
+            raise ConfigError([Problem("model.hidden", config.hidden, allowed)])
         return mvcnn.Config(embedding=config.embedding, dtype=config.dtype)
     if images == (config.name in COLUMNS):
-        allowed = (
-            "takes feature columns, and these are image views"
-            if images
-            else "takes image views, and these are feature columns"
-        )
-        raise ConfigError([Problem("model", config.name, f"{allowed}: use model=auto")])
+        columns, views = "feature columns", "image views"
+        taken, given = (columns, views) if images else (views, columns)
+        raise ConfigError([Problem("model", config.name, f"takes {taken}, and these are {given}: use model=auto")])
     return config
 
 
 def descend(parameters: list[nn.Parameter], loss: Tensor, lr: float) -> None:
-    """One step down the gradient of `loss`."""
+    """Take one step down the gradient of `loss`."""
     gradients = torch.autograd.grad(loss, parameters)
     with torch.no_grad():
         for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -91,9 +87,9 @@ def descend(parameters: list[nn.Parameter], loss: Tensor, lr: float) -> None:
 
 
 class SplitClient(nn.Module):
-    """Client k's network with its samples, and a fusion network whose parameters are whatever token it holds.
+    """Client k's network with its samples, and a fusion network that takes its parameters from the token.
 
-    The same interface as models.glm.Glm. `theta` is a flat vector of the network's parameters.
+    The interface is that of models.glm.Glm.
     """
 
     def __init__(
@@ -108,18 +104,17 @@ class SplitClient(nn.Module):
         network = vertical.bottom(model, data.features.shape[1:], public.outputs, k == public.owner)
         self.local = vertical.module(network, generator).to(device, dtype)
         # Not a submodule: its parameters are the server's, and come with every token.
-        self._fusion = [
-            vertical.module(vertical.top(model, self.aggregation, public.outputs), generator).to(device, dtype)
-        ]
+        top = vertical.top(model, self.aggregation, public.outputs)
+        self._fusion = [vertical.module(top, generator).to(device, dtype)]
         # Views stay bytes, a quarter of float32: their networks take any type.
-        self.x = torch.as_tensor(
-            np.asarray(data.features), dtype=dtype if data.features.ndim == 2 else None, device=device
-        )
+        kept = dtype if data.features.ndim == 2 else None
+        self.x = torch.as_tensor(np.asarray(data.features), dtype=kept, device=device)
         self.y = targets(data.labels, public.classes, model, device)[0] if data.labels is not None else None
         self.held_out = data.held_out
 
     @property
     def theta(self) -> Tensor:
+        """The network's parameters, as one vector."""
         return parameters_to_vector(self.local.parameters()).detach()
 
     @theta.setter
@@ -134,15 +129,20 @@ class SplitClient(nn.Module):
         return self.x[at], self.y[at]
 
     def represent(self, rows: np.ndarray | None = None) -> Tensor:
-        """h_k, (N, E), or of `rows`, (B, E)."""
+        """The representation h_k of all samples, (N, E), or of `rows`, (B, E)."""
         with torch.no_grad():
-            return self.local(self._batch(rows)[0])
+            h: Tensor = self.local(self._batch(rows)[0])
+        return h
 
     def visit(
         self, theta: Tensor, token: Token, rows: np.ndarray | None, steps: int, lr: float
     ) -> tuple[Tensor, Token]:
-        """`steps` gradient steps on theta_k from `theta`, with A kept in accordance. Returns the new theta_k and token;
-        the own stays."""
+        """Take gradient steps on theta_k from `theta`, and keep A in accordance.
+
+        Returns
+        -------
+        The new theta_k and the new token; the client's own `theta` stays.
+        """
         a, theta_0 = token
         x, y = self._batch(rows)
         fusion = self._fusion[0]
@@ -161,12 +161,12 @@ class SplitClient(nn.Module):
         assert others is not None
         with torch.no_grad():
             a = self.aggregation.put(others, self.local(x), self.k)
-        vector_to_parameters(kept, own)  # another token's copy starts from it
+        vector_to_parameters(kept, own)  # another token's copy starts from these
         return theta, (a, theta_0)
 
     def held_out_representations(self) -> dict[str, Tensor]:
-        """h_k of the held-out samples, split -> (N_s, E), in evaluation mode."""
-        found = {}
+        """The representations h_k of the held-out samples, split -> (N_s, E), in evaluation mode."""
+        by_split = {}
         self.eval()
         with torch.no_grad():
             for split, features in self.held_out.items():
@@ -174,9 +174,9 @@ class SplitClient(nn.Module):
                     torch.as_tensor(np.asarray(features[at : at + EVALUATED]))
                     for at in range(0, len(features), EVALUATED)
                 ]
-                found[split] = torch.cat([self.local(piece.to(self.x.device, self.x.dtype)) for piece in pieces])
+                by_split[split] = torch.cat([self.local(piece.to(self.x.device, self.x.dtype)) for piece in pieces])
         self.train()
-        return found
+        return by_split
 
 
 class SplitServer(nn.Module):
@@ -188,20 +188,18 @@ class SplitServer(nn.Module):
         self.classes = public.classes
         self.aggregation = vertical.aggregation(model, public.parties, config.algorithm.aggregation)
         generator = vertical.generator(model, config.seed, "fusion", "fusion")
-        self.fusion = vertical.module(vertical.top(model, self.aggregation, public.outputs), generator).to(
-            device, dtype
-        )
+        top = vertical.top(model, self.aggregation, public.outputs)
+        self.fusion = vertical.module(top, generator).to(device, dtype)
         self.y, self.mean = targets(labels, public.classes, model, device)
 
     def token(self, representations: list[Tensor]) -> Token:
-        """Z = (A, theta_0)."""
+        """The token Z = (A, theta_0)."""
         own = list(self.fusion.parameters())
-        return self.aggregation.of(representations), parameters_to_vector(own).detach() if own else representations[
-            0
-        ].new_empty(0)
+        theta_0 = parameters_to_vector(own).detach() if own else representations[0].new_empty(0)
+        return self.aggregation.of(representations), theta_0
 
     def update(self, token: Token, rows: np.ndarray | None, steps: int, lr: float) -> float:
-        """`steps` gradient steps on theta_0, with A frozen; the loss before them."""
+        """Take gradient steps on theta_0 with A frozen, and return the loss before them."""
         a, own = token[0], list(self.fusion.parameters())
         y = self.y if rows is None else self.y[torch.from_numpy(rows).to(self.y.device)]
         first = 0.0
@@ -214,13 +212,13 @@ class SplitServer(nn.Module):
         return first
 
     def predict(self, representations: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-        """split -> scores (N_s, outputs) from all clients' held-out representations, in their order."""
+        """Scores by split, (N_s, outputs), from all clients' held-out representations, in the clients' order."""
         self.eval()
         splits = representations[0]
         with torch.no_grad():
-            found = {
+            scores = {
                 split: self.fusion(self.aggregation.of([h[split] for h in representations])) + self.mean
                 for split in splits
             }
         self.train()
-        return found
+        return scores

@@ -8,10 +8,12 @@
 | mvcnn, resnet        | an embedding of an image (image.py) | sum, concat | a layer, on the mean or all|
 | vertical             | as its key `bottom` says (`Deep`)   | `aggregate` | `top`: none, one or two    |
 
-Where the model does not say, split learning puts embeddings side by side, and tokens do as algorithm.aggregation says.
-A `Network` is a function of one vector theta, its parameters: what is exchanged, averaged, and what a late gradient is
-computed at. Initial values are drawn from the stream init/<number of the party>, whoever trains it, so that methods
-start alike (mlp10 and residual_mlp, in split learning: init/<name of the party>).
+Where the model does not name an aggregate, split learning puts embeddings side by side, and methods with tokens follow
+algorithm.aggregation. A `Network` is a function of one vector theta, its parameters. This vector is exchanged and
+averaged, and late gradients are computed at it.
+
+All methods start with the same initial values: they are drawn from the stream init/<number of the party> (mlp10 and
+residual_mlp in split learning: init/<name of the party>).
 """
 
 import functools
@@ -28,7 +30,7 @@ from torch import Tensor, nn
 from vflbench import seeding
 from vflbench.models import DTYPES
 
-SHARES = ("linear", "mlp")  # whose sum over the parties is the scores: there is no top
+SHARES = ("linear", "mlp")  # the sum over the parties is the scores: there is no top
 DEEP = ("mlp10", "residual_mlp")
 COMPOSED = "vertical"
 IMAGES = ("mvcnn", "resnet")
@@ -38,13 +40,18 @@ class Network(Protocol):
     """A function of its parameters theta, (size,), and of rows, (B, ...); differentiable in both."""
 
     @property
-    def size(self) -> int: ...
-    def initial(self, generator: Any) -> Tensor: ...
-    def __call__(self, theta: Tensor, x: Tensor) -> Tensor: ...
+    def size(self) -> int:
+        """The number of parameters."""
+
+    def initial(self, generator: Any) -> Tensor:
+        """Initial parameters, (size,)."""
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The output for rows x."""
 
 
 def intercept(config: Any, labelled: bool) -> bool:
-    """Whether the share of a party has one; `labelled`: it has the labels."""
+    """Whether a party's share has an intercept; `labelled`: the party has the labels."""
     return config.intercept == "tables" or (config.intercept == "label" and labelled)
 
 
@@ -57,7 +64,7 @@ class Share:
     Parameters
     ----------
     config : `partial.Config`.
-    labelled : the party has the labels, and with intercept=label the intercept of the sum.
+    labelled : whether the party has the labels, and so with intercept=label the intercept of the sum.
     """
 
     def __init__(self, config: Any, width: int, outputs: int, labelled: bool) -> None:
@@ -67,8 +74,10 @@ class Share:
         self.size = (width + 1 + outputs) * self.hidden + width * outputs * (not self.hidden) + outputs * self.bias
 
     def initial(self, generator: np.random.Generator) -> Tensor:
-        """A hidden layer as torch's own initialisation has it, uniform within 1 / sqrt(inputs); a linear model starts
-        at 0."""
+        """Initial parameters: a linear model starts at 0.
+
+        A hidden layer is drawn as torch does, uniformly within 1 / sqrt(inputs).
+        """
         values = [np.zeros(0 if self.hidden else self.width * self.outputs)]
         if self.hidden:
             bound = 1 / np.sqrt(max(self.width, 1))
@@ -88,18 +97,19 @@ class Share:
         return first, shift, last, theta[at + rows * self.outputs :] if self.bias else None
 
     def inside(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The output, and what enters the last layer."""
+        """The output, and the input of the last layer."""
         first, shift, last, bias = self.views(theta)
-        inside = x if first is None else torch.addmm(shift, x, first).relu_()  # type: ignore[arg-type]
+        inside = x if first is None or shift is None else torch.addmm(shift, x, first).relu_()
         out = inside @ last if bias is None else torch.addmm(bias, inside, last)
         return (out.relu_() if self.relu_output else out), inside
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The share of the scores, (B, outputs)."""
         return self.inside(theta, x)[0]
 
 
 class _Layers:
-    """Linear layers between `widths`, one behind the other in theta."""
+    """Linear layers between `widths`, one after the other in theta."""
 
     def __init__(self, config: Any, widths: Sequence[int]) -> None:
         self.config = config
@@ -108,32 +118,34 @@ class _Layers:
         self.size = sum(self.sizes)
 
     def initial(self, generator: torch.Generator) -> Tensor:
-        """After He et al.: weights normal with variance 2 / inputs, biases 0."""
+        """Initial parameters after He et al.: weights are normal with variance 2 / inputs, biases 0."""
         parts = []
         for shape in self.shapes:
             if len(shape) == 2:
-                parts.append(
-                    torch.randn(shape, generator=generator, dtype=torch.float64).mul_(math.sqrt(2 / shape[1])).flatten()
-                )
+                weight = torch.randn(shape, generator=generator, dtype=torch.float64)
+                parts.append(weight.mul_(math.sqrt(2 / shape[1])).flatten())
             else:
                 parts.append(torch.zeros(shape, dtype=torch.float64))
         return torch.cat(parts).to(DTYPES[self.config.dtype])
 
     def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Weight and bias of each."""
+        """Weight and bias of each layer."""
         parts = [part.view(shape) for part, shape in zip(theta.split(self.sizes), self.shapes, strict=True)]
         return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 class Deep(_Layers):
-    """An embedding, (B, features) -> (B, embedding): `depth` linear layers, or residual blocks of two between the first
-    and the last."""
+    """An embedding, (B, features) -> (B, embedding), of `depth` linear layers.
+
+    A residual network has blocks of two layers between the first layer and the last.
+    """
 
     def __init__(self, config: Any, features: int, embedding: int, kind: str) -> None:
         super().__init__(config, [features, *[config.width] * (config.depth - 1 if kind != "linear" else 0), embedding])
         self.residual = kind == "residual_mlp"
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The embedding, (B, embedding)."""
         layers = self.layers(theta)
         x = F.linear(x, *layers[0])
         if not self.residual:
@@ -146,8 +158,12 @@ class Deep(_Layers):
 
 
 class Modular:
-    """A torch module as a function of its parameters, one behind the other. `make` makes one, drawn from a
-    generator."""
+    """A torch module as a function of its parameters, one after the other.
+
+    Parameters
+    ----------
+    make : makes the module; it draws initial values from a generator.
+    """
 
     def __init__(self, make: Callable[[torch.Generator], nn.Module]) -> None:
         self.make, self.module = make, make(torch.Generator()).requires_grad_(False)
@@ -156,19 +172,21 @@ class Modular:
         self.size = sum(self.sizes)
 
     def initial(self, generator: torch.Generator) -> Tensor:
+        """Initial parameters, as `make` draws them."""
         return nn.utils.parameters_to_vector(self.make(generator).parameters()).detach()
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The module's output."""
         parts = {
             name: part.view(shape)
             for (name, shape), part in zip(self.shapes.items(), theta.split(self.sizes), strict=True)
         }
-        found: Tensor = torch.func.functional_call(self.module, parts, (x,))
-        return found
+        out: Tensor = torch.func.functional_call(self.module, parts, (x,))
+        return out
 
 
 def embedder(config: Any, shape: Sequence[int], generator: torch.Generator) -> nn.Module:
-    """The module of `split_mlp`, mvcnn or resnet: rows of `shape`, columns or (C, H, W), -> (B, E)."""
+    """The module of split_mlp, mvcnn or resnet, from rows of `shape`, columns or (C, H, W), to (B, E)."""
     from vflbench.models import image
 
     if config.name in IMAGES:
@@ -181,7 +199,7 @@ def embedder(config: Any, shape: Sequence[int], generator: torch.Generator) -> n
 
 
 def bottom(config: Any, shape: Sequence[int], outputs: int, labelled: bool) -> Network:
-    """A party's bottom network, of rows of `shape`; `labelled`: it has the labels."""
+    """A party's bottom network for rows of `shape`; `labelled`: the party has the labels."""
     if config.name in SHARES:
         return Share(config, math.prod(shape), outputs, labelled)
     if config.name in (*DEEP, COMPOSED):
@@ -191,19 +209,18 @@ def bottom(config: Any, shape: Sequence[int], outputs: int, labelled: bool) -> N
 
 
 def embedding(config: Any, outputs: int) -> int:
-    """Width of what a bottom network gives: of a share of the scores, theirs."""
+    """The width of a bottom network's output; for a share of the scores, the width of the scores."""
     shares = config.name in SHARES or (config.name == COMPOSED and config.top == "none")
     return outputs if shares else int(config.embedding)
 
 
 def centred(config: Any) -> bool:
-    """Whether the targets of a regression are learnt as they are but for their mean, and its loss is half the squared
-    error."""
+    """Whether a regression's targets are only centred, not scaled, and its loss is half the squared error."""
     return config.name in (*SHARES, COMPOSED)
 
 
 def generator(config: Any, seed: int, number: int | str, name: str | int) -> Any:
-    """What draws the initial values of party `number`, or of the `fusion`; those of deep networks are of its `name`."""
+    """The generator that draws the initial values of party `number`, or of the `fusion`; deep networks go by `name`."""
     if config.name in SHARES:
         return seeding.stream(seed, f"init/{number}")
     return seeding.torch_stream(seed, f"init/{name if config.name in DEEP else number}")
@@ -218,11 +235,12 @@ class Held(nn.Module):
         self.theta = nn.Parameter(theta, requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The network's output for rows x."""
         return self.network(self.theta, x)
 
 
 def module(network: Network, generator: Any) -> nn.Module:
-    """The network as a module with parameters of its own, drawn from `generator`: what autograd trains."""
+    """The network as a module that autograd trains, with its own parameters, drawn from `generator`."""
     if isinstance(network, Modular):
         return network.make(generator)
     return Held(network, network.initial(generator)).requires_grad_() if network.size else nn.Identity()
@@ -232,50 +250,50 @@ def module(network: Network, generator: Any) -> nn.Module:
 
 
 class Aggregation:
-    """A of K representations (n, E): `sum`, or `concat` in the order of the parties."""
+    """The aggregate A of K representations (n, E): their `sum`, or `concat` in the order of the parties."""
 
     def __init__(self, kind: Literal["sum", "concat"], parties: int) -> None:
         self.concat = kind == "concat"
         self.parties = parties
 
     def of(self, representations: Sequence[Tensor]) -> Tensor:
-        return (
-            torch.cat(list(representations), dim=1)
-            if self.concat
-            else sum(representations[1:], start=representations[0])
-        )
+        """The aggregate A."""
+        if self.concat:
+            return torch.cat(list(representations), dim=1)
+        return sum(representations[1:], start=representations[0])
 
     def without(self, a: Tensor, h: Tensor) -> Tensor:
-        """What of A is not party k's, whose representation in it is h."""
+        """The other parties' part of A, where h is the own representation in it."""
         return a if self.concat else a - h
 
     def put(self, others: Tensor, h: Tensor, k: int) -> Tensor:
-        """A with party k's representation h, given what `without` returned. Differentiable in h."""
+        """A with party k's representation h, given what `without` returned; differentiable in h."""
         if not self.concat:
             return others + h
         width = h.shape[1]
         return torch.cat([others[:, : k * width], h, others[:, (k + 1) * width :]], dim=1)
 
     def width(self, embedding: int) -> int:
-        """Of A, given that of a representation."""
+        """The width of A, given that of a representation."""
         return embedding * (self.parties if self.concat else 1)
 
 
 def aggregation(config: Any, parties: int, otherwise: Literal["sum", "concat"]) -> Aggregation:
-    """Of a model that does not say itself, as `otherwise`. A mean travels as a sum."""
+    """A model's aggregation, or `otherwise` where the model names none; a mean travels as a sum."""
     if config.name == COMPOSED:
         return Aggregation("concat" if config.aggregate == "concat" else "sum", parties)
     return Aggregation("sum" if config.name in SHARES else otherwise, parties)
 
 
 class Top(_Layers):
-    """One layer or two on the aggregate, (B, joint) -> (B, outputs); `scale` makes a mean of a sum."""
+    """One layer or two on the aggregate, (B, joint) -> (B, outputs); `scale` turns a sum into a mean."""
 
     def __init__(self, config: Any, joint: int, outputs: int, layers: int = 2, scale: float = 1.0) -> None:
         super().__init__(config, [joint, *[config.top_width] * (layers - 1), outputs])
         self.scale = scale
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The scores, (B, outputs)."""
         x = x * self.scale
         for layer in self.layers(theta):
             x = F.linear(F.relu(x), *layer)
@@ -283,19 +301,21 @@ class Top(_Layers):
 
 
 class NoTop:
-    """The aggregate is the scores."""
+    """A top network without layers: the aggregate is the scores."""
 
     size = 0
 
     def initial(self, generator: Any) -> Tensor:
+        """No parameters, (0,)."""
         return torch.zeros(0)
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The aggregate itself."""
         return x
 
 
 def fusion(config: Any, aggregation: Aggregation, outputs: int, generator: torch.Generator) -> nn.Module:
-    """The module above `embedder`'s: one linear layer, A (B, E or K E) -> scores (B, outputs)."""
+    """The module on top of `embedder`'s: one linear layer, A (B, E or K E) -> scores (B, outputs)."""
     from vflbench.models import image
 
     width, dtype = aggregation.width(config.embedding), DTYPES[config.dtype]

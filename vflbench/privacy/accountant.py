@@ -1,12 +1,12 @@
 """Accounting of Gaussian noise; every conversion to (epsilon, delta) is Opacus' own.
 
-Releases of which every row is part: Gaussian differential privacy (mu-GDP), exact. Noisy sums over random batches
-(DP-SGD), alone or together with such releases: Renyi differential privacy (RDP) of the sampled Gaussian mechanism, over
-Opacus' own orders.
+- Releases that every row is part of: Gaussian differential privacy (mu-GDP), which is exact.
+- Noisy sums over random batches (DP-SGD), alone or together with such releases: Renyi differential privacy (RDP) of the
+  sampled Gaussian mechanism, over Opacus' own orders.
 
-Source: Dong, Roth, Su, "Gaussian Differential Privacy" (2022): adding N(0, sigma^2) to something of L2 sensitivity s is
-s/sigma-GDP (Theorem 1), n adaptive mu-GDP releases together are sqrt(n) mu-GDP (Corollary 2), exactly, and mu-GDP is
-the same statement as (epsilon, delta(epsilon))-DP for every epsilon (Corollary 1).
+Source: Dong, Roth, Su, "Gaussian Differential Privacy" (2022). A query of L2 sensitivity s plus N(0, sigma^2) is
+s/sigma-GDP (Theorem 1). n adaptive mu-GDP releases together are exactly sqrt(n) mu-GDP (Corollary 2). mu-GDP is the
+same statement as (epsilon, delta(epsilon))-DP for every epsilon (Corollary 1).
 """
 
 import math
@@ -22,8 +22,10 @@ MOST_NOISE = 1e6  # noise multiplier
 
 
 def composed_mu(sensitivity: float, noise_multiplier: float, releases: int) -> float:
-    """mu of `releases` Gaussian releases of one row; `sensitivity` and `noise_multiplier` in the same unit (the
-    clipping norm)."""
+    """The mu of `releases` Gaussian releases of one row.
+
+    `sensitivity` and `noise_multiplier` are in the same unit, the clipping norm.
+    """
     if releases == 0:
         return 0.0
     return math.sqrt(releases) * sensitivity / noise_multiplier if noise_multiplier > 0 else math.inf
@@ -33,7 +35,7 @@ def composed_mu(sensitivity: float, noise_multiplier: float, releases: int) -> f
 def epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon for which mu-GDP gives (epsilon, delta)-DP; infinity above 500, where Opacus' search ends.
 
-    The first call imports Opacus (seconds), which is why nothing above does.
+    The first call imports Opacus, which takes seconds; so no module imports it at its top.
     """
     if mu == 0:
         return 0.0
@@ -41,7 +43,7 @@ def epsilon(mu: float, delta: float) -> float:
         return math.inf
     from opacus.accountants.analysis.gdp import delta_eps_mu, eps_from_mu
 
-    # Opacus' root search fails without a change of sign, so both ends are looked at first.
+    # Opacus' root search fails without a change of sign, so both ends are tried first.
     if delta_eps_mu(eps=0.0, mu=mu) <= delta:
         return 0.0
     if delta_eps_mu(eps=SEARCH_END, mu=mu) > delta:
@@ -50,12 +52,13 @@ def epsilon(mu: float, delta: float) -> float:
 
 
 def calibrate(target: float, delta: float, sensitivity: float, releases: int) -> float:
-    """The smallest noise multiplier (to 1e-9 relative) whose epsilon after `releases` releases does not exceed
-    `target`.
+    """The smallest noise multiplier (to 1e-9 relative) whose epsilon after `releases` releases is at most `target`.
 
-    Bisection over `epsilon`; the end that is returned has been checked, so the target is never overshot. Errors:
-        ValueError
-    for a target or a number of releases that is not positive.
+    It bisects over `epsilon` and returns an end that was checked, so the target is never exceeded.
+
+    Raises
+    ------
+    ValueError : the target or the number of releases is not positive.
     """
     if not (target > 0 and releases > 0):
         raise ValueError(f"cannot calibrate noise to epsilon={target} over {releases} releases: both must be positive")
@@ -80,10 +83,9 @@ def calibrate(target: float, delta: float, sensitivity: float, releases: int) ->
 CLASSICAL_ORDERS = tuple(map(float, range(2, 257)))
 
 
-@lru_cache(maxsize=4096)  # a worker's rate and noise stay the same over a run, and every evaluation asks
+@lru_cache(maxsize=4096)  # a worker's rate and noise stay the same over a run, and every evaluation needs it
 def step_rdp(sample_rate: float, noise_multiplier: float, orders: tuple[float, ...]) -> np.ndarray:
-    """RDP at each of `orders` of one noisy sum over a batch that holds every row with probability `sample_rate`
-    (Poisson)."""
+    """The RDP, at each of `orders`, of one noisy sum over a Poisson batch with rate `sample_rate`."""
     from opacus.accountants.analysis.rdp import compute_rdp
 
     rdp = np.asarray(compute_rdp(q=sample_rate, noise_multiplier=noise_multiplier, steps=1, orders=list(orders)))
@@ -92,17 +94,19 @@ def step_rdp(sample_rate: float, noise_multiplier: float, orders: tuple[float, .
 
 
 def least_epsilon(delta: float) -> float:
-    """What RDP over `ORDERS` cannot go below, however large the noise."""
+    """The least epsilon that RDP over `ORDERS` can prove, however large the noise."""
     orders = np.array(ORDERS)
     return float(np.min(np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)))
 
 
 def spent_epsilon(history: Sequence[tuple[float, float, int]], delta: float, accountant: str = "rdp") -> float:
-    """The epsilon that Opacus' `accountant` proves of (noise multiplier, sample rate, steps), composed; infinity
-    without noise.
+    """The epsilon that an accountant of Opacus proves; infinity without noise.
 
-    `rdp`: Renyi differential privacy at `ORDERS`. `prv`: privacy random variables, an upper bound within 0.01 (Gopi,
-    Lee, Wutschitz 2021). `gdp`: the central limit (Bu, Dong, Long, Su 2020), which may be too small.
+    Parameters
+    ----------
+    history : (noise multiplier, sample rate, steps) of the releases that are composed.
+    accountant : `rdp`: Renyi differential privacy at `ORDERS`. `prv`: privacy random variables, an upper bound within
+        0.01 (Gopi, Lee, Wutschitz 2021). `gdp`: the central limit (Bu, Dong, Long, Su 2020), which may be too small.
     """
     spent = tuple((noise, rate, steps) for noise, rate, steps in history if steps and rate)
     if not spent:
@@ -135,51 +139,49 @@ def _prv_epsilon(history: tuple[tuple[float, float, int], ...], delta: float) ->
     counted.history = list(history)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # log(0) at a sample rate of 1
-        # Opacus first bounds epsilon by RDP: only a start
+        # Opacus bounds epsilon by RDP only to start its search
         warnings.filterwarnings("ignore", message="Optimal order is the")
         return float(counted.get_epsilon(delta))
 
 
 def classical_epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> float:
-    """RDP at integer orders 2 to 256 by the older conversion, rdp + log(1 / delta) / (order - 1): to compare with
-    papers of 2016 to 2019.
+    """The epsilon of papers of 2016 to 2019, to compare with.
 
-    Abadi et al., arXiv 1607.00133 (moments accountant, the same bound).
+    It is RDP at integer orders 2 to 256 by the older conversion, rdp + log(1 / delta) / (order - 1). The moments
+    accountant of Abadi et al., arXiv 1607.00133, has the same bound.
     """
     spent = [steps * step_rdp(rate, noise, CLASSICAL_ORDERS) for noise, rate, steps in history if steps]
-    return (
-        float(np.min(np.sum(spent, axis=0) + math.log(1 / delta) / (np.array(CLASSICAL_ORDERS) - 1))) if spent else 0.0
-    )
+    if not spent:
+        return 0.0
+    return float(np.min(np.sum(spent, axis=0) + math.log(1 / delta) / (np.array(CLASSICAL_ORDERS) - 1)))
 
 
-@cache  # asked for before the run, and again by each worker; as many values as there are sizes of shards
+@cache  # called before the run, and again by each worker; as many values as there are sizes of shards
 def calibrate_steps(target: float, delta: float, sample_rate: float, steps: int, accountant: str = "rdp") -> float:
-    """The smallest noise multiplier (to 1e-3 relative) with which `steps` noisy sums over random batches do not exceed
-    `target`.
+    """The smallest noise multiplier (to 1e-3 relative) with which `steps` noisy sums over batches stay within `target`.
 
-    The one returned has been checked. Every evaluation takes Opacus up to seconds (rates near 1/2), hence a root search
-    and no bisection. Errors: ValueError for a target at or below `least_epsilon`, or so near that the noise would
-    exceed 1e6.
+    The returned value was checked. An evaluation takes Opacus up to seconds (at rates near 1/2), hence a root search
+    and no bisection.
+
+    Raises
+    ------
+    ValueError : the target is at or below `least_epsilon`, or so near to it that the noise would exceed 1e6.
     """
     from scipy.optimize import brentq
 
     def excess(log_noise: float) -> float:
-        found = spent_epsilon([(math.exp(log_noise), sample_rate, steps)], delta, accountant)
-        return math.log(found / target) if found > 0 else -math.inf
+        epsilon = spent_epsilon([(math.exp(log_noise), sample_rate, steps)], delta, accountant)
+        return math.log(epsilon / target) if epsilon > 0 else -math.inf
 
-    high = 0.0  # without sampling, which only helps: closed form
-    # PRV and GDP cost the same at any rate, and PRV is not made for a rate of 1.
-    while (
-        spent_epsilon([(math.exp(high), 1.0 if accountant == "rdp" else sample_rate, steps)], delta, accountant)
-        > target
-    ):
+    # RDP starts without sampling, which only helps and has a closed form. PRV and GDP cost the same at any rate, and
+    # PRV is not made for a rate of 1.
+    high, rate = 0.0, 1.0 if accountant == "rdp" else sample_rate
+    while spent_epsilon([(math.exp(high), rate, steps)], delta, accountant) > target:
         high += math.log(2)
         if high > math.log(MOST_NOISE):
-            reason = (
-                f": RDP proves nothing below {least_epsilon(delta):.4g}"
-                if accountant == "rdp"
-                else f" by the {accountant} accountant"
-            )
+            reason = f" by the {accountant} accountant"
+            if accountant == "rdp":
+                reason = f": RDP proves nothing below {least_epsilon(delta):.4g}"
             raise ValueError(f"no noise reaches epsilon={target} at delta={delta}{reason}")
     # Small steps for PRV, whose arrays grow without bound where there is little noise.
     step = 1.0 if accountant == "rdp" else 0.2

@@ -1,5 +1,4 @@
-"""`privacy=dp_sgd`: clipped gradients with Gaussian noise, over joins (tables.py) or of workers with rows of their own
-(examples.py)."""
+"""`privacy=dp_sgd`: clipped gradients with Gaussian noise, over joins (tables.py) or on workers' rows (examples.py)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +13,8 @@ OPTIONS = (OptionInfo("dp_sgd", "every gradient clipped, Gaussian noise on the s
 
 @dataclass
 class Config(keys.Gradients):
+    """Keys of dp_sgd."""
+
     name: str = "dp_sgd"
     accountant: Literal["rdp", "prv", "gdp"] = "rdp"  # on sharded rows
     # on sharded rows: what is clipped: every example's gradient | the whole batch's
@@ -21,10 +22,17 @@ class Config(keys.Gradients):
 
 
 def check(config: Config) -> list[Problem]:
+    """What is wrong with the keys."""
     return keys.check_target(config, rdp=config.accountant == "rdp")
 
 
 def make(config: Config, facts: Facts) -> tables.TablePrivacy | ExamplePrivacy:
+    """The mechanism of one party.
+
+    Raises
+    ------
+    ConfigError : a key is of no use on the task's layout.
+    """
     if facts.layout == "sharded":
         if config.prediction_noise is not None:
             allowed = "workers with rows of their own send no predictions"

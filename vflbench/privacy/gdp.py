@@ -1,30 +1,28 @@
-"""`privacy=gdp_embedding`: clip and Gaussian noise on every embedding row that is published, mu-GDP over all
-publications of a row.
+"""`privacy=gdp_embedding`: clip and Gaussian noise on every published embedding row, mu-GDP over all its publications.
 
-Liu et al.: PubSub-VFL, arXiv 2510.12494. Two rows of L2 norm at most C_z are at most
-2 C_z apart, so one publication with noise of standard deviation sigma is 2 C_z / sigma-GDP, and R of them are sqrt(R) 2
-C_z / sigma-GDP.
+Liu et al.: PubSub-VFL, arXiv 2510.12494. Two rows of L2 norm at most C_z are at most 2 C_z apart. So one publication
+with noise of standard deviation sigma is 2 C_z / sigma-GDP, and R of them are sqrt(R) 2 C_z / sigma-GDP.
 
-    calibration   sigma                            what it is worth
-    guaranteed    2 C_z sqrt(R) / mu               mu, R = epochs * (1 + max_retries): a row that has reached R is
-        published no more
+    calibration   sigma                            what it guarantees
+    guaranteed    2 C_z sqrt(R) / mu               mu, with R = epochs * (1 + max_retries): a row that has reached R is
+                                                   published no more
     paper         2 C_z N_m sqrt(K) / (mu N)       not mu: it takes credit for the sampling of batches, but a row is
-    published by name
+                                                   published by name
 
 with N_m rows in a batch, K = epochs * batches publications and N training rows. (The paper leaves the constant open,
 and has no clip.) Both report the mu of what was really published. With mu=inf rows are only clipped: no noise and no
 guarantee.
 
-What an algorithm that declares `gdp_embedding` has to do:
+An algorithm that declares `gdp_embedding` has to
 
-- have `max_releases(config, rounds)`: how often a row has to be published in the run, once per epoch; retries come on
-  top here;
+- have `max_releases(config, rounds)`: how often a row has to be published in the run, once per epoch (retries are added
+  here);
 - ask `me.privacy.may_publish(ids)` before every publication, and publish nothing of the batch where the answer is no;
 - publish `me.privacy.protect(rows, ids, me.secret_torch_rng("noise"))`, by the one party that speaks for its
   organisation: it counts;
-- put rows through `me.privacy.clip` where they are computed (workers too: it has no state), so that gradients pass
-  through it;
-- inside `me.evaluating()` call `clip` only: evaluation carries no noise and is not covered.
+- put rows through `me.privacy.clip` where they are computed, so that gradients pass through it (by workers too: it has
+  no state);
+- call only `clip` inside `me.evaluating()`: evaluation carries no noise and is not covered.
 """
 
 from __future__ import annotations
@@ -49,6 +47,8 @@ check = keys.check_delta
 
 @dataclass
 class Config(keys.Clipped):
+    """Keys of gdp_embedding."""
+
     name: str = "gdp_embedding"
     mu: Annotated[float, Range(above=0, infinite=True)] = 1.0  # of all publications of a row together; inf: no noise
     # how often more than once per epoch a row may be published, on average over the run
@@ -57,32 +57,34 @@ class Config(keys.Clipped):
 
 
 def make(config: Config, facts: Facts) -> GdpEmbedding:
+    """The mechanism of one party.
+
+    Raises
+    ------
+    ConfigError : the algorithm does not say how often a row is published, or has no batches and calibration=paper.
+    """
     problems = []
     if not facts.max_releases:
-        problems.append(
-            Problem("privacy", config.name, "needs an algorithm that says how often a row is published (max_releases)")
-        )
+        allowed = "needs an algorithm that says how often a row is published (max_releases)"
+        problems.append(Problem("privacy", config.name, allowed))
     if config.calibration == "paper" and not (facts.batch_size and facts.samples):
-        problems.append(
-            Problem(
-                "privacy.calibration", "paper", "needs an algorithm with batches (algorithm.batch_size): use guaranteed"
-            )
-        )
+        allowed = "needs an algorithm with batches (algorithm.batch_size): use guaranteed"
+        problems.append(Problem("privacy.calibration", "paper", allowed))
     refuse(problems)
     assert facts.max_releases is not None  # checked above
     return GdpEmbedding(config, facts.max_releases, facts.batch_size, facts.samples)
 
 
 class GdpEmbedding(GaussianEmbedding):
-    """As `GaussianEmbedding`, by a target mu over a bounded number of publications of a row. One object per party.
+    """As `GaussianEmbedding`, by a target mu over a bounded number of publications of a row; one object per party.
 
     The unit of protection is **one embedding row of one passive party**, in all its publications together, against any
-    other row. That is less than one *record*: the bottom model is trained on the record as well, so it has a part in
-    the later embeddings of all other rows, and nothing here hides that.
+    other row. That is less than one *record*: the bottom model is trained on the record too, so the record has an
+    effect on the later embeddings of all other rows. Nothing here hides that.
 
     Parameters
     ----------
-    publications : how often a row has to be published in the whole run: epochs.
+    publications : how often a row has to be published in the whole run: the number of epochs.
     batch_size, samples : N_m and N; calibration=paper needs them.
     """
 
@@ -95,9 +97,8 @@ class GdpEmbedding(GaussianEmbedding):
         noise = guaranteed_noise(config.mu, limit)
         if config.calibration == "paper":
             assert batch_size and samples
-            noise = paper_noise(
-                config.mu, min(batch_size, samples), publications * math.ceil(samples / batch_size), samples
-            )
+            queries = publications * math.ceil(samples / batch_size)
+            noise = paper_noise(config.mu, min(batch_size, samples), queries, samples)
         super().__init__(config.clip, noise, config.delta, "replace_one", limit)
         self.target, self.calibration = config.mu, config.calibration
 
@@ -108,9 +109,10 @@ class GdpEmbedding(GaussianEmbedding):
         return int(after.max(initial=0)) <= self.limit
 
     def spent(self) -> dict[str, Any]:
-        """What the most published row has spent so far; `mu` and `epsilon` are of what was published, `target_mu` is
-        what was asked for."""
-        covered = super().spent()
+        """What the most published row has spent so far.
+
+        `mu` and `epsilon` are those of what was published; `target_mu` is the configured one.
+        """
         not_covered = [
             "gradients sent back, which tell labels",
             "evaluation exchanges",
@@ -119,21 +121,21 @@ class GdpEmbedding(GaussianEmbedding):
         ]
         if self.noise_multiplier == 0:
             not_covered.insert(0, "the embeddings: mu=inf clips them and adds no noise")
-        return covered | {
-            **{
-                "unit": "one embedding row of one passive party, all its publications together",
-                "not_covered": "; ".join(not_covered),
-            },
-            **{"target_mu": self.target, "calibration": self.calibration, "max_releases": self.limit},
-            **{"guaranteed": self.calibration == "guaranteed" and self.noise_multiplier > 0},
+        return super().spent() | {
+            "unit": "one embedding row of one passive party, all its publications together",
+            "not_covered": "; ".join(not_covered),
+            "target_mu": self.target,
+            "calibration": self.calibration,
+            "max_releases": self.limit,
+            "guaranteed": self.calibration == "guaranteed" and self.noise_multiplier > 0,
         }
 
 
 def guaranteed_noise(mu: float, releases: int) -> float:
-    """sigma / C_z with which `releases` publications of a row are mu-GDP together; 0 for mu = inf."""
+    """The ratio sigma / C_z with which `releases` publications of a row are mu-GDP together; 0 for mu = inf."""
     return SENSITIVITY["replace_one"] * math.sqrt(releases) / mu
 
 
 def paper_noise(mu: float, batch_size: int, queries: int, samples: int) -> float:
-    """sigma / C_z by the paper's formula, whose constant is taken as 2 C_z; 0 for mu = inf."""
+    """The ratio sigma / C_z by the paper's formula, whose constant is taken as 2 C_z; 0 for mu = inf."""
     return SENSITIVITY["replace_one"] * batch_size * math.sqrt(queries) / (mu * samples)

@@ -11,4 +11,6 @@ check_labels, make = tables.check_labels, tables.TablePrivacy
 
 @dataclass
 class Config(keys.Labels):
+    """Keys of label_dp."""
+
     name: str = "label_dp"

@@ -1,7 +1,6 @@
-"""The `privacy` group: a mechanism for one party, and what all parties together have spent. Every mechanism is a module
-of this room.
+"""The `privacy` group: a mechanism for one party, and what all parties together have spent.
 
-The party that owns the data applies its mechanism, before `send`.
+Every mechanism is a module of this package. The party that owns the data applies its mechanism, before `send`.
 """
 
 from collections.abc import Mapping
@@ -10,26 +9,28 @@ from typing import Any
 
 from vflbench.types import VflbenchError, module_of
 
-# of every mechanism; the rest is what the algorithms that take it call
+# methods of every mechanism; the algorithms that take one may call others
 NEEDED = ("spent", "state_dict", "load_state_dict")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a mechanism is told of the run, beside its keys."""
+    """What a mechanism knows about the run, beside its keys."""
 
     layout: str = "relational"  # of the task: what a row is
-    # how often one row of a party is released in the whole run at most; None: without such a bound
+    # the most releases of one row of a party in the whole run; None: there is no such bound
     max_releases: int | None = None
     batch_size: int | None = None  # rows of a publication; None without batches
     samples: int | None = None  # rows of the training set, likewise
 
 
 def make(config: Any, facts: Facts) -> Any:
-    """The mechanism of one party: every party needs its own. None of privacy=none.
+    """The mechanism of one party; None for privacy=none. Every party needs its own.
 
-    Raises ConfigError: the keys, each of which was checked before, are wrong for this run; VflbenchError: it lacks what
-    every one has.
+    Raises
+    ------
+    ConfigError : the keys are wrong for this run, though each was checked before.
+    VflbenchError : the mechanism lacks a method that every one needs.
     """
     if config.name == "none":
         return None
@@ -43,11 +44,13 @@ def make(config: Any, facts: Facts) -> Any:
 
 
 def together(spent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
-    """What the summary says of parties' `spent()`, by name: that of the one that spent most, and each party's epsilon;
-    None of none."""
+    """The summary of all parties' `spent()`, given by name; None where there are none.
+
+    It has what the party that spent most says, and each party's epsilon.
+    """
     if not spent:
         return None
     most = dict(max(spent.values(), key=lambda s: float(s["epsilon"])))
-    if "label_epsilon" in most:  # whoever has the labels
+    if "label_epsilon" in most:  # that of the party with the labels
         most["label_epsilon"] = max(s["label_epsilon"] for s in spent.values())
     return most | {"epsilon_by_party": {name: s["epsilon"] for name, s in spent.items()}}

@@ -11,8 +11,11 @@ check_labels, make = tables.check_labels, tables.TablePrivacy
 
 @dataclass
 class Config(keys.Gradients, keys.Labels):
+    """Keys of tablepuppet."""
+
     name: str = "tablepuppet"
 
 
 def check(config: Config) -> list[Problem]:
+    """What is wrong with the keys."""
     return keys.check_target(config, rdp=True)

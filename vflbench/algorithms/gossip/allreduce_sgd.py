@@ -1,10 +1,9 @@
-"""All-reduce SGD: all workers take the same step, along the mean of their gradients. Centralized SGD with batches of m
-b rows.
+"""All-reduce SGD: all workers take the same step, along the mean of their gradients.
 
-The mean is computed without a server, as Thakur, Rabenseifner, Gropp (2005) do for long vectors: worker j sums the j-th
-piece of all gradients (reduce-scatter) and sends the mean to all (all-gather). A worker sends 2 (m - 1) / m of a
-gradient, as in a ring, in two latencies instead of 2 (m - 1), and pieces are summed in the order of the workers' names.
-The ledger's `vectors` counts pieces.
+It is centralized SGD with batches of m b rows. The mean is computed without a server, as Thakur, Rabenseifner, Gropp
+(2005) do for long vectors: worker j sums the j-th piece of all gradients (reduce-scatter) and sends the mean to all
+(all-gather). A worker sends 2 (m - 1) / m of a gradient, as in a ring, but in two latencies instead of 2 (m - 1).
+Pieces are summed in the order of the workers' names. The ledger's `vectors` counts pieces.
 """
 
 from dataclasses import dataclass
@@ -37,6 +36,8 @@ EXPOSES = (
 
 @dataclass
 class Config(WorkerKeys):
+    """Keys of all-reduce SGD."""
+
     name: str = "allreduce_sgd"
 
 
@@ -46,7 +47,7 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
-    """Computes its gradient, and the mean of one piece of all gradients."""
+    """Compute the worker's gradient, and the mean of one piece of all gradients."""
     cfg: Config = config.algorithm
     m, others = me.clients.index(me.name), [name for name in me.clients if name != me.name]
     sgd = LocalSgd(me, data, public, config)

@@ -1,5 +1,7 @@
-"""Centralized SGD: one party with all rows, the upper reference of decentralized methods. Its program is
-shared.train_alone."""
+"""Centralized SGD: one party with all rows, the upper reference of decentralized methods.
+
+Its program is shared.train_alone.
+"""
 
 from dataclasses import dataclass
 
@@ -23,10 +25,12 @@ EXPOSES = ()
 
 @dataclass
 class Config(shared.Keys):
+    """Keys of centralized SGD."""
+
     name: str = "centralized_sgd"
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The one party."""
+    """One party with all rows."""
     shared.check_data(config, task.public)
     return {"central": PartySpec(shared.train_alone, task.joined(), role="worker")}

@@ -1,21 +1,22 @@
 """D-PSGD: every worker averages its model with its neighbours' in every iteration, while it computes its gradient.
 
-Lian, Zhang, Zhang, Hsieh, Zhang, Liu, arXiv 1705.09056, Algorithm 1; what Cheng et al., arXiv 1811.11124, compare
-LEASGD with.
+Lian, Zhang, Zhang, Hsieh, Zhang, Liu, arXiv 1705.09056, Algorithm 1. Cheng et al., arXiv 1811.11124, compare LEASGD
+with it.
 
     w^i_{t+1} = sum_j W_ij w^j_t - eta g^i_t(w^i_t)
 
-W is symmetric and doubly stochastic over the topology's edges: with a ring 1/3 for oneself and for each neighbour.
+W is symmetric and doubly stochastic over the topology's edges. With a ring it is 1/3 for oneself and for each
+neighbour.
 
-mixing=after averages what the gradient step gives, w^i_{t+1} = sum_j W_ij (w^j_t - eta g^j_t(w^j_t)), which the paper's
-remark allows too: with it, and with W = 1 1^T / m (a complete topology), D-PSGD is all-reduce SGD; as printed it is so
-for the mean model and to first order in eta only, because gradients are taken at models that differ by one step. W = I
-is local SGD (local_sgd.py).
+mixing=after averages the models after the gradient step, w^i_{t+1} = sum_j W_ij (w^j_t - eta g^j_t(w^j_t)), which the
+paper's remark allows too. With it, and with W = 1 1^T / m (a complete topology), D-PSGD is all-reduce SGD. As printed,
+this holds only for the mean model and to first order in eta, because gradients are taken at models that differ by one
+step. W = I is local SGD (local_sgd.py).
 
 Departures from the paper
 1. L2 (weight_decay) is part of g.
-2. privacy=dp_sgd (of Cheng et al., who run it with D-PSGD too): every example's gradient is clipped and their sum
-   noised; L2 is added after that, neither clipped nor noised (leasgd.py, 6).
+2. privacy=dp_sgd (of Cheng et al., who run it with D-PSGD too) clips every example's gradient and adds noise to their
+   sum. L2 is added after that, neither clipped nor noised (leasgd.py, 6).
 """
 
 from dataclasses import dataclass
@@ -46,27 +47,30 @@ EXPOSES = (Sent("model", "worker", "worker", "parameters", "worker"),)
 
 @dataclass
 class Config(WorkerKeys):
+    """Keys of D-PSGD."""
+
     name: str = "d_psgd"
-    # W: 1 / (1 + the larger degree of the two) | of all degrees
+    # W: 1 / (1 + the larger degree of the two) | 1 / (1 + the largest degree of all)
     weights: Literal["metropolis", "uniform"] = "metropolis"
     # models are averaged beside (the paper) | after the gradient step
     mixing: Literal["parallel", "after"] = "parallel"
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard, each with its row of W. Raises ConfigError where models of two pieces of the topology would
-    never meet."""
+    """One worker per shard, each with its row of W.
+
+    Raises
+    ------
+    ConfigError : as `shared.check_data`; or the topology falls into pieces, whose models would never meet.
+    """
     shared.check_data(config, task.public)
     names = party_names("worker", len(task.shards))
     graph = topology.build(config.topology, [], names, config.seed)
     if len(graph.components) > 1:
-        allowed = (
-            f"falls into {len(graph.components)} pieces with {len(names)} workers, the first "
-            f"{', '.join(graph.components[0][:5])}"
-        )
-        raise ConfigError(
-            [Problem("topology", config.topology.name, f"{allowed}: D-PSGD needs a path between any two workers")]
-        )
+        first = ", ".join(graph.components[0][:5])
+        pieces = f"falls into {len(graph.components)} pieces with {len(names)} workers, the first {first}"
+        allowed = f"{pieces}: D-PSGD needs a path between any two workers"
+        raise ConfigError([Problem("topology", config.topology.name, allowed)])
     matrix = graph.mixing(config.algorithm.weights)
     specs = {}
     for m, (name, shard) in enumerate(zip(names, task.shards, strict=True)):
@@ -76,7 +80,7 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig, weights: dict[str, float]) -> None:
-    """Trains on its own rows, and averages with its neighbours; `weights`: its own and theirs, by name."""
+    """Train on the worker's own rows, and average with its neighbours; `weights` by name: its own and theirs."""
     cfg: Config = config.algorithm
     sgd = LocalSgd(me, data, public, config)
     me.state.model = sgd.model

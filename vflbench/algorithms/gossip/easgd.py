@@ -2,13 +2,12 @@
 
 Zhang, Choromanska, LeCun, arXiv 1412.6651, the synchronous method (section 2):
 
-    x_i <- x_i - eta g_i - alpha (x_i - c),   c <- c + alpha sum_i (x_i - c)   every tau iterations, old values on both
-    sides
+    x_i <- x_i - eta g_i - alpha (x_i - c),   c <- c + alpha sum_i (x_i - c)
 
-with beta = m alpha, for which the paper suggests 0.9.
+every tau iterations, with old values on both sides. beta = m alpha; the paper suggests 0.9 for it.
 
-Departures from the paper: the score is the mean over the workers' models (as for the methods that it is compared with
-here), not the centre's; no momentum.
+Departures from the paper: the score is the mean over the workers' models, as for the other methods here, and not the
+centre's; there is no momentum.
 """
 
 from dataclasses import dataclass
@@ -39,6 +38,8 @@ EXPOSES = (
 
 @dataclass
 class Config(WorkerKeys):
+    """Keys of EASGD."""
+
     name: str = "easgd"
     local_steps: int = 1  # tau: iterations per exchange with the server
     beta: float = 0.9  # m alpha, below 2 m / (m + 1)
@@ -47,11 +48,10 @@ class Config(WorkerKeys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     beta, m = config.algorithm.beta, config.algorithm.workers
-    # Without gradients an exchange makes 1 - beta - beta / m of the distance between the workers' mean and the centre.
-    allowed = (
-        f"must be at least 0 and below 2 m / (m + 1) = {2 * m / (m + 1):.4g} for {m} workers, where the centre diverges"
-    )
-    return [] if 0 <= beta < 2 * m / (m + 1) else [Problem("algorithm.beta", beta, allowed)]
+    # Without gradients, an exchange scales the distance of the workers' mean from the centre by 1 - beta - beta / m.
+    limit = 2 * m / (m + 1)
+    allowed = f"must be at least 0 and below 2 m / (m + 1) = {limit:.4g} for {m} workers, where the centre diverges"
+    return [] if 0 <= beta < limit else [Problem("algorithm.beta", beta, allowed)]
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -60,7 +60,7 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
-    """Holds the centre variable, which starts where the workers start."""
+    """Hold the centre variable, which starts where the workers start."""
     cfg: Config = config.algorithm
     alpha, steps = cfg.beta / len(me.clients), shared.steps_per_round(cfg, public)
     me.state.centre = classifiers.flat(shared.initial_model(public, config)).to(me.device)
@@ -77,7 +77,7 @@ async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
-    """Trains on its own rows, and is pulled to the centre."""
+    """Train on the worker's own rows, and move towards the centre."""
     cfg: Config = config.algorithm
     alpha = cfg.beta / len(me.clients)
     sgd = LocalSgd(me, data, public, config)

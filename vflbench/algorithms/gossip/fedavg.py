@@ -22,15 +22,15 @@ McMahan, Moore, Ramage, Hampson, Agüera y Arcas, arXiv 1602.05629, Algorithm 1:
 Score: the server's model. Training loss: of the sampled workers, in their last local epoch.
 
 Departures from the paper, and what it leaves open
-1. All parties draw S_t from the common stream `sampled`. So who is not sampled waits for nothing: it sends and receives
-   nothing.
+1. All parties draw S_t from the common stream `sampled`. So a worker that is not sampled waits for nothing: it sends
+   and receives nothing.
 2. C K is rounded to the nearest whole number.
-3. A local epoch has floor(n_k / B) batches, at least 1: what is left over is left out. Each local epoch has an order of
-   its own.
+3. A local epoch has floor(n_k / B) batches, at least 1; the remaining rows are left out. Each local epoch has an order
+   of its own.
 4. L2 (weight_decay) is part of the gradient.
-5. privacy=dp_sgd clips every example's gradient and noises their sum; L2 is neither clipped nor noised. Batches are
-   Poisson's. Noise is calibrated as if a worker were sampled in every round. Being sampled earns no credit: S_t is
-   public.
+5. privacy=dp_sgd clips every example's gradient and adds noise to their sum; L2 is neither clipped nor noised. Batches
+   are drawn by Poisson sampling. Noise is calibrated as if a worker were sampled in every round. Being sampled earns no
+   credit: S_t is public.
 """
 
 from dataclasses import dataclass, replace
@@ -65,9 +65,11 @@ EXPOSES = (
 
 @dataclass
 class Config:
+    """Keys of FedAvg."""
+
     name: str = "fedavg"
     workers: Count = 5  # K
-    # C: of the workers, sampled in each round; at least one
+    # C: share of the workers that is sampled in each round; at least one worker
     fraction: Annotated[float, Range(above=0, at_most=1)] = 0.4
     local_epochs: Count = 1  # E: passes of a sampled worker over its own rows
     batch_size: Count = 32  # B
@@ -78,22 +80,23 @@ class Config:
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one worker per shard."""
     cfg, mean = config.algorithm, shared.steps_per_epoch(config.algorithm, task.public)
     paces = [cfg.local_epochs * max(1, rows // cfg.batch_size) / mean for rows in task.public.rows]
     return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task, config, paces=paces)
 
 
 def sampled(config: RunConfig, t: int) -> list[int]:
-    """Numbers of the workers that take part in round `t`, in their order: S_t."""
+    """S_t: the numbers of the workers that take part in round `t`, in their order."""
     workers = config.algorithm.workers
     count = max(1, round(config.algorithm.fraction * workers))
     return sorted(seeding.stream(config.seed, f"sampled/{t}").choice(workers, count, replace=False).tolist())
 
 
 async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
-    """Sends its model to the sampled workers, and takes the mean of theirs, weighted by their rows."""
+    """Send the model to the sampled workers, and take the mean of theirs, weighted by their rows."""
     me.state.model = shared.initial_model(public, config).to(me.device)
-    me.state.rows = 0  # that were trained on, each time counted
+    me.state.rows = 0  # rows that were trained on, counted each time
 
     async for t in me.rounds():
         chosen = sampled(config, t)
@@ -108,7 +111,7 @@ async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
-    """Where it is sampled: trains the server's model for E epochs on its own rows."""
+    """In rounds where the worker is sampled, train the server's model for E epochs on its own rows."""
     epochs = config.algorithm.local_epochs
     own = replace(public, rows=(len(data.labels),))  # an epoch is one over its own rows, not the mean worker's
     sgd = LocalSgd(me, data, own, config, pace=epochs)

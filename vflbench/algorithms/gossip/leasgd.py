@@ -1,8 +1,7 @@
-"""LEASGD: leader-follower elastic averaging SGD. Workers that lag are paired with workers that lead, and each pulls the
-other.
+"""LEASGD: leader-follower elastic averaging SGD, where lagging and leading workers meet in pairs and pull each other.
 
 Cheng, Yu, Hu, Yan, Li, Li, Chen, arXiv 1811.11124. Of the longer version ("Towards decentralized deep learning with
-differential privacy", 2019) we had the abstract alone. Every worker has rows of its own and a whole model; there is no
+differential privacy", 2019) we had only the abstract. Every worker has rows of its own and a whole model; there is no
 server.
 
     paper                    here
@@ -15,22 +14,23 @@ server.
     equation 3               sgd.w.add_(other - old, alpha)
 
 Departures from the paper, and what it leaves open (values of eta, tau, k and alpha: the defaults are ours)
-1. Largest follower pool with more leaders than followers, F = floor((m - 1) / 2); m >= 3. Equal initial models.
-2. Ranking by a running mean of mini-batch losses, 0.9 of the mean so far and 0.1 of the latest (the paper: "loss
-   value", without saying which); at t = 0 by the loss of a batch drawn only for ranking. ranking=validation: by a part
-   of the worker's own rows that it does not train on. ranking=noisy: see 5.
-3. The elected worker announces everybody's role to everybody (m bytes a message, not one bit): each then draws the
+1. The follower pool is the largest with more leaders than followers: F = floor((m - 1) / 2), m >= 3. Initial models are
+   equal.
+2. Workers are ranked by a running mean of mini-batch losses: 0.9 of the mean so far and 0.1 of the latest. (The paper
+   says "loss value", but not which.) At t = 0 the loss is that of a batch drawn only for ranking. ranking=validation
+   ranks by a part of the worker's own rows that it does not train on. ranking=noisy: see 5.
+3. The elected worker announces all roles to all workers (m bytes a message, not one bit). Each worker then draws the
    matching of every exchange from the common stream `topology`, without further messages.
-4. mode=star is the system that Proposition 1 analyses: the worker with the highest loss follows, all others lead, each
-   meets the follower.
-5. With privacy=dp_sgd models carry noise, the losses that rank do not: they, and so the roles, are outside of epsilon,
-   and `covers` says `model`. With ranking=noisy a worker sends the noisy mean loss of a random batch of its own, with a
-   budget of its own (ranking_epsilon); epsilon is then that of both together.
-6. L2 (weight_decay) is part of g, but with privacy=dp_sgd it is neither clipped nor noised (the paper puts it into the
-   loss, whose gradient is then clipped): it depends on the rows only through w, so epsilon is the same. The losses of 2
+4. mode=star is the system that Proposition 1 analyses: the worker with the highest loss follows, and all others lead.
+   Each leader meets the follower.
+5. With privacy=dp_sgd models carry noise, but the losses that rank do not. The losses, and so the roles, are outside of
+   epsilon; `covers` says `model`. With ranking=noisy a worker sends the noisy mean loss of a random batch of its own,
+   with its own budget (ranking_epsilon); epsilon is then that of both together.
+6. L2 (weight_decay) is part of g, but with privacy=dp_sgd it is neither clipped nor noised. (The paper puts it into the
+   loss, whose gradient is then clipped.) It depends on the rows only through w, so epsilon is the same. The losses of 2
    are without it.
-7. The paper clips a worker's whole gradient (equation 4). Here privacy=dp_sgd clips every example's, draws Poisson
-   batches and accounts by RDP; clip_unit=batch is equation 4 (privacy/examples.py).
+7. The paper clips a worker's whole gradient (equation 4). Here privacy=dp_sgd clips every example's gradient, draws
+   Poisson batches and accounts by RDP; clip_unit=batch is equation 4 (privacy/examples.py).
 8. The asynchronous version is in leasgd_async.py.
 """
 
@@ -71,14 +71,16 @@ EXPOSES = (
 
 @dataclass
 class Config(WorkerKeys):
+    """Keys of LEASGD."""
+
     name: str = "leasgd"
-    # matching (pairs of a leader and a follower) | star (all lead but one)
+    # matching (pairs of a leader and a follower) | star (all but one lead)
     mode: Literal["matching", "star"] = "matching"
     local_steps: int = 1  # tau: iterations per elastic exchange
     recategorise_every: Count = 10  # k: exchanges per recategorisation
     ranking: Literal["running", "validation", "noisy"] = "running"  # which loss decides who leads
-    validation_fraction: float = 0.1  # ranking=validation: of a worker's rows, which it does not train on
-    ranking_epsilon: Positive = 1.0  # ranking=noisy: budget of all losses that a worker sends
+    validation_fraction: float = 0.1  # ranking=validation: share of a worker's rows that it does not train on
+    ranking_epsilon: Positive = 1.0  # ranking=noisy: budget for all losses that a worker sends
     ranking_clip: Positive = 4.0  # ranking=noisy: largest loss of one example; larger ones count as this
     # elastic step eta rho; null: 0.5, with mode=star 0.9 / (m - 1)
     alpha: Annotated[float, Range(at_least=0)] | None = None
@@ -92,23 +94,20 @@ def check(config: RunConfig) -> list[Problem]:
     if cfg.alpha is not None and cfg.rho is not None:
         problems.append(Problem("algorithm.rho", cfg.rho, "alpha is lr times rho: give one of the two"))
     elif cfg.mode == "star" and cfg.workers >= 3 and (cfg.workers - 1) * elastic(cfg) >= 1:
-        allowed = (
-            f"mode=star needs beta = (workers - 1) alpha below 1, and it is {(cfg.workers - 1) * elastic(cfg):.4g}"
-        )
+        beta = (cfg.workers - 1) * elastic(cfg)
+        allowed = f"mode=star needs beta = (workers - 1) alpha below 1, and it is {beta:.4g}"
         problems.append(Problem("algorithm.alpha", elastic(cfg), allowed))
     if cfg.ranking == "validation" and not 0 < cfg.validation_fraction < 1:
-        problems.append(
-            Problem("algorithm.validation_fraction", cfg.validation_fraction, "must be a fraction above 0 and below 1")
-        )
+        allowed = "must be a fraction above 0 and below 1"
+        problems.append(Problem("algorithm.validation_fraction", cfg.validation_fraction, allowed))
     if cfg.ranking == "noisy" and config.privacy.name != "dp_sgd":
-        problems.append(
-            Problem("algorithm.ranking", cfg.ranking, "protects losses while gradients are bare: add privacy=dp_sgd")
-        )
+        allowed = "protects losses while gradients are bare: add privacy=dp_sgd"
+        problems.append(Problem("algorithm.ranking", cfg.ranking, allowed))
     return problems
 
 
 def elastic(cfg: Config) -> float:
-    """alpha."""
+    """The elastic step alpha."""
     if cfg.rho is not None:
         return cfg.lr * cfg.rho
     if cfg.alpha is not None:
@@ -117,15 +116,18 @@ def elastic(cfg: Config) -> float:
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard. Raises ConfigError where ranking leaves one without rows, too."""
+    """One worker per shard.
+
+    Raises
+    ------
+    ConfigError : as `shared.check_data`; or a worker keeps all its rows for ranking; or no noise on losses is enough.
+    """
     cfg, public = config.algorithm, task.public
     trained = [rows - kept_rows(cfg, rows) for rows in public.rows]
     if min(trained) < 1:
         which = party_names("worker", len(trained))[int(np.argmin(trained))]
-        allowed = (
-            f"{which} has one row, and would keep it for ranking and train on none: fewer workers, or another ranking"
-        )
-        raise ConfigError([Problem("algorithm.ranking", cfg.ranking, allowed)])
+        why = f"{which} has one row, and would keep it for ranking and train on none"
+        raise ConfigError([Problem("algorithm.ranking", cfg.ranking, f"{why}: fewer workers, or another ranking")])
     specs = shared.workers(worker, task, config, trained=trained)
     if cfg.ranking == "noisy":
         for rows in sorted(set(trained)):
@@ -134,7 +136,7 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
-    """Trains on its own rows, and meets a partner (as the follower of a star: all leaders) at every exchange."""
+    """Train on the worker's own rows, and at each exchange meet a partner (a star's follower: all leaders)."""
     cfg: Config = config.algorithm
     tau, alpha, own = cfg.local_steps, elastic(cfg), me.clients.index(me.name)
     sgd = LocalSgd(me, data, public, config, kept_rows(cfg, len(data.labels)))
@@ -159,7 +161,7 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
 
 
 async def ranking_loss(me: Party, cfg: Config, sgd: LocalSgd) -> float:
-    """The loss by which this worker is ranked."""
+    """The loss that this worker is ranked by."""
     if cfg.ranking == "validation":
         return float(await sgd.loss(me, *sgd.kept))
     if cfg.ranking == "noisy":
@@ -176,8 +178,10 @@ async def ranking_loss(me: Party, cfg: Config, sgd: LocalSgd) -> float:
 
 
 async def recategorise(me: Party, i: int, loss: float, cfg: Config, seed: int) -> str:
-    """Everybody's roles from now on. One worker, drawn from the common stream, collects the losses and announces the
-    roles."""
+    """All workers' roles from now on.
+
+    One worker, drawn from the common stream, collects the losses and announces the roles.
+    """
     elected = me.clients[int(seeding.stream(seed, f"topology/elected/{i}").integers(len(me.clients)))]
     if me.name != elected:
         await me.send(elected, loss, tag="loss")
@@ -192,8 +196,10 @@ async def recategorise(me: Party, i: int, loss: float, cfg: Config, seed: int) -
 
 @functools.lru_cache(maxsize=64)  # all workers ask for the same
 def meetings(roles: str, mode: str, seed: int, i: int) -> tuple[tuple[int, ...], ...]:
-    """The workers that each meets in iteration i: each follower a leader of its own, at random; in a star all leaders
-    the follower."""
+    """The workers that each worker meets in iteration i.
+
+    Each follower meets a leader of its own, at random. In a star all leaders meet the follower.
+    """
     followers, leaders = (np.flatnonzero([role == kind for role in roles]).tolist() for kind in "FL")
     met: list[tuple[int, ...]] = [()] * len(roles)
     if mode == "star":
@@ -207,12 +213,12 @@ def meetings(roles: str, mode: str, seed: int, i: int) -> tuple[tuple[int, ...],
 
 
 def kept_rows(cfg: Config, rows: int) -> int:
-    """How many of a worker's `rows` rows only rank it: ranking=validation."""
+    """How many of a worker's rows are used only for ranking (ranking=validation)."""
     return max(1, int(cfg.validation_fraction * rows)) if cfg.ranking == "validation" else 0
 
 
 def cover_losses(me: Party, public: ShardedPublic, config: RunConfig) -> None:
-    """Give the losses a budget of their own, or say that none covers them."""
+    """Give the losses a budget of their own, or record that no budget covers them."""
     if config.algorithm.ranking == "noisy":
         me.privacy.scalars = noisy_losses(config, public, me.privacy.rows)
     else:
@@ -220,8 +226,12 @@ def cover_losses(me: Party, public: ShardedPublic, config: RunConfig) -> None:
 
 
 def noisy_losses(config: RunConfig, public: ShardedPublic, rows: int) -> NoisyScalars:
-    """The noise of the losses that a worker with `rows` rows sends in the whole run. Errors: ConfigError where none
-    reaches the budget."""
+    """The noise on the losses that a worker with `rows` rows sends in the whole run.
+
+    Raises
+    ------
+    ConfigError : no noise reaches the budget.
+    """
     cfg, privacy = config.algorithm, config.privacy
     releases = -(-shared.planned_steps(config, public) // (cfg.local_steps * cfg.recategorise_every))
     rate = examples.sample_rate(rows, cfg.batch_size)

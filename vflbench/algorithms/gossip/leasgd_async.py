@@ -1,22 +1,21 @@
-"""Asynchronous LEASGD: workers wake by Poisson clocks, take a step, and pull a worker of the other pool and themselves
-together.
+"""Asynchronous LEASGD: workers wake by Poisson clocks, take a step, and exchange pulls with a worker of the other pool.
 
-Cheng et al., arXiv 1811.11124, announce it ("workers wake by Poisson processes with different rates"); its description
-is in a supplement that no copy has. So all of the following is ours:
+Cheng et al., arXiv 1811.11124, announce it ("workers wake by Poisson processes with different rates"). They describe it
+in a supplement that no copy has. So all of the following is ours:
 
-- Worker i wakes after exponential times of mean `interval` / rate_i, rates spread evenly over 1 - spread ... 1 +
-  spread. On waking it takes one step of SGD, and sends its model to a worker of the other pool, unless an earlier
+- Worker i wakes after exponential times of mean `interval` / rate_i. The rates are spread evenly from 1 - spread to
+  1 + spread. On waking it takes one step of SGD, and sends its model to a worker of the other pool, unless an earlier
   answer is still due.
-- Whoever gets a model, once it is idle, answers with its own and moves: w <- w + alpha (other - w). The first, on the
-  answer, moves by alpha (answer - what it had sent): the sum of the two models is kept, whatever each has done in the
-  meantime.
-- Pools without meetings: models carry the sender's running loss. A worker ranks the losses it has heard of (its own is
-  current): the floor((m - 1) / 2) highest follow. Of whom it has not heard, it takes its own loss.
-- A round lasts `interval` times its batches: on average the mean worker takes as many steps, each on a batch drawn
-  afresh.
+- A worker that gets a model answers, once it is idle, with its own, and moves: w <- w + alpha (other - w). The sender
+  moves on the answer, by alpha (answer - what it had sent). So the sum of the two models is kept, whatever each has
+  done in the meantime.
+- Pools need no meetings: models carry the sender's running loss. A worker ranks the latest losses that it has heard,
+  and its own; the floor((m - 1) / 2) highest follow. For workers that it has not heard of, it takes its own loss.
+- A round lasts `interval` times its number of batches. On average the mean worker takes as many steps, each on a newly
+  drawn batch.
 
 With privacy=dp_sgd, losses are not covered (leasgd.py, 5). Noise is calibrated for a quarter more steps than a worker's
-clock gives on average; one that has taken them goes on exchanging, and steps no more.
+clock gives on average. A worker that has taken them goes on exchanging, but takes no more steps.
 """
 
 from dataclasses import dataclass
@@ -50,11 +49,13 @@ EXPOSES = (
     Sent("model", "worker", "worker", "sums", "worker"),  # its loss
 )
 
-SLACK = 1.25  # private steps that noise is calibrated for, over those expected
+SLACK = 1.25  # private steps that noise is calibrated for, over the expected ones
 
 
 @dataclass
 class Config(WorkerKeys):
+    """Keys of asynchronous LEASGD."""
+
     name: str = "leasgd_async"
     interval: float = 0.5  # seconds between two wake-ups of a worker of rate 1, on average
     spread: float = 0.5  # rates lie between 1 - spread and 1 + spread
@@ -68,22 +69,20 @@ def check(config: RunConfig) -> list[Problem]:
     if not 0 <= cfg.spread < 1:
         problems.append(Problem("algorithm.spread", cfg.spread, "must be at least 0 and below 1"))
     if config.network.timing != "causal":
-        problems.append(
-            Problem("network.timing", config.network.timing, "leasgd_async depends on when each message comes: causal")
-        )
+        allowed = "leasgd_async depends on when each message comes: causal"
+        problems.append(Problem("network.timing", config.network.timing, allowed))
     return problems
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard."""
     count = len(task.shards)
-    return shared.workers(
-        worker, task, config, paces=[wake_rate(config.algorithm, index, count) * SLACK for index in range(count)]
-    )
+    paces = [wake_rate(config.algorithm, index, count) * SLACK for index in range(count)]
+    return shared.workers(worker, task, config, paces=paces)
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
-    """Steps when its clock rings, and answers whoever asks."""
+    """Step when the clock rings, and answer the models that come."""
     cfg: Config = config.algorithm
     state, own, count = me.state, me.clients.index(me.name), len(me.clients)
     others = [name for name in me.clients if name != me.name]
@@ -100,10 +99,9 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
         sgd.start()
         end = t * sgd.steps * cfg.interval
         while True:
+            timeout = max(0.0, min(state.alarm, end) - me.clock)
             try:
-                src, message = await me.recv_any(
-                    others, tag="model", timeout=max(0.0, min(state.alarm, end) - me.clock)
-                )
+                src, message = await me.recv_any(others, tag="model", timeout=timeout)
             except TimeoutError:
                 if state.alarm >= end:
                     break
@@ -120,7 +118,7 @@ def wake_rate(cfg: Config, index: int, count: int) -> float:
 
 
 async def wake(me: Party, sgd: LocalSgd, cfg: Config, own: int) -> None:
-    """A step, and a model to a worker of the other pool."""
+    """Take a step, and send the model to a worker of the other pool."""
     state = me.state
     if me.privacy is None or me.privacy.taken < me.privacy.planned:
         sgd.draw()
@@ -140,7 +138,7 @@ async def wake(me: Party, sgd: LocalSgd, cfg: Config, own: int) -> None:
 async def meet(
     me: Party, sgd: LocalSgd, cfg: Config, src: str, answers: bool, other: torch.Tensor, loss: float
 ) -> None:
-    """Move towards the model of `src`, after answering it where it `answers` nothing yet."""
+    """Move towards the model of `src`; if that model is no answer, answer it first."""
     me.state.heard[me.clients.index(src)] = loss
     own = me.state.asked if answers else sgd.w.clone()
     if answers:

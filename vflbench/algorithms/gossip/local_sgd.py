@@ -1,6 +1,7 @@
-"""Local SGD without communication: every worker alone with its own rows. The lower reference of decentralized methods.
+"""Local SGD without communication: every worker trains alone on its own rows.
 
-Cheng et al., arXiv 1811.11124, compare with methods that communicate; this is their rho = 0, or W = I.
+It is the lower reference of decentralized methods. Cheng et al., arXiv 1811.11124, compare with methods that
+communicate; this is their rho = 0, or W = I.
 """
 
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ EXPOSES = ()
 
 @dataclass
 class Config(shared.WorkerKeys):
+    """Keys of local SGD."""
+
     name: str = "local_sgd"
 
 

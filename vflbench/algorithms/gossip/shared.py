@@ -30,7 +30,7 @@ from vflbench.models.classifiers import Network
 from vflbench.privacy import examples
 from vflbench.types import ConfigError, Count, Problem, Range, RunConfig
 
-FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("sharded",),
     "reports": ("parameters",),
     "privacy": ("none", "dp_sgd"),
@@ -38,11 +38,10 @@ FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
     "epochs": True,
     "search": (("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
 }
-AHEAD = 256  # rows that are gathered at once: of small batches several
+AHEAD = 256  # rows that are gathered at once: several batches where they are small
 Moved = tuple[Tensor, Tensor, Tensor]  # w, the running mean of losses, their sum
 RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
-# a random batch is filled up to a multiple of 1/8 of its expected size, so that workers' batches have few different
-# sizes
+# a random batch is filled up to a multiple of 1/8 of its expected size: so workers' batches have few different sizes
 PADDING = 8
 
 
@@ -60,18 +59,29 @@ class Keys:
 
 @dataclass
 class WorkerKeys(Keys):
+    """Keys of methods with several workers."""
+
     workers: int = 5  # m
 
 
 def workers(program: Program, task: ShardedTask, config: RunConfig, **checked: Any) -> dict[str, PartySpec]:
-    """One worker per shard, `worker_0` ... Raises ConfigError as `check_data`, which gets what is `checked`."""
+    """One worker per shard, `worker_0` ...
+
+    Parameters
+    ----------
+    checked : further arguments of `check_data`.
+
+    Raises
+    ------
+    ConfigError : as `check_data`.
+    """
     check_data(config, task.public, **checked)
     names = party_names("worker", len(task.shards))
     return {name: PartySpec(program, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
 
 
 def check_pools(config: RunConfig) -> list[Problem]:
-    """Whether there are workers enough to lead and to follow."""
+    """Return a problem where there are too few workers to lead and to follow."""
     few = config.algorithm.workers < 3
     allowed = "must be at least 3: leaders must outnumber followers"
     return [Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else []
@@ -80,19 +90,23 @@ def check_pools(config: RunConfig) -> list[Problem]:
 def check_data(
     config: RunConfig, public: ShardedPublic, trained: Sequence[int] | None = None, paces: Sequence[float] | None = None
 ) -> None:
-    """Raise ConfigError where the model cannot take the data's rows, an epoch has fewer steps than rounds, or no noise
-    is enough.
+    """Check that the workers can train on the data.
 
-    `trained` : rows that each worker trains on; None: all of its own. `paces` : of each, as `planned_steps`; None: 1.
+    Parameters
+    ----------
+    trained : rows that each worker trains on; None: all of its own.
+    paces : each worker's pace, as in `planned_steps`; None: 1.
+
+    Raises
+    ------
+    ConfigError : the model cannot take the data's rows, an epoch has fewer steps than rounds, or no noise is enough.
     """
     classifiers.check_fits(config.model, public)
     cfg, steps = config.algorithm, steps_per_epoch(config.algorithm, public)
     if cfg.rounds_per_epoch > steps:
-        size = (
-            f"{public.samples} rows, {len(public.rows)} worker{'s' * (len(public.rows) > 1)}, batches of "
-            f"{cfg.batch_size}"
-        )
-        allowed = f"must be at most {steps}: so many steps has an epoch ({size}), and a round takes one at least"
+        count = f"{len(public.rows)} worker{'s' * (len(public.rows) > 1)}"
+        size = f"{public.samples} rows, {count}, batches of {cfg.batch_size}"
+        allowed = f"must be at most {steps}: an epoch has {steps} steps ({size}), and a round takes one at least"
         raise ConfigError([Problem("algorithm.rounds_per_epoch", cfg.rounds_per_epoch, allowed)])
     rows = public.rows if trained is None else trained
     steps_of = [planned_steps(config, public, pace) for pace in paces or [1.0] * len(rows)]
@@ -101,23 +115,24 @@ def check_data(
 
 def steps_per_epoch(cfg: Any, public: ShardedPublic) -> int:
     """Iterations of an epoch: rows of the mean worker over the batch size; at least 1."""
-    return max(1, public.samples // (len(public.rows) * cfg.batch_size))
+    steps: int = max(1, public.samples // (len(public.rows) * cfg.batch_size))
+    return steps
 
 
 def steps_per_round(cfg: Any, public: ShardedPublic) -> int:
-    """Iterations of a round: those of an epoch, divided by its rounds; what is left over is left out."""
-    return steps_per_epoch(cfg, public) // cfg.rounds_per_epoch
+    """Iterations of a round: those of an epoch, divided by its rounds and rounded down."""
+    steps: int = steps_per_epoch(cfg, public) // cfg.rounds_per_epoch
+    return steps
 
 
 def planned_steps(config: RunConfig, public: ShardedPublic, pace: float = 1.0) -> int:
-    """The most steps that a worker takes in the whole run, whose `rounds` are decided; `pace` times those of the mean
-    worker."""
+    """The most steps that a worker takes in the whole run: `pace` times those of the mean worker."""
     assert config.rounds is not None  # decided by the runner
     return math.ceil(pace * config.rounds * steps_per_round(config.algorithm, public))
 
 
 def initial_model(public: ShardedPublic, config: RunConfig) -> torch.nn.Module:
-    """The model that everybody starts from: drawn from a stream that all share."""
+    """The model that all parties start from; it is drawn from a stream that they share."""
     return classifiers.build(config.model, public.shape, public.outputs, seeding.torch_stream(config.seed, "init"))
 
 
@@ -126,10 +141,11 @@ class LocalSgd:
 
     Parameters
     ----------
-    me : the worker: its device, random streams and privacy mechanism (privacy/examples.py, or None).
-    data : its rows. kept : so many of them, the last ones, are not trained on.
+    me : the worker, with its device, random streams and privacy mechanism (privacy/examples.py, or None).
+    data : its rows.
     config : the algorithm has batch_size, lr, weight_decay, rounds_per_epoch.
-    pace : the worker may take so many times the steps of the mean worker: what private noise is calibrated for.
+    kept : how many of the rows, the last ones, it does not train on.
+    pace : the most steps that the worker takes, over those of the mean worker; private noise is calibrated for it.
     """
 
     def __init__(
@@ -150,9 +166,9 @@ class LocalSgd:
         self.batch = min(cfg.batch_size, self.rows)
         self.steps = steps_per_round(cfg, public)
         self.w = torch.empty(0, dtype=dtype, device=device)
-        self.running = torch.full((), torch.nan, dtype=dtype, device=device)  # mean loss of late mini-batches
+        self.running = torch.full((), torch.nan, dtype=dtype, device=device)  # running mean of mini-batch losses
         self.total = torch.zeros((), dtype=dtype, device=device)  # sum of mini-batch losses in this round
-        self.seen = 0  # batches of it that had rows: a random one may have none
+        self.seen = 0  # batches in this round that had rows: a random one may have none
         if self.secret is not None:
             self.secret.prepare(
                 self.rows, cfg.batch_size, planned_steps(config, public, pace), me.secret_torch_rng("noise")
@@ -161,12 +177,14 @@ class LocalSgd:
     # --- a round ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Set w to the model's parameters."""
+        """Set w to the model's parameters, and start the round's sums anew."""
         self.w, self.seen, self.total = classifiers.flat(self.model), 0, torch.zeros_like(self.total)
 
     def begin(self, round: int) -> Iterator[int]:
-        """`start`, and the iterations of `round` in 1, 2, ..., each with a batch. To start from another w, set it
-        there."""
+        """Call `start`, and yield the iterations of `round` (1, 2, ...), each with a batch.
+
+        To start from another w, set it in the first iteration.
+        """
         self.start()
         if self.secret is None:
             order, ahead = torch.from_numpy(self._order()).to(self.device), max(1, AHEAD // self.batch)
@@ -180,21 +198,20 @@ class LocalSgd:
             yield (round - 1) * self.steps + number
 
     def draw(self) -> None:
-        """A batch for the next step, where there are no iterations that all workers have."""
+        """Draw a batch for the next step, in methods without common iterations."""
         if self.secret is None:
-            rows = torch.from_numpy(self.batches.choice(self.rows, self.batch, replace=False, shuffle=False)).to(
-                self.device
-            )
+            chosen = self.batches.choice(self.rows, self.batch, replace=False, shuffle=False)
+            rows = torch.from_numpy(chosen).to(self.device)
             self.chosen = self.x[rows], self.y[rows]
 
     def _order(self) -> np.ndarray:
-        """(steps, batch): a round's batches, rows without replacement as far as they reach."""
+        """(steps, batch): a round's batches; rows are drawn without replacement as far as they reach."""
         count = self.steps * self.batch
         passes = [self.batches.permutation(self.rows) for _ in range(-(-count // self.rows))]
         return np.concatenate(passes)[:count].reshape(self.steps, self.batch)
 
     def end(self, round: int, evaluates: bool) -> dict[str, Any]:
-        """Lay w into the model; what to report."""
+        """Copy w into the model, and return what the worker reports."""
         torch.nn.utils.vector_to_parameters(self.w, self.model.parameters())
         values: dict[str, Any] = {"iterations": round * self.steps, "epoch": round / self.cfg.rounds_per_epoch}
         if self.seen:
@@ -204,16 +221,19 @@ class LocalSgd:
     # --- an iteration -------------------------------------------------------------------------------------------------
 
     async def step(self, me: Any, old_needed: bool = True, own: float = 1.0) -> Tensor:
-        """own w - eta g of the next batch; g is the mean loss' gradient, where private clipped and noised, plus that of
-        L2, weight_decay w.
+        """Compute own * w - eta g on the next batch.
 
-        L2 is neither clipped nor noised: it depends on no row but through w.
+        The gradient g is that of the mean loss, with privacy clipped and noised, plus weight_decay w for L2. L2 is
+        neither clipped nor noised: it depends on rows only through w.
+
+        Returns
+        -------
         A new tensor; without `old_needed` it may be w itself, changed in place.
         """
         return await self._compute(me, self.cfg.lr, own, in_place=not old_needed)
 
     async def gradient(self, me: Any) -> Tensor:
-        """g alone."""
+        """Compute the gradient g of the next batch."""
         return await self._compute(me, -1.0, 0.0)
 
     async def _compute(self, me: Any, lr: float, own: float, in_place: bool = False) -> Tensor:
@@ -222,9 +242,8 @@ class LocalSgd:
             x, y = self.chosen
             seen = True
             function = _step_in_place(self.network) if in_place and self.network.dense else _step(self.network)
-            result = await me.compute(
-                function, self.w, x, y, self.running, self.total, lr, own, float(cfg.weight_decay), cost=len(y)
-            )
+            rules = lr, own, float(cfg.weight_decay)
+            result = await me.compute(function, self.w, x, y, self.running, self.total, *rules, cost=len(y))
         else:
             chosen = secret.sample(self.drawn)
             seen = len(chosen) > 0
@@ -241,7 +260,7 @@ class LocalSgd:
         return new
 
     def random_batch(self, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows `chosen`, filled up with row 0, and 1 for each of them, 0 for filling."""
+        """The rows `chosen`, filled up with row 0: x, y, and counts, which are 1 for chosen rows and 0 for filling."""
         unit = max(1, self.batch // PADDING)
         size = max(1, -(-len(chosen) // unit)) * unit
         rows, counts = np.zeros(size, np.int64), np.zeros(size, np.float32)
@@ -250,25 +269,27 @@ class LocalSgd:
         return self.x[at], self.y[at], torch.from_numpy(counts).to(self.x)
 
     async def loss(self, me: Any, x: Tensor, y: Tensor) -> Tensor:
-        """Mean loss of w on rows x, ()."""
+        """The mean loss of w on the rows x, ()."""
         return (await self.row_losses(me, x, y)).mean()
 
     async def row_losses(self, me: Any, x: Tensor, y: Tensor) -> Tensor:
         """The loss of w on every row of x, (n,)."""
-        found: Tensor = await me.compute(_row_losses(self.network), self.w, x, y, cost=len(y))
-        return found
+        losses: Tensor = await me.compute(_row_losses(self.network), self.w, x, y, cost=len(y))
+        return losses
 
     # --- what a checkpoint must know beside the model -----------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Tensor]:
+        """The state that a checkpoint keeps."""
         return {"running": self.running}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take the state back from a checkpoint."""
         self.running = state["running"].to(self.running)
 
 
 async def train_alone(me: Any, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
-    """The program of a worker that trains on its own rows and sends nothing."""
+    """Train on the worker's own rows, and send nothing: a party's program."""
     sgd = LocalSgd(me, data, public, config)
     me.state.model = sgd.model
 
@@ -279,13 +300,13 @@ async def train_alone(me: Any, data: Shard, public: ShardedPublic, config: RunCo
 
 
 def ranked(losses: Sequence[float], followers: int) -> str:
-    """Who leads: F for the `followers` workers of highest loss (of equal ones the first), L for the others."""
+    """Each worker's role: F for the `followers` workers of highest loss (of equal ones the first), L for the others."""
     highest = set(np.argsort(-np.array(losses), kind="stable")[:followers].tolist())
     return "".join("F" if j in highest else "L" for j in range(len(losses)))
 
 
-# Functions of a network that `me.compute` may run for a cohort: one object per network, for only equal functions are
-# batched.
+# Functions of a network that `me.compute` may run for a cohort. There is one object per network, because only equal
+# functions are batched.
 
 
 @functools.lru_cache(maxsize=32)
@@ -294,7 +315,7 @@ def _step(network: Network) -> Any:
     def step(
         w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
     ) -> Moved:
-        """own w - lr (gradient + decay w), and the losses seen."""
+        """Own w - lr (gradient + decay w), and the losses seen."""
         loss, change = network.gradient(w, x, y, -lr)
         return change.add_(w, alpha=own - lr * decay), *_seen(running, total, loss)
 
@@ -317,8 +338,9 @@ def _step_in_place(network: Network) -> Any:
         loss = network.descend(w, x, y, own - lr * decay, lr)
         return w, *_seen(running, total, loss)
 
-    step_in_place.together = together  # type: ignore[attr-defined]
-    return step_in_place
+    function: Any = step_in_place
+    function.together = together
+    return function
 
 
 @functools.lru_cache(maxsize=1024)  # workers with few rows expect smaller batches
@@ -336,8 +358,7 @@ def _private_step(network: Network, clip: float, expected: float, unit: str) -> 
         own: float,
         decay: float,
     ) -> Moved:
-        """As `step`, with every row's gradient (unit=batch: the batch's) clipped and noise added; `expected` rows make
-        a batch."""
+        """As `step`, with noise added and every row's gradient clipped (unit=batch: the batch's)."""
         losses, clipped = network.clipped_gradient(w, x, y, counts, clip if unit == "example" else torch.inf)
         if unit == "example":
             gradient = (clipped + noise) / expected
@@ -346,8 +367,7 @@ def _private_step(network: Network, clip: float, expected: float, unit: str) -> 
             gradient = mean * classifiers.clipping_factors(mean.norm(), clip) + noise
         rows = counts.sum()
         mean, total_with = _seen(running, total, (losses * counts).sum() / rows)
-        # An empty batch has no loss.
-        # in place: a new vector of all workers costs as much as the arithmetic
+        # In place: a new vector for all workers costs as much as the arithmetic. An empty batch has no loss.
         new = gradient.mul_(-lr).add_(w, alpha=own - lr * decay)
         return new, torch.where(rows > 0, mean, running), torch.where(rows > 0, total_with, total)
 
@@ -364,5 +384,5 @@ def _row_losses(network: Network) -> Any:
 
 
 def _seen(running: Tensor, total: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
-    """The running mean and the sum of losses with one more."""
+    """The running mean and the sum of losses, with one more loss."""
     return torch.where(running.isnan(), loss, RUNNING * running + (1 - RUNNING) * loss), total + loss

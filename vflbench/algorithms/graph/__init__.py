@@ -1,0 +1,1 @@
+"""Graph networks on nodes whose features and edges are divided: GLASU and its baselines."""

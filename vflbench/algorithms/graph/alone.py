@@ -1,8 +1,7 @@
-"""A party of GLASU's references that keeps to itself: the network, sampler, batch size and optimiser of GLASU, and no
-messages.
+"""A party that trains alone: the program of `centralized_gnn`, where it has all data, and of `standalone_gnn`.
 
-Zhang, Hong, Chen, arXiv 2303.09531, section 5. The program of `centralized_gnn`, where it has everything, and of
-`standalone_gnn`.
+Zhang, Hong, Chen, arXiv 2303.09531, section 5. It has the network, sampler, batch size and optimiser of GLASU, and
+sends no messages.
 """
 
 from vflbench.algorithms.graph.joint import joint_inference, local_loss, predictions
@@ -14,7 +13,7 @@ from vflbench.types import RunConfig
 
 
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
-    """Trains on its own data and sends nothing."""
+    """Train on the party's own data, and send nothing."""
     cfg: Keys = config.algorithm
     learner = GraphLearner(me, config, data, public.classes, (cfg.layers - 1,))
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer

@@ -1,10 +1,9 @@
 """Centralized baseline of GLASU: one party has all features and all edges.
 
-Zhang, Hong, Chen, arXiv 2303.09531, section 5 ("Cent."): the network, sampler, batch size and optimiser of GLASU with M
-= 1, so that nothing is aggregated and no message is sent. The program is in alone.py.
+Zhang, Hong, Chen, arXiv 2303.09531, section 5 ("Cent."): the network, sampler, batch size and optimiser of GLASU with
+M = 1, so that nothing is aggregated and no message is sent. The program is in alone.py.
 
-Departures from the paper: those of GLASU that concern optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and
-6).
+Departures from the paper: those of GLASU about optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and 6).
 """
 
 from dataclasses import dataclass
@@ -30,8 +29,10 @@ check = shared.check
 
 @dataclass
 class Config(shared.Keys):
+    """Keys of the centralized baseline."""
+
     name: str = "centralized_gnn"
-    # between which the data set is split before it is joined again: the same data as the other methods'
+    # parties that the data set is split between before it is joined again: so the data are the other methods'
     parties: int = 3
 
 

@@ -1,17 +1,13 @@
-"""Server back-propagation: the two programs of `glasu_exact`, and of `simulated_centralized`, where every layer is
-aggregated.
+"""Server back-propagation: the programs of `glasu_exact` and of `simulated_centralized`, which aggregates every layer.
 
-Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 2.1. Behind each aggregation every client sends the gradient of its
-loss with respect to the aggregate, and gets back that of the sum of losses with respect to its own part. The symbols
-are those of
-    glasu.py.
-`ends` is I: the layers after which the representations are aggregated.
+Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 2.1. Back through each aggregation, every client sends the gradient
+of its loss with respect to the aggregate. It gets back the gradient of the sum of losses with respect to its own part.
+The symbols are those of glasu.py. `ends` is I: the layers after which the representations are aggregated.
 
 Departures from the paper
-1. The chain rule through the mean has a factor 1 / M (Aggregation.gradients); the released single-process code leaves
+1. The chain rule through the mean has a factor 1 / M (Aggregation.gradients). The released single-process code leaves
    it out, which scales every gradient below an aggregation by M.
-2. Those of GLASU that concern sampling levels, optimiser, adjacency, widths and prediction (glasu.py, numbers 1 and 3
-   to 6).
+2. Those of GLASU about sampling levels, optimiser, adjacency, widths and prediction (glasu.py, numbers 1 and 3 to 6).
 """
 
 from collections.abc import Sequence
@@ -26,7 +22,7 @@ from vflbench.types import RunConfig
 
 
 async def server(me: Party, data: None, public: GraphPublic, config: RunConfig, ends: Sequence[int]) -> None:
-    """Draws the batch, unites ids, aggregates representations and back-propagates through the aggregations."""
+    """Draw the batch, unite ids, aggregate representations and back-propagate through the aggregations."""
     cfg = config.algorithm
     aggregation = Aggregation(cfg.aggregate, public.parties)
     unite, train = partial(union, public.nodes), public.splits["train"]
@@ -46,7 +42,7 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig, 
 
 
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig, ends: Sequence[int]) -> None:
-    """Samples, computes representations, and follows the exact gradient."""
+    """Sample, compute representations, and follow the exact gradient."""
     cfg = config.algorithm
     aggregation = Aggregation(cfg.aggregate, public.parties)
     columns = aggregation.columns(config.model.hidden, me.clients.index(me.name))

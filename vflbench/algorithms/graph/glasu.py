@@ -1,5 +1,4 @@
-"""GLASU: communication-efficient training of graph networks on vertically distributed graphs, with lazy aggregation and
-stale updates.
+"""GLASU: graph networks on vertically distributed graphs, trained with lazy aggregation and stale updates.
 
 Zhang, Hong, Chen: GLASU: A Communication-Efficient Algorithm for Federated Learning with Vertically Distributed Graph
 Data, arXiv 2303.09531, Algorithms 1 to 4.
@@ -21,27 +20,27 @@ server aggregates representations after K of the L layers only (lazy), and each 
     W_m                          state.model
 
 Departures from the paper
-1. Algorithm 2 as printed leaves a level unsynchronised. Here every level above an aggregation is common: the batch is,
-   and the other K - 1 are made so by a union of ids (index_exchange=paper). The released code also unites the lowest
-   level (index_exchange=code).
-2. The forward pass of JointInference is also that of the first local update (q = 0): the others' parts are fresh there,
-   so the two are the same numbers, dropout included (without privacy: see 8). Later local updates draw new dropout
+1. Algorithm 2 as printed leaves a level unsynchronised. Here every level above an aggregation is common to all clients.
+   The batch is so anyway; a union of ids does it for the other K - 1 (index_exchange=paper). The released code also
+   unites the lowest level (index_exchange=code).
+2. The forward pass of JointInference is also that of the first local update (q = 0). The others' parts are fresh there,
+   so both passes give the same numbers, dropout included (without privacy: see 8). Later local updates draw new dropout
    masks.
 3. Adam, a cosine schedule, L2 on all parameters and dropout instead of plain SGD, which trains the released network
    poorly with local gradients.
 4. A block has the edges that were drawn, not all own edges between its two level sets. Its weights estimate the whole
    graph's adjacency without bias (data/graph/sampling.py).
-5. Aggregating by cat, a client's layer in I computes its share of the hidden columns; its other layers keep the full
+5. With aggregate=cat a client's layer in I computes its share of the hidden columns; its other layers keep the full
    width.
-6. Prediction uses the full neighbourhood; each client classifies with its own head, and accuracy is averaged over
+6. Prediction uses the full neighbourhood. Each client classifies with its own head, and accuracy is averaged over
    clients.
 7. sampling=undropped draws neighbours from the graph before clients lost edges, as the released code does: an
    information leak.
 8. privacy=gaussian_embedding is ours: a client clips each row and adds noise before it sends. It goes on with its own
-   part clipped and without its noise, so that representations above an aggregation differ between clients.
+   part clipped but without noise, so representations above an aggregation differ between clients.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -74,17 +73,18 @@ check = shared.check
 
 @dataclass
 class Config(AggregationKeys):
+    """Keys of GLASU."""
+
     name: str = "glasu"
-    local_steps: int = 4  # Q: updates per round, of which all but the first use stale parts
+    local_steps: int = 4  # Q: updates per round; all but the first use stale parts
     index_exchange: Literal["paper", "code"] = "paper"  # paper (K - 1 unions of ids) | code (K: the lowest level too)
-    sampling: Literal["own", "undropped"] = (
-        "own"  # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
-    )
+    # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
+    sampling: Literal["own", "undropped"] = "own"
     default_rounds: Count = 150  # T, where rounds is null
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
-    """How often a client sends the representation of one node at most: once per aggregation."""
+    """How often a client sends the representation of a node at most: once per aggregation and round."""
     cfg: Config = config.algorithm
     return rounds * len(aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers))
 
@@ -100,21 +100,17 @@ def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
     parts = [task.part(m) for m in range(task.parties)]
     if config.algorithm.sampling == "undropped":
-        parts = [
-            LeakyPart(**{f.name: getattr(part, f.name) for f in fields(part)}, all_edges=task.all_edges)
-            for part in parts
-        ]
+        parts = [LeakyPart(**vars(part), all_edges=task.all_edges) for part in parts]
     return shared.parties(server, client, parts)
 
 
 def common_levels(cfg: Config, ends: tuple[int, ...]) -> set[int]:
-    """The levels l < L whose sets clients unite: those that an aggregation produces, and for index_exchange=code the
-    lowest."""
+    """The levels l < L whose node sets are united: those above an aggregation; index_exchange=code: the lowest too."""
     return {end + 1 for end in ends[:-1]} | ({0} if cfg.index_exchange == "code" else set())
 
 
 async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) -> None:
-    """Draws the batch, unites ids, aggregates representations."""
+    """Draw the batch, unite ids, aggregate representations."""
     cfg: Config = config.algorithm
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
     aggregation = Aggregation(cfg.aggregate, public.parties)
@@ -134,7 +130,7 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
 
 
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
-    """Samples, computes representations, and updates its own parameters."""
+    """Sample, compute representations, and update the client's own parameters."""
     cfg: Config = config.algorithm
     m, secret = me.clients.index(me.name), me.privacy
     aggregation = Aggregation(cfg.aggregate, public.parties)
@@ -144,19 +140,23 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
     graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
     whole = learner.whole(full_block(graph))
-    drawn_from = Graph.from_edges(data.all_edges, public.nodes) if cfg.sampling == "undropped" else None  # type: ignore[attr-defined]
+    all_edges: np.ndarray | None = getattr(data, "all_edges", None)  # of a LeakyPart
+    drawn_from = None if all_edges is None else Graph.from_edges(all_edges, public.nodes)
     unite = asking(me, "nodes", "union", at=common_levels(cfg, ends))
 
     others: list[torch.Tensor] = []  # H_{-m}[l+1], l in I, of this round
 
     def clipped(h_own: torch.Tensor) -> torch.Tensor:
-        return h_own if secret is None else secret.clip(h_own)
+        if secret is not None:
+            h_own = secret.clip(h_own)
+        return h_own
 
     def with_own(segment: int, h_own: torch.Tensor) -> torch.Tensor:  # Agg(H_{-m}, H_m^+)
         return aggregation.insert(others[segment], clipped(h_own), m)
 
     async def aggregate(_: int, h_own: torch.Tensor) -> torch.Tensor:
-        return await ask(me, clipped(h_own), "embedding", "aggregate")
+        aggregate: torch.Tensor = await ask(me, clipped(h_own), "embedding", "aggregate")
+        return aggregate
 
     async for t in me.rounds():
         learner.set_lr(t)
@@ -168,7 +168,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
         masks, work = me.torch_rng("dropout"), sum(map(len, levels))
         others.clear()
 
-        # Alg. 3, JointInference; its graph is kept, for it is also the forward pass of q = 0
+        # Alg. 3, JointInference; its graph is kept, as this is also the forward pass of q = 0
         h = h0 = model.start(x, masks)
         for segment, end in enumerate(ends):
             h_own, h0 = await me.compute(model.segment, segment, blocks, h, h0, masks, cost=work / len(ends))

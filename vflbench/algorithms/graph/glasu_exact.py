@@ -1,7 +1,7 @@
 """GLASU with server back-propagation: the exact gradient of the sum of all clients' losses, one update per round.
 
 Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 2.1. Communication is about twice that of GLASU with one local step;
-nothing is stale. The programs, and the departures from the paper, stand in exact.py.
+nothing is stale. The programs and the departures from the paper are in exact.py.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ ALGORITHM = AlgorithmInfo(
     label="GLASU (exact)",
     place=4,
     **shared.FAMILY,
-    exact="it stands for exact gradients, which are those of the very numbers that were sent",
+    exact="its gradients are exact only for the very numbers that were sent",
 )
 EXPOSES = shared.EXACT
 check = shared.check
@@ -29,6 +29,8 @@ check = shared.check
 
 @dataclass
 class Config(shared.AggregationKeys):
+    """Keys of GLASU with exact gradients."""
+
     name: str = "glasu_exact"
 
 

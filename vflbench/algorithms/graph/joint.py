@@ -1,8 +1,7 @@
-"""A graph network split between parties: how representations are aggregated, and passes through one party's share of
-it.
+"""A graph network split between parties: how representations are aggregated, and passes through one party's share.
 
-Nothing here knows of messages: a pass takes an `exchange`, awaited with a representation (or a gradient), which returns
-what the aggregation gives back.
+Nothing here knows of messages. A pass takes an `exchange`: a function that is awaited with a representation (or a
+gradient), and returns what the aggregation gives back.
 
 References
 ----------
@@ -39,39 +38,36 @@ def check(layers: int, aggregations: int, chosen: Sequence[int] | None) -> list[
     problems = []
     if chosen is not None:
         if list(chosen) != sorted(set(chosen)) or not chosen or chosen[0] < 0 or chosen[-1] != layers - 1:
-            allowed = (
-                f"must list layers from 0 to {layers - 1}, ascending, each once, with the last layer "
-                f"{layers - 1} among them"
-            )
+            last = layers - 1
+            allowed = f"must list layers from 0 to {last}, ascending, each once, with the last layer {last} among them"
             problems.append(Problem("algorithm.aggregation_layers", list(chosen), allowed))
     elif not 1 <= aggregations <= layers or layers % aggregations:
         divisors = [k for k in range(1, layers + 1) if layers % k == 0]
-        allowed = (
-            f"must divide algorithm.layers={layers}: {', '.join(map(str, divisors))}; or give "
-            "algorithm.aggregation_layers"
+        fitting = f"must divide algorithm.layers={layers}: {', '.join(map(str, divisors))}"
+        problems.append(
+            Problem("algorithm.aggregations", aggregations, f"{fitting}; or give algorithm.aggregation_layers")
         )
-        problems.append(Problem("algorithm.aggregations", aggregations, allowed))
     return problems
 
 
 @dataclass(frozen=True)
 class Aggregation:
-    """Agg without parameters: the mean (avg), or side by side (cat), over `parties` in their order."""
+    """Agg without parameters: the mean (avg) of the parties' parts, or the parts side by side in their order (cat)."""
 
     how: str
     parties: int
 
     def columns(self, hidden: int, party: int) -> tuple[int, int]:
-        """Which hidden columns party number `party` hands in."""
+        """The hidden columns, first and past the last, that party number `party` hands in."""
         share = hidden // self.parties
         return (party * share, (party + 1) * share) if self.how == "cat" else (0, hidden)
 
     def combine(self, parts: Sequence[Tensor]) -> Tensor:
-        """Agg: (rows, hidden) from each party's (rows, its columns)."""
+        """Agg: (rows, hidden) from every party's (rows, its columns)."""
         return sum(parts[1:], start=parts[0]) / self.parties if self.how == "avg" else torch.cat(list(parts), dim=1)
 
     def extract(self, total: Tensor, own: Tensor, party: int) -> Tensor:
-        """H_{-m}: of an aggregate what the other parties contributed."""
+        """H_{-m}: what the other parties contributed to an aggregate."""
         if self.how == "avg":
             return total - own / self.parties
         first, last = self.columns(total.shape[1], party)
@@ -85,8 +81,12 @@ class Aggregation:
         return torch.cat([others[:, :first], own, others[:, first:]], dim=1)
 
     def gradients(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """What each party is sent back, given every party's d loss_m / d aggregate: the gradient of the summed loss by
-        its own part."""
+        """The gradient of the summed loss with respect to each party's own part.
+
+        Parameters
+        ----------
+        parts : every party's d loss_m / d aggregate.
+        """
         total = sum(parts[1:], start=parts[0])
         if self.how == "avg":
             return [total / self.parties] * self.parties
@@ -100,10 +100,12 @@ def forward(
     generator: torch.Generator | None = None,
     merge: Merge | None = None,
 ) -> Tensor:
-    """Logits, one pass through one party's network.
+    """Logits of one pass through one party's network.
 
-    `merge(segment, H^+)` gives what enters the next segment: in Algorithm 4 the others' stale part with the own fresh
-    one in it. None: a network that is not split, or a party that keeps to itself.
+    Parameters
+    ----------
+    merge : gives what enters the next segment, from (segment, H^+). In Algorithm 4 that is the others' stale part with
+        the own fresh one in it. None: the network is not split, or the party trains alone.
     """
     h = h0 = model.start(x, generator)
     for segment in range(len(model.ends)):
@@ -114,17 +116,21 @@ def forward(
 
 
 def local_loss(model: Backbone, x: Inputs, blocks: Sequence[Adjacency], labels: Tensor, *rest: Any) -> Tensor:
-    """Cross-entropy of `forward`, which gets the `rest`."""
+    """Cross-entropy of the logits that `forward` gives, with the `rest` of its arguments."""
     return F.cross_entropy(forward(model, x, blocks, *rest), labels)
 
 
 async def joint_inference(model: Backbone, x: Inputs, blocks: Sequence[Adjacency], exchange: Exchange | None) -> Tensor:
-    """Logits by Algorithm 3, without gradients and dropout; `exchange` returns the aggregate (None: the network is not
-    split)."""
+    """Logits by Algorithm 3, without gradients and dropout.
+
+    Parameters
+    ----------
+    exchange : returns the aggregate. None: the network is not split.
+    """
     training = model.training
     model.eval()
     start, classify = torch.no_grad()(model.start), torch.no_grad()(model.classify)
-    # not one block around all: what other parties do while this one waits has gradients
+    # no single block around everything: while this party waits, others compute with gradients
     run = torch.no_grad()(model.segment)
     h = h0 = start(x)
     for segment in range(len(model.ends)):
@@ -145,15 +151,20 @@ async def exact_gradients(
     exchange_gradient: Exchange,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Server back-propagation: this party's gradient of the **sum** of all parties' losses, into `.grad`; returns its
-    own loss.
+    """Server back-propagation: write this party's gradient of the **sum** of all parties' losses into `.grad`.
 
-    `exchange_gradient` is awaited with d loss / d aggregate of a segment, last segment first, and returns d (sum of
-    losses) / d own H^+.
+    Parameters
+    ----------
+    exchange_gradient : awaited with d loss / d aggregate of a segment, last segment first; returns d (sum of losses) /
+        d own H^+.
+
+    Returns
+    -------
+    The party's own loss.
     """
     projected = model.start(x, generator)
-    start = projected.detach().requires_grad_()  # every segment may look back at it: its gradients are collected here
-    # per segment: its own H^+, and the aggregate that follows, where this party's graph starts anew
+    start = projected.detach().requires_grad_()  # every segment may use it: its gradients are collected here
+    # per segment: its own H^+, and the aggregate that follows, where this party's autograd graph starts anew
     h, h0, ends = start, start, []
     for segment in range(len(model.ends)):
         own, h0 = model.segment(segment, blocks, h, h0, generator)
@@ -170,5 +181,5 @@ async def exact_gradients(
 
 
 def predictions(logits: Tensor, splits: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """The logits of the validation and of the test nodes, in the order of their splits."""
+    """The logits of the validation and test nodes, in the order of their splits."""
     return {name: logits[torch.from_numpy(splits[name])] for name in ("val", "test") if name in splits}

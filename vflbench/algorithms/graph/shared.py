@@ -1,5 +1,4 @@
-"""What GLASU and its baselines share: one party's data, network and optimiser, and the two halves of an exchange with
-the server."""
+"""What GLASU and its baselines share: a party's data, network and optimiser, and both halves of an exchange."""
 
 import math
 from collections.abc import Awaitable, Callable, Container, Sequence
@@ -14,10 +13,10 @@ from vflbench.algorithms.graph import joint
 from vflbench.data.graph.sampling import Block
 from vflbench.data.tasks import GraphPart
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
-from vflbench.models import gnn
+from vflbench.models import DTYPES, gnn
 from vflbench.types import Count, Problem, Range, RunConfig, Sent
 
-FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("graph",),
     "divided_by": "parties",
     "reports": ("predictions",),
@@ -31,7 +30,7 @@ EXPOSES = (
     Sent("embedding", "client", "server", "embeddings", "client"),
     Sent("aggregate", "server", "client", "embeddings", "client"),
 )
-EXACT = (  # with exact gradients
+EXACT = (  # methods with exact gradients
     *EXPOSES,
     Sent("gradient", "client", "server", "gradients", "client"),
     Sent("backward", "server", "client", "gradients", "client"),
@@ -56,13 +55,15 @@ class Keys:
 
 @dataclass
 class AggregationKeys(Keys):
+    """Keys of methods that choose the layers after which they aggregate."""
+
     aggregations: int = 2  # K: the representations are aggregated after the last layer of each of K equal blocks
     aggregation_layers: list[int] | None = None  # the set I itself, counted from 0, instead of aggregations
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
 
 
 def check(config: RunConfig) -> list[Problem]:
-    """What of the keys does not go together: where representations are aggregated, and the width that parties share."""
+    """What is wrong across keys: the layers of aggregation, and the width that parties share."""
     cfg = config.algorithm
     problems = (
         joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
@@ -72,13 +73,13 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 class GraphLearner:
-    """The network and its optimiser, with what they are fed.
+    """A party's network, its optimiser, and their inputs.
 
     Parameters
     ----------
-    me : whose stream `init` the network is drawn from.
-    config : `model` and, of `algorithm`, layers, optimizer, lr, weight_decay, schedule and default_rounds.
-    data : the party's own; its edges are not looked at.
+    me : its stream `init` draws the network.
+    config : the keys of `model`, and of `algorithm` layers, optimizer, lr, weight_decay, schedule and default_rounds.
+    data : the party's own data; its edges are not used.
     classes, ends, columns : as `gnn.build`.
     """
 
@@ -93,7 +94,7 @@ class GraphLearner:
     ) -> None:
         self.algorithm = config.algorithm
         self.rounds: int = config.rounds or config.algorithm.default_rounds
-        self.device, self.dtype = me.device, gnn.DTYPES[config.model.dtype]
+        self.device, self.dtype = me.device, DTYPES[config.model.dtype]
         self.features = gnn.Features(data.features, me.device, self.dtype)
         self.labels = torch.tensor(data.labels, device=me.device)
         generator = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
@@ -103,7 +104,7 @@ class GraphLearner:
         self.optimizer = make_optimizer(self.algorithm, self.model)
 
     def set_lr(self, round: int) -> None:
-        """The learning rate of `round`, counted from 1: constant, or from `lr` along half a cosine towards 0."""
+        """Set the learning rate of `round`, counted from 1: constant, or from `lr` along half a cosine towards 0."""
         factor = (1 + math.cos(math.pi * (round - 1) / self.rounds)) / 2 if self.algorithm.schedule == "cosine" else 1.0
         for group in self.optimizer.param_groups:
             group["lr"] = self.algorithm.lr * factor
@@ -111,26 +112,35 @@ class GraphLearner:
     def inputs(
         self, levels: Sequence[np.ndarray], sampled: Sequence[Block]
     ) -> tuple[gnn.Inputs, list[gnn.Adjacency], Tensor]:
-        """Of level sets and the blocks between them (`sample_blocks`): x of the lowest, the adjacencies, y of the
-        batch."""
+        """Turn what `sample_blocks` gives into the network's inputs.
+
+        Parameters
+        ----------
+        levels : node ids of each level, lowest first.
+        sampled : the blocks between them.
+
+        Returns
+        -------
+        x of the lowest level, the adjacencies, and y of the batch.
+        """
         blocks = [gnn.adjacency(block, self.device, self.dtype) for block in sampled]
         return self.features.rows(levels[0]), blocks, self.labels[torch.from_numpy(levels[-1]).to(self.device)]
 
     def whole(self, block: Block) -> tuple[gnn.Inputs, list[gnn.Adjacency]]:
-        """For inference: x of all nodes, and the whole graph's adjacency (`full_block`) at every layer."""
+        """Inputs for inference: x of all nodes, and the whole graph's adjacency (`full_block`) at every layer."""
         x = self.features.rows(np.arange(len(self.labels)))
         return x, [gnn.adjacency(block, self.device, self.dtype)] * self.algorithm.layers
 
 
 def make_optimizer(cfg: Keys, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """Adam (L2 weight decay, fused: one kernel for all parameters) or plain SGD."""
+    """Adam (with L2 weight decay; fused: one kernel for all parameters) or plain SGD."""
     if cfg.optimizer == "adam":
         return torch.optim.Adam(model.parameters(), lr=cfg.lr, weight_decay=cfg.weight_decay, fused=True)
     return torch.optim.SGD(model.parameters(), lr=cfg.lr, weight_decay=cfg.weight_decay)
 
 
 def update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """One step down the gradient of `loss`."""
+    """Take one step down the gradient of `loss`."""
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -148,14 +158,16 @@ def parties(server: Program, client: Program, parts: Sequence[GraphPart]) -> dic
 
 
 async def ask(me: Party, payload: Any, tag: str, answer: str) -> Any:
-    """Client: send `payload` to the server under `tag`, and wait for what comes back under `answer`."""
+    """Client: send `payload` to the server under `tag`, and return what comes back under `answer`."""
     await me.send(SERVER, payload, tag=tag)
     return await me.recv(SERVER, tag=answer)
 
 
 def asking(me: Party, tag: str, answer: str, at: Container[int] | None = None) -> Callable[[int, Any], Awaitable[Any]]:
-    """`ask` in the form that samplers and split networks await: (place, payload) -> answer. At places not in `at` it is
-    the payload."""
+    """`ask` in the form that samplers and split networks await: (place, payload) -> answer.
+
+    At places that are not in `at` (None: all are), the answer is the payload itself.
+    """
 
     async def exchange(place: int, payload: Any) -> Any:
         return await ask(me, payload, tag, answer) if at is None or place in at else payload
@@ -164,8 +176,10 @@ def asking(me: Party, tag: str, answer: str, at: Container[int] | None = None) -
 
 
 async def answer_all(me: Party, combine: Callable[[list[Any]], Any], tag: str, answer: str) -> None:
-    """Server: collect one payload from each client, combine them, and answer: all alike, or each its own where
-    `combine` gives a list."""
+    """Server: collect one payload from each client, combine them, and answer.
+
+    All clients get the same answer, or each its own where `combine` gives a list.
+    """
     parts = await me.recv_all(me.clients, tag=tag)
     combined = await me.compute(combine, parts)
     if not isinstance(combined, list):

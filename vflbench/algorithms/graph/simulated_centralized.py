@@ -1,11 +1,10 @@
-"""Simulated-centralized baseline of GLASU: clients share all edges, hold partial features, and aggregate after every
-layer.
+"""Simulated-centralized baseline of GLASU: clients have all edges and some features, and aggregate after every layer.
 
 Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 5 ("Sim."), after Ni et al., A Vertical Federated Learning Framework
-for Graph Convolutional Network, arXiv 2106.11593: K = L with the exact gradient of the sum of losses. Each level is
-aggregated, so each is common.
+for Graph Convolutional Network, arXiv 2106.11593: K = L with the exact gradient of the sum of losses. Every level is
+aggregated, so every level is common to all clients.
 
-The programs, and the departures from the paper, stand in exact.py.
+The programs and the departures from the paper are in exact.py.
 """
 
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ ALGORITHM = AlgorithmInfo(
     label="Simulated centralized",
     place=3,
     **shared.FAMILY,
-    exact="it stands for exact gradients, which are those of the very numbers that were sent",
+    exact="its gradients are exact only for the very numbers that were sent",
 )
 EXPOSES = shared.EXACT
 check = shared.check
@@ -34,6 +33,8 @@ check = shared.check
 
 @dataclass
 class Config(shared.Keys):
+    """Keys of the simulated-centralized baseline."""
+
     name: str = "simulated_centralized"
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
 

@@ -5,8 +5,8 @@ messages.
 
 Departures from the paper
 1. Accuracy is the mean over all clients; the released code reports one client. Its clients lost more edges than
-   GLASU's; here they are the same clients.
-2. Those of GLASU that concern optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and 6).
+   GLASU's; here the clients are the same.
+2. Those of GLASU about optimiser, adjacency and prediction (glasu.py, numbers 3, 4 and 6).
 """
 
 from dataclasses import dataclass
@@ -32,6 +32,8 @@ check = shared.check
 
 @dataclass
 class Config(shared.Keys):
+    """Keys of the standalone baseline."""
+
     name: str = "standalone_gnn"
     default_rounds: Count = 500  # T, where rounds is null
 

@@ -1,0 +1,1 @@
+"""Learning over joins of tables that are never joined: TablePuppet and its baselines."""

@@ -1,5 +1,4 @@
-"""The two halves of a round of the sharing ADMM: the server's update of z and lambda, and a table's update of its
-parameters.
+"""The two halves of a round of the sharing ADMM: the server's update of z and lambda, and a table's of its parameters.
 
 References
 ----------
@@ -25,7 +24,7 @@ from vflbench.types import RunConfig
 
 CHUNK = 65536
 MOST_CACHED = 200_000_000  # numbers in the cached batch matrices of one client: 1.6 GB
-TINY = 1e-12  # where a table has nothing but zeros
+TINY = 1e-12  # for a table that has nothing but zeros
 # relative: one-hot columns that add up to a constant make the exact system singular, in directions that predict nothing
 JITTER = 1e-10
 
@@ -37,13 +36,13 @@ def dual_step(
 
     Parameters
     ----------
-    h_own : per table (N, d_c), its predictions of the joined rows.
-    z, dual : (N, d_c); y : labels.
+    h_own : per table its predictions of the joined rows, (N, d_c).
+    z, dual : (N, d_c); `dual` is lambda.
+    y : labels.
 
     Returns
     -------
-    The new z and lambda, and per table what its predictions of each joined row are pulled by, lambda + rho s_i, (N,
-    d_c).
+    The new z and lambda, and per table lambda + rho s_i, (N, d_c): the pull on its predictions of each joined row.
     """
     h = sum_of(h_own)
     z = loss.z_update(y, dual, h, rho, z, solver)  # (7)
@@ -53,13 +52,13 @@ def dual_step(
 
 
 def sum_of(parts: Sequence[Tensor]) -> Tensor:
-    """The sum, in the order given."""
+    """The sum of the parts, added in their order."""
     return sum(parts[1:], start=parts[0])
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What is constant over the rounds: the factors of `ThetaUpdate`'s objective."""
+    """The factors of `ThetaUpdate`'s objective, which are constant over the rounds."""
 
     rho: float
     proximal: float = 0.0
@@ -69,13 +68,14 @@ class Objective:
 
 
 def local_steps(rows: int, batch_size: int, epochs: int) -> tuple[float, int]:
-    """With `NoisyGradients`: the rate at which a batch takes rows, and how many batches an update has."""
+    """The rate at which a batch of `NoisyGradients` takes rows, and the number of batches of an update."""
     return min(1.0, batch_size / max(rows, 1)), epochs * -(-rows // batch_size)
 
 
 class ThetaUpdate:
-    """Updates `model.theta` in place (equations 16, 22). With S = sum_r G_r over the client's rows, f_r = f(theta;
-    x_r), it minimises
+    """Updates `model.theta` in place (equations 16, 22).
+
+    With S = sum_r G_r over the client's rows, and f_r = f(theta; x_r), it minimises
 
         share / S * sum_r [ Y_r^T f_r + rho G_r / 2 ||f_r||^2 + proximal rho G_r / 2 ||f_r - f_r^old||^2 ]
             + decay / 2 ||theta||^2 + pull / 2 ||theta - centre||^2
@@ -83,10 +83,11 @@ class ThetaUpdate:
     Parameters
     ----------
     x, counts : the client's rows (n, d) and G (n,), all above 0.
-    keys : solver is `exact` (linear models: one Cholesky factor serves all rounds) or `sgd` (`local_epochs` passes in a
-        fixed order of contiguous batches, learning rate `lr`, a batch's sum divided by the mean sum of G of a batch).
-    private : with it, batches take each row with probability batch_size / n, and the gradient of a row, divided by the
-        mean G of the client's rows, is clipped; their noisy sum is divided by batch_size, whatever the batch's own size
+    keys : solver is `exact` (linear models: one Cholesky factor serves all rounds) or `sgd`: `local_epochs` passes over
+        contiguous batches in a fixed order, with learning rate `lr`. A batch's sum of gradients is divided by the mean
+        sum of G of a batch.
+    private : if given, a batch takes each row with probability batch_size / n. The gradient of a row is divided by the
+        mean G of the client's rows and clipped. The noisy sum is divided by batch_size, whatever the batch's own size
         and sum of G.
     """
 
@@ -115,12 +116,18 @@ class ThetaUpdate:
             self.solve = self._exact if keys.solver == "exact" else self._recursion if self.cached else self._batches
 
     def old(self) -> Tensor | None:
-        """f^old (n, d_c), what the proximal term holds on to; None without one."""
+        """The predictions f^old (n, d_c) that the proximal term holds on to; None without that term."""
         return self.model(self.x) if self.objective.proximal else None
 
     def __call__(self, residual: Tensor, centre: Tensor | None = None, old: Tensor | None = None) -> None:
-        """One update given Y (n, d_c); `centre` like theta, where `pull` is not 0; `old`: now, where it is not
-        given."""
+        """Take one update.
+
+        Parameters
+        ----------
+        residual : Y, (n, d_c).
+        centre : of theta's shape, where `pull` is not 0.
+        old : f^old; None: the predictions of now.
+        """
         if len(self.x):
             self.solve(residual, self.old() if old is None else old, centre)
         elif centre is not None:  # none of this client's rows joins
@@ -133,7 +140,7 @@ class ThetaUpdate:
         return torch.cat([x, x.new_ones(len(x), 1)], dim=1) if self.model.bias else x
 
     def _right(self, residual: Tensor, old: Tensor | None) -> Tensor:
-        """Y - proximal rho G f^old: what multiplies x in the part of the gradient that does not depend on theta."""
+        """Y - proximal rho G f^old: the factor of x in the part of the gradient that does not depend on theta."""
         if old is None:
             return residual
         return residual - self.objective.proximal * self.objective.rho * self.counts[:, None] * old
@@ -152,7 +159,7 @@ class ThetaUpdate:
         model.theta.copy_(torch.cholesky_solve(b, self.factor).reshape(-1))
 
     def _recursion(self, residual: Tensor, old: Tensor | None, centre: Tensor | None) -> None:
-        """The mini-batch steps of a linear model: theta <- (I - lr A_b) theta - lr c_b, where A_b never changes."""
+        """The mini-batch steps of a linear model: theta <- (I - lr A_b) theta - lr c_b, with constant A_b."""
         o, model, size = self.objective, self.model, self.batch_size
         if self.steps is None:
             columns = model.width + int(model.bias)
@@ -189,7 +196,7 @@ class ThetaUpdate:
                 )
 
     def _noisy(self, residual: Tensor, old: Tensor | None, centre: Tensor | None) -> None:
-        """DP-SGD: what does not depend on rows, decay and pull, is neither clipped nor noised."""
+        """DP-SGD: decay and pull do not depend on rows, and are neither clipped nor noised."""
         o, model, private, rows = self.objective, self.model, self.private, len(self.x)
         assert private is not None
         rho, right = o.rho * (1 + o.proximal), self._right(residual, old)
@@ -203,7 +210,7 @@ class ThetaUpdate:
             self._descend(private.gradient(model, x, cotangent, out, inside).mul_(o.share / size), centre)
 
     def _descend(self, gradient: Tensor, centre: Tensor | None) -> None:
-        """One step along the rows' `gradient`, decay and pull."""
+        """Take one step down the rows' `gradient`, decay and pull."""
         o, theta = self.objective, self.model.theta
         if o.decay:
             gradient.add_(theta, alpha=o.decay)
@@ -215,8 +222,10 @@ class ThetaUpdate:
 def theta_update(
     me: Party, config: RunConfig, model: Partial, x: Tensor, counts: Tensor, objective: Objective, per_round: int = 1
 ) -> ThetaUpdate:
-    """A client's `ThetaUpdate`, with noise for `per_round` updates a round. In the first round, where a resumed run has
-    its state back."""
+    """A client's `ThetaUpdate`, with noise for `per_round` updates a round.
+
+    Call it in the first round: a resumed run has its state back by then.
+    """
     cfg = config.algorithm
     rate, steps = local_steps(len(x), cfg.batch_size, cfg.local_epochs * per_round)
     noisy = tables.noisy_steps(me, config, rate, steps, drawn_by_server=False)

@@ -1,7 +1,7 @@
 """Centralized baseline of learning over joins: one party joins the tables and runs mini-batch SGD on the joined rows.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 7 ("Centralized"). No messages. The model is the same sum of one share
-per table, so that with the same batches its parameters are those of RFL-SGD-V and VFL-SGD.
+Xu et al.: TablePuppet, arXiv 2403.15839, section 7 ("Centralized"). It sends no messages. The model is the same sum of
+one share per table: with the same batches its parameters are those of RFL-SGD-V and VFL-SGD.
 
 Departures from the paper: those of vfl_sgd.py.
 """
@@ -40,6 +40,8 @@ check = shared.check
 
 @dataclass
 class Config(Keys, PartyKeys):
+    """Keys of the centralized join."""
+
     name: str = "centralized_join"
     batch_size: int = 10240  # B: rows of a batch
 
@@ -51,7 +53,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Trains on its own data and sends nothing."""
+    """Train on the joined rows, and send nothing."""
     cfg: Config = config.algorithm
     loss, labels = losses.make(public.classes), Labels(me, data.labels, public, config)
     tables = [LocalTable(me, part, m, public, config) for m, part in enumerate(data.parts)]
@@ -71,10 +73,7 @@ async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: Run
             total += await me.compute(step, xs, y, cost=len(y))
         me.report(train_loss=total / len(labels.y), iterations=t * len(batches), epoch=t)
         if me.evaluates(t):
-            partial_predictions = [table.predictions() for table in tables]
+            shares = [table.predictions() for table in tables]
+            mean = labels.offset[0, 0]
             splits = data.parts[0].held_out
-            me.report(
-                predictions={
-                    split: sum_of([p[split] for p in partial_predictions]) + labels.offset[0, 0] for split in splits
-                }
-            )
+            me.report(predictions={split: sum_of([share[split] for share in shares]) + mean for split in splits})

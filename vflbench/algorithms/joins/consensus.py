@@ -1,9 +1,9 @@
 """ADMM over joins: the two programs of `rfl_admm`, and of `rfl_admm_v`, where every table has one client.
 
 Xu et al.: TablePuppet, arXiv 2403.15839, section 5 ("LoJ with ADMM", equations 7, 8, 14 and 16) and section 6 ("LoU
-with ADMM", equations 20 to 22). The server knows which rows join (mapping.py) and works on the N joined rows; a table
-is asked for, and sees, its own n_i rows. A table with Q_i > 1 clients replaces the update of theta by T' rounds of
-consensus ADMM. Both operators, LoJ and the organisations' LoU, run at the server, so between them nothing is sent.
+with ADMM", equations 20 to 22). The server knows which rows join (mapping.py) and works on the N joined rows. A table
+predicts, and sees, only its own n_i rows. Where a table has Q_i > 1 clients, T' rounds of consensus ADMM replace the
+update of theta. Both operators, LoJ and the organisations' LoU, run at the server, so nothing is sent between them.
 
     paper                       here
     M, N, n_i, d_c              tables, joined rows, rows of table i that join, outputs
@@ -14,28 +14,27 @@ consensus ADMM. Both operators, LoJ and the organisations' LoU, run at the serve
     theta_i, theta_i^q          state.model of a client
     Q_i, T'                     parts (or the data set's own), inner_rounds
     w_i, u                      consensus, duals of the server, which start at 0 in every round (as in the released
-    code)
+                                code)
 
 Departures from the paper
-1. Labels of a regression are centred by the server, which adds the mean back to what is scored (center_labels): with it
-   one intercept, at the label table, is enough. Intercepts in every table make the iteration diverge for rho <= 2.5
-   with three tables (exact updates, squared loss, proximal=false; stability.py).
-2. The update of theta is `solver=sgd` by default, as the released code: epochs over fixed contiguous batches; `exact`
-   solves equation 16. A batch is divided by the mean sum of G of a full batch; the released code divides by its own,
-   which weights rare rows more and biases theta.
-3. z is updated by Newton's method where there is no closed form (z_solver=newton); the released code takes 100 Adam
+1. The server centres the labels of a regression, and adds the mean back to what is scored (center_labels). Then one
+   intercept, at the label table, is enough. Intercepts in every table make the iteration diverge for rho <= 2.5 with
+   three tables (exact updates, squared loss, proximal=false; stability.py).
+2. The update of theta is `solver=sgd` by default, as in the released code: epochs over fixed contiguous batches.
+   `exact` solves equation 16. A batch's sum is divided by the mean sum of G of a full batch. The released code divides
+   by the batch's own, which weights rare rows more and biases theta.
+3. z is updated by Newton's method where there is no closed form (z_solver=newton). The released code takes 100 Adam
    steps (adam: here its moments start anew in every round, there they are kept).
-4. proximal=true adds (M - 1) rho G / 2 ||f - f_old||^2 to equation 16. With it the tables' simultaneous exact updates
-   are stable for any rho (solver=sgd needs lr x rho small enough all the same). It needs no message.
+4. proximal=true adds (M - 1) rho G / 2 ||f - f_old||^2 to equation 16. It makes the tables' simultaneous exact updates
+   stable for any rho (solver=sgd still needs a small lr x rho). It needs no message.
 5. Rows of a table that do not join take no part; the released code keeps them with weight 0.
-6. z, lambda and h start at 0: for the first round no table is asked what its model predicts, as in the released code.
-7. Equation 20 has M rho / 2 where Q_i rho / 2 is meant (matters only with weight decay). Weights and decay are those of
-   equations 20 and 22; the released code weights every part by 1 and decays theta_i^q, not w_i.
-8. After the inner rounds each client predicts its rows with its own theta^q, as the released code (predict=own);
-   predict=consensus: with w.
+6. z, lambda and h start at 0: in the first round no table is asked for predictions, as in the released code.
+7. Equation 20 has M rho / 2 where Q_i rho / 2 is meant (it matters only with weight decay). Weights and decay are those
+   of equations 20 and 22; the released code weights every part by 1 and decays theta_i^q, not w_i.
+8. After the inner rounds each client predicts its rows with its own theta^q, as in the released code (predict=own), or
+   with w (predict=consensus).
 
-With privacy=dp_sgd the local batches are drawn at random by the client (privacy/tables.py); messages and bytes are the
-same.
+With privacy=dp_sgd the client draws its local batches at random (privacy/tables.py); messages and bytes are the same.
 """
 
 import torch
@@ -58,16 +57,15 @@ def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
-    """LoJ updates z and lambda and says what rows should predict; LoU of every table with more than one client updates
-    w and u."""
+    """Update z and lambda, and send the residuals (LoJ); for tables with several clients, update w and u (LoU)."""
     cfg = config.algorithm
     dtype, every, loss = DTYPES[config.model.dtype], range(len(public.tables)), losses.make(public.classes)
     groups = [[me.clients[c] for c in clients] for clients in public.parts if len(clients) > 1]
     if me.fresh:
-        me.state.mapping = found = await mapping.map_tables(me, public)
-        me.state.z = torch.zeros(len(found["labels"]), public.outputs, dtype=dtype, device=me.device)
+        me.state.mapping = joined = await mapping.map_tables(me, public)
+        me.state.z = torch.zeros(len(joined["labels"]), public.outputs, dtype=dtype, device=me.device)
         me.state.dual = torch.zeros_like(me.state.z)
-        me.state.h = [me.state.z.new_zeros(sum(held), public.outputs) for held in found["held"]]
+        me.state.h = [me.state.z.new_zeros(sum(held), public.outputs) for held in joined["held"]]
     join: Join | None = None
     labels: Labels | None = None
 
@@ -101,10 +99,10 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
 
 
 async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
-    """Hands over keys, then fits its part of a table, alone or in consensus with the table's other clients."""
+    """Hand over keys, then fit a part of a table, alone or in consensus with the table's other clients."""
     cfg = config.algorithm
     number = public.table_of(me.clients.index(me.name))
-    alone = len(public.parts[number]) == 1
+    sole_holder = len(public.parts[number]) == 1
     table = LocalTable(me, data, number, public, config)
     me.state.model = model = table.model
     if me.fresh:
@@ -115,13 +113,13 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
         if update is None:
             x, counts = table.joining(me.state.rows, me.state.counts)
             proximal = float(cfg.proximal) * (len(public.tables) - 1)
-            if alone:
+            if sole_holder:
                 objective = Objective(cfg.rho, proximal, decay=cfg.weight_decay)
-            else:  # `share`: of the N joined rows, these come from here
+            else:  # `share`: of the N joined rows, the part that comes from here
                 objective = Objective(cfg.rho, proximal, share=float(counts.sum()) / me.state.joined, pull=cfg.rho)
-            update = theta_update(me, config, model, x, counts, objective, 1 if alone else cfg.inner_rounds)
+            update = theta_update(me, config, model, x, counts, objective, 1 if sole_holder else cfg.inner_rounds)
         residual = await me.recv(SERVER, tag="residual")
-        if alone:
+        if sole_holder:
             await me.compute(update, residual, cost=cfg.local_epochs * len(x))  # (16)
         else:
             old, w, u = update.old(), torch.zeros_like(model.theta), torch.zeros_like(model.theta)

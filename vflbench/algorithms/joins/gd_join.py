@@ -2,10 +2,10 @@
 
 Kumar, Naughton, Patel, Learning Generalized Linear Models Over Normalized Data, SIGMOD 2015, and Schleich, Olteanu,
 Ciucanu, SIGMOD 2016, between organisations, as the "GD-based" baseline of Xu et al.: TablePuppet, arXiv 2403.15839
-(section 7 of its newer version). The gradient over all N joined rows from one prediction per table row: sgd.py, whose
-symbols are used, with B = N.
+(section 7 of its newer version). One prediction per table row gives the gradient over all N joined rows: it is sgd.py,
+with its symbols, for B = N.
 
-Departures from the papers: those of consensus.py that concern labels and rows that do not join (numbers 1 and 5).
+Departures from the papers: those of consensus.py about labels and rows that do not join (numbers 1 and 5).
 """
 
 from dataclasses import dataclass
@@ -38,6 +38,8 @@ check = shared.check
 
 @dataclass
 class Config(JoinKeys):
+    """Keys of GD over joins."""
+
     name: str = "gd_join"
 
 
@@ -48,7 +50,7 @@ def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
-    """Joins what tables predict, and scatters the gradient."""
+    """Join the tables' predictions, and scatter the gradient."""
     loss = losses.make(public.classes)
     if me.fresh:
         me.state.mapping = await mapping.map_tables(me, public)
@@ -66,7 +68,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
 
 
 async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
-    """Predicts its rows, and follows the gradient."""
+    """Predict the table's rows, and follow the gradient."""
     cfg: Config = config.algorithm
     table = LocalTable(me, data, me.clients.index(me.name), public, config)
     me.state.model = model = table.model

@@ -1,10 +1,10 @@
 """The table mapping as messages, and the view of the join that the server works with.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 4. Once, before training: clients send (hashed key, row id) of their
-rows and the label owner's clients their labels; the server unites horizontal parts, joins the keys, and tells every
-client which of its rows join and how often (G). Beside the paper's, two messages say of what kind each key is
-(`kinds`), and how many rows the join has (`joined`). From then on "a row" is one that joins; rows that do not join have
-weight 0 and get no message.
+Xu et al.: TablePuppet, arXiv 2403.15839, section 4. Once, before training, clients send (hashed key, row id) of their
+rows, and the label owner's clients send their labels. The server unites horizontal parts, joins the keys, and tells
+every client which of its rows join, and how often (G). Two messages are not the paper's: the kind of each key
+(`kinds`), and the number of rows of the join (`joined`). From then on "a row" is one that joins; rows that do not join
+have weight 0 and get no message.
 """
 
 from __future__ import annotations
@@ -25,10 +25,7 @@ from vflbench.privacy import tables
 from vflbench.privacy.tables import NoisyGradients
 from vflbench.types import DataError, RunConfig, Sent
 
-BATCHES = (
-    Sent("batches", "server", "client", "ids", "all"),
-    Sent("rows", "server", "client", "ids", "all"),
-)
+BATCHES = (Sent("batches", "server", "client", "ids", "all"), Sent("rows", "server", "client", "ids", "all"))
 EXPOSES = (
     Sent("keys", "client", "server", "ids", "client"),
     Sent("kinds", "client", "server", "sizes", "client"),
@@ -36,11 +33,11 @@ EXPOSES = (
     Sent("mapping", "server", "client", "ids", "all"),
     Sent("mapping", "server", "client", "sizes", "all"),  # G
     Sent("joined", "server", "client", "sizes", "all"),
-    # and of every method on it
+    # and in every method that uses the mapping
     Sent("prediction", "client", "server", "embeddings", "client"),
     Sent("residual", "server", "client", "gradients", "all"),
 )
-FEW = 0.1  # if a smaller share of a table's rows joins, the join is probably wrong
+FEW = 0.1  # where a smaller share of a table's rows joins, the join is probably wrong
 log = logging.getLogger(__name__)
 KINDS = ("number", "text", "date", "empty")
 
@@ -51,8 +48,13 @@ KINDS = ("number", "text", "date", "empty")
 async def send_keys(
     me: Party, data: RelationalPart, public: RelationalPublic, how: str, labels: np.ndarray | None
 ) -> None:
-    """Hand over keys (and `labels`, of the same rows), and keep in `me.state` what comes back: `rows`, `counts`,
-    `joined`."""
+    """Hand over keys, and labels if there are any, and keep the answer in `me.state`: `rows`, `counts`, `joined`.
+
+    Parameters
+    ----------
+    how : as `hand_over`.
+    labels : of the same rows; None: not this client's.
+    """
     keys = hand_over(data.keys, data.rows, how, data.table)
     columns = public.key_columns(data.table)
     for column in columns:
@@ -70,7 +72,11 @@ async def send_keys(
 
 
 async def map_tables(me: Party, public: RelationalPublic) -> dict[str, Any]:
-    """Collect keys, join, answer every client. Returns the mapping as plain arrays, to be kept in `me.state`.
+    """Collect keys, join them, and answer every client.
+
+    Returns
+    -------
+    The mapping as plain arrays, to be kept in `me.state`.
 
     Raises
     ------
@@ -118,20 +124,19 @@ async def map_tables(me: Party, public: RelationalPublic) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Join:
-    """What the server knows of the join, or of some joined rows of it: p_i and G_i, without features."""
+    """What the server knows of the join, or of some of its rows: p_i and G_i, without features."""
 
     rows: tuple[Tensor, ...]  # per table (N,) int64: p_i, into the table's rows that join
     held: tuple[tuple[int, ...], ...]  # per table and client: how many of these rows it holds, in order
 
     @classmethod
     def of(cls, mapping: dict[str, Any], device: str) -> Join:
-        """From `map_tables`'s result."""
+        """The whole join, from what `map_tables` returns."""
         rows = tuple(torch.from_numpy(r).to(device) for r in mapping["rows"])
         return cls(rows, tuple(tuple(int(n) for n in held) for held in mapping["held"]))
 
     def batch(self, chosen: np.ndarray | slice) -> tuple[Join, tuple[np.ndarray, ...]]:
-        """The join restricted to the joined rows `chosen`, and per table which of its rows are behind them, ascending
-        (alpha_i)."""
+        """The join restricted to the joined rows `chosen`, and per table its rows behind them, ascending (alpha_i)."""
         needed, inside, held = [], [], []
         for rows, sizes in zip(self.rows, self.held, strict=True):
             distinct, inverse = np.unique(rows[chosen].cpu().numpy(), return_inverse=True)
@@ -142,21 +147,25 @@ class Join:
         return Join(tuple(inside), tuple(held)), tuple(needed)
 
     def held_of(self, batch: Join, needed: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
-        """Of every client the rows, counted in its own that join, that stand behind `batch`; both as `batch` gave
-        them."""
+        """Per client, the rows behind a batch, counted among its own rows that join.
+
+        Parameters
+        ----------
+        batch, needed : as the method `batch` returns them.
+        """
         for distinct, sizes, held in zip(needed, batch.held, self.held, strict=True):
             starts = np.cumsum([0, *held])
             for number, rows in enumerate(np.split(distinct, np.cumsum(sizes)[:-1])):
                 yield rows - starts[number]
 
     def expand(self, table: int, values: Tensor) -> Tensor:
-        """(N, d_c): of every joined row the value of the row of `table` behind it."""
+        """(N, d_c): for every joined row the value of the row of `table` behind it."""
         if values.shape[1] == 1:  # torch takes ten times as long for a matrix of one column as for a vector
             return values[:, 0].index_select(0, self.rows[table])[:, None]
         return values.index_select(0, self.rows[table])
 
     def collapse(self, table: int, values: Tensor) -> Tensor:
-        """(n_i, d_c): per row of `table` the sum of `values` (N, d_c) over the joined rows that it is behind."""
+        """(n_i, d_c): for every row of `table` the sum of `values` (N, d_c) over the joined rows that it is behind."""
         size = sum(self.held[table])
         if values.shape[1] == 1:
             return values.new_zeros(size).index_add_(0, self.rows[table], values[:, 0])[:, None]
@@ -169,16 +178,16 @@ class Join:
         )
 
     def divide(self, table: int, values: Tensor) -> tuple[Tensor, ...]:
-        """`values` (n_i, ...) as the clients of `table` hold them."""
-        return values.split(list(self.held[table]))
+        """`values` (n_i, ...) divided as the clients of `table` hold its rows."""
+        parts: tuple[Tensor, ...] = values.split(list(self.held[table]))
+        return parts
 
 
 # --- batches of joined rows -------------------------------------------------------------------------------------------
 
 
 class ServerBatches:
-    """The batches of every epoch: contiguous in the order of the join and named once, or with DP-SGD drawn and named
-    one by one."""
+    """The batches of every epoch: contiguous in the join and named once, or with DP-SGD drawn and named one by one."""
 
     def __init__(self, me: Party, config: RunConfig) -> None:
         self.me, self.size = me, config.algorithm.batch_size
@@ -186,7 +195,7 @@ class ServerBatches:
         self.kept: list[Join] = []  # those that are the same in every epoch
 
     async def name(self, join: Join) -> None:
-        """Once: tell every client which of its rows stand behind each batch, so that it need not be asked."""
+        """Tell every client once which of its rows are behind each batch, so that no epoch needs to name them."""
         if self.drawn:
             return
         named: list[list[np.ndarray]] = [[] for _ in self.me.clients]
@@ -197,12 +206,11 @@ class ServerBatches:
             for rows, own in zip(named, join.held_of(batch, needed), strict=True):
                 rows.append(own)
         for name, rows in zip(self.me.clients, named, strict=True):
-            await self.me.send(
-                name, (np.concatenate(rows), np.array([len(r) for r in rows]), np.array(sizes)), tag="batches"
-            )
+            lengths = np.array([len(r) for r in rows])
+            await self.me.send(name, (np.concatenate(rows), lengths, np.array(sizes)), tag="batches")
 
     async def epoch(self, join: Join, y: Tensor) -> AsyncIterator[tuple[Join, Tensor]]:
-        """Each batch's own join and labels."""
+        """Yield each batch's join and labels."""
         starts = range(0, len(y), self.size)
         if not self.drawn:
             self.kept = self.kept or [join.batch(slice(at, at + self.size))[0] for at in starts]
@@ -218,7 +226,12 @@ class ServerBatches:
 
 
 class ClientBatches:
-    """What a client is told of them. `noisy`: its noisy gradients, from the first round on; None without DP-SGD."""
+    """What a client knows of the batches.
+
+    Attributes
+    ----------
+    noisy : its noisy gradients, from the first round on; None without DP-SGD.
+    """
 
     def __init__(self, me: Party, config: RunConfig) -> None:
         self.me, self.config, self.size = me, config, config.algorithm.batch_size
@@ -227,7 +240,7 @@ class ClientBatches:
         self.count = 0
 
     async def receive(self) -> None:
-        """Once: keep in `me.state.batches` which of its rows each batch needs, and how many joined rows it has."""
+        """Keep in `me.state.batches` which own rows each batch needs, and how many joined rows the batch has."""
         if not self.drawn:
             state = self.me.state
             named, lengths, sizes = await self.me.recv(SERVER, tag="batches")
@@ -235,15 +248,12 @@ class ClientBatches:
             state.batches = {"rows": state.rows[named], "lengths": lengths, "sizes": sizes}
 
     async def epoch(self) -> AsyncIterator[tuple[Tensor, int]]:
-        """Of each batch the rows of its part, ascending, and by how many joined rows the sum of gradients is
-        divided."""
+        """Yield for each batch the rows of the client's part, ascending, and the divisor of the sum of gradients."""
         state, device = self.me.state, self.me.device
         expected = min(self.size, state.joined)
         if not self.count:
-            self.count, rate = (
-                -(-state.joined // self.size),
-                tables.part_of_a_batch(state.counts, expected / state.joined),
-            )
+            self.count = -(-state.joined // self.size)
+            rate = tables.part_of_a_batch(state.counts, expected / state.joined)
             self.noisy = tables.noisy_steps(self.me, self.config, rate, self.count, drawn_by_server=True)
         if not self.drawn:
             rows = torch.from_numpy(state.batches["rows"]).to(device).split(state.batches["lengths"].tolist())

@@ -1,6 +1,6 @@
 """RFL-ADMM: learning over joins of unions by ADMM; a table's horizontal parts agree on its parameters by consensus.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, sections 5 and 6. The programs, and the departures from the paper, stand in
+Xu et al.: TablePuppet, arXiv 2403.15839, sections 5 and 6. The programs and the departures from the paper are in
 consensus.py.
 """
 
@@ -23,7 +23,7 @@ ALGORITHM = AlgorithmInfo(
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery"),
     search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1")), ("algorithm.rho", ("0.5", "1.0", "2.0"))),
-    # any codec: multipliers are the server's and, inside a round, start anew; the rest is inexact updates
+    # any codec: multipliers stay at the server, and those of a round start anew; else rounding makes inexact updates
     remembered=("prediction", "residual", "parameters", "consensus"),
 )
 EXPOSES = (
@@ -36,6 +36,8 @@ check, decide, parties = shared.check, shared.decide, consensus.parties
 
 @dataclass
 class Config(shared.AdmmKeys, shared.PartKeys):
+    """Keys of RFL-ADMM."""
+
     name: str = "rfl_admm"
     inner_rounds: Count = 10  # T': rounds of consensus per round
-    predict: Literal["own", "consensus"] = "own"  # with what a client predicts: its own theta | the consensus w
+    predict: Literal["own", "consensus"] = "own"  # what a client predicts with: its own theta | the consensus w

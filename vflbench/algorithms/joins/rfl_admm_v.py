@@ -1,7 +1,6 @@
 """RFL-ADMM-V: learning over joins by ADMM, one exchange of a prediction per *table* row a round.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The programs, and the departures from the paper, stand in
-consensus.py.
+Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The programs and the departures from the paper are in consensus.py.
 """
 
 from dataclasses import dataclass
@@ -31,4 +30,6 @@ check, decide, parties = shared.check, shared.decide, consensus.parties
 
 @dataclass
 class Config(shared.AdmmKeys, shared.JoinKeys):
+    """Keys of RFL-ADMM-V."""
+
     name: str = "rfl_admm_v"

@@ -1,6 +1,6 @@
 """RFL-SGD: learning over joins of unions by mini-batch SGD; a table's horizontal parts share one gradient.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, sections 4 and 6. The programs, and the departures from the paper, stand in
+Xu et al.: TablePuppet, arXiv 2403.15839, sections 4 and 6. The programs and the departures from the paper are in
 sgd.py.
 """
 
@@ -25,7 +25,7 @@ ALGORITHM = AlgorithmInfo(
         ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
         ("algorithm.batch_size", ("1024", "10240")),
     ),
-    # any codec: rounded predictions make noisy gradients; of batches' rows nothing is remembered
+    # any codec: rounded predictions make noisy gradients; nothing is remembered of the batches' rows
     remembered=("gradient", "step"),
 )
 EXPOSES = (
@@ -39,5 +39,7 @@ check, parties = shared.check, sgd.parties
 
 @dataclass
 class Config(shared.PartKeys):
+    """Keys of RFL-SGD."""
+
     name: str = "rfl_sgd"
     batch_size: int = 10240  # B: joined rows of a batch

@@ -1,7 +1,7 @@
-"""RFL-SGD-V: learning over joins by mini-batch SGD, one number per distinct *table* row of a batch and output, each
-way.
+"""RFL-SGD-V: learning over joins by mini-batch SGD, with one message entry per distinct *table* row of a batch.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 4. The programs, and the departures from the paper, stand in sgd.py.
+Xu et al.: TablePuppet, arXiv 2403.15839, section 4. Each way, one number is sent per distinct table row and output. The
+programs and the departures from the paper are in sgd.py.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ ALGORITHM = AlgorithmInfo(
         ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
         ("algorithm.batch_size", ("1024", "10240")),
     ),
-    # any codec: rounded predictions make noisy gradients; batches are of other rows, so nothing is remembered
+    # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
 )
 EXPOSES = (*mapping.EXPOSES, *mapping.BATCHES)
 check, parties = shared.check, sgd.parties
@@ -33,5 +33,7 @@ check, parties = shared.check, sgd.parties
 
 @dataclass
 class Config(shared.JoinKeys):
+    """Keys of RFL-SGD-V."""
+
     name: str = "rfl_sgd_v"
     batch_size: int = 10240  # B: joined rows of a batch

@@ -1,32 +1,32 @@
 """SGD over joins: the two programs of `rfl_sgd`, and of `rfl_sgd_v`, where every table has one client.
 
 Xu et al.: TablePuppet, arXiv 2403.15839, section 4 ("LoJ with SGD", equations 12 and 13) and section 6 ("LoU with SGD",
-equations 17 and 18). A batch is B joined rows. Every table's owner predicts the alpha_i distinct rows of its own behind
-them; the server expands, and sends back the sum of the loss's gradients per row. The parameters follow SGD on the join,
-which nobody has.
+equations 17 and 18). A batch is B joined rows. Every table's owner predicts its alpha_i distinct rows behind them. The
+server expands these predictions, and sends back the sum of the loss's gradients per row. The parameters follow SGD on
+the join, which no party has.
 
-Of a table with Q_i > 1 clients, every client sends the sum of the gradients of its own rows; the organisation's LoU,
-which runs at the server, adds them, divides by B, and sends all the same step: their replicas of theta_i stay equal,
-and the parameters are those of RFL-SGD-V whatever the split.
+Where a table has Q_i > 1 clients, every client sends the sum of the gradients of its own rows. The organisation's LoU,
+which runs at the server, adds them, divides by B, and sends all the same step. So their replicas of theta_i stay equal,
+and the parameters are those of RFL-SGD-V, however the table is split.
 
     paper               here
     B, alpha_{i,b}      batch_size (N in equations 12 and 13); rows that the server names for batch b
     h_i, z = sum h_i    predictions, z
-    Y_{i,r}             residual: the sum of dl/dz over the joined rows of the batch behind which row r stands
+    Y_{i,r}             residual: the sum of dl/dz over the joined rows of the batch that row r is behind
     R, beta             ||theta||^2 / 2, weight_decay: sum_r c_r = B, so counts need not be sent
 
 Departures from the paper
 1. An epoch is one pass in the order of the join, not shuffled, as in the released code. So the rows of every batch are
    named once, before training (tag `batches`).
-2. Those of consensus.py that concern labels and rows that do not join (numbers 1 and 5).
+2. Those of consensus.py about labels and rows that do not join (numbers 1 and 5).
 3. The loss of a regression is (z - y)^2 / 2. The released SGD has no half: lr=0.1 here is 0.05 there.
 
-With privacy=dp_sgd the server draws every batch at random, each joined row with probability B / N, and names its rows
-batch by batch (tag `rows` in place of `batches`), and every client noises its own sum of gradients before it sends it.
-So privacy costs bytes: neighbours in the join have rows of the tables in common, joined rows drawn at random have
-fewer, and more predictions are asked for (1.6 times as many on MovieLens' sample, B = 10,240). A row of T_i is part of
-a batch with probability 1 - (1 - B/N)^G at most, G the largest count among the client's rows, and sums are divided by
-the B that is expected.
+With privacy=dp_sgd the server draws every batch at random, each joined row with probability B / N. It names the rows
+batch by batch (tag `rows` in place of `batches`). Every client adds noise to its sum of gradients before it sends it.
+Privacy costs bytes: neighbours in the join have table rows in common, and joined rows drawn at random have fewer. So
+more predictions are asked for (1.6 times as many on MovieLens' sample, B = 10,240). A row of T_i is part of a batch
+with probability 1 - (1 - B/N)^G at most, with G the largest count among the client's rows. Sums are divided by the
+expected B.
 """
 
 from vflbench.algorithms.joins import mapping, shared
@@ -47,8 +47,10 @@ def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
-    """LoJ joins what tables predict of a batch, and scatters the gradients; LoU of every table with more than one
-    client adds up theirs."""
+    """Join the tables' predictions of a batch, and scatter the gradients (LoJ).
+
+    For every table with more than one client, add up the clients' gradients (LoU).
+    """
     loss, batches = losses.make(public.classes), ServerBatches(me, config)
     groups = [[me.clients[c] for c in clients] for clients in public.parts if len(clients) > 1]
     everyone = [name for names in groups for name in names]
@@ -71,16 +73,14 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
                     await me.send(me.clients[c], part, tag="residual")
             received = dict(zip(everyone, await me.recv_all(everyone, tag="gradient"), strict=True))
             for names in groups:
-                # (17)
-                step = sum_of([received[name] for name in names]) / (
-                    min(batches.size, len(labels.y)) if batches.drawn else len(y)
-                )
+                divisor = min(batches.size, len(labels.y)) if batches.drawn else len(y)
+                step = sum_of([received[name] for name in names]) / divisor  # (17)
                 await me.send_many(names, step, tag="step")
         me.report(train_loss=total / max(seen, 1), iterations=t * count, epoch=t, offset=labels.offset)
 
 
 async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
-    """Predicts the rows it is asked for, and follows the gradient over all rows of its table."""
+    """Predict the rows that the server names, and follow the gradient over all rows of the table."""
     cfg = config.algorithm
     number = public.table_of(me.clients.index(me.name))
     table = LocalTable(me, data, number, public, config)

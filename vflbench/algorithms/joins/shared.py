@@ -1,5 +1,4 @@
-"""What the methods over joins share beside messages: a client's table with its model, labels at the server, and
-checks."""
+"""What the methods over joins share beside messages: a client's table with its model, the server's labels, checks."""
 
 import warnings
 from collections.abc import Sequence
@@ -27,16 +26,18 @@ from vflbench.types import ConfigError, Count, Positive, Problem, Range, RunConf
 
 Public = RelationalPublic | AlignedPublic
 
-FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
-    "models": ("linear", "mlp"),  # a sum of shares: with a network above the sum they are other methods
+FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
+    "models": ("linear", "mlp"),  # a sum of shares: with a network above the sum they would be other methods
     "accounting": ("strict", "tablepuppet"),
     "epochs": True,
 }
 
 
 def tensor(values: np.ndarray, dtype: torch.dtype, device: str) -> Tensor:
-    """`values` as a tensor; where neither type nor device changes it shares their memory, so that a memory map is not
-    read."""
+    """`values` as a tensor.
+
+    Where neither type nor device changes, it shares their memory, so that a memory map is not read.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nobody writes to features
         return torch.from_numpy(np.asarray(values)).to(device=device, dtype=dtype)
@@ -49,18 +50,20 @@ class Keys:
     name: str = ""
     lr: float = 0.1  # learning rate
     weight_decay: Annotated[float, Range(at_least=0)] = 1e-5  # beta of R = ||theta||^2 / 2
-    center_labels: bool = True  # regression: the labels' mean is subtracted by whoever has them for training
+    center_labels: bool = True  # regression: whoever trains on the labels subtracts their mean
     default_rounds: Count = 10  # epochs, where epochs and rounds are null
 
 
 @dataclass
 class JoinKeys(Keys):
+    """Keys of methods that join tables."""
+
     key_hash: Literal["sha256", "none"] = "sha256"  # how join keys are handed over: sha256 | none (integers in clear)
 
 
 @dataclass
 class PartyKeys:
-    """Of methods on aligned rows."""
+    """Keys of methods on aligned rows."""
 
     # organisations that one table's columns are divided between; null: 2, or one for each table of a join
     parties: int | None = None
@@ -68,11 +71,15 @@ class PartyKeys:
 
 @dataclass
 class PartKeys(JoinKeys):
+    """Keys of methods that take tables in horizontal parts."""
+
     parts: int = 2  # Q_i: horizontal parts of each table, one client each, where the data set does not say
 
 
 @dataclass
 class AdmmKeys(Keys):
+    """Keys of methods by ADMM."""
+
     rho: Positive = 1.0  # penalty of the ADMM (of both, where a table comes in parts)
     solver: Literal["sgd", "exact"] = "sgd"  # update of theta: sgd | exact (linear models)
     local_epochs: Count = 10  # solver=sgd: passes over the own rows per update
@@ -86,8 +93,8 @@ class LocalTable:
 
     Parameters
     ----------
-    number : the table's; every client of a table starts from the same parameters, and an aligned party from those of
-    its table.
+    number : number of the table. Every client of a table starts from the same parameters, and so does the aligned party
+        that has its columns.
     """
 
     def __init__(
@@ -110,18 +117,18 @@ class LocalTable:
         return x, torch.from_numpy(counts).to(device=self.device, dtype=x.dtype)
 
     def predictions(self) -> dict[str, Tensor]:
-        """What scoring needs: of a table that has held-out rows their partial predictions, of others those of all
-        rows."""
+        """Partial predictions for scoring: of the held-out rows by split; `rows`, all rows, for a table without."""
         held_out = {split: self.model(x) for split, x in self.held_out.items()}
         return held_out or {"rows": self.model(self.features)}
 
 
 class Labels:
-    """Labels of the joined rows at the server, centred where that is asked for.
+    """Labels of the joined rows at the server, centred if the configuration says so.
 
     Attributes
     ----------
-    y : (N,) targets or classes. offset : (1, 1) what centring subtracted, to be added to the sum of predictions.
+    y : (N,) targets or classes.
+    offset : (1, 1) what centring subtracted, to be added to the sum of predictions.
     """
 
     def __init__(self, me: Party, labels: np.ndarray, public: Public, config: RunConfig) -> None:
@@ -135,8 +142,10 @@ DIAGNOSED = 20_000  # training rows of the label table from which the bound on r
 
 
 def may_diverge(public: Public, config: RunConfig) -> bool:
-    """Whether the bound on rho is known for this run (stability.py) and could lie above it: M tables overlap at most M
-    times."""
+    """Whether the bound on rho (stability.py) is known for this run, and rho could be below it.
+
+    The overlap of M tables is at most M.
+    """
     known = (
         not public.classes
         and config.model.name == "linear"
@@ -147,7 +156,7 @@ def may_diverge(public: Public, config: RunConfig) -> bool:
 
 
 def check(config: RunConfig) -> list[Problem]:
-    """What of the keys that the methods over joins share does not go together."""
+    """What is wrong across the keys that the methods over joins share."""
     cfg, attack, problems = config.algorithm, config.attack, []
     linear = config.model.name == "linear" and not config.model.relu_output
     allowed = "solves linear models only (model=linear, model.relu_output=false)"
@@ -157,11 +166,8 @@ def check(config: RunConfig) -> list[Problem]:
     if exact and not linear:
         problems.append(Problem("algorithm.solver", "exact", f"{allowed}; use sgd"))
     if exact and tables.trains_privately(config.privacy):
-        allowed = (
-            f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect "
-            "nothing: use sgd"
-        )
-        problems.append(Problem("algorithm.solver", "exact", allowed))
+        why = f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing"
+        problems.append(Problem("algorithm.solver", "exact", f"{why}: use sgd"))
     if (
         attack.name == "prediction_recovery"
         and attack.parameters == "received"
@@ -183,26 +189,25 @@ def parties(server: Program, client: Program, parts: Sequence[Any]) -> dict[str,
 
 
 def decide(task: RelationalTask | AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
-    """Nothing; warns where rho is too small for these data (stability.py)."""
+    """Decide nothing, but warn where rho is too small for these data (stability.py)."""
     if may_diverge(task.public, config):
         blocks = task.sample(DIAGNOSED, seeding.stream(config.seed, "diagnosis"))
-        stability.warn(
-            config.algorithm.rho, blocks, partial.intercepts(config.model, task.public.blocks, task.public.owner)
-        )
+        intercepts = partial.intercepts(config.model, task.public.blocks, task.public.owner)
+        stability.warn(config.algorithm.rho, blocks, intercepts)
     return config, {}
 
 
 def check_learning(task: AlignedTask, config: RunConfig) -> None:
-    """Raise ConfigError for a convex problem, which has no held-out rows, for images, and for another number of parties
-    than the task's."""
+    """Check that a method on aligned rows can learn the task.
+
+    Raises
+    ------
+    ConfigError : the number of parties is not the task's; the features are images; or the problem is convex, and has no
+        held-out rows.
+    """
     if config.algorithm.parties not in (None, task.parties):
-        raise ConfigError(
-            [
-                Problem(
-                    "algorithm.parties", config.algorithm.parties, f"{task.name} has {task.parties} parties: use that"
-                )
-            ]
-        )
+        allowed = f"{task.name} has {task.parties} parties: use that"
+        raise ConfigError([Problem("algorithm.parties", config.algorithm.parties, allowed)])
     if task.features[0].ndim > 2:
         allowed = f"{config.algorithm.name} takes feature columns, and these are image views: use vfl or svfl"
         raise ConfigError([Problem("dataset", task.name, allowed)])
@@ -215,7 +220,12 @@ def check_learning(task: AlignedTask, config: RunConfig) -> None:
 
 
 def check_holders(task: RelationalTask, config: RunConfig) -> None:
-    """Raise ConfigError where a table comes in several horizontal parts, and `config.algorithm` has no key for them."""
+    """Check that a method for tables with one holder gets no table in horizontal parts.
+
+    Raises
+    ------
+    ConfigError : a table comes in several parts, and the method has no key for them.
+    """
     several = [table for table, clients in zip(task.tables, task.public.parts, strict=True) if len(clients) > 1]
     if several and not isinstance(config.algorithm, PartKeys):
         name = config.algorithm.name

@@ -1,9 +1,9 @@
-"""Whether the tables' simultaneous updates of the ADMM settle, before a run is spent on finding out.
+"""Tells before a run whether the tables' simultaneous updates of the ADMM will settle.
 
 For linear models and the loss (z - y)^2 / 2 with exact updates, the iteration of TablePuppet's equations 7 to 16 is
-stable iff rho > (3 mu - 4) / 2, where mu is the largest eigenvalue of the sum of the tables' projections on the joined
-rows: 1 where no two tables share a direction, M where all do (an intercept in every table). Our derivation, confirmed
-by runs.
+stable iff rho > (3 mu - 4) / 2. Here mu is the largest eigenvalue of the sum of the tables' projections on the joined
+rows: 1 where no two tables share a direction, M where all do (an intercept in every table). The derivation is ours;
+runs confirm it.
 """
 
 import logging
@@ -15,7 +15,13 @@ log = logging.getLogger(__name__)
 
 
 def overlap(blocks: Sequence[np.ndarray], intercepts: Sequence[bool]) -> float:
-    """mu of tables' joined features, (n, d_i) each; `intercepts` says which models have one."""
+    """The overlap mu of the tables' joined features.
+
+    Parameters
+    ----------
+    blocks : per table (n, d_i).
+    intercepts : per table, whether its model has one.
+    """
     bases = []
     for block, intercept in zip(blocks, intercepts, strict=True):
         x = np.asarray(block, dtype=np.float64)
@@ -28,7 +34,7 @@ def overlap(blocks: Sequence[np.ndarray], intercepts: Sequence[bool]) -> float:
 
 
 def smallest_rho(mu: float) -> float:
-    """The bound: stable above it."""
+    """The bound above which rho is stable."""
     return max((3 * mu - 4) / 2, 0.0)
 
 

@@ -1,15 +1,14 @@
 """VFL-ADMM: vertical federated learning on joined, aligned rows by the sharing ADMM; what RFL-ADMM-V is compared with.
 
 Xie et al., Improving Privacy-Preserving Vertical Federated Learning by Efficient Communication with ADMM, arXiv
-2207.10226, with identity heads; Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The iterates of consensus.py,
-    whose symbols are used, on a joined
-table that somebody did materialise: every party predicts all N rows (G = 1).
+2207.10226, with identity heads; Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The iterates and the symbols are
+those of consensus.py. Here the joined table exists: every party predicts all N rows (G = 1).
 
 Departures from the paper: those of consensus.py, numbers 1 to 4.
 
-With privacy=dp_sgd the local batches are drawn at random by the client (privacy/tables.py); messages and bytes are the
-same. The unit of protection is a row of the joined table, because that is what a party holds here: a table's row stands
-in it G times.
+With privacy=dp_sgd the client draws its local batches at random (privacy/tables.py); messages and bytes are the same.
+The unit of protection is a row of the joined table, because that is what a party holds here. A table's row is in it G
+times.
 """
 
 from dataclasses import dataclass
@@ -53,11 +52,13 @@ check = shared.check
 
 @dataclass
 class Config(AdmmKeys, PartyKeys):
+    """Keys of VFL-ADMM."""
+
     name: str = "vfl_admm"
 
 
 def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
-    """As `shared.decide`, of a task that the method takes."""
+    """As `shared.decide`, after a check that the method can take the task."""
     shared.check_learning(task, config)
     return shared.decide(task, config)
 
@@ -69,7 +70,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:
-    """Sums predictions, updates z and lambda."""
+    """Sum predictions, and update z and lambda."""
     cfg: Config = config.algorithm
     dtype, loss = DTYPES[config.model.dtype], losses.make(public.classes)
     if me.fresh:
@@ -91,7 +92,7 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
 
 
 async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Fits its own block to what the server says of its rows; the owner of the labels sends them first."""
+    """Fit the party's own block to the server's residual; the owner of the labels sends them first."""
     cfg: Config = config.algorithm
     m = me.clients.index(me.name)
     table = LocalTable(me, data, m, public, config)

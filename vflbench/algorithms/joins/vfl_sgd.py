@@ -1,14 +1,14 @@
 """VFL-SGD: vertical federated learning on joined, aligned rows by mini-batch SGD; what RFL-SGD-V is compared with.
 
-Xu et al.: TablePuppet, arXiv 2403.15839, section 7 (baselines). The parameters of sgd.py on a joined table that
-somebody did materialise: per batch every party predicts B rows and gets B gradients back.
+Xu et al.: TablePuppet, arXiv 2403.15839, section 7 (baselines). The parameters are those of sgd.py. Here the joined
+table exists: per batch every party predicts B rows and gets B gradients back.
 
 Departures from the paper: an epoch is one pass in the order of the rows, not shuffled; a regression's labels are
 centred (center_labels).
 
-With privacy=dp_sgd the server draws every batch at random, each row with probability B / N, and names it to all (tag
-`rows`). The unit of protection is a row of the joined table, because that is what a party holds here: a table's row
-stands in it G times.
+With privacy=dp_sgd the server draws every batch at random, each row with probability B / N, and names its rows to all
+(tag `rows`). The unit of protection is a row of the joined table, because that is what a party holds here. A table's
+row is in it G times.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ ALGORITHM = AlgorithmInfo(
         ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
         ("algorithm.batch_size", ("1024", "10240")),
     ),
-    # any codec: rounded predictions make noisy gradients; batches are of other rows, so nothing is remembered
+    # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
 )
 EXPOSES = (
     Sent("labels", "client", "server", "labels", "client"),
@@ -53,6 +53,8 @@ check = shared.check
 
 @dataclass
 class Config(Keys, PartyKeys):
+    """Keys of VFL-SGD."""
+
     name: str = "vfl_sgd"
     batch_size: int = 10240  # B: rows of a batch
 
@@ -64,7 +66,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:
-    """Sums predictions, and sends all the same gradient."""
+    """Sum predictions, and send every party the same gradient."""
     cfg: Config = config.algorithm
     loss = losses.make(public.classes)
     drawn, rate = tables.trains_privately(config.privacy), min(1.0, cfg.batch_size / public.samples)
@@ -89,7 +91,7 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
 
 
 async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Predicts its rows of the batch, and follows the gradient; the owner of the labels sends them first."""
+    """Predict the rows of each batch, and follow the gradient; the owner of the labels sends them first."""
     cfg: Config = config.algorithm
     m = me.clients.index(me.name)
     table = LocalTable(me, data, m, public, config)

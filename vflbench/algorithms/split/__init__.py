@@ -1,0 +1,1 @@
+"""Split learning, synchronous and asynchronous: PubSub-VFL and its baselines."""

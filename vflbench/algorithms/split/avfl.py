@@ -1,12 +1,12 @@
 """AVFL: asynchronous split learning, one worker per party, peer to peer.
 
 Chen et al., "VAFL", arXiv 2007.06081, as the baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1): the
-passive worker goes on publishing with the parameters it has, the active one takes the embedding that came last.
+passive worker goes on publishing with the parameters it has; the active one takes the embedding that came last.
 
 Departures
-1. At most `outstanding` gradients are due to the passive worker; without a bound it would embed a whole epoch with one
+1. The passive worker waits for at most `outstanding` gradients. Without a bound it would embed a whole epoch with one
    set of parameters.
-2. Every batch of an epoch is trained once; the epoch ends when all its gradients have come. Several passive parties: a
+2. Every batch of an epoch is trained once. The epoch ends when all its gradients have come. Several passive parties: a
    batch is taken when all its embeddings are there.
 """
 
@@ -36,6 +36,8 @@ check = shared.check_asynchronous
 
 @dataclass
 class Config(Keys):
+    """Keys of AVFL."""
+
     name: str = "avfl"
     outstanding: Count = 5  # batches of the passive worker that wait for their gradient, at most
 
@@ -46,7 +48,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Embeds batch after batch."""
+    """Embed batch after batch."""
     cfg = config.algorithm
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
@@ -58,7 +60,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
 
 
 async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Steps on what came last."""
+    """Step on what came last."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
 

@@ -1,13 +1,13 @@
 """AVFL-PS: asynchronous split learning with parameter servers and workers in pairs.
 
-A baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1; the architecture of Falcon): every pair of workers
-is an AVFL of its own, on batches that are dealt to the pairs beforehand; nobody takes over another's work.
+A baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1; the architecture of Falcon). Every pair of workers
+runs AVFL on batches that are dealt to the pairs beforehand. No pair takes over another's work.
 
 Departures
 1. Both parameter servers average their workers at the end of every epoch, as PubSub-VFL's do; the paper does not say
    when.
-2. A pair has a link of its own, and at most `outstanding` gradients are due to its passive worker.
-3. The training loss that is reported is the mean of the pairs' means, whatever their numbers of batches.
+2. A pair has a link of its own, and its passive worker waits for at most `outstanding` gradients.
+3. The reported training loss is the mean of the pairs' means, whatever their numbers of batches.
 """
 
 from dataclasses import dataclass
@@ -45,12 +45,19 @@ check = shared.check_asynchronous
 
 @dataclass
 class Config(PairKeys):
+    """Keys of AVFL-PS."""
+
     name: str = "avfl_ps"
     outstanding: Count = 5  # batches of a passive worker that wait for their gradient, at most
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """A parameter server and workers per organisation. Raises ConfigError for more pairs than batches."""
+    """A parameter server and workers per organisation.
+
+    Raises
+    ------
+    ConfigError : there are more pairs than batches.
+    """
     count = config.algorithm.workers
     specs = shared.teams(
         task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count)
@@ -60,7 +67,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Averages its workers' replicas at the end of an epoch."""
+    """Average the workers' replicas at the end of an epoch."""
     workers = workers_of(me.name, config.algorithm.workers)
     side = Side(me, data, public, config)
     me.state.model = side.model
@@ -73,7 +80,7 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
 
 
 async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Embeds its batches."""
+    """Embed the worker's batches."""
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)
     partner = workers_of(ACTIVE, cfg.workers)[side.place]
@@ -87,7 +94,7 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
 
 
 async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Steps on what came last from its partners, one per passive party."""
+    """Step on what came last from the partners, one per passive party."""
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)
     partners = [workers_of(name, cfg.workers)[side.place] for name in passive_parties(me)]

@@ -1,18 +1,18 @@
-"""Publish/subscribe: channels by batch ID that hold a few messages and drop the oldest, and deadlines for what a
-subscriber waits for.
+"""Publish/subscribe: channels by batch ID that hold a few messages and drop the oldest, and subscribers' deadlines.
 
-Embedded: an organisation's hub owns one for each sender, in virtual time (PubSub-VFL, arXiv 2510.12494, section 4.1).
+The broker is embedded: an organisation's hub owns one for each sender, in virtual time (PubSub-VFL, arXiv 2510.12494,
+section 4.1).
 """
 
 import itertools
 from collections import deque
 from typing import Any
 
-ROUNDING = 1e-9  # seconds: a clock that has waited until a deadline may be a rounding short of it
+ROUNDING = 1e-9  # seconds: a clock that has waited until a deadline may be short of it by a rounding error
 
 
 class Broker:
-    """Channels, each a FIFO of at most `capacity` messages; a new message replaces the oldest of a full one."""
+    """Channels, each a FIFO of at most `capacity` messages; a new message replaces the oldest of a full channel."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -21,7 +21,7 @@ class Broker:
         self.dropped = 0  # messages that a newer one replaced
 
     def publish(self, channel: int, message: Any) -> None:
-        """Add a message; whoever waited for one of this channel waits no longer."""
+        """Add a message, and end the wait for one of this channel."""
         box = self.channels.setdefault(channel, deque())
         if len(box) == self.capacity:
             box.popleft()
@@ -44,22 +44,24 @@ class Broker:
         return len(self.channels.get(channel, ()))
 
     def discard(self, channel: int) -> None:
-        """Remove a channel's messages, and the deadline of whoever waited."""
+        """Remove a channel's messages and its deadline."""
         self.channels.pop(channel, None)
         self.deadlines.pop(channel, None)
 
     def wait(self, channel: int, until: float) -> None:
-        """Somebody waits for the next message of a channel until that time, which is no earlier than any given
-        before."""
+        """Set the time until which a subscriber waits for the next message of a channel.
+
+        It must not be earlier than any that was set before.
+        """
         self.deadlines.pop(channel, None)
         self.deadlines[channel] = until
 
     def deadline(self) -> float | None:
-        """The earliest time at which somebody stops waiting; None where nobody does."""
+        """The earliest deadline; None where nobody waits."""
         return next(iter(self.deadlines.values()), None)
 
     def expired(self, now: float) -> list[int]:
-        """The channels whose subscribers have waited until `now`, earliest first; nobody waits for them any more."""
+        """Remove the deadlines that have come by `now`, and return their channels, earliest first."""
         over = list(itertools.takewhile(lambda channel: self.deadlines[channel] <= now + ROUNDING, self.deadlines))
         for channel in over:
             del self.deadlines[channel]

@@ -1,7 +1,6 @@
-"""PubSub-VFL's bookkeeping of one epoch: which batch is whose, which attempt counts, who waits until when, who has to
-be told.
+"""PubSub-VFL's bookkeeping of one epoch: who has which batch, which attempt counts, who waits until when.
 
-A hub tells its epoch what came and when. Before it waits it calls `serve`, and sends what is in the outbox. Nothing
+A hub tells its epoch what came and when. Before it waits, it calls `serve` and sends what is in the outbox. Nothing
 here waits, sends, or reads a clock.
 """
 
@@ -25,9 +24,9 @@ EXPOSES = (  # between hubs, and inside an organisation
     Sent("task", "passive", "passive_worker", "gradients", "active"),
     Sent("worker", "passive_worker", "passive", "embeddings", "passive"),
 )
-# per worker, one after the other without a step of their party: more come only where no attempt can be in time
+# per worker, given up one after the other without a step of their party: more only where no attempt can be in time
 MOST_ATTEMPTS = 1000
-SKIP = -1  # in a notice, instead of an attempt: nobody trains this batch
+SKIP = -1  # in a notice, instead of an attempt: the batch is left out
 
 
 class Task(NamedTuple):
@@ -42,9 +41,9 @@ class Task(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a worker says of its task."""
+    """What a worker answers to its task."""
 
-    said: Literal["embedded", "stepped", "failed"]
+    outcome: Literal["embedded", "stepped", "failed"]
     batch: int
     attempt: int
     value: Any = None  # embedded: z. stepped, of an active worker: the loss, and d loss / d z for each passive party
@@ -58,14 +57,14 @@ class Notice(NamedTuple):
 
 
 class Epoch:
-    """What the hubs of both sides keep. All times are the hub's."""
+    """What the hubs of both sides keep; all times are the hub's."""
 
     def __init__(self, workers: list[str], count: int, brokers: list[Broker], deadline: float | None) -> None:
         self.brokers, self.deadline = brokers, deadline
         self.attempt = [0] * count
         self.skipped: set[int] = set()
         self.idle = deque(workers)
-        self.task: dict[str, Task | None] = dict.fromkeys(workers)  # what a worker is at
+        self.task: dict[str, Task | None] = dict.fromkeys(workers)  # what each worker works on
         self.given_up: list[int] = []  # passive: batches whose attempts were given up since the party's last step
         self.outbox: list[tuple[str, Any, str]] = []  # receiver, message, tag
 
@@ -74,12 +73,12 @@ class Epoch:
         return attempt == self.attempt[j] and j not in self.skipped
 
     def posted(self) -> list[tuple[str, Any, str]]:
-        """What has to be sent now, in this order."""
+        """Empty the outbox, and return what has to be sent now, in this order."""
         posted, self.outbox = self.outbox, []
         return posted
 
     def give(self, worker: str, task: Task) -> None:
-        """A worker has something to do."""
+        """Give a worker a task."""
         self.task[worker] = task
         self.outbox.append((worker, tuple(task), "task"))
 
@@ -89,31 +88,31 @@ class Epoch:
         return max(0.0, min(ends) - now) if ends else None
 
     def expired(self, now: float) -> Iterator[int]:
-        """Batches whose deadline has come, one after the other: what is done about one may end the wait for another."""
+        """Batches whose deadline has come, one by one: what is done about one may end the wait for another."""
         for broker in self.brokers:
             yield from broker.expired(now)
 
     def _put_down(self, worker: str) -> Task:
-        """The task of a worker that has answered."""
+        """Take the task from a worker that has answered, and return it."""
         task, self.task[worker] = self.task[worker], None
         assert task is not None, f"{worker} answers without a task"
         self.idle.append(worker)
         return task
 
     def _dismiss(self, worker: str) -> Task | None:
-        """Remove a worker that has died; the task it had."""
+        """Remove a worker that has died, and return the task that it had."""
         if worker in self.idle:
             self.idle.remove(worker)
         return self.task.pop(worker)
 
 
 class PassiveEpoch(Epoch):
-    """A passive hub's view.
+    """A passive hub's view of an epoch.
 
     Parameters
     ----------
-    capacity : q, of the gradient channels.
-    outstanding : batches of a worker that wait for their gradient, at most.
+    capacity : q, messages that a gradient channel holds.
+    outstanding : the most batches of a worker that wait for their gradient.
     deadline : seconds that an embedding waits for its gradient.
     may_publish : whether privacy allows another embedding of a batch.
     """
@@ -130,7 +129,7 @@ class PassiveEpoch(Epoch):
         self.gradients = Broker(capacity)
         super().__init__(workers, count, [self.gradients], deadline)
         self.outstanding, self.may_publish = outstanding, may_publish
-        # batch IDs that nobody has, smallest first: all passive parties take them in one order
+        # batch IDs that no worker has, smallest first: all passive parties take them in one order
         self.queue = list(range(count))
         # batches that a worker waits for, in its order
         self.held: dict[str, dict[int, None]] = {worker: {} for worker in workers}
@@ -138,14 +137,15 @@ class PassiveEpoch(Epoch):
         # batches whose gradient is there for a worker
         self.arrived: dict[str, deque[int]] = {worker: deque() for worker in workers}
         self.finished: set[int] = set()  # stepped on, or skipped
-        self.notices, self.told = 0, -1  # notices that came; how many the active party knows were heeded
+        self.notices, self.reported = 0, -1  # notices that came; how many the active party knows were heeded
         self.ended = False  # the active party says so
 
     def over(self) -> bool:
+        """Whether the epoch is over."""
         return self.ended and self.complete()
 
     def complete(self) -> bool:
-        """Nothing of the epoch is left to do, as far as this party knows."""
+        """Whether nothing of the epoch is left to do, as far as this party knows."""
         return (
             len(self.finished) == len(self.attempt)
             and not self.queue
@@ -154,39 +154,39 @@ class PassiveEpoch(Epoch):
         )
 
     def serve(self, now: float) -> None:
-        """Give every idle worker a gradient that is there, else a new batch. Say when all is done."""
+        """Give every idle worker a gradient if one is there, else a new batch; report when all is done."""
         for _ in range(len(self.idle)):
             worker = self.idle.popleft()
             if task := self._step(worker) or self._batch(worker):
                 self.give(worker, task)
             else:
                 self.idle.append(worker)
-        if self.told != self.notices and self.complete():
-            self.told = self.notices
+        if self.reported != self.notices and self.complete():
+            self.reported = self.notices
             self.outbox.append((ACTIVE, self.notices, "epoch"))
 
     def on_result(self, worker: str, result: Result) -> bool:
-        """A worker has answered. Whether with an embedding to publish."""
+        """Note a worker's answer, and return whether it is an embedding to publish."""
         task = self._put_down(worker)
-        if result.said == "stepped" and task.steps:
+        if result.outcome == "stepped" and task.steps:
             self.given_up.clear()
-        elif result.said == "failed":
+        elif result.outcome == "failed":
             self._take_back(worker, task)
-        return result.said == "embedded" and self.current(result.batch, result.attempt)
+        return result.outcome == "embedded" and self.current(result.batch, result.attempt)
 
     def on_published(self, j: int, now: float) -> None:
-        """The embedding of batch j is on its way: its gradient is due."""
+        """Note that the embedding of batch j is on its way: its gradient is due."""
         if self.deadline is not None:
             self.gradients.wait(j, now + self.deadline)
 
     def on_gradient(self, gradient: Gradient) -> None:
-        """A gradient waits for the worker that has the parameters of its embedding."""
+        """Keep a gradient for the worker that has the parameters of its embedding."""
         if self.current(gradient.batch, gradient.attempt):
             self.gradients.publish(gradient.batch, gradient)
             self.arrived[self.owner[gradient.batch]].append(gradient.batch)
 
     def on_notice(self, notice: Notice) -> None:
-        """The active party has given an attempt up, or another passive party has, or leaves the batch out."""
+        """Heed a notice: another party has given an attempt up, or leaves the batch out."""
         j, attempt = notice
         self.notices += 1
         if attempt == SKIP:
@@ -199,15 +199,16 @@ class PassiveEpoch(Epoch):
             self._requeue(j)
 
     def on_loss(self, worker: str) -> None:
-        """A worker's process has died: the others do its work."""
+        """Give the work of a worker whose process has died to the others."""
         self._take_back(worker, self._dismiss(worker))
 
     def abandon(self, j: int) -> None:
+        """Give up the attempt at batch j, and tell the active party."""
         self.outbox.append((ACTIVE, tuple(Notice(j, self.attempt[j])), "notice"))
         self._requeue(j)
 
     def _step(self, worker: str) -> Task | None:
-        """A worker's next gradient that is there."""
+        """A task for a worker that has a gradient; None where none is there."""
         held = self.held[worker]
         while self.arrived[worker]:
             j = self.arrived[worker].popleft()
@@ -219,7 +220,7 @@ class PassiveEpoch(Epoch):
         return None
 
     def _batch(self, worker: str) -> Task | None:
-        """The next batch of the queue for a worker that may have one more. What may not be published is left out."""
+        """The next batch of the queue, for a worker that may have one more; skip batches that may not be published."""
         while self.queue and len(self.held[worker]) < self.outstanding:
             j = self.queue.pop(0)
             if self.may_publish(j):
@@ -231,14 +232,14 @@ class PassiveEpoch(Epoch):
         return None
 
     def _skip(self, j: int) -> None:
-        """Nobody trains batch j any more."""
+        """Leave batch j out of this epoch."""
         self.attempt[j] += 1
         self.skipped.add(j)
         self.finished.add(j)
 
     def _take_back(self, worker: str, task: Task | None) -> None:
-        """What a worker had in hand, and what it waits for, goes back to the queue."""
-        # one of "forward" is among those held
+        """Put back into the queue what a worker had in hand, and what it waits for."""
+        # the batch of a "forward" task is among those held
         if task and task.kind == "backward" and task.steps and task.batch not in self.skipped:
             self.finished.discard(task.batch)
             self.abandon(task.batch)
@@ -246,7 +247,7 @@ class PassiveEpoch(Epoch):
             self.abandon(j)
 
     def _requeue(self, j: int) -> None:
-        """Batch j goes back to the queue, with the next attempt number."""
+        """Put batch j back into the queue, with the next attempt number."""
         self.attempt[j] += 1
         self.given_up.append(j)
         self._forget(j)
@@ -254,7 +255,7 @@ class PassiveEpoch(Epoch):
             bisect.insort(self.queue, j)
 
     def _forget(self, j: int) -> None:
-        """Nobody waits for the gradient of batch j any more, nor keeps parameters for it."""
+        """End the wait for the gradient of batch j; its worker drops the parameters that it kept."""
         self.gradients.discard(j)
         owner = self.owner.get(j)
         if owner is not None and j in self.held[owner]:
@@ -263,13 +264,13 @@ class PassiveEpoch(Epoch):
 
 
 class ActiveEpoch(Epoch):
-    """The active hub's view.
+    """The active hub's view of an epoch.
 
     Parameters
     ----------
     passive : the passive parties' names.
-    capacity : p, of the embedding channels.
-    deadline : seconds in which the embeddings of a batch come together.
+    capacity : p, messages that an embedding channel holds.
+    deadline : seconds within which all embeddings of a batch have to come.
     """
 
     def __init__(
@@ -283,12 +284,13 @@ class ActiveEpoch(Epoch):
         self.stepped: set[int] = set()
         self.notices = dict.fromkeys(passive, 0)  # sent to each
         self.heeded: dict[str, int] = dict.fromkeys(passive, -1)  # how many of them each had heeded when it was done
-        # an attempt was given up: a batch may be ready while a worker is at an earlier attempt of it
+        # whether an attempt was given up: a batch may then be ready while a worker is at an earlier attempt at it
         self.retried = False
         self.losses: list[float] = []
         self.repeated = self.discarded = 0
 
     def over(self) -> bool:
+        """Whether the epoch is over."""
         return not any(self.task.values()) and self.heeded == self.notices
 
     def counts(self) -> dict[str, int]:
@@ -298,24 +300,25 @@ class ActiveEpoch(Epoch):
         return done | {"dropped": dropped, "skipped": len(self.skipped)}
 
     def serve(self, now: float) -> None:
+        """Give idle workers the batches that are ready."""
         while self.idle and (j := self._next(now)) is not None:
             self.ready.remove(j)
             zs = [broker.next(j).z for broker in self.brokers]
             self.give(self.idle.popleft(), Task("forward", j, self.attempt[j], zs, j not in self.stepped))
 
     def on_result(self, worker: str, result: Result) -> bool:
-        """A worker has answered. Whether with gradients to publish."""
+        """Note a worker's answer, and return whether it has gradients to publish."""
         self._put_down(worker)
         j, current = result.batch, self.current(result.batch, result.attempt)
-        if result.said == "stepped" and j not in self.stepped:
+        if result.outcome == "stepped" and j not in self.stepped:
             self.losses.append(result.value[0])
             self.stepped.add(j)
-        elif result.said == "failed" and current:
+        elif result.outcome == "failed" and current:
             self.abandon(j)
-        return result.said == "stepped" and current
+        return result.outcome == "stepped" and current
 
     def on_embedding(self, src: str, embedding: Embedding, now: float) -> None:
-        """A batch is ready when its last embedding comes; until then those that lack have the deadline to come."""
+        """Keep an embedding: the last one makes its batch ready, and an earlier one sets the others a deadline."""
         j = embedding.batch
         if j in self.skipped or embedding.attempt < self.attempt[j]:
             self.discarded += 1
@@ -331,7 +334,7 @@ class ActiveEpoch(Epoch):
                     broker.wait(j, now + self.deadline)
 
     def on_notice(self, src: str, notice: Notice) -> None:
-        """A passive party has given a batch up: the others are told."""
+        """Pass on to the other passive parties that one has given a batch up."""
         j, attempt = notice
         others = [name for name in self.embeddings if name != src]
         if attempt == SKIP:
@@ -341,48 +344,56 @@ class ActiveEpoch(Epoch):
             self._retry(j, attempt, others)
 
     def on_loss(self, worker: str) -> None:
-        """A worker's process has died: another one does what it was at."""
+        """Give up the attempt of a worker whose process has died, so that another one takes its batch."""
         task = self._dismiss(worker)
         if task and self.current(task.batch, task.attempt):
             self.abandon(task.batch)
 
     def abandon(self, j: int) -> None:
+        """Give up the attempt at batch j, and tell all passive parties."""
         self._retry(j, self.attempt[j], list(self.embeddings))
 
     def _next(self, now: float) -> int | None:
-        """The oldest ready batch; after a retry the oldest young one that no worker has, else the newest such."""
+        """The oldest ready batch.
+
+        After a retry: of the ready batches that no worker has, the oldest young one, else the newest.
+        """
         if not self.retried:
             return self.ready[0] if self.ready else None
-        at = {task.batch for task in self.task.values() if task}
-        free = [j for j in self.ready if j not in at]
+        at_work = {task.batch for task in self.task.values() if task}
+        free = [j for j in self.ready if j not in at_work]
         return next((j for j in free if now - self.since[j] <= self.young), free[-1] if free else None)
 
-    def _retry(self, j: int, attempt: int, tell: list[str]) -> None:
-        """The passive parties embed batch j once more."""
+    def _retry(self, j: int, attempt: int, receivers: list[str]) -> None:
+        """Have the passive parties embed batch j once more."""
         self.attempt[j] = attempt + 1
         self.repeated += 1
-        self._clear(j, attempt, tell)
+        self._clear(j, attempt, receivers)
 
-    def _clear(self, j: int, attempt: int, tell: list[str]) -> None:
-        """What is there of the attempt is of no use any more; `tell` whom."""
+    def _clear(self, j: int, attempt: int, receivers: list[str]) -> None:
+        """Discard what is there of an attempt, and send a notice of it."""
         self.retried = True
         for broker in self.brokers:
             self.discarded += broker.depth(j)
             broker.discard(j)
         if j in self.ready:
             self.ready.remove(j)
-        for name in tell:
+        for name in receivers:
             self.notices[name] += 1
             self.outbox.append((name, tuple(Notice(j, attempt)), "notice"))
 
 
 def check_fruitful(given_up: list[int], workers: int, hub: str, deadline: float | None, failure_rate: float) -> None:
-    """Raise FederationError where so many attempts were given up, one after the other, that none can be in time."""
+    """Check that attempts at batches can be in time.
+
+    Raises
+    ------
+    FederationError : too many attempts were given up, one after the other.
+    """
     most = MOST_ATTEMPTS * workers
     if len(given_up) > most:
         lossy = f", or algorithm.failure_rate={failure_rate} too high" if failure_rate else ""
         raise FederationError(
             f"{hub}: {most + 1} attempts at batches were given up one after the other, the last at batch "
-            f"{given_up[most]}: "
-            f"algorithm.deadline={deadline} is too short for this network and these delays{lossy}"
+            f"{given_up[most]}: algorithm.deadline={deadline} is too short for this network and these delays{lossy}"
         )

@@ -1,25 +1,27 @@
-"""The planner of PubSub-VFL (Algorithm 2): how many workers each party starts, and the batch size, by plain
-enumeration.
+"""The planner of PubSub-VFL (Algorithm 2): it finds each party's number of workers, and the batch size, by enumeration.
 
-`epoch` minimises the time to a target, epoch seconds * (1 + B / B_c), where an epoch is what the algorithm does:
-batches are dealt to parallel workers. A formula gives it for the whole grid, within 5 % for most points. The best
-FINALISTS by the formula are then played event by event and the best of those is chosen, because a formula's minimum is
-where it errs downwards. Neither knows deadlines, failures or noise.
+`epoch` minimises the time to a target, epoch seconds * (1 + B / B_c). An epoch is what the algorithm does: batches are
+dealt to parallel workers. A formula gives its seconds for the whole grid, within 5 % for most points. The formula's
+minimum tends to lie where it errs downwards. So the FINALISTS that it ranks best are played event by event, and the
+best of those is chosen. Neither the formula nor the play knows deadlines, failures or noise.
 
-`paper` minimises the literal objective, equation 14: seconds of one worker's batch, whatever the number of batches and
-workers. It grows with the workers, so it always chooses the fewest. Changed in it: both parties have one range of
-workers, the passive backward pass has its own scale, the communication stays in (equation 15 drops it), and the memory
-bound divides by rho (the text says gamma). A number of an embedding takes 4 bytes, not one.
+`paper` minimises the literal objective, equation 14: the seconds of one worker's batch, whatever the number of batches
+and workers. It grows with the workers, so it always chooses the fewest. What is changed in it:
+- both parties have one range of workers;
+- the passive backward pass has its own scale;
+- the communication stays in (equation 15 drops it);
+- the memory bound divides by rho (the text says gamma);
+- a number of an embedding takes 4 bytes, not one.
 
-Of equal objectives it is the fewest workers of both parties together, then the fewest active ones, then the smallest
-batch. Times that differ by less than TIE are equal: where one party waits for the other anyway its number of workers
-hardly matters, and fewer suffice.
+Where objectives are equal, the fewest workers of both parties together win, then the fewest active ones, then the
+smallest batch. Times that differ by less than TIE count as equal. Where one party waits for the other anyway, its
+number of workers hardly matters, and fewer are enough.
 """
 
 import heapq
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -35,7 +37,7 @@ from vflbench.types import ConfigError, LinkConfig, Problem, RunConfig, Vflbench
 Array = NDArray[Any]
 ACTIVE_PARTS = ("active_forward", "top_forward", "top_backward", "active_backward")
 HEADER = 24  # bytes of a batch's id, attempt and timestamp
-EPOCH_END = 8  # bytes of the messages that end an epoch
+EPOCH_END = 8  # bytes of each message that ends an epoch
 FINALISTS = 16  # points of the grid that are played event by event
 TIE = 0.005  # times to the target that differ by less, relatively, are equal
 
@@ -59,49 +61,39 @@ class Setting:
 
 @dataclass(frozen=True)
 class Plan:
-    """The chosen point. Its times are those of an epoch as it would run, whatever the planner minimised."""
+    """The chosen point; its times are those of a real epoch, whatever the planner minimised."""
 
     active_workers: int
     passive_workers: int  # of each passive party
     batch_size: int
     epoch_seconds: float  # of one epoch, its share of the synchronisations included
-    # to the target, in units of the epochs to it with small batches: epoch_seconds * (1 + B / B_c)
+    # to the target, in units of the epochs that it takes with small batches: epoch_seconds * (1 + B / B_c)
     target_seconds: float
 
 
 def check(config: RunConfig) -> list[Problem]:
-    """What is wrong with the planner's keys, and what of the rest it does not know of."""
+    """What is wrong with the planner's keys, and which other options the planner cannot plan for."""
     cfg, network, problems = config.algorithm, config.network, []
     if len(cfg.worker_range) != 2 or not 1 <= cfg.worker_range[0] <= cfg.worker_range[1]:
-        problems.append(
-            Problem("algorithm.worker_range", cfg.worker_range, "must be the least and the most workers: [2,50]")
-        )
+        allowed = "must be the least and the most workers: [2,50]"
+        problems.append(Problem("algorithm.worker_range", cfg.worker_range, allowed))
     if not cfg.batch_sizes or min(cfg.batch_sizes) < 1:
         problems.append(Problem("algorithm.batch_sizes", cfg.batch_sizes, "must be a list of numbers from 1"))
     if any(len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) == 0 for numbers in cfg.memory):
-        problems.append(
-            Problem("algorithm.memory", cfg.memory, "must be a list of [Mem_max, Mem_0, rho, chi], rho and chi above 0")
-        )
+        allowed = "must be a list of [Mem_max, Mem_0, rho, chi], rho and chi above 0"
+        problems.append(Problem("algorithm.memory", cfg.memory, allowed))
     elif len(cfg.memory) not in (0, cfg.parties):
-        problems.append(
-            Problem(
-                "algorithm.memory", cfg.memory, f"must have an entry for each of the {cfg.parties} parties, or be empty"
-            )
-        )
+        allowed = f"must have an entry for each of the {cfg.parties} parties, or be empty"
+        problems.append(Problem("algorithm.memory", cfg.memory, allowed))
     if cfg.planner == "none":
         return problems
     if config.engine.name == "ray":
         allowed = "plans for the delay model and links of the simulation; here both are real: none"
         problems.append(Problem("algorithm.planner", cfg.planner, allowed))
     if network.links or network.server_bandwidth_gbps is not None:
-        key, value = (
-            ("links", network.links) if network.links else ("server_bandwidth_gbps", network.server_bandwidth_gbps)
-        )
-        problems.append(
-            Problem(
-                f"network.{key}", value, "the planner knows links that are alike and not shared: algorithm.planner=none"
-            )
-        )
+        key = "links" if network.links else "server_bandwidth_gbps"
+        allowed = "the planner knows links that are alike and not shared: algorithm.planner=none"
+        problems.append(Problem(f"network.{key}", getattr(network, key), allowed))
     if config.model.dtype != "float32":
         allowed = "the planner counts 4 bytes a number: float32, or algorithm.planner=none"
         problems.append(Problem("model.dtype", config.model.dtype, allowed))
@@ -112,8 +104,12 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def check_deadline(config: RunConfig, delays: Delays) -> None:
-    """Raise ConfigError where the delay model needs longer than the deadline for one batch, from its embedding to its
-    gradient."""
+    """Check that a gradient can come within the deadline.
+
+    Raises
+    ------
+    ConfigError : the delay model needs longer than the deadline from a batch's embedding to its gradient.
+    """
     cfg = config.algorithm
     if cfg.deadline is None or config.engine.compute_clock not in ("auto", "modelled"):
         return
@@ -132,14 +128,14 @@ def check_deadline(config: RunConfig, delays: Delays) -> None:
 
 
 def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tuple[RunConfig, dict[str, Any]]:
-    """The configuration with the chosen workers and batch size; what the choice promises, as `plan` in the summary.
-    planner=none: neither.
+    """The configuration with the chosen workers and batch size, and the `Plan` for the summary.
 
-    It plans without deadlines, failures and what is left out for privacy.
+    With planner=none the configuration stays as it is, and there is no plan. The planner knows nothing of deadlines,
+    failures and batches that are left out for privacy.
 
     Parameters
     ----------
-    synchronisations : per epoch, in the mean.
+    synchronisations : mean number per epoch.
 
     Raises
     ------
@@ -150,15 +146,8 @@ def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tup
         return config, {}
     sizes = [size for size in sorted(cfg.batch_sizes) if size <= task.public.samples]
     if not sizes:
-        raise ConfigError(
-            [
-                Problem(
-                    "algorithm.batch_sizes",
-                    cfg.batch_sizes,
-                    f"there are {task.public.samples} training rows: none fits",
-                )
-            ]
-        )
+        allowed = f"there are {task.public.samples} training rows: none fits"
+        raise ConfigError([Problem("algorithm.batch_sizes", cfg.batch_sizes, allowed)])
     workers = range(cfg.worker_range[0], cfg.worker_range[1] + 1)
     setting = Setting(
         samples=task.public.samples,
@@ -186,7 +175,7 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
 
     Raises
     ------
-    VflbenchError : where memory allows no batch size of the list, or every choice has more workers than batches.
+    VflbenchError : memory allows no batch size of the list, or every choice has more workers than batches.
     """
     epochs = epoch_seconds(delays, setting)
     penalty = delays.config.penalty_batch
@@ -214,7 +203,7 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
         return setting.active_workers[point[0]], setting.passive_workers[point[1]], setting.batch_sizes[point[2]]
 
     def play(point: tuple[int, ...]) -> float:
-        """What is minimised, at one point, exactly."""
+        """The exact objective at one point."""
         if point not in played:
             played[point] = played_epoch_seconds(delays, setting, *choice(point))
         return float(objective[point] if planner == "paper" else played[point] * growth[point[2]])
@@ -224,7 +213,7 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
         best = math.inf
         for point in sorted(points, key=objective.__getitem__)[:FINALISTS]:
             if objective[point] >= best:
-                break  # the formula, which rarely errs upwards, says that no later one is better
+                break  # the formula rarely errs upwards, so no later point is better
             best = min(best, play(point))
     limit = best * (1 + (TIE if planner == "epoch" else 1e-9))
 
@@ -232,8 +221,8 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
         active, passive, size = choice(point)
         return active + passive, active, size
 
-    # The smallest of those that are equal; of the many that the formula calls so, the first FINALISTS, and the best one
-    # is always one.
+    # The smallest of the equal points wins. The formula may call many equal: the first FINALISTS of those are played.
+    # The best point is always among the played ones.
     tied = sorted((point for point in points if objective[point] <= limit), key=small)[:FINALISTS]
     tied += sorted((point for point in played if play(point) <= limit), key=small)
     point = next(point for point in tied if play(point) <= limit)
@@ -241,18 +230,23 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
 
 
 def largest_batch(maximum: float, base: float, per_sample: float, exponent: float) -> float:
-    """B_max, equation 13: a worker with batches of B samples needs base + per_sample * B**exponent; 0 where not even
-    the base fits."""
+    """B_max, equation 13; 0 where not even the base fits.
+
+    A worker with batches of B samples needs base + per_sample * B**exponent.
+    """
     return float((max(maximum - base, 0.0) / per_sample) ** (1 / exponent))
 
 
 def epoch_seconds(delays: Delays, setting: Setting) -> Array:
-    """Seconds of an epoch, synchronisations included, for every (active workers, passive workers, batch size); inf with
-    more workers than batches.
+    """Seconds of an epoch, synchronisations included, by a formula.
 
     An epoch of N batches is a pipeline: passive forward, link, active, link, passive backward. Its last batch leaves
-    after the longest chain of waits: through the stages once, and N - 1 times back in line for a busy stage, where one
-    more wait passes as many batches as the stage serves at once.
+    after the longest chain of waits. It goes through the stages once, and N - 1 times it waits in line for a busy
+    stage; each wait passes as many batches as the stage serves at once.
+
+    Returns
+    -------
+    Array (active workers, passive workers, batch sizes); inf where there are more workers than batches.
     """
     sizes = np.array(setting.batch_sizes)
     batches = -(-setting.samples // sizes)  # N
@@ -283,9 +277,9 @@ def _stages(delays: Delays, setting: Setting, sizes: Array) -> _Stages:
         )
 
     def weakest(part: str) -> Array:  # a batch needs every passive party: the slowest decides
-        return np.max(
-            [table((part,), party, setting.passive_workers) for party in range(1, setting.passive + 1)], axis=0
-        )[None]
+        tables = [table((part,), party, setting.passive_workers) for party in range(1, setting.passive + 1)]
+        slowest: Array = np.max(tables, axis=0)[None]
+        return slowest
 
     link = (HEADER + 4 * setting.width * sizes) * seconds_per_byte(setting.link.bandwidth_gbps)
     forward, backward = fixed + weakest("passive_forward"), weakest("passive_backward")
@@ -293,15 +287,14 @@ def _stages(delays: Delays, setting: Setting, sizes: Array) -> _Stages:
 
 
 def _chain(full: _Stages, last: _Stages, before: Array, setting: Setting) -> Array:
-    """When a batch is done that `before` full batches precede."""
+    """The time at which a batch is done that comes after `before` full batches."""
     active, passive = _grid(setting)
     most = setting.outstanding
     # from a batch's embedding to its gradient
     away = full.link + full.active + full.link + 2 * setting.link.latency_ms / 1e3
     once = last.forward + last.link + last.active + last.link + 2 * setting.link.latency_ms / 1e3 + last.backward
-    # A passive worker goes forward until the first gradient is back or `most` batches are under way, and then takes
-    #   gradients first:
-    # if it takes longer over them than they come apart, it goes forward again only after all that come together.
+    # A passive worker goes forward until the first gradient is back or `most` batches are under way. Then it takes
+    # gradients first. If one takes it longer than the time between two, all of them precede its next forward pass.
     burst = full.backward >= full.forward
     loop = full.forward + away + np.where(burst, np.clip(active / passive, 1, most), 1) * full.backward
     waits = [  # (how many batches one more wait passes, its seconds)
@@ -310,15 +303,15 @@ def _chain(full: _Stages, last: _Stages, before: Array, setting: Setting) -> Arr
         (np.ones_like(active), full.link),
         (most * passive, loop),
     ]
-    # not always busy
+    # the stages as they count where another one is always busy
     others = [(width, np.maximum(full.forward, full.backward) if width is passive else each) for width, each in waits]
     total: Any = 0.0
-    for first in waits:  # the chain waits as often as it can at one stage, and with what remains at the others
-        left: Any = before + 0.0
+    for first in waits:  # the chain waits as often as it can at one stage, and for the rest at the others
+        remaining: Any = before + 0.0
         seconds: Any = once
         for width, each in (first, *(w for w in others if w[0] is not first[0])):
-            turns = np.floor(np.maximum(left, 0.0) / width)
-            seconds, left = seconds + turns * each, left - turns * width
+            turns = np.floor(np.maximum(remaining, 0.0) / width)
+            seconds, remaining = seconds + turns * each, remaining - turns * width
         if first is waits[1]:  # always busy: while its last batches are away, a passive worker goes on with others
             own = np.floor(np.maximum(before, 0) / passive) + 1
             apart = np.where(burst, full.forward, full.forward + full.backward)
@@ -337,10 +330,10 @@ def _grid(setting: Setting) -> tuple[Array, Array]:
 
 
 def _ending(delays: Delays, setting: Setting, active: Any, passive: Any) -> Any:
-    """Seconds from the last step to the end of the epoch: the passive parties say that they are done, the active one
-    that all are.
+    """Seconds from the last step to the end of the epoch.
 
-    Then the parameter servers average, each as long as it has workers, side by side.
+    The passive parties say that they are done, and the active one says that all are. Then the parameter servers
+    average side by side; each takes time per worker.
     """
     message = EPOCH_END * seconds_per_byte(setting.link.bandwidth_gbps) + setting.link.latency_ms / 1e3
     server = setting.synchronisations * delays.config.server_seconds
@@ -348,9 +341,9 @@ def _ending(delays: Delays, setting: Setting, active: Any, passive: Any) -> Any:
 
 
 def literal_cost(delays: Delays, setting: Setting) -> Array:
-    """Equation 14: seconds of a batch, of the slower side, and of the embedding and the gradient on the link.
+    """Equation 14: seconds of a batch at the slower side, and of the embedding and the gradient on the link.
 
-    Literal: the constants are taken per batch, cores are shared without a cap, and there is no latency. The slowest
+    It is literal: constants count per batch, cores are shared without a cap, and there is no latency. The slowest
     passive party counts.
     """
     active, passive = _grid(setting)
@@ -372,86 +365,115 @@ def literal_cost(delays: Delays, setting: Setting) -> Array:
 def played_epoch_seconds(delays: Delays, setting: Setting, active: int, passive: int, size: int) -> float:
     """Seconds of one epoch, synchronisations included, event by event: what `epoch_seconds` approximates.
 
-    A passive worker takes a gradient that is there first, else, with fewer than `outstanding` batches under way, the
-    next id of its party, else it waits. An active worker takes the oldest batch of which every passive party's
-    embedding is there.
+    A passive worker takes a gradient if one is there. If none is, and it has fewer than `outstanding` batches under
+    way, it takes the next id of its party; else it waits. An active worker takes the oldest batch for which every
+    passive party's embedding is there.
     """
-    rows = [min(size, setting.samples - start) for start in range(0, setting.samples, size)]
-    fixed = delays.config.batch_latency
-    parties = range(1, setting.passive + 1)
+    last_step = _Playback(delays, setting, active, passive, size).play()
+    return last_step + float(_ending(delays, setting, active, passive))
 
-    def table(parts: Sequence[str], party: int, workers: int, fixed: float) -> dict[int, float]:
-        return {r: fixed + sum(delays.seconds(part, r, party, workers) for part in parts) for r in {rows[0], rows[-1]}}
 
-    training = table(ACTIVE_PARTS, 0, active, fixed)
-    forward = {party: table(("passive_forward",), party, passive, fixed) for party in parties}
-    backward = {party: table(("passive_backward",), party, passive, 0.0) for party in parties}
-    per_byte, latency = seconds_per_byte(setting.link.bandwidth_gbps), setting.link.latency_ms / 1e3
-    links = {(way, party): 0.0 for way in ("up", "down") for party in parties}  # until when it is busy
-    ids = {party: iter(range(len(rows))) for party in parties}
-    owner: dict[tuple[int, int], int] = {}  # (party, batch) -> passive worker
-    under_way = {(party, worker): 0 for party in parties for worker in range(passive)}
-    gradients: dict[tuple[int, int], deque[int]] = {own: deque() for own in under_way}
-    busy = dict.fromkeys(under_way, False)
-    arrived = [0] * len(rows)
-    waiting: deque[int] = deque()  # complete batches, oldest first
-    idle = active
-    events: list[tuple[float, int, str, int, int]] = []  # time, number, what, passive party, batch
-    now, number = 0.0, 0
+class _Playback:
+    """One epoch, event by event, for a number of workers of each party and a batch size."""
 
-    def later(seconds: float, what: str, party: int, batch: int) -> None:
-        nonlocal number
-        heapq.heappush(events, (now + seconds, number, what, party, batch))
-        number += 1
+    def __init__(self, delays: Delays, setting: Setting, active: int, passive: int, size: int) -> None:
+        rows = [min(size, setting.samples - start) for start in range(0, setting.samples, size)]
+        fixed = delays.config.batch_latency
+        per_byte = seconds_per_byte(setting.link.bandwidth_gbps)
 
-    def send(way: str, what: str, party: int, batch: int) -> None:
-        links[way, party] = max(links[way, party], now) + (HEADER + 4 * setting.width * rows[batch]) * per_byte
-        later(links[way, party] + latency - now, what, party, batch)
+        def by_batch(parts: Sequence[str], party: int, workers: int, fixed: float) -> list[float]:
+            seconds = {
+                r: fixed + sum(delays.seconds(part, r, party, workers) for part in parts) for r in {rows[0], rows[-1]}
+            }
+            return [seconds[r] for r in rows]
 
-    def passive_turn(party: int, worker: int) -> None:
+        self.setting = setting
+        self.parties = parties = range(1, setting.passive + 1)
+        # seconds of each batch in each stage
+        self.training = by_batch(ACTIVE_PARTS, 0, active, fixed)
+        self.forward = {party: by_batch(("passive_forward",), party, passive, fixed) for party in parties}
+        self.backward = {party: by_batch(("passive_backward",), party, passive, 0.0) for party in parties}
+        self.sending = [(HEADER + 4 * setting.width * r) * per_byte for r in rows]
+        self.latency = setting.link.latency_ms / 1e3
+
+        self.now = 0.0
+        self.events: list[tuple[float, int, Callable[[int, int], None], int, int]] = []  # time, number, what, ...
+        self.number = 0  # of events so far: it orders those of one time
+        self.links = {(way, party): 0.0 for way in ("up", "down") for party in parties}  # until when it is busy
+        self.ids = {party: iter(range(len(rows))) for party in parties}
+        self.owner: dict[tuple[int, int], int] = {}  # (party, batch) -> passive worker
+        self.under_way = {(party, worker): 0 for party in parties for worker in range(passive)}
+        self.gradients: dict[tuple[int, int], deque[int]] = {own: deque() for own in self.under_way}
+        self.busy = dict.fromkeys(self.under_way, False)
+        self.embedded = [0] * len(rows)  # how many passive parties' embeddings of a batch are there
+        self.complete: deque[int] = deque()  # batches with all embeddings, oldest first
+        self.idle = active  # active workers without a batch
+
+    def play(self) -> float:
+        """The time of the last step."""
+        for party, worker in self.under_way:
+            self._passive_turn(party, worker)
+        while self.events:
+            self.now, _, happen, party, batch = heapq.heappop(self.events)
+            happen(party, batch)
+        return self.now
+
+    def _later(self, seconds: float, what: Callable[[int, int], None], party: int, batch: int) -> None:
+        heapq.heappush(self.events, (self.now + seconds, self.number, what, party, batch))
+        self.number += 1
+
+    def _send(self, way: str, arrive: Callable[[int, int], None], party: int, batch: int) -> None:
+        sent = self.links[way, party] = max(self.links[way, party], self.now) + self.sending[batch]
+        self._later(sent + self.latency - self.now, arrive, party, batch)
+
+    def _passive_turn(self, party: int, worker: int) -> None:
         own = (party, worker)
-        if busy[own]:
+        if self.busy[own]:
             return
-        if gradients[own]:
-            batch = gradients[own].popleft()
-            busy[own] = True
-            later(backward[party][rows[batch]], "backward", party, batch)
-        elif under_way[own] < setting.outstanding and (following := next(ids[party], None)) is not None:
-            busy[own] = True
-            under_way[own] += 1
-            owner[party, following] = worker
-            later(forward[party][rows[following]], "forward", party, following)
+        if self.gradients[own]:
+            batch = self.gradients[own].popleft()
+            self.busy[own] = True
+            self._later(self.backward[party][batch], self._stepped, party, batch)
+        elif self.under_way[own] < self.setting.outstanding and (following := next(self.ids[party], None)) is not None:
+            self.busy[own] = True
+            self.under_way[own] += 1
+            self.owner[party, following] = worker
+            self._later(self.forward[party][following], self._made, party, following)
 
-    def active_turn() -> None:
-        nonlocal idle
-        while idle and waiting:
-            batch = waiting.popleft()
-            idle -= 1
-            later(training[rows[batch]], "trained", 0, batch)
+    def _active_turn(self) -> None:
+        while self.idle and self.complete:
+            batch = self.complete.popleft()
+            self.idle -= 1
+            self._later(self.training[batch], self._trained, 0, batch)
 
-    for party, worker in under_way:
-        passive_turn(party, worker)
-    while events:
-        now, _, what, party, batch = heapq.heappop(events)
-        if what == "embedding":
-            arrived[batch] += 1
-            if arrived[batch] == setting.passive:
-                waiting.append(batch)
-                active_turn()
-        elif what == "trained":
-            idle += 1
-            for other in parties:
-                send("down", "gradient", other, batch)
-            active_turn()
-        else:
-            worker = owner[party, batch]
-            if what == "gradient":
-                gradients[party, worker].append(batch)
-            else:
-                busy[party, worker] = False
-                if what == "forward":
-                    send("up", "embedding", party, batch)
-                else:
-                    under_way[party, worker] -= 1
-            passive_turn(party, worker)
-    return now + float(_ending(delays, setting, active, passive))
+    def _made(self, party: int, batch: int) -> None:
+        """A passive worker has made an embedding."""
+        worker = self.owner[party, batch]
+        self.busy[party, worker] = False
+        self._send("up", self._embedding_arrived, party, batch)
+        self._passive_turn(party, worker)
+
+    def _embedding_arrived(self, _party: int, batch: int) -> None:
+        self.embedded[batch] += 1
+        if self.embedded[batch] == self.setting.passive:
+            self.complete.append(batch)
+            self._active_turn()
+
+    def _trained(self, _party: int, batch: int) -> None:
+        """An active worker has stepped."""
+        self.idle += 1
+        for party in self.parties:
+            self._send("down", self._gradient_arrived, party, batch)
+        self._active_turn()
+
+    def _gradient_arrived(self, party: int, batch: int) -> None:
+        worker = self.owner[party, batch]
+        self.gradients[party, worker].append(batch)
+        self._passive_turn(party, worker)
+
+    def _stepped(self, party: int, batch: int) -> None:
+        """A passive worker has stepped."""
+        worker = self.owner[party, batch]
+        self.busy[party, worker] = False
+        self.under_way[party, worker] -= 1
+        self._passive_turn(party, worker)

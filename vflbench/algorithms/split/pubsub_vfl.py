@@ -1,49 +1,48 @@
 """PubSub-VFL: asynchronous split learning over publish/subscribe channels.
 
 Liu et al., arXiv 2510.12494, Algorithm 1. Each organisation has workers with replicas of its model, and a hub: gateway,
-broker and parameter server. What a hub keeps of an epoch, the channels Ce and Cg among it, is in epoch.py.
+broker and parameter server. What a hub keeps for an epoch, with the channels Ce and Cg, is in epoch.py.
 
-    passive worker      take the next batch j, publish z_j = f_p(x_j; theta_2) to Ce[j] and wait for nothing; step when
-    Cg[j] has a gradient active worker       take the oldest z_j of Ce, step theta_1 on loss(g(f_a(x_j), z_j), y_j),
-        publish d loss / d z_j to Cg[j]
+    passive worker      take the next batch j, publish z_j = f_p(x_j; theta_2) to Ce[j] and wait for nothing;
+                        step when Cg[j] has a gradient
+    active worker       take the oldest z_j of Ce, step theta_1 on loss(g(f_a(x_j), z_j), y_j),
+                        publish d loss / d z_j to Cg[j]
     who waits           gives batch j up after T_ddl and tells the other side: j is taken once more (departure 11)
-    parameter server    at the end of epoch t, where t mod DeltaT_t = 0: theta <- the mean of the workers' replicas,
-    back to them
+    parameter server    at the end of epoch t, where t mod DeltaT_t = 0:
+                        theta <- the mean of the workers' replicas, back to them
 
 Departures, where the paper is silent or cannot be taken literally
 1. Messages pass hub to hub (one link each way); inside an organisation they are free. A hub's broker holds what comes
    to it.
-2. A passive worker has at most `outstanding` batches whose gradient it waits for; it keeps their parameters, and
+2. A passive worker waits for the gradients of at most `outstanding` batches. It keeps the parameters of each, and
    computes the forward pass again when the gradient comes.
-3. A deadline that passes, and a worker that fails, abandon an attempt: its batch goes back to the queue of the passive
-   parties, with the next attempt number, and what belongs to earlier ones is discarded on arrival. Every party steps
-   once on every batch of an epoch: one that has stepped takes part in a later attempt without a step. What was repeated
-   is in the summary. The queue is by batch ID: passive parties that took batches in different orders would wait for one
-   another.
+3. A missed deadline or a failing worker ends an attempt. The batch goes back to the queue of the passive parties with
+   the next attempt number; what belongs to an earlier attempt is discarded on arrival. Every party steps once on every
+   batch of an epoch: one that has stepped takes part in later attempts without a step. The summary says what was
+   repeated. The queue is in the order of batch IDs: with different orders, passive parties would wait for one another.
 4. The oldest embedding is taken first, as in the paper, until the first attempt or batch of the epoch is given up. From
-   then on one older than half of the deadline is taken only when none is younger, and then the newest first. Oldest
-   first would, under overload, train only what is already too late, and an epoch would never end.
-5. Several passive parties: an active worker takes a batch when all its embeddings are there; they have the deadline to
-   come together.
+   then on, those younger than half of the deadline go first. If none is young, the newest goes first. Otherwise an
+   overloaded active party would only train what is already too late, and the epoch would never end.
+5. Several passive parties: an active worker takes a batch when all its embeddings are there. They have to come within
+   the deadline.
 6. Both parties average, in the epochs t with t mod DeltaT_t = 0 (equation 5; the listing averages theta_1 only).
-   deadline=null waits for ever ("T_all = 0"). Adam is the default, equation 2 is plain gradient descent
-   (optimizer=sgd); moments stay a worker's own. Targets of a regression are standardised by the active party. At the
+   deadline=null waits for ever ("T_all = 0"). Adam is the default; equation 2 is plain gradient descent
+   (optimizer=sgd). Each worker has its own moments. The active party standardises the targets of a regression. At the
    end of an epoch that does not average, the observer scores the mean of the replicas, which no party holds then.
 7. A channel holds one attempt's message at a time, as earlier ones are discarded: p and q above 1 change nothing, and
    nothing is dropped.
-8. An epoch ends with 8 bytes from each passive party (again after a late notice) and 8 back (tag `epoch`); a `notice`
+8. An epoch ends with 8 bytes from each passive party (again after a late notice) and 8 back (tag `epoch`). A `notice`
    has 16 bytes.
-9. A worker that fails (failure_rate) is back at once, with its parameters: a crash costs what it had in hand and what
-   it waited for. One whose process dies (engine=ray) does not come back: the others do its work, and what its replica
+9. A worker that fails (failure_rate) is back at once, with its parameters. It loses what it had in hand and what it
+   waited for. A worker whose process dies (engine=ray) does not come back. The others do its work; what its replica
    learnt since the last average is lost. The second forward pass of departure 2 takes no time on the modelled clock:
-   the delay model is fitted without it.
-10. With privacy, a batch with a row that was published as often as noise was calibrated for is left out, and counted as
-   `skipped`. Embeddings are clipped, in the passive gradient too, and the hub adds the noise; its scale is in
-   privacy/gdp.py, not the paper's.
+   the delay model was fitted without it.
+10. With privacy, noise is calibrated for a number of publications of a row. A batch with a row that has reached it is
+    left out, and counted as `skipped`. Embeddings are clipped, in the passive gradient too. The hub adds the noise; its
+    scale is not the paper's (privacy/gdp.py).
 11. With one passive party only that side has a deadline: it runs from the publication of an embedding until its
-   gradient is there.
-12. All parties draw an epoch's batches from a seed that they share. A passive worker takes a gradient before a new
-   batch.
+    gradient is there.
+12. All parties draw an epoch's batches from a shared seed. A passive worker takes a gradient before a new batch.
 
 Gradients d loss / d z are not protected: labels can be read from them (attack=label_inference).
 """
@@ -94,6 +93,8 @@ EXPOSES = (*shared.EXPOSES, *shared.REPLICAS, *epoch.EXPOSES)
 
 @dataclass
 class Config(Keys):
+    """Keys of PubSub-VFL."""
+
     name: str = "pubsub_vfl"
     workers: int = 8  # w_a: workers of the active party
     passive_workers: Count | None = 10  # w_p: workers of each passive party; null: as many as the active one has
@@ -137,14 +138,23 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
-    """The configuration with the planner's choice (Algorithm 2). Raises VflbenchError where nothing can be chosen."""
+    """The configuration with the planner's choice, and its plan (Algorithm 2).
+
+    Raises
+    ------
+    VflbenchError : nothing can be chosen.
+    """
     last = config.rounds or 1
     return planner.decide(task, config, sum(averages(config.algorithm, t, last) for t in range(1, last + 1)) / last)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """A hub and workers per organisation: `active`, `active_worker_0` ... Raises ConfigError where they, data and
-    deadline do not fit."""
+    """A hub and workers per organisation: `active`, `active_worker_0` ...
+
+    Raises
+    ------
+    ConfigError : the workers or the deadline do not fit the data.
+    """
     cfg: Config = config.algorithm
     counts = cfg.workers, passive_workers(cfg)
     specs = shared.teams(
@@ -156,12 +166,12 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 def passive_workers(cfg: Config) -> int:
-    """w_p."""
+    """Number of workers w_p of each passive party."""
     return cfg.passive_workers or cfg.workers
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
-    """How often a row has to be published: once an epoch. The mechanism adds what it allows for further attempts."""
+    """How often a row has to be published: once an epoch (the mechanism adds its allowance for further attempts)."""
     return rounds
 
 
@@ -181,7 +191,7 @@ def averages(cfg: Config, t: int, last: int) -> bool:
 
 
 async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Embeds batches, and steps when their gradients come."""
+    """Embed batches, and step when their gradients come."""
     cfg = config.algorithm
     side = Side(me, data, public, config, passive_workers(cfg))
     hub = side.organisation
@@ -209,7 +219,7 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
 
 
 async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Steps on batches whose embeddings are there."""
+    """Step on batches whose embeddings are there."""
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)
     me.state.model, me.state.optimiser = side.model, side.optimiser
@@ -228,12 +238,12 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
 
 
 def fails(me: Party, cfg: Config) -> bool:
-    """Whether a worker loses the task that it has just got."""
+    """Whether a worker loses the task that it has just received."""
     return cfg.failure_rate > 0 and me.rng("failures").random() < cfg.failure_rate
 
 
 async def replicate(me: Party, hub: str, side: Side, config: RunConfig, t: int) -> None:
-    """A worker's share in the end of epoch t."""
+    """A worker's part at the end of epoch t: send its replica, and take the mean where the epoch averages."""
     if averages(config.algorithm, t, config.rounds or 0):
         await me.send(hub, side.theta, tag="replica")
         side.theta.copy_(await me.recv(hub, tag="model"))
@@ -246,7 +256,7 @@ async def replicate(me: Party, hub: str, side: Side, config: RunConfig, t: int) 
 
 
 async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Deals batches to workers, publishes their embeddings, and hands out the gradients that come."""
+    """Deal batches to workers, publish their embeddings, and hand out the gradients that come."""
     cfg: Config = config.algorithm
     workers = workers_of(me.name, passive_workers(cfg))
     side = Side(me, data, public, config)
@@ -286,7 +296,7 @@ def may_publish(me: Party, rows: Sequence[np.ndarray], j: int) -> bool:
 
 
 async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Collects embeddings, deals them to workers, and publishes their gradients."""
+    """Collect embeddings, deal them to workers, and publish their gradients."""
     cfg: Config = config.algorithm
     workers = workers_of(me.name, cfg.workers)
     side = Side(me, data, public, config)
@@ -324,9 +334,11 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
 async def events(
     me: Party, cfg: Config, workers: list[str], epoch: PassiveEpoch | ActiveEpoch, sources: Mapping[str, Sequence[str]]
 ) -> AsyncIterator[tuple[str, str, Any]]:
-    """What comes to a hub in an epoch, until it is over. Before it waits, its idle workers get work, and what was
-    decided is sent."""
-    count = len(workers)  # at its start
+    """Yield what comes to a hub until the epoch is over: sender, tag and message.
+
+    Before each wait the hub's idle workers get work, and what is in the outbox is sent.
+    """
+    count = len(workers)  # at the start of the epoch
     while not epoch.over():
         check_fruitful(epoch.given_up, count, me.name, cfg.deadline, cfg.failure_rate)
         epoch.serve(me.clock)
@@ -345,14 +357,19 @@ async def events(
 
 
 def leave(me: Party, workers: list[str], worker: str) -> None:
-    """A hub goes on without a worker. Raises FederationError where it was the last one."""
+    """Let a hub go on without a worker.
+
+    Raises
+    ------
+    FederationError : it was the last one.
+    """
     workers.remove(worker)
     if not workers:
         raise FederationError(f"{me.name} has no workers left: the processes of all have died")
 
 
 async def gather(me: Party, workers: list[str]) -> list[torch.Tensor]:
-    """The replicas, in the workers' order. A worker whose process has died leaves the list."""
+    """The replicas, in the workers' order; a worker whose process has died leaves the list."""
     replicas = []
     for worker in list(workers):
         try:
@@ -363,8 +380,10 @@ async def gather(me: Party, workers: list[str]) -> list[torch.Tensor]:
 
 
 async def aggregate(me: Party, workers: list[str], side: Side, config: RunConfig, t: int) -> None:
-    """A hub's: its model becomes the mean of the replicas. In epochs that average its workers get it; else only an
-    observer sees it."""
+    """Set a hub's model to the mean of the replicas.
+
+    In epochs that average, the workers get it; in others only an observer sees it.
+    """
     if averages(config.algorithm, t, config.rounds or 0):
         replicas = await gather(me, workers)
         side.theta.copy_(await me.compute(average, replicas, seconds=config.compute.server_seconds * len(workers)))

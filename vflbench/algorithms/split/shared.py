@@ -1,6 +1,6 @@
 """What split learning methods share: their keys and checks, and what one worker does with its own rows.
 
-Which messages it sends when is the algorithm's.
+The algorithm decides which messages are sent, and when.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from vflbench.models.split_learning import Active, Passive
 from vflbench.models.vertical import DEEP, IMAGES
 from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, Sent
 
-FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
+FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("aligned",),
     "divided_by": "parties",
     "reports": ("predictions",),
@@ -33,14 +33,14 @@ FAMILY: dict[str, Any] = {  # facts of every method here (AlgorithmInfo)
     "modelled": True,
     "search": (("algorithm.lr", ("0.0003", "0.001", "0.003")),),
 }
-ACTIVE = "active"  # the organisation with the labels, and its own party
+ACTIVE = "active"  # the organisation that has the labels, and that organisation's own party
 EXPOSES = (
     Sent("embedding", "passive", "active", "embeddings", "passive", keys=("val", "test")),
     Sent("gradient", "active", "passive", "gradients", "active"),
     Sent("embedding", "passive", "active", "timing", "passive"),  # when it was made
     Sent("gradient", "active", "passive", "timing", "active"),
 )
-PAIRED = (  # of methods whose workers work in pairs
+PAIRED = (  # methods whose workers work in pairs
     Sent("embedding", "passive_worker", "active_worker", "embeddings", "passive"),
     Sent("gradient", "active_worker", "passive_worker", "gradients", "active"),
     EXPOSES[0],  # scoring
@@ -52,20 +52,20 @@ REPLICAS = (  # inside an organisation: a worker's parameters, and their mean
     Sent("model", "passive", "passive_worker", "parameters", "passive"),
 )
 log = logging.getLogger(__name__)
-SCORED = 65536  # held-out rows at once: a table that is larger than memory is scored in parts
+SCORED = 65536  # held-out rows that are scored at once: a table may be larger than memory
 
 
 class Embedding(NamedTuple):
-    """What a passive party sends of a batch. On the wire a plain tuple, with 24 bytes beside z."""
+    """What a passive party sends for a batch: on the wire a plain tuple, with 24 bytes beside z."""
 
     batch: int
     attempt: int
-    time: float  # the sender's
+    time: float  # the sender's clock
     z: Tensor
 
 
 class Gradient(NamedTuple):
-    """What the active party answers."""
+    """The active party's answer to an embedding."""
 
     batch: int
     attempt: int
@@ -78,24 +78,29 @@ class Keys:
     """Keys that all split learning methods share."""
 
     name: str = ""
-    # organisations: the active one, which has the labels, and passive ones
+    # organisations: the active one, which has the labels, and the passive ones
     parties: Annotated[int, Range(at_least=2)] = 2
     batch_size: int = 256  # B: rows of a batch
     lr: float = 0.001  # learning rate
-    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd; a worker's moments are its own
+    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd; each worker has its own moments
     default_rounds: Count = 10  # epochs, where epochs and rounds are null
 
 
 @dataclass
 class PairKeys(Keys):
-    """Of methods whose workers work in pairs."""
+    """Keys of methods whose workers work in pairs."""
 
     workers: int = 8  # nu: pairs of workers
 
 
 def check_task(config: RunConfig, task: AlignedTask) -> None:
-    """Raise ConfigError for a batch larger than the training rows, a convex problem (nothing is held out), and columns
-    for a CNN."""
+    """Check that split learning can train on the data.
+
+    Raises
+    ------
+    ConfigError : a batch is larger than the training rows; the problem is convex, so that nothing is held out; or a CNN
+        gets feature columns.
+    """
     public, problems = task.public, []
     if config.model.name in IMAGES and task.features[0].ndim == 2:
         problems.append(
@@ -117,14 +122,26 @@ def check_task(config: RunConfig, task: AlignedTask) -> None:
 
 
 def check_asynchronous(config: RunConfig) -> list[Problem]:
-    """For methods whose passive workers run ahead: whether the network tells when each message comes."""
+    """Return a problem where the network does not say when each message comes.
+
+    Methods whose passive workers run ahead depend on it.
+    """
     timing = config.network.timing
     allowed = f"{config.algorithm.name} depends on when each message comes: causal"
     return [Problem("network.timing", timing, allowed)] if timing != "causal" else []
 
 
 def check_batches(config: RunConfig, samples: int, **workers: int) -> None:
-    """Raise ConfigError where one of `workers`, key -> number, is larger than the number of batches."""
+    """Check that an epoch has a batch for every worker.
+
+    Parameters
+    ----------
+    workers : key of the configuration -> number of workers.
+
+    Raises
+    ------
+    ConfigError : one of the numbers is larger than the number of batches.
+    """
     count = math.ceil(samples / config.algorithm.batch_size)
     allowed = f"an epoch has {count} batches: at most that many workers, or a smaller batch_size"
     if problems := [Problem(f"algorithm.{key}", number, allowed) for key, number in workers.items() if number > count]:
@@ -132,15 +149,15 @@ def check_batches(config: RunConfig, samples: int, **workers: int) -> None:
 
 
 class Side:
-    """One worker's replica: its party's rows, model and optimiser, and how long it takes for what it does with them.
+    """One worker's replica: its party's rows, a model and an optimiser, and how long each step takes.
 
-    All replicas of one organisation start alike (`vertical.generator`).
+    All replicas of one organisation start with the same parameters (`vertical.generator`).
 
     Parameters
     ----------
     me : an organisation's own party, or one of its workers.
-    data : own rows; those of the active party have labels.
-    workers : of the organisation: they share its cores on the modelled clock.
+    data : its own rows; the active party's have labels.
+    workers : number of workers that share the organisation's cores on the modelled clock.
     """
 
     def __init__(self, me: Any, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: int = 1) -> None:
@@ -167,29 +184,42 @@ class Side:
 
     @property
     def theta(self) -> nn.Parameter:
+        """The model's parameters, as one vector."""
         theta: nn.Parameter = self.model.theta
         return theta
 
-    def rows(self, of: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Tensor:
-        """Rows of own features, as the model takes them."""
-        taken = torch.from_numpy(np.array(of[rows])).to(self.me.device)
+    def rows(self, features: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Tensor:
+        """Rows of the party's features, in the form that the model takes."""
+        taken = torch.from_numpy(np.array(features[rows])).to(self.me.device)
         if self.images:
             return taken
         return taken.flatten(1).to(self.dtype) / 255 if taken.dtype == torch.uint8 else taken.flatten(1).to(self.dtype)
 
     async def embed(self, rows: np.ndarray) -> Tensor:
-        """Passive: z of own rows, (B, d_e)."""
+        """Passive: the embeddings z of the party's rows, (B, d_e)."""
         z: Tensor = await self.me.compute(
             self._embed, rows, seconds=self.delay("passive_forward", len(rows)), latency=self.latency
         )
         return z
 
     async def backward(self, theta: Tensor, rows: np.ndarray, dz: Tensor, steps: bool = True) -> None:
-        """Passive: a step along d loss / d z of an embedding that was made with the parameters `theta`."""
+        """Passive: step on d loss / d z.
+
+        Parameters
+        ----------
+        theta : the parameters that the embedding was made with.
+        dz : d loss / d z, (B, d_e).
+        steps : whether the parameters change.
+        """
         await self.me.compute(self._backward, theta, rows, dz, steps, seconds=self.delay("passive_backward", len(rows)))
 
     async def learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool = True) -> tuple[float, list[Tensor]]:
-        """Active: a step; the loss of the batch, and d loss / d z for each passive party."""
+        """Active: step on a batch.
+
+        Returns
+        -------
+        The loss of the batch, and d loss / d z for each passive party.
+        """
         seconds = sum(
             self.delay(f"{part}_{way}", len(rows)) for part in ("active", "top") for way in ("forward", "backward")
         )
@@ -221,17 +251,17 @@ class Side:
         self.optimiser.step()
 
     def held_out(self) -> dict[str, Tensor]:
-        """Passive: embeddings of the held-out rows, clipped as in training."""
+        """Passive: the embeddings of the held-out rows by split, clipped as in training."""
         with torch.no_grad():
-            found = {
+            embeddings = {
                 split: torch.cat([self.model(self.rows(x, part)) for part in _parts(x)])
                 for split, x in self.data.held_out.items()
             }
         privacy = self.me.privacy
-        return found if privacy is None else {split: privacy.clip(z) for split, z in found.items()}
+        return embeddings if privacy is None else {split: privacy.clip(z) for split, z in embeddings.items()}
 
     def scores(self, zs: Sequence[Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
-        """Active: scores of the held-out rows, given the passive parties' embeddings of them."""
+        """Active: the scores of the held-out rows by split, given the passive parties' embeddings of them."""
         with torch.no_grad():
             return {
                 split: torch.cat([self.model(self.rows(x, part), [z[split][part] for z in zs]) for part in _parts(x)])
@@ -248,12 +278,16 @@ def _parts(x: np.ndarray) -> list[slice]:
 # --- organisations ----------------------------------------------------------------------------------------------------
 
 
-Sides = tuple[Program, Program]  # of the active organisation, of each passive one
+Sides = tuple[Program, Program]  # the active organisation's program, and that of every passive one
 
 
 def parties(task: AlignedTask, config: RunConfig, programs: Sides) -> dict[str, PartySpec]:
-    """One party per organisation: `active`, `passive_1` ... Raises ConfigError for a batch that is larger than the
-    data."""
+    """One party per organisation: `active`, `passive_1` ...
+
+    Raises
+    ------
+    ConfigError : as `check_task`.
+    """
     check_task(config, task)
     delays, specs = Delays(config.compute), {}
     for number, name in enumerate(organisations(task)):
@@ -265,8 +299,18 @@ def parties(task: AlignedTask, config: RunConfig, programs: Sides) -> dict[str, 
 def teams(
     task: AlignedTask, config: RunConfig, hubs: Sides, workers: Sides, counts: tuple[int, int], expendable: bool = False
 ) -> dict[str, PartySpec]:
-    """A hub or parameter server, and workers, per organisation: `active`, `active_worker_0` ... Errors: as
-    `parties`."""
+    """A hub or parameter server and workers per organisation: `active`, `active_worker_0` ...
+
+    Parameters
+    ----------
+    hubs, workers : their programs.
+    counts : workers of the active organisation, and of each passive one.
+    expendable : whether the run goes on when the process of a worker dies.
+
+    Raises
+    ------
+    ConfigError : as `check_task`.
+    """
     check_task(config, task)
     delays, specs = Delays(config.compute), {}
     for number, organisation in enumerate(organisations(task)):
@@ -280,12 +324,12 @@ def teams(
 
 
 def organisations(task: AlignedTask) -> list[str]:
-    """Their own parties: `active`, `passive_1` ..."""
+    """The names of the organisations' own parties: `active`, `passive_1` ..."""
     return [ACTIVE, *party_names("passive", task.parties)[1:]]
 
 
 def workers_of(organisation: str, count: int) -> list[str]:
-    """The names of its `count` workers."""
+    """The names of an organisation's `count` workers."""
     return party_names(f"{organisation}_worker", count)
 
 
@@ -300,20 +344,23 @@ def passive_parties(me: Any) -> list[str]:
 async def run_ahead(
     me: Any, side: Side, partner: str, rows: Sequence[np.ndarray], ids: Sequence[int], outstanding: int
 ) -> None:
-    """Passive, asynchronous: embed and send batches `ids` without waiting, with at most `outstanding` gradients due;
-    step as they come."""
-    left = deque(ids)
+    """Passive, asynchronous: embed and send the batches `ids` without waiting, and step as gradients come.
+
+    At most `outstanding` gradients are due at a time.
+    """
+    queue = deque(ids)
     made: dict[int, Tensor] = {}  # batch ID -> the parameters that its embedding was made with
-    while left or made:
+    while queue or made:
         message = None
         if made:
+            timeout = 0.0 if queue and len(made) < outstanding else None
             with contextlib.suppress(TimeoutError):
-                _, message = await me.recv_any([partner], "gradient", 0.0 if left and len(made) < outstanding else None)
+                _, message = await me.recv_any([partner], "gradient", timeout)
         if message is not None:
             gradient = Gradient(*message)
             await side.backward(made.pop(gradient.batch), rows[gradient.batch], gradient.dz)
         else:
-            j = left.popleft()
+            j = queue.popleft()
             made[j] = side.theta.detach().clone()
             await me.send(partner, tuple(Embedding(j, 0, me.clock, await side.embed(rows[j]))), tag="embedding")
 
@@ -321,7 +368,7 @@ async def run_ahead(
 async def latest_first(
     me: Any, side: Side, partners: Sequence[str], rows: Sequence[np.ndarray], count: int
 ) -> list[float]:
-    """Active, asynchronous: step on the batch whose embeddings came last, `count` times; the losses."""
+    """Active, asynchronous: step `count` times on the batch whose embeddings came last, and return the losses."""
     arrived: dict[int, dict[str, Tensor]] = {}
     complete: list[int] = []
     losses = []
@@ -346,8 +393,7 @@ async def latest_first(
 
 
 async def score(me: Any, side: Side, t: int) -> None:
-    """At the end of epoch t, an organisation's last word: passive parties' held-out embeddings meet the active party's
-    model."""
+    """At the end of epoch t, score the held-out rows: passive parties send embeddings, the active one reports."""
     if me.evaluates(t):
         async with me.evaluating():
             if side.data.labels is None:
@@ -357,7 +403,7 @@ async def score(me: Any, side: Side, t: int) -> None:
 
 
 def average(replicas: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
-    """The parameter server's mean of its workers' parameters, weighted by `weights`; in the workers' order."""
+    """The parameter server's mean of its workers' parameters; `weights` are in the workers' order."""
     shares = torch.tensor(
         [1.0] * len(replicas) if weights is None else list(weights), dtype=replicas[0].dtype, device=replicas[0].device
     )

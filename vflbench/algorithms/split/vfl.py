@@ -1,7 +1,8 @@
-"""VFL: synchronous split learning, one worker per party. Embed, wait, step, wait: batch by batch.
+"""VFL: synchronous split learning, one worker per party.
 
-Vepakomma et al., "Split learning for health", arXiv 1812.00564; a baseline of PubSub-VFL (Liu et al., arXiv 2510.12494,
-section 5.1). Equal to gradient descent on the joint network (tests/algorithms/test_pubsub.py).
+It goes batch by batch: embed, wait, step, wait. Vepakomma et al., "Split learning for health", arXiv 1812.00564; a
+baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1). It equals gradient descent on the joint network
+(tests/algorithms/test_pubsub.py).
 """
 
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ EXPOSES = shared.EXPOSES
 
 @dataclass
 class Config(Keys):
+    """Keys of VFL."""
+
     name: str = "vfl"
 
 
@@ -37,7 +40,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Sends the embedding of each batch, and steps on its gradient."""
+    """Send the embedding of each batch, and step on its gradient."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
@@ -50,7 +53,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
 
 
 async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Waits for all embeddings of a batch, steps, and answers."""
+    """Wait for all embeddings of a batch, step, and answer."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
 

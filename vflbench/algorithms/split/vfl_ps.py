@@ -1,14 +1,14 @@
 """VFL-PS: synchronous split learning with a parameter server and workers in pairs.
 
-A baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1; the architecture of FATE and PaddleFL): every batch
-is cut into as many parts as there are pairs, each pair takes its part synchronously, and both parameter servers average
+A baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1; the architecture of FATE and PaddleFL). Every batch
+is cut into as many parts as there are pairs. Each pair takes its part synchronously, and both parameter servers average
 their workers after every batch.
 
 Departures
-1. Replicas count by their rows of the batch; one without rows keeps what it has and is left out. With plain SGD and
-   equal parts this is the step on the whole batch. Adam's moments stay a worker's own.
+1. Replicas are weighted by their rows of the batch; one without rows does not step and is left out. With plain SGD and
+   equal parts this is the step on the whole batch. Each worker has its own Adam moments.
 2. A pair has a link of its own.
-3. The training loss that is reported is the mean of the workers' means over their parts, whatever the parts' sizes.
+3. The reported training loss is the mean of the workers' means over their parts, whatever the parts' sizes.
 """
 
 from dataclasses import dataclass
@@ -46,6 +46,8 @@ EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
 
 @dataclass
 class Config(PairKeys):
+    """Keys of VFL-PS."""
+
     name: str = "vfl_ps"
 
 
@@ -63,7 +65,7 @@ def parts(rows: np.ndarray, workers: int) -> list[np.ndarray]:
 
 
 async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Averages its workers' replicas after every batch."""
+    """Average the workers' replicas after every batch."""
     cfg = config.algorithm
     workers = workers_of(me.name, config.algorithm.workers)
     side = Side(me, data, public, config)
@@ -80,7 +82,7 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
 
 
 async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Does its part of every batch with its partner."""
+    """Do a worker's part of every batch, with its partner."""
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)
     partner = workers_of(ACTIVE, cfg.workers)[side.place]
@@ -98,7 +100,7 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
 
 
 async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Does its part of every batch with its partners, one per passive party."""
+    """Do a worker's part of every batch, with its partners, one per passive party."""
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)
     partners = [workers_of(name, cfg.workers)[side.place] for name in passive_parties(me)]

@@ -1,0 +1,1 @@
+"""Vertical learning with tokens that walk from client to client: MTCD and its baselines."""

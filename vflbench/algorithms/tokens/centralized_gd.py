@@ -1,9 +1,9 @@
-"""Centralized baseline of MTCD: one party with all blocks takes gradient steps on all of them at once. No messages.
+"""Centralized baseline of MTCD: one party with all blocks takes gradient steps on all of them at once.
 
-For convex objectives (proximal) gradient descent, or mini-batch SGD; for networks joint SGD on all local networks and
-the fusion network, which with the same batches is SVFL with Q = 1.
+It sends no messages. Convex objectives get (proximal) gradient descent, or mini-batch SGD. Networks get joint SGD on
+all local networks and the fusion network; with the same batches this is SVFL with Q = 1.
 
-Departures: none to speak of; a round is `local_steps` steps on the round's batch. Step size null: 1 / L (batches of B:
+Departures: none of weight. A round is `local_steps` steps on the round's batch. Step size null: 1 / L (batches of B:
 times B / N).
 """
 
@@ -43,10 +43,12 @@ check = shared.check
 
 @dataclass
 class Config(NetworkKeys):
+    """Keys of centralized gradient descent."""
+
     name: str = "centralized_gd"
     parties: int = 40  # K: blocks into which the features are split; networks have one local network for each
     local_steps: int = 1  # steps per round
-    lr: float | None = None  # step size; null: 1 / L (batches: B / N of that); networks 0.01
+    lr: float | None = None  # step size; null: 1 / L (batches: times B / N); networks 0.01
     default_rounds: Count = 500  # where rounds is null
 
 
@@ -58,11 +60,11 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: RunConfig, model: Any) -> None:
-    """Trains on its own data and sends nothing."""
+    """Train on all data, and send nothing."""
     cfg: Config = config.algorithm
     convex = public.objective is not None
-    me.state.model = whole = Columns(data, public) if convex else Networks(data, public, config, model, me.device)
-    lr = client_lr(cfg, whole.block if isinstance(whole, Columns) else whole, public.samples)
+    me.state.model = whole = _Columns(data, public) if convex else _Networks(data, public, config, model, me.device)
+    lr = client_lr(cfg, whole.block if isinstance(whole, _Columns) else whole, public.samples)
 
     async for t in me.rounds():
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
@@ -76,8 +78,8 @@ async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: Run
             me.report(**whole.score())
 
 
-class Columns(torch.nn.Module):
-    """All columns side by side: a single block."""
+class _Columns(torch.nn.Module):
+    """All columns side by side, as a single block."""
 
     def __init__(self, data: JoinedPart, public: AlignedPublic) -> None:
         super().__init__()
@@ -91,8 +93,8 @@ class Columns(torch.nn.Module):
         return self.block.score()
 
 
-class Networks(torch.nn.Module):
-    """All local networks and the fusion network, initialised as the parties of MTCD initialise theirs."""
+class _Networks(torch.nn.Module):
+    """All local networks and the fusion network, with the initial parameters of MTCD's parties."""
 
     def __init__(self, data: JoinedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> None:
         super().__init__()
@@ -101,7 +103,7 @@ class Networks(torch.nn.Module):
         self.blocks = torch.nn.ModuleList(self.clients)
 
     def update(self, rows: np.ndarray | None, steps: int, lr: float) -> float:
-        """Joint gradient steps; the loss before them."""
+        """Take joint gradient steps, and return the loss before them."""
         centre, own = self.centre, list(self.parameters())
         at = slice(None) if rows is None else torch.from_numpy(rows).to(centre.y.device)
         first = 0.0

@@ -1,5 +1,4 @@
-"""DCPA: a decentralised primal-dual method for vertical learning, every client with a dual copy that it averages with
-its neighbours'.
+"""DCPA: a decentralised primal-dual method for vertical learning, where neighbours average their dual copies.
 
 Alghunaim, Lyu, Yan, Sayed: IEEE TSP 69, 2021; the baseline of Valdeira et al., arXiv 2309.09977.
 
@@ -11,14 +10,17 @@ seen to converge linearly to 1e-10.
     w_k   <- prox_{mu_w r_k}(w_k - mu_w (grad J_k(w_k) + B_k^T y_k))
     psi_k <- y_k + mu_y B_k w_k                   with r_k: of 2 w_k - w_k^{old}
     phi_k  = psi_k + z_k - psi_k^{old}
-    z_k   <- sum_l Abar_kl phi_l                  exchange with neighbours: tag `dual`; Abar = (I + A) / 2, A Metropolis
-        weights
+    z_k   <- sum_l Abar_kl phi_l                  exchange with neighbours: tag `dual`;
+                                                  Abar = (I + A) / 2, A Metropolis weights
     y_k   <- prox_{(mu_y / K) g*}(z_k)
 
-Here B_k = X_k; ridge: J_k = (alpha / 2) ||w_k||^2, g(u) = (1/2) ||u - y||^2; sparse logistic: r_k = beta ||w_k||_1, J_k
-= 0, and the prox of g* takes N scalar Newton searches at every client and iteration. mu_y is one for all, in units of K
-times g's curvature; mu_w is each client's own where it is null: 0.9 / (alpha + mu_y ||X_k||^2), which nobody else needs
-to know.
+Here B_k = X_k.
+- Ridge: J_k = (alpha / 2) ||w_k||^2, g(u) = (1/2) ||u - y||^2.
+- Sparse logistic: r_k = beta ||w_k||_1, J_k = 0; the prox of g* takes N scalar Newton searches at every client and
+  iteration.
+
+All clients have the same mu_y, in units of K times g's curvature. Where mu_w is null, each client has its own,
+0.9 / (alpha + mu_y ||X_k||^2), which no other client needs to know.
 """
 
 from dataclasses import dataclass
@@ -63,6 +65,8 @@ EXPOSES = (Sent("dual", "client", "client", "embeddings", "client"),)
 
 @dataclass
 class Config(shared.Keys):
+    """Keys of DCPA."""
+
     name: str = "dcpa"
     iterations: Count = 10  # iterations per round
     dual_lr: Positive = 0.02  # mu_y in units of K times the loss's curvature
@@ -76,25 +80,23 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One client per block of features; no server. Each knows its own row of the mixing weights, and the labels."""
+    """One client per block of features, and no server; each knows its row of the mixing weights, and the labels."""
     shared.check_convex(task, config)
     names = party_names("client", task.parties)
     graph = topology.build(config.topology, [], names, config.seed)
     shared.warn_of_pieces(graph)
-    weights = graph.mixing("metropolis")
-    weights = (np.eye(len(names)) + weights) / 2
+    mixing = (np.eye(len(names)) + graph.mixing("metropolis")) / 2
     specs = {}
     for k, name in enumerate(names):
-        specs[name] = PartySpec(
-            partial(client, weights=dict(zip(names, weights[k], strict=True))), task.part(k, share_labels=True)
-        )
+        weights = dict(zip(names, mixing[k], strict=True))
+        specs[name] = PartySpec(partial(client, weights=weights), task.part(k, share_labels=True))
     return specs
 
 
 async def client(
     me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, weights: dict[str, float]
 ) -> None:
-    """Iterates, and averages its dual copy with its neighbours'."""
+    """Iterate, and average the dual copy with the neighbours'."""
     cfg: Config = config.algorithm
     me.state.model = block = shared.make_client(me, data, public, config)
     loss, x = block.loss, block.x
@@ -120,13 +122,12 @@ async def client(
             )
             block.theta, me.state.psi = w, psi
             await me.send_many(me.neighbours, phi, tag="dual")
-            received = dict(zip(me.neighbours, await me.recv_all(me.neighbours, tag="dual"), strict=True)) | {
-                me.name: phi
-            }
+            received = dict(zip(me.neighbours, await me.recv_all(me.neighbours, tag="dual"), strict=True))
+            received[me.name] = phi
             z = np.zeros(public.samples)
             for name in sorted(received):  # in the order of names
                 z += weights[name] * received[name]
-            near = (me.state.z - me.state.y) / scaled  # what the last search found
+            near = (me.state.z - me.state.y) / scaled  # the result of the last search
             me.state.z = z
             me.state.y = await me.compute(loss.prox_conjugate, z, scaled, near, cost=public.samples)
         if me.evaluates(t):

@@ -1,10 +1,9 @@
 """MTCD: multi-token coordinate descent for vertical federated learning, between client-server and fully decentralised.
 
-Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, Algorithm 2. Per sync iteration t the server gathers representations,
-    hands a token
-Z = (A, theta_0) to a first client for each of Gamma tokens, the tokens roam S hops along the graph, and every client
-they visit takes Q gradient steps on its own block, with the token kept in accordance; then every client averages its
-copies. All clients know the labels.
+Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, Algorithm 2. In sync iteration t the server gathers representations and
+hands out Gamma tokens Z = (A, theta_0), each to a first client. The tokens roam S hops along the graph. Every client
+that a token visits takes Q gradient steps on its own block, and keeps the token in accordance. Then every client
+averages its copies. All clients know the labels.
 
     paper                                   here
     K, Gamma, S, Q, B, eta                  parties, tokens, hops, local_steps, batch_size, lr
@@ -19,18 +18,19 @@ copies. All clients know the labels.
 
 Departures from the paper
 1. In the paper the holder of a token draws its next client. Here all parties draw all walks from the seed that they
-   share for the batches (walks.py), which has the same distribution; so each knows its visits of a round, and no
-   message says so.
-2. A client serves its visits of a round in the order of hops, ties by token, also where a later one would arrive first.
-3. uplink=changed sends only representations that changed, where the batch is all samples; uplink=all sends those of
-   everyone. Convex objectives start from theta = 0, where all representations are 0: with `changed` nobody sends any in
-   the first round.
+   share for the batches (walks.py); the distribution is the same. So each party knows its visits of a round without a
+   message.
+2. A client serves its visits of a round in the order of hops, then of tokens, even where a later one would arrive
+   first.
+3. uplink=changed sends only representations that changed, where the batch is all samples; uplink=all sends them all.
+   Convex objectives start from theta = 0, where all representations are 0. So with `changed` no client sends any in the
+   first round.
 4. walk=sweep (a cost model's walk: every client of a path once) and weights=visitors (the mean over the tokens that
-   came) are options of ours. With weights=cluster a token stays within its cluster: the connected components, or runs
-   of clients in their order.
+   came) are our options. With weights=cluster a token stays within its cluster: a connected component, or a run of
+   clients in their order.
 5. theta_0 takes Q (S + 1) updates at the server while the tokens roam; the server knows the labels for that.
-6. Steps on an l1 penalty are proximal, one soft threshold per update.
-7. lr=null gives each client a step of its own, 1 / L_k; the paper has one eta.
+6. Steps on an l1 penalty are proximal, with one soft threshold per update.
+7. lr=null gives each client its own step, 1 / L_k; the paper has one eta.
 
 iterations (curve): S a round, 1 where S = 0. hops (summary): all steps of the walks, those that were messages, and the
 server's first sends of the tokens.
@@ -93,11 +93,13 @@ EXPOSES = (
 
 @dataclass
 class Config(NetworkKeys):
+    """Keys of MTCD."""
+
     name: str = "mtcd"
     tokens: Count = 4  # Gamma
     hops: Annotated[int, Range(at_least=0)] = 8  # S: hops of a token between two syncs; 0: client-server
     local_steps: int = 20  # Q: updates per visit
-    # step size; null: 1 / L_k of each client's own block (batches: B / N of that); networks 0.01
+    # step size; null: 1 / L_k of each client's own block (batches: times B / N); networks 0.01
     lr: float | None = None
     # average (all tokens) | cluster (a token each) | visitors
     weights: Literal["average", "cluster", "visitors"] = "average"
@@ -117,8 +119,7 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one client per block of features. All of them know the walks, the labels, and what kind of model
-    it is."""
+    """The server, and one client per block of features; all know the walks, the labels and the kind of model."""
     cfg: Config = config.algorithm
     shared.check_task(task, config)
     graph = topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)
@@ -130,8 +131,8 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 def check_walks(graph: topology.Topology | None, cfg: Config) -> list[Problem]:
     """What is wrong with tokens on `graph`, and with its edges to the server."""
-    found = walks.check(graph, cfg.tokens, cfg.hops, cfg.walk, cfg.weights == "cluster", cfg.start)
-    return found if graph is None else found + topology.unreached(graph)
+    problems = walks.check(graph, cfg.tokens, cfg.hops, cfg.walk, cfg.weights == "cluster", cfg.start)
+    return problems if graph is None else problems + topology.unreached(graph)
 
 
 def senders(cfg: Config, public: AlignedPublic, walks: Walks, t: int) -> range | dict[int, Any]:
@@ -147,7 +148,7 @@ def senders(cfg: Config, public: AlignedPublic, walks: Walks, t: int) -> range |
 async def server(
     me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any
 ) -> None:
-    """Rebuilds the token from representations, hands it out, and updates the fusion model."""
+    """Rebuild the token from representations, hand it out, and update the fusion model."""
     cfg: Config = config.algorithm
     me.state.model = centre = make_server(data, public, config, model, me.device)
     me.state.sent = 0
@@ -161,7 +162,7 @@ async def server(
 
         new = sorted(senders(cfg, public, walks, t))
         received = await me.recv_all([me.clients[k] for k in new], tag="representation")
-        if me.state.h is None:  # nobody needs to send the representations of theta = 0
+        if me.state.h is None:  # no client needs to send the representations of theta = 0
             me.state.h = received if new else centre.start(public.samples, public.parties)
         for k, h in zip(new, received, strict=True):
             me.state.h[k] = h
@@ -186,7 +187,7 @@ async def server(
 async def client(
     me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any
 ) -> None:
-    """Sends its representation where it is new, and works on the tokens that come by."""
+    """Send the representation where it is new, and work on the tokens that come by."""
     cfg: Config = config.algorithm
     k = me.clients.index(me.name)
     me.state.model = block = make_client(me, data, public, config, model)

@@ -1,8 +1,7 @@
-"""What the methods with a shared model estimate share beside messages: blocks, batches, step sizes, averages, and the
-checks of their keys.
+"""What the methods with tokens share beside messages: blocks, batches, step sizes, averages, checks of keys.
 
-`Glm` and `SplitClient` have one interface: theta, represent, visit. So have `GlmServer` and `SplitServer`: token,
-update.
+A token is a shared estimate of the model. `Glm` and `SplitClient` have one interface: theta, represent, visit. So have
+`GlmServer` and `SplitServer`: token, update.
 """
 
 import functools
@@ -25,7 +24,7 @@ from vflbench.models.vertical import COMPOSED, SHARES
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, Count, Positive, Problem, RunConfig
 
-NETWORK_LR = 0.01  # of networks, where lr is null
+NETWORK_LR = 0.01  # learning rate of networks, where lr is null
 LANCZOS_STEPS = 8
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ class Keys:
 
 @dataclass
 class NetworkKeys(Keys):
-    """Of those that also train networks."""
+    """Keys of methods that also train networks."""
 
     halve_every: Positive | None = None  # epochs after which the step size is halved; null: never
     batch_size: int | None = None  # B: samples per round; null: all
@@ -50,23 +49,27 @@ class NetworkKeys(Keys):
 
 
 class GlmServer(torch.nn.Module):
-    """The server where there is no fusion model: it sums."""
+    """The server where there is no fusion model: it sums up."""
 
     def start(self, samples: int, parties: int) -> list[np.ndarray]:
-        """The representations of theta = 0, which nobody needs to send."""
+        """The representations at theta = 0, which no client needs to send."""
         return [np.zeros(samples)] * parties
 
     def token(self, representations: Sequence[np.ndarray]) -> np.ndarray:
-        """u = sum_k X_k theta_k."""
+        """The sum u = sum_k X_k theta_k."""
         return sum(representations[1:], start=representations[0].copy())
 
     def update(self, token: np.ndarray, rows: np.ndarray | None, steps: int, lr: float) -> None:
-        """There is no theta_0."""
+        """Do nothing: there is no theta_0."""
 
 
 def parties(task: AlignedTask, server: Program, client: Program, **known: Any) -> dict[str, PartySpec]:
-    """The server, which has the labels of networks, and one client per block of features, with all labels. All know
-    what is `known`."""
+    """The server, which has the labels for networks, and one client per block of features, with all labels.
+
+    Parameters
+    ----------
+    known : arguments that all programs get.
+    """
     labels = JoinedPart((), task.labels) if task.objective is None else None
     specs = {SERVER: PartySpec(partial(server, **known), labels, role="server")}
     for k, name in enumerate(party_names("client", task.parties)):
@@ -75,7 +78,7 @@ def parties(task: AlignedTask, server: Program, client: Program, **known: Any) -
 
 
 def make_client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any = None) -> Any:
-    """A client's block; `model` is what `split_network.resolve` says."""
+    """A client's block; `model` is what `split_network.resolve` returns."""
     if public.objective is not None:
         assert data.labels is not None
         return Glm(data.features, data.labels, public.objective)
@@ -92,15 +95,17 @@ def make_server(data: JoinedPart | None, public: AlignedPublic, config: RunConfi
 
 @functools.lru_cache(maxsize=8)
 def batch(seed: int, round: int, samples: int, size: int | None) -> np.ndarray | None:
-    """The samples of `round`, (B,) int64, drawn without replacement from a seed that all parties share; None: all of
-    them."""
+    """The samples of `round`, (B,) int64; None: all of them.
+
+    They are drawn without replacement, from a seed that all parties share.
+    """
     if size is None or size >= samples:
         return None
     return np.sort(stream(seed, f"batches/{round}").choice(samples, size, replace=False))
 
 
 def epoch(round: int, samples: int, size: int | None) -> float:
-    """How often the samples were seen after `round`."""
+    """How often each sample was seen after `round`, on average."""
     return round * min(size or samples, samples) / samples
 
 
@@ -108,8 +113,10 @@ def epoch(round: int, samples: int, size: int | None) -> float:
 
 
 def client_lr(cfg: Any, block: Any, samples: int) -> float:
-    """algorithm.lr, or where it is null 1 / L_k, for batches of B times B / N (the most that keeps batches stable);
-    networks 0.01."""
+    """A client's step size: algorithm.lr, or where that is null 1 / L_k, and 0.01 for networks.
+
+    For batches of B samples 1 / L_k is multiplied by B / N: larger steps are not stable.
+    """
     if cfg.lr is not None:
         return float(cfg.lr)
     if not isinstance(block, Glm):
@@ -119,16 +126,16 @@ def client_lr(cfg: Any, block: Any, samples: int) -> float:
 
 
 def halved(cfg: Any, lr: float, round: int, samples: int) -> float:
-    """The step size of `round`: halved every algorithm.halve_every epochs."""
+    """The step size of `round`, which is halved every algorithm.halve_every epochs."""
     if cfg.halve_every is None:
         return lr
     return lr * 0.5 ** int(epoch(round - 1, samples, cfg.batch_size) / cfg.halve_every + 1e-9)
 
 
 class Lanczos:
-    """The largest eigenvalue of sum_k X_k X_k^T, by a coordinator that knows none of the X_k: it asks for products.
+    """The largest eigenvalue of sum_k X_k X_k^T, found by a coordinator that knows no X_k and asks for products.
 
-    `vector` is what to multiply next, (N,); `take` hands the product back. Full reorthogonalisation.
+    It multiplies `vector` by the sum and hands the product to `take`, step by step. Full reorthogonalisation.
     """
 
     def __init__(self, samples: int, rng: np.random.Generator) -> None:
@@ -139,9 +146,11 @@ class Lanczos:
 
     @property
     def vector(self) -> np.ndarray:
+        """The vector to multiply next, (N,)."""
         return self.basis[-1]
 
     def take(self, product: np.ndarray) -> None:
+        """Take the product of `vector`, (N,)."""
         self.diagonal.append(float(self.vector @ product))
         for _ in range(2):
             for v in self.basis:
@@ -151,19 +160,19 @@ class Lanczos:
         self.basis.append(product / size if size > 0 else product)
 
     def bound(self) -> float:
-        """The largest Ritz value plus its residual: an eigenvalue lies between the two, mostly the largest, and within
-        a few % of it."""
-        n = len(self.diagonal)
-        values, vectors = np.linalg.eigh(
-            np.diag(self.diagonal) + np.diag(self.beside[: n - 1], 1) + np.diag(self.beside[: n - 1], -1)
-        )
+        """The largest Ritz value plus its residual.
+
+        An eigenvalue lies between the two. It is mostly the largest one, and within a few % of the result.
+        """
+        beside = self.beside[: len(self.diagonal) - 1]
+        values, vectors = np.linalg.eigh(np.diag(self.diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
         return float(values[-1] + self.beside[-1] * abs(vectors[-1, -1]))
 
 
 def warn_of_steps(task: AlignedTask, cfg: Any) -> None:
     """Log a warning where cluster weights meet a step beyond 1 / (L M), M = Q (S + 1): the order of theorem 1's bound.
 
-    Of convex objectives only: nobody knows a network's L.
+    It warns for convex objectives only: the L of a network is not known.
     """
     if cfg.weights != "cluster" or task.objective is None:
         return
@@ -173,18 +182,14 @@ def warn_of_steps(task: AlignedTask, cfg: Any) -> None:
     whole = loss.curvature * glm.largest_eigenvalue(np.concatenate(blocks, axis=1)) + loss.decay
     samples = len(task.labels)
     share = min(cfg.batch_size or samples, samples) / samples  # as in client_lr
-    lr = (
-        cfg.lr
-        if cfg.lr is not None
-        else share / max(loss.curvature * max(map(glm.largest_eigenvalue, blocks)) + loss.decay, 1e-300)
-    )
+    lr = cfg.lr
+    if lr is None:
+        lr = share / max(loss.curvature * max(map(glm.largest_eigenvalue, blocks)) + loss.decay, 1e-300)
     if lr > 1 / (whole * updates):
         log.warning(
             "algorithm.lr=%.3g%s is beyond 1 / (L M) = %.3g, the order of the largest step that is known to converge "
-            "with "
-            "algorithm.weights=cluster and M = %d updates a token between syncs: it may DIVERGE. Lower lr, hops or "
-            "local_steps, "
-            "or use algorithm.weights=average.",
+            "with algorithm.weights=cluster and M = %d updates a token between syncs: it may DIVERGE. Lower lr, hops "
+            "or local_steps, or use algorithm.weights=average.",
             lr,
             "" if cfg.lr is not None else " (1 / L_k, its default)",
             1 / (whole * updates),
@@ -193,12 +198,11 @@ def warn_of_steps(task: AlignedTask, cfg: Any) -> None:
 
 
 def warn_of_pieces(graph: Topology) -> None:
-    """Log a warning where a method without a server runs on clients that have no way to one another."""
+    """Log a warning where a method without a server runs on a graph that is not connected."""
     if len(graph.components) > 1:
         log.warning(
             "The clients fall into %d pieces that no edge joins (%s is in another one than %s): without a server, and "
-            "without "
-            "messages between them, this method cannot reach the minimum. Use another topology.",
+            "without messages between them, this method cannot reach the minimum. Use another topology.",
             len(graph.components),
             graph.components[1][0],
             graph.components[0][0],
@@ -209,10 +213,12 @@ def warn_of_pieces(graph: Topology) -> None:
 
 
 def synchronised(theta: Any, copies: Mapping[int, Any], tokens: int, weights: str) -> Any:
-    """theta_k after a sync, given its value at the last one and the copies that tokens left behind.
+    """The value of theta_k after a sync, given its value at the last one and the copies that tokens left behind.
 
-    `cluster`: the copy of the one token that may come here. `average`: the mean over all tokens, of which those that
-    did not come have `theta`. `visitors`: the mean over those that came.
+    Parameters
+    ----------
+    weights : `cluster`: take the copy of the one token that may come here. `average`: the mean over all tokens, where
+        those that did not come count with `theta`. `visitors`: the mean over those that came.
     """
     first, *others = (copies[token] for token in sorted(copies))
     total = sum(others, start=first)
@@ -225,8 +231,10 @@ def synchronised(theta: Any, copies: Mapping[int, Any], tokens: int, weights: st
 
 
 async def score(me: Party, part: Any, t: int) -> None:
-    """At the end of round t: a convex block's own part; of networks, clients' held-out representations meet the fusion
-    model."""
+    """At the end of round t, report what is scored: a convex block's own part, or a network's predictions.
+
+    For networks, clients send held-out representations, and the server's fusion model predicts.
+    """
     if not me.evaluates(t):
         return
     if isinstance(part, Glm):
@@ -244,50 +252,51 @@ async def score(me: Party, part: Any, t: int) -> None:
 
 
 def check(config: RunConfig) -> list[Problem]:
-    """What of the keys that these methods share does not go together."""
+    """What is wrong across the keys that these methods share."""
     cfg, problems = config.algorithm, []
     if config.codec.feedback and isinstance(cfg, NetworkKeys) and cfg.batch_size is not None:
         allowed = "every batch has other rows, so there is nothing to remember: use false, or algorithm.batch_size=null"
         problems.append(Problem("codec.feedback", "true", allowed))
     if config.model is not None and config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
-        why = (
-            f"the scores of {config.model.name} are a sum: use sum"
-            if config.model.name in SHARES
-            else "model.aggregate says it"
-        )
-        problems.append(Problem("algorithm.aggregation", cfg.aggregation, why))
+        shares = config.model.name in SHARES
+        allowed = f"the scores of {config.model.name} are a sum: use sum" if shares else "model.aggregate says it"
+        problems.append(Problem("algorithm.aggregation", cfg.aggregation, allowed))
     return problems
 
 
 def check_parties(task: AlignedTask, config: RunConfig) -> None:
-    """Raise ConfigError where algorithm.parties is not how many the data have: topology and walks were checked for that
-    number."""
+    """Check that algorithm.parties is the task's number: topology and walks were checked for it.
+
+    Raises
+    ------
+    ConfigError : it is not.
+    """
     if task.parties != config.algorithm.parties:
-        raise ConfigError(
-            [
-                Problem(
-                    "algorithm.parties", config.algorithm.parties, f"{task.name} has {task.parties} parties: use that"
-                )
-            ]
-        )
+        allowed = f"{task.name} has {task.parties} parties: use that"
+        raise ConfigError([Problem("algorithm.parties", config.algorithm.parties, allowed)])
 
 
 def check_convex(task: AlignedTask, config: RunConfig) -> None:
-    """For methods that need a convex objective: raise ConfigError where the task has none, or another number of
-    parties."""
+    """Check a task of a method that needs a convex objective.
+
+    Raises
+    ------
+    ConfigError : the task has none, or another number of parties.
+    """
     check_parties(task, config)
     if task.objective is None:
-        allowed = (
-            f"{config.algorithm.name} needs a convex objective (ridge, sparse logistic); mtcd and svfl also "
-            "train networks"
-        )
-        raise ConfigError([Problem("dataset", task.name, allowed)])
+        needed = f"{config.algorithm.name} needs a convex objective (ridge, sparse logistic)"
+        raise ConfigError([Problem("dataset", task.name, f"{needed}; mtcd and svfl also train networks")])
 
 
 def check_task(task: AlignedTask, config: RunConfig) -> None:
-    """Raise ConfigError where algorithm.parties is not the task's, or a concatenation is asked for where the objective
-    sees a sum."""
+    """Check a task of a method that also trains networks.
+
+    Raises
+    ------
+    ConfigError : it has another number of parties, or a convex objective while algorithm.aggregation is not `sum`.
+    """
     check_parties(task, config)
     if task.objective is not None and config.algorithm.aggregation != "sum":
-        allowed = "a convex objective is one of the sum of X_k theta_k: use sum"
+        allowed = "a convex objective is a function of the sum of X_k theta_k: use sum"
         raise ConfigError([Problem("algorithm.aggregation", config.algorithm.aggregation, allowed)])

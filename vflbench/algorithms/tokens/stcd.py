@@ -1,7 +1,7 @@
 """STCD: single-token coordinate descent for vertical federated learning without a server.
 
 Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, Algorithm 1. One token, Z = A = sum_k X_k theta_k, walks from client to
-client for ever; whoever holds it takes Q gradient steps on its own block, with the token kept in accordance.
+client for ever. Its holder takes Q gradient steps on its own block, and keeps the token in accordance.
 
     paper                               here
     k^s                                 walk.steps
@@ -10,11 +10,11 @@ client for ever; whoever holds it takes Q gradient steps on its own block, with 
 
 Departures from the paper
 1. All parties draw the walk from a shared seed; the paper's holder draws its next client. The distribution is the same.
-2. A round is `hops` hops: the last one is on its way when the round ends, and its client works on the token in the next
+2. A round is `hops` hops. The last one is on its way when the round ends; its client works on the token in the next
    round.
-3. Convex objectives only, from theta = 0: the first token is 0 and there is no prelude. There is no theta_0 to be tied
-   to a client.
-4. lr=null gives each client a step of its own, 1 / L_k; the paper has one eta.
+3. Convex objectives only, from theta = 0: the first token is 0, and there is no prelude. No theta_0 is tied to a
+   client.
+4. lr=null gives each client its own step, 1 / L_k; the paper has one eta.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     divided_by="parties",
     reports=("partial",),
-    # no models: nobody has theta_0, and the first token is 0, which the sum of the shares of an mlp is not
+    # no models: no party has theta_0, and the first token is 0, which the sum of the shares of an mlp is not
     topologies=(
         "path",
         "star",
@@ -56,6 +56,8 @@ EXPOSES = (Sent("token", "client", "client", "embeddings", "client"),)
 
 @dataclass
 class Config(Keys):
+    """Keys of STCD."""
+
     name: str = "stcd"
     hops: Count = 100  # steps of the token per round
     local_steps: int = 20  # Q: updates per visit
@@ -71,7 +73,7 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One client per block of features; no server. All of them know the walk and the labels."""
+    """One client per block of features, and no server; all know the walk and the labels."""
     cfg: Config = config.algorithm
     shared.check_convex(task, config)
     names = party_names("client", task.parties)
@@ -85,12 +87,12 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks) -> None:
-    """Works on the token whenever it comes by."""
+    """Work on the token whenever it comes by."""
     cfg: Config = config.algorithm
     k = me.clients.index(me.name)
     me.state.model = block = make_client(me, data, public, config)
-    me.state.token = None  # where this client holds it between rounds
-    me.state.position = None  # which client does
+    me.state.token = None  # the token, if this client holds it between rounds
+    me.state.position = None  # the number of the client that holds it
     me.state.sent = 0
     lr = client_lr(cfg, block, public.samples)
     q = cfg.local_steps

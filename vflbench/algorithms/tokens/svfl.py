@@ -1,16 +1,17 @@
 """SVFL, or FedBCD: client-server vertical federated learning with Q local updates per exchange.
 
 Liu et al.: FedBCD, IEEE TSP 70, 2022 (there FedBCD-p); as the baseline of Valdeira et al., arXiv 2309.09977. In every
-round all clients send h_k, the server answers all with the token Z = (A, theta_0), and every client takes Q gradient
-steps on its own block with all other blocks' representations frozen and its own refreshed.
+round all clients send h_k, and the server answers all with the token Z = (A, theta_0). Every client takes Q gradient
+steps on its own block, with all other blocks' representations frozen and its own refreshed.
 
 Departures
-1. The released FedBCD code freezes the gradient signal during the local steps; here a client's own part of the token
-   stays fresh, as MTCD without edges, a token per client and one-hot weights does: the two are the same method.
-2. Step size null: for Q = 1 the smaller of 2 / (L + alpha), gradient descent's best where ridge's alpha is the least
-   curvature, and 1.9 / L; else, and for batches of B times B / N, 1 / (L Q). L is the whole objective's. Nobody knows
-   the whole X: the server finds L by 8 steps of Lanczos on sum_k X_k X_k^T, each of which sends every client a vector
-   of N numbers and gets one back (tag `smoothness`, before the first round). Give algorithm.lr and they are not sent.
+1. The released FedBCD code freezes the gradient signal during the local steps. Here a client's own part of the token
+   stays fresh. MTCD without edges, with a token per client and one-hot weights, is the same method.
+2. Step size null: for Q = 1 the smaller of 1.9 / L and 2 / (L + alpha), which is gradient descent's best where ridge's
+   alpha is the least curvature. Else 1 / (L Q), and for batches of B times B / N. L is the whole objective's. No party
+   knows the whole X, so the server finds L by 8 steps of Lanczos on sum_k X_k X_k^T. Each step sends every client a
+   vector of N numbers and gets one back (tag `smoothness`, before the first round). With algorithm.lr given, they are
+   not sent.
 3. The server knows the labels, for the fusion model.
 """
 
@@ -70,6 +71,8 @@ EXPOSES = (
 
 @dataclass
 class Config(NetworkKeys):
+    """Keys of SVFL."""
+
     name: str = "svfl"
     local_steps: int = 1  # Q: updates per round
     # step size; null: 2 / (L + alpha) for Q = 1 (at most 1.9 / L), else 1 / (L Q); networks 0.01
@@ -84,17 +87,16 @@ def check(config: RunConfig) -> list[Problem]:
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The server, and one client per block of features. All of them know the labels; clients do not meet."""
+    """The server, and one client per block of features; all know the labels, and clients do not meet."""
     shared.check_task(task, config)
     model = split_network.resolve(config.model, task)
-    refuse(
-        topology.unreached(topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed))
-    )
+    graph = topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)
+    refuse(topology.unreached(graph))
     return shared.parties(task, server, client, model=model)
 
 
 async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig, model: Any) -> None:
-    """Sends the token to all, and updates the fusion model."""
+    """Send the token to all clients, and update the fusion model."""
     cfg: Config = config.algorithm
     me.state.model = centre = make_server(data, public, config, model, me.device)
     if me.fresh and cfg.lr is None and public.objective is not None:
@@ -119,7 +121,7 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
 
 
 async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any) -> None:
-    """Sends its representation, gets the token, and takes Q steps."""
+    """Send the representation, get the token, and take Q steps."""
     cfg: Config = config.algorithm
     q = cfg.local_steps
     me.state.model = block = make_client(me, data, public, config, model)

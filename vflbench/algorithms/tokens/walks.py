@@ -2,8 +2,7 @@
 
 Valdeira, Chi, Soares, Xavier: arXiv 2309.09977, sections on STCD and MTCD. With rule=random the next client is uniform
 over the holder's neighbours and the holder itself; with clusters, over those in the token's own. All parties derive the
-same walks from (seed, round, topology), as they do the batches, so that each knows from whom its visits of a round
-come, and nobody waits for anybody unknown.
+same walks from (seed, round, topology), as they do the batches. So each party knows who sends it the tokens of a round.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from vflbench.federation.topology import Topology
 from vflbench.seeding import stream
 from vflbench.types import Problem, closest
 
-KEPT = 4  # rounds that are remembered: parties ask for the one they are in, a server also for the one before
+KEPT = 4  # rounds that are remembered: parties ask for their own round, a server also for the one before
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +25,7 @@ class Walk:
 
     Attributes
     ----------
-    path : (tokens, hops + 1) int64, the number of the client at which each token is, from its start to its last hop.
+    path : (tokens, hops + 1) int64, the number of the client where each token is, from its start to its last hop.
     """
 
     path: np.ndarray
@@ -34,20 +33,21 @@ class Walk:
     @cached_property
     def visits(self) -> dict[int, list[tuple[int, int]]]:
         """Client -> its visits (s, token), in the order in which it serves them: by s, then by token."""
-        found: dict[int, list[tuple[int, int]]] = {}
+        visits: dict[int, list[tuple[int, int]]] = {}
         for s, clients in enumerate(self.path.T.tolist()):
             for token, client in enumerate(clients):
-                found.setdefault(client, []).append((s, token))
-        return found
+                visits.setdefault(client, []).append((s, token))
+        return visits
 
     @cached_property
     def steps(self) -> list[list[int]]:
-        """`path` as lists: quicker to read one entry of."""
-        return self.path.tolist()
+        """`path` as lists, which are quicker to read by the entry."""
+        steps: list[list[int]] = self.path.tolist()
+        return steps
 
     @cached_property
     def sent(self) -> int:
-        """How many hops go to another client: the others need no message."""
+        """How many hops go to another client; the others need no message."""
         return int(np.count_nonzero(self.path[:, 1:] != self.path[:, :-1]))
 
 
@@ -56,13 +56,11 @@ class Walks:
 
     Parameters
     ----------
-    topology : of which the edges between clients are walked along.
+    topology : tokens walk along its edges between clients.
     tokens, hops : Gamma and S.
-    rule : `random`; or `sweep`: from the first client of the token's ground along its clients' order, and back again at
-        the end.
-    apart : every token stays on a ground of its own (`grounds`), else all of them walk on all clients.
-    start : a client per token from which it starts every round; None: drawn uniformly from its ground (sweep: the
-    first).
+    rule : `random`; or `sweep`: from the first client of the token's ground to the last, in their order, and back.
+    apart : whether every token stays on a ground of its own (`grounds`); else all of them walk on all clients.
+    start : the client per token where it starts every round; None: drawn uniformly from its ground (sweep: the first).
     """
 
     def __init__(
@@ -83,7 +81,7 @@ class Walks:
         self.links = topology.adjacency[topology.servers :, topology.servers :]
         everywhere = np.arange(len(self.clients))
         self.grounds = grounds(topology, tokens) if apart else [everywhere]
-        self.ground = np.zeros(len(self.clients), np.int64)  # of every client
+        self.ground = np.zeros(len(self.clients), np.int64)  # every client's ground, by number
         for number, members in enumerate(self.grounds):
             self.ground[members] = number
         self.start = None if start is None else [self.clients.index(name) for name in start]
@@ -91,8 +89,12 @@ class Walks:
         self._rounds: dict[tuple[int, tuple[int, ...] | None], Walk] = {}
 
     def of(self, round: int, start: Sequence[int] | None = None) -> Walk:
-        """The walks of `round`. `start`: where the tokens are, instead of a start as configured (STCD, whose token
-        never rests)."""
+        """The walks of a round.
+
+        Parameters
+        ----------
+        start : where the tokens are, instead of the configured start (for STCD, whose token never rests).
+        """
         key = round, None if start is None else tuple(start)
         walk = self._rounds.get(key)
         if walk is None:
@@ -122,24 +124,25 @@ class Walks:
         return np.array(path, np.int64)
 
     def _neighbourhood(self, client: int) -> list[int]:
-        """The clients that a token at `client` may go to, itself among them, in their order."""
+        """The clients that a token at `client` may go to, with `client` itself, in their order."""
         near = self.links[client].copy()
         near[client] = True
         near &= self.ground == self.ground[client]
-        self._closed[client] = found = np.flatnonzero(near).tolist()
-        return found
+        self._closed[client] = options = np.flatnonzero(near).tolist()
+        return options
 
     def _sweep(self, members: np.ndarray) -> np.ndarray:
         turn = max(len(members) - 1, 1)
         at = np.arange(self.hops + 1) % (2 * turn)
-        return members[np.minimum(at, 2 * turn - at) % len(members)]
+        path: np.ndarray = members[np.minimum(at, 2 * turn - at) % len(members)]
+        return path
 
 
 def grounds(topology: Topology, tokens: int) -> list[np.ndarray]:
     """The clients' numbers in `tokens` clusters, one per token.
 
-    The connected components of the graph between clients, where there are as many; else runs of clients in their order,
-    as equal as can be, and edges between them are not used.
+    They are the connected components of the graph between clients, if there are as many. Else they are runs of clients
+    in their order, of nearly equal length; edges between runs are not used.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -158,62 +161,60 @@ def check(
     apart: bool = False,
     start: Sequence[str] | None = None,
 ) -> list[Problem]:
-    """What is wrong with such walks over `topology`: every problem, by key. None: what does not depend on the graph."""
+    """Everything that is wrong with such walks.
+
+    Parameters
+    ----------
+    topology : the graph; None: check only what does not depend on it.
+    """
     problems = []
     if start is not None and len(start) != tokens:
-        problems.append(
-            Problem("algorithm.start", ",".join(start), f"must name a client for each of the {tokens} tokens")
-        )
+        allowed = f"must name a client for each of the {tokens} tokens"
+        problems.append(Problem("algorithm.start", ",".join(start), allowed))
     if rule == "sweep" and start is not None:
-        problems.append(
-            Problem(
-                "algorithm.start", ",".join(start), "a sweep starts at the first client of its cluster: leave it null"
-            )
-        )
+        allowed = "a sweep starts at the first client of its cluster: leave it null"
+        problems.append(Problem("algorithm.start", ",".join(start), allowed))
     if rule == "sweep" and tokens > 1 and not apart:
         allowed = "all tokens would make the same steps: use algorithm.weights=cluster, or one token"
         problems.append(Problem("algorithm.walk", rule, allowed))
     if topology is None:
         return problems
+    return problems + _check_on_graph(topology, tokens, hops, rule, apart, start)
+
+
+def _check_on_graph(
+    topology: Topology, tokens: int, hops: int, rule: str, apart: bool, start: Sequence[str] | None
+) -> list[Problem]:
+    """What is wrong with walks over a graph: unknown clients, clusters that do not hold together, missing edges."""
     clients = topology.parties[topology.servers :]
     unknown = [name for name in start or () if name not in clients]
     shown = ", ".join(clients[:8]) + (", ..." if len(clients) > 8 else "")
-    problems += [
+    problems = [
         Problem("algorithm.start", name, f"no such client; there are {shown}", closest(name, clients))
         for name in unknown
     ]
     if apart and tokens > len(clients):
-        return [
-            *problems,
-            Problem("algorithm.tokens", tokens, f"must be at most the number of clients, {len(clients)}, for clusters"),
-        ]
+        allowed = f"must be at most the number of clients, {len(clients)}, for clusters"
+        return [*problems, Problem("algorithm.tokens", tokens, allowed)]
     links = topology.adjacency[topology.servers :, topology.servers :]
     for number, members in enumerate(grounds(topology, tokens) if apart else [np.arange(len(clients))]):
-        ground = f"cluster {number} ({clients[members[0]]} to {clients[members[-1]]})"
-        if apart and hops > 0 and (lost := _unreachable(links, members)) is not None:
-            allowed = (
-                f"{ground} is not connected: there is no way from {clients[members[0]]} to {clients[lost]} within it"
-            )
+        first = clients[members[0]]
+        ground = f"cluster {number} ({first} to {clients[members[-1]]})"
+        if apart and hops > 0 and (cut_off := _unreachable(links, members)) is not None:
+            allowed = f"{ground} is not connected: there is no way from {first} to {clients[cut_off]} within it"
             problems.append(Problem("algorithm.tokens", tokens, allowed))
-        if (
-            apart
-            and start is not None
-            and number < len(start)
-            and start[number] not in {clients[m] for m in members} | set(unknown)
-        ):
+        inside = {clients[m] for m in members} | set(unknown)
+        if apart and start is not None and number < len(start) and start[number] not in inside:
             problems.append(Problem("algorithm.start", start[number], f"lies outside of its token's {ground}"))
         gaps = members[:-1][~links[members[:-1], members[1:]]]
         if rule == "sweep" and hops > 0 and len(gaps):
-            problems.append(
-                Problem(
-                    "algorithm.walk", rule, f"there is no edge from {clients[gaps[0]]} to the next client of {ground}"
-                )
-            )
+            allowed = f"there is no edge from {clients[gaps[0]]} to the next client of {ground}"
+            problems.append(Problem("algorithm.walk", rule, allowed))
     return problems
 
 
 def _unreachable(links: np.ndarray, members: np.ndarray) -> int | None:
-    """The first of `members` that cannot be reached from the first of them within them."""
+    """The first of `members` that no walk within them reaches from the first; None where all are reached."""
     from scipy.sparse.csgraph import connected_components
 
     _, label = connected_components(links[np.ix_(members, members)], directed=False)
