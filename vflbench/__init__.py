@@ -1,12 +1,15 @@
-"""vflbench: which federated method reaches your accuracy with the least communication?"""
+"""Compares federated methods: which one reaches your accuracy with the least communication.
+
+The data are split between organisations.
+"""
 
 import os
 
 from vflbench.version import __version__ as __version__
 
-# Read when torch is imported, so it is set before anything can import it. Passive waiting keeps two busy processes on
-# two cores from slowing each other 10 to 30 times. (Huge pages, THP_MEM_ALLOC_ENABLE, are left alone: they help fresh
-# tensors beyond 32 MB, which nothing here makes in a loop, and slow the 10 MB of a cohort's models down.)
+# Torch reads this when it is imported, so it is set before. Passive waiting keeps two busy processes on two cores from
+# slowing each other down 10 to 30 times. Huge pages (THP_MEM_ALLOC_ENABLE) stay off: they help new tensors beyond
+# 32 MB, which nothing here makes in a loop, and slow down the 10 MB of a cohort's models.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 

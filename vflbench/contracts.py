@@ -1,8 +1,7 @@
-"""What a module must have to be an algorithm, a data set or an option of another group, ours or a user's; checked when
-it is loaded.
+"""What a module must have to be an algorithm, a data set or an option of another group; checked when it is loaded.
 
-Each protocol says what a module has to define, its `...Hooks` what it may define beside that. A violation is one
-message that names the file, what is there and what is expected.
+This holds for our modules and for a user's. Each protocol says what a module must define, its `...Hooks` what it may
+define beside that. Each violation is one line, with the file, what it has and what is expected.
 """
 
 from __future__ import annotations
@@ -48,12 +47,14 @@ if TYPE_CHECKING:
 LAYOUTS = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "data" / "tasks").glob("[!_]*.py") if path.stem != "base")
 )
-MISSPELT = 0.85  # likeness from which a function is taken for a hook whose name was mistyped
+MISSPELT = 0.85  # a function whose name is at least so similar to a hook's is taken for a misspelt hook
 
 
 class Algorithm(Protocol):
-    """An algorithm's module. `Config` is a dataclass of `name`, `default_rounds` and its own keys, each with a
-    default."""
+    """An algorithm's module.
+
+    `Config` is a dataclass of `name`, `default_rounds` and the algorithm's own keys, each with a default.
+    """
 
     ALGORITHM: AlgorithmInfo
     EXPOSES: tuple[Sent, ...]
@@ -61,12 +62,16 @@ class Algorithm(Protocol):
 
     @staticmethod
     def parties(task: Any, config: RunConfig) -> dict[str, PartySpec]:
-        """The parties by name, in their order, each with its program and its own data. Raises ConfigError for what the
-        data rule out."""
+        """The parties by name, in their order, each with its program and its own data.
+
+        Raises
+        ------
+        ConfigError : a configuration that these data rule out.
+        """
 
 
 class AlgorithmHooks(Protocol):
-    """What an algorithm may define beside that."""
+    """What an algorithm may also define."""
 
     @staticmethod
     def check(config: RunConfig) -> list[Problem]:
@@ -74,15 +79,15 @@ class AlgorithmHooks(Protocol):
 
     @staticmethod
     def decide(task: Any, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
-        """The configuration with what the algorithm chooses once it sees the data, and the choice, for the summary."""
+        """The configuration with what the algorithm chooses once it sees the data; and that choice, for the summary."""
 
     @staticmethod
     def max_releases(config: RunConfig, rounds: int) -> int:
-        """How often one row of a party is released at most: what a target epsilon is calibrated to."""
+        """How often one row of a party is released at most; a target epsilon is calibrated to it."""
 
 
 class Dataset(Protocol):
-    """A data set's module. `Config` is a dataclass of `name` and its own keys, each with a default."""
+    """A data set's module; `Config` is a dataclass of `name` and its own keys, each with a default."""
 
     DATASETS: tuple[DatasetInfo, ...]
     Config: type
@@ -91,12 +96,14 @@ class Dataset(Protocol):
     def load(config: Any, layout: str, parties: int, seed: int, root: Path | None) -> Task:
         """The task in one of the layouts that DATASETS names; `root` is data_root, None where none was given.
 
-        Raises DataError for files that are missing or malformed.
+        Raises
+        ------
+        DataError : files are missing or malformed.
         """
 
 
 class DatasetHooks(Protocol):
-    """What a data set may define beside that."""
+    """What a data set may also define."""
 
     @staticmethod
     def check(config: Any, layout: str, parties: int) -> list[Problem]:
@@ -104,19 +111,21 @@ class DatasetHooks(Protocol):
 
     @staticmethod
     def load_own(config: Any, layout: str, parties: int, seed: int, root: Path | None, task: Any, index: int) -> Task:
-        """`task`, which has no features, with part `index` alone: engine=ray then reads each party's files in its own
-        process."""
+        """The `task`, which has no features yet, with those of part `index` only.
+
+        With engine=ray each party's files are then read in its own process.
+        """
 
 
 class Option(Protocol):
-    """A module of an open group. `Config` is a dataclass of `name` and its own keys, each with a default."""
+    """A module of an open group; `Config` is a dataclass of `name` and its own keys, each with a default."""
 
     OPTIONS: tuple[OptionInfo, ...]
     Config: type
 
 
 class OptionHooks(Protocol):
-    """What every option may define beside that."""
+    """What every option may also define."""
 
     @staticmethod
     def check(config: Any) -> list[Problem]:
@@ -124,55 +133,58 @@ class OptionHooks(Protocol):
 
 
 class Attack(Option, Protocol):
-    """What an adversary makes of the messages that it received."""
+    """What an adversary finds out from the messages that it received."""
 
     @staticmethod
     def watch(task: Any, config: RunConfig, hubs: list[str]) -> Watch:
-        """Whose messages are kept for it. `hubs`: the parties that hold data, in the order of the task's parts."""
+        """Whose messages are kept; `hubs` are the parties that hold data, in the order of the task's parts."""
 
     @staticmethod
     def attack(view: Iterable[Message], task: Any, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
-        """What it finds in the messages, for the summary. The task has the truth, for the score alone."""
+        """What it finds in the messages, for the summary; the task has the truth, only for the score."""
 
 
 class AttackHooks(OptionHooks, Protocol):
-    """What an attack may define beside that."""
+    """What an attack may also define."""
 
     @staticmethod
     def check_task(task: Any, config: RunConfig) -> list[Problem]:
-        """What of the task it cannot be tried on."""
+        """Why it cannot be tried on this task."""
 
 
 class Codec(Option, Protocol):
-    """What is sent of an array of numbers. `Config` has the keys of `types.CodecConfig`."""
+    """How an array of numbers is compressed; `Config` has the keys of `types.CodecConfig`."""
 
     @staticmethod
     def encode(values: Tensor, rng: np.random.Generator, config: Any) -> tuple[Tensor, ...]:
-        """What is sent of (n,) floats, n > 0: what the ledger charges. `rng` is the sender's."""
+        """What is sent, and charged by the ledger, for (n,) floats, n > 0; `rng` is the sender's."""
 
     @staticmethod
     def decode(sent: tuple[Tensor, ...], size: int, dtype: torch.dtype, config: Any) -> Tensor:
-        """What arrives of that: (size,) floats of `dtype`."""
+        """What the receiver makes of it: (size,) floats of `dtype`."""
 
 
 class Mechanism(Option, Protocol):
-    """What the owner of data does to what it sends. `Config` has the keys of `types.PrivacyConfig`."""
+    """What the owner of data does to what it sends; `Config` has the keys of `types.PrivacyConfig`."""
 
     @staticmethod
     def make(config: Any, facts: Facts) -> Any:
-        """The mechanism of one party: `spent`, `state_dict`, `load_state_dict`, and what the algorithms that take it
-        call.
+        """The mechanism of one party.
 
-        Raises ConfigError where it does not go with the facts of the run.
+        It has `spent`, `state_dict`, `load_state_dict`, and the methods that its algorithms call.
+
+        Raises
+        ------
+        ConfigError : it does not go with the facts of the run.
         """
 
 
 class MechanismHooks(OptionHooks, Protocol):
-    """What a mechanism may define beside that."""
+    """What a mechanism may also define."""
 
     @staticmethod
     def check_labels(config: Any, labels: np.ndarray, classes: int) -> list[Problem]:
-        """Whether it can noise these labels; `classes` is 0 of a regression."""
+        """Why it cannot add noise to these labels; `classes` is 0 for a regression."""
 
 
 class Topology(Option, Protocol):
@@ -180,84 +192,88 @@ class Topology(Option, Protocol):
 
     @staticmethod
     def edges(config: Any, servers: list[str], clients: list[str], seed: int) -> Iterable[tuple[str, str]]:
-        """The pairs that may, in any order, a server's with its clients too. Raises ConfigError for what these parties
-        rule out."""
+        """The pairs that may, in any order, also those of a server with its clients.
+
+        Raises
+        ------
+        ConfigError : keys that these parties rule out.
+        """
 
 
 class Network(Option, Protocol):
-    """What every link is like. `Config` has the keys of `types.NetworkConfig`, of which `links` win over this."""
+    """The links; `Config` has the keys of `types.NetworkConfig`, whose `links` take precedence over this."""
 
     @staticmethod
     def link(config: Any, kind: str, pair: str) -> LinkConfig:
-        """The link `pair` ("src->dst"), the same whenever it is asked for; `kind` is client_server or client_client."""
+        """The link `pair` ("src->dst"), the same at every call; `kind` is client_server or client_client."""
 
 
 class Launcher(Option, Protocol):
-    """Where and when the jobs of a sweep are done."""
+    """Where and when the jobs of a sweep run."""
 
     @staticmethod
     def launch(jobs: list[Callable[[], Any]], config: Any) -> list[Any]:
-        """Calls each job, in this process or in another one that it is pickled for; what they return, in their order.
+        """Call each job, here or pickled in another process, and return their results in order.
 
-        Raises RuntimeError where a job ends without a result.
+        Raises
+        ------
+        RuntimeError : a job ends without a result.
         """
 
 
 class Accounting(Protocol):
-    """What every message of a ledger costs. The group is one word and has no keys."""
+    """What every message of a ledger costs; an option of this group has no keys."""
 
     OPTIONS: tuple[OptionInfo, ...]
 
     @staticmethod
     def price(rows: np.ndarray, payload: Payload) -> np.ndarray:
-        """Bytes charged per message, (n,), of a whole ledger (n, 10), whose columns are federation.ledger.COLUMN."""
+        """Bytes charged for each message, (n,); `rows` is a whole ledger, (n, 10), by federation.ledger.COLUMN."""
 
 
 class AccountingHooks(Protocol):
-    """What an accounting may define beside that."""
+    """What an accounting may also define."""
 
     @staticmethod
     def seconds(rows: np.ndarray, payload: Payload, network: NetworkConfig) -> dict[int, float]:
-        """Communication time charged per round, in place of the engine's."""
+        """Communication time charged for each round, instead of the engine's."""
 
 
 def check_algorithm(module: ModuleType) -> None:
-    """Raise VflbenchError where `module` is no algorithm (`Algorithm`): all that is wrong, a line each."""
-    wrong = [*_members(module, Algorithm, AlgorithmHooks), *_literals(module, "ALGORITHM", AlgorithmInfo)]
-    if not wrong:
+    """Raise VflbenchError where `module` breaks the contract `Algorithm`: a line for each violation."""
+    problems = [*_members(module, Algorithm, AlgorithmHooks), *_literals(module, "ALGORITHM", AlgorithmInfo)]
+    if not problems:
         info, exposes = module.ALGORITHM, module.EXPOSES
-        wrong += [
-            *_facts(module),
-            *_config(module, {"name": str, "default_rounds": int}, (info.name,)),
-            *_exposed(info, exposes),
-        ]
-    if not wrong:
-        wrong += _keys(module.ALGORITHM, module.Config)
-    _raise(module, wrong)
+        problems += _facts(module)
+        problems += _config(module, {"name": str, "default_rounds": int}, (info.name,))
+        problems += _exposed(info, exposes)
+    if not problems:
+        problems += _keys(module.ALGORITHM, module.Config)
+    _raise(module, problems)
 
 
 def check_dataset(module: ModuleType) -> None:
-    """Raise VflbenchError where `module` is no data set (`Dataset`): all that is wrong, a line each."""
-    wrong = [*_members(module, Dataset, DatasetHooks), *_literals(module, "DATASETS", DatasetInfo)]
-    if not wrong:
+    """Raise VflbenchError where `module` breaks the contract `Dataset`: a line for each violation."""
+    problems = [*_members(module, Dataset, DatasetHooks), *_literals(module, "DATASETS", DatasetInfo)]
+    if not problems:
         for info in module.DATASETS:
-            wrong += _layouts(module, f"DATASETS {info.name}", info.layouts)
-        wrong += _config(module, {"name": str}, [info.name for info in module.DATASETS])
-    _raise(module, wrong)
+            problems += _layouts(module, f"DATASETS {info.name}", info.layouts)
+        problems += _config(module, {"name": str}, [info.name for info in module.DATASETS])
+    _raise(module, problems)
 
 
 def check_option(group: str, module: ModuleType) -> None:
-    """Raise VflbenchError where `module` is no option of an open group: all that is wrong, a line each."""
+    """Raise VflbenchError where `module` breaks the contract of an open group: a line for each violation."""
     kind = OPTIONS[group]
-    wrong = [*_members(module, kind.protocol, kind.hooks), *_literals(module, "OPTIONS", OptionInfo)]
-    if not wrong and kind.keys is not None:
-        wrong += _config(module, typing.get_type_hints(kind.keys), [info.name for info in module.OPTIONS])
-        if not wrong and module.Config.__module__ != module.__name__:
-            wrong.append(
+    problems = [*_members(module, kind.protocol, kind.hooks), *_literals(module, "OPTIONS", OptionInfo)]
+    if not problems and kind.keys is not None:
+        problems += _config(module, typing.get_type_hints(kind.keys), [info.name for info in module.OPTIONS])
+        if not problems and module.Config.__module__ != module.__name__:
+            problems.append(
                 f"Config is one of {module.Config.__module__}: it must be a class of this file, by which an option is "
                 "found"
             )
-    _raise(module, wrong)
+    _raise(module, problems)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,8 +282,8 @@ class Kind:
 
     protocol: type
     hooks: type = OptionHooks
-    keys: type | None = OptionConfig  # every Config has them. None: its options have no keys
-    bare: str = "none"  # the option that is these keys alone, without a module; *: any whose YAML is there
+    keys: type | None = OptionConfig  # every Config has them; None: its options have no keys
+    bare: str = "none"  # the option that has only these keys, and no module; *: any that has a YAML
 
 
 OPTIONS = {
@@ -284,14 +300,13 @@ OPTIONS = {
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
-def _raise(module: ModuleType, wrong: list[str]) -> None:
-    if wrong:
-        raise VflbenchError("\n".join(f"{module.__file__}: {text}" for text in dict.fromkeys(wrong)))
+def _raise(module: ModuleType, problems: list[str]) -> None:
+    if problems:
+        raise VflbenchError("\n".join(f"{module.__file__}: {text}" for text in dict.fromkeys(problems)))
 
 
 def _members(module: ModuleType, protocol: type, hooks: type) -> Iterator[str]:
-    """Names that the protocol asks for, functions that do not take what they are given, hooks whose names were
-    mistyped."""
+    """Names that are missing, functions that do not take their arguments, hooks whose names are misspelt."""
     required, optional = _functions(protocol), _functions(hooks)
     for name in typing.get_type_hints(protocol):
         if name not in vars(module):
@@ -310,11 +325,11 @@ def _members(module: ModuleType, protocol: type, hooks: type) -> Iterator[str]:
         own = inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
         meant = difflib.get_close_matches(name, known, n=1, cutoff=MISSPELT)
         if own and meant and meant[0] not in vars(module) and _takes(value, known[meant[0]]):
-            yield f"{name} is called by nobody. Did you mean {meant[0]!r}?"
+            yield f"{name} is never called. Did you mean {meant[0]!r}?"
 
 
 def _takes(function: Any, expected: Callable[..., Any]) -> bool:
-    """Whether `function` can be called as `expected` is: with so many arguments, of which none has another's name."""
+    """Whether `function` can be called as `expected` is: as many arguments, and none with the name of another."""
     wanted = list(inspect.signature(expected).parameters)
     try:
         bound = inspect.signature(function).bind(*wanted).arguments
@@ -325,7 +340,7 @@ def _takes(function: Any, expected: Callable[..., Any]) -> bool:
 
 
 def _literals(module: ModuleType, name: str, kind: type) -> Iterator[str]:
-    """That `name` is a tuple of what the registry reads; of an algorithm one of them."""
+    """A line where `name` is not what the registry reads: one `kind` for an algorithm, else a tuple of them."""
     found = vars(module).get(name)
     if name == "ALGORITHM" and not isinstance(found, kind):
         yield f"ALGORITHM must be an {kind.__name__}(...)"
@@ -358,11 +373,11 @@ def _facts(module: ModuleType) -> Iterator[str]:
     if not info.reports:
         yield f"ALGORITHM reports is empty: what is scored must be some of {', '.join(SCORED)}"
     if "parameters" in info.reports and info.layouts != ("sharded",):
-        yield "ALGORITHM reports parameters: whole models are scored on sharded data alone"
+        yield "ALGORITHM reports parameters: whole models are scored only on sharded data"
 
 
 def _layouts(module: ModuleType, what: str, given: tuple[str, ...]) -> Iterator[str]:
-    """Another package may have a layout of its own."""
+    """Layouts that nobody knows; another package may have one of its own."""
     if any(name in LAYOUTS for name in given) or module.__name__.startswith("vflbench."):
         yield from _among(f"{what} layouts", given, LAYOUTS)
 
@@ -374,10 +389,9 @@ def _among(what: str, given: tuple[str, ...], known: tuple[str, ...]) -> Iterato
 
 
 def _config(module: ModuleType, required: dict[str, type], names: Collection[str]) -> Iterator[str]:
-    """Keys that Config must have with their types, a default for every one, and one of its module's names as that of
-    `name`."""
+    """Required keys that Config lacks, keys without a default, a default name that is not among `names`."""
     config = module.Config
-    # what it inherits does not count its own keys
+    # a dataclass that it inherits from does not count its own keys
     if not (isinstance(config, type) and "__dataclass_fields__" in vars(config)):
         yield "Config must be a dataclass: add @dataclass"
         return
@@ -398,7 +412,7 @@ def _config(module: ModuleType, required: dict[str, type], names: Collection[str
 
 
 def _keys(info: AlgorithmInfo, config: type) -> Iterator[str]:
-    """The keys that its facts name are keys of Config; the first that counts parties is the one that is said to."""
+    """Keys that ALGORITHM names and Config lacks, or a `divided_by` that is not the key that counts parties."""
     keys = typing.get_type_hints(config)
     having = tuple(key for key in DIVISORS if key in keys)
     if having[:1] != (() if info.divided_by is None else (info.divided_by,)):

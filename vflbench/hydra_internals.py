@@ -1,6 +1,6 @@
-"""What vflbench uses of Hydra beside its documented interface: all of it is in this file, each part with its reason.
+"""All that vflbench uses of Hydra beside its documented interface, each part with its reason.
 
-Read with the releases VERIFIED. tests/test_hydra_internals.py fails with another one, and says what is to be looked at.
+It was checked with the releases VERIFIED. With another one tests/test_hydra_internals.py fails, and says what to check.
 """
 
 from __future__ import annotations
@@ -38,24 +38,23 @@ from omegaconf import DictConfig, open_dict
 
 from vflbench import registry
 
-__all__ = ["Glob", "HydraException", "Override", "RangeSweep"]  # types that others look at
+__all__ = ["Glob", "HydraException", "Override", "RangeSweep"]  # types that other modules use
 VERIFIED = ("1.3.2", "1.3.8")
 
 
 # --- what is composed is remembered -----------------------------------------------------------------------------------
-# Hydra parses some 25 files for every configuration that it composes, and we compose the one of a run again and again.
-#   It has no
-# place for a cache: its repository and loader are replaced. Copies are made with pickle, which takes a tenth of
-# `copy.deepcopy`.
+# Hydra parses some 25 files for every configuration that it composes, and we compose that of a run again and again.
+# It has no place for a cache, so its repository and loader are replaced. Copies are made with pickle, which takes a
+# tenth of the time of `copy.deepcopy`.
 
-_parsed: dict[tuple[str, str, str], bytes] = {}  # (source, path, text) -> what Hydra makes of it; for this process
+_parsed: dict[tuple[str, str, str], bytes] = {}  # (source, path, text) -> what Hydra makes of it, in this process
 
 
 class Repository(ConfigRepository):
-    """As Hydra's own; what is found, listed and loaded is remembered: for a session, in which no file comes or goes."""
+    """Hydra's own, which remembers what it found, listed and loaded; no file comes or goes during a session."""
 
     def __deepcopy__(self, memo: Any) -> Repository:
-        return copy.copy(self)  # Hydra makes one for every configuration, to which it may give other sources
+        return copy.copy(self)  # Hydra copies it for every configuration, and may give the copy other sources
 
     def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
         super().initialize_sources(config_search_path)
@@ -69,7 +68,8 @@ class Repository(ConfigRepository):
             key, remembered = (repr(source), config_path, text), _parsed
         if key not in remembered:
             remembered[key] = pickle.dumps(super().load_config(config_path=config_path))
-        return pickle.loads(remembered[key])
+        loaded: ConfigResult | None = pickle.loads(remembered[key])
+        return loaded
 
     def get_group_options(self, group_name: str, results_filter: ObjectType | None = ObjectType.CONFIG) -> list[str]:
         base = super().get_group_options
@@ -77,7 +77,10 @@ class Repository(ConfigRepository):
 
     def _find_object_source(self, config_path: str, object_type: ObjectType | None) -> ConfigSource | None:
         base = super()._find_object_source
-        return self._once(("source", config_path, object_type), lambda: base(config_path, object_type))
+        found: ConfigSource | None = self._once(
+            ("source", config_path, object_type), lambda: base(config_path, object_type)
+        )
+        return found
 
     def _once(self, key: Any, make: Any) -> Any:
         if key not in self._found:
@@ -86,7 +89,7 @@ class Repository(ConfigRepository):
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's own, over `Repository`; `prepare` is called where it arrives in a process of a launcher's."""
+    """Hydra's own, over `Repository`; it calls `prepare` here and in each process that a launcher sends it to."""
 
     def __init__(self, config_search_path: ConfigSearchPath, prepare: Callable[[], None]) -> None:
         super().__init__(config_search_path)
@@ -111,7 +114,7 @@ class Loader(ConfigLoaderImpl):
         validate_sweep_overrides: bool = True,
     ) -> DictConfig:
         how = (config_name, tuple(overrides), run_mode, from_shell, validate_sweep_overrides)
-        composed: DictConfig = pickle.loads(self._composed(how, os.getcwd()))  # the folder is in it
+        composed: DictConfig = pickle.loads(self._composed(how, os.getcwd()))  # it has the current folder in it
         return composed
 
     def _compose(self, how: tuple[Any, ...], folder: str) -> bytes:
@@ -128,7 +131,7 @@ class Session(Hydra):
     config_loader: Loader
 
     def composed(self, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
-        """The configuration, `hydra` included, which is what `${hydra:...}` means from now on."""
+        """The configuration, `hydra` included; from now on `${hydra:...}` refers to it."""
         mode = RunMode.MULTIRUN if sweep else RunMode.RUN
         how = {"with_log_configuration": False, "validate_sweep_overrides": not sweep}
         cfg = self.compose_config("config", list(overrides), run_mode=mode, **how)
@@ -154,22 +157,28 @@ class Session(Hydra):
         return OverridesParser.create(config_loader=self.config_loader)
 
     def parse(self, text: str) -> Override:
-        """One override. Raises HydraException, and ValueError for a number of thousands of digits."""
+        """One override.
+
+        Raises
+        ------
+        HydraException : it cannot be read.
+        ValueError : a number of thousands of digits.
+        """
         override = self._parser.parse_override(text)
         override.config_loader = self.config_loader  # to list what `glob(*)` means
         return override
 
     def start(self, task: TaskFunction, overrides: list[str], log: bool) -> Any:
-        """What `task` returns of the configuration, in the folder that is made for it; `log`: Hydra sets up logging."""
+        """What `task` returns for the configuration, in the folder that Hydra makes; `log`: Hydra sets up logging."""
         return self.run("config", task, overrides, with_log_configuration=log).return_value
 
     def sweep(self, task: TaskFunction, overrides: list[str]) -> list[Any]:
-        """What `task` returns of each job of a sweep."""
+        """What `task` returns for each job of a sweep."""
         with _own_launchers():
             return [item.return_value for batch in self.multirun("config", task, overrides) for item in batch]
 
     def show(self, flags: Namespace, parser: ArgumentParser) -> None:
-        """What Hydra itself says to `--hydra-help`, `--shell-completion`, `--info` and `--cfg`."""
+        """Print what Hydra answers to `--hydra-help`, `--shell-completion`, `--info` or `--cfg`."""
         if flags.hydra_help:
             self.hydra_help("config", args_parser=parser, args=flags)
         elif flags.shell_completion:
@@ -184,11 +193,12 @@ class Session(Hydra):
 def session(folder: Path, user_dir: Path | None, prepare: Callable[[], None]) -> Iterator[Session]:
     """A Hydra that knows the options in `folder`, and in `user_dir` before those.
 
-    Leaves another Hydra application's state in this process (a user's own program) as it was: Hydra has one for all.
+    Afterwards the state of another Hydra application in this process (a user's own program) is as it was: Hydra has
+    only one state for all.
     """
     path = create_config_search_path(str(folder))
     if user_dir is not None:
-        # an option of the user's wins
+        # an option of the user's takes precedence
         path.prepend("command-line", f"file://{user_dir}", SearchPathQuery(provider="main"))
     version.setbase("1.3")
     before, before_config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
@@ -203,7 +213,7 @@ def session(folder: Path, user_dir: Path | None, prepare: Callable[[], None]) ->
 
 
 def flags_parser(usage: str) -> ArgumentParser:
-    """The parser of Hydra's flags: with another one they would have to be listed twice."""
+    """Hydra's parser of its flags, so that they need not be listed twice."""
     parser: ArgumentParser = get_args_parser()
     parser.prog, parser.usage = "vflbench", usage
     return parser
@@ -213,38 +223,40 @@ def flags_parser(usage: str) -> ArgumentParser:
 
 
 def line(override: Override) -> str:
-    """As it was typed."""
+    """The override as it was typed."""
     return override.input_line or ""
 
 
 def values_of(override: Override) -> list[Any]:
-    """Every value that the override gives its key. Hydra's own iterator has texts in quotes still."""
+    """Every value that the override gives its key; in Hydra's own iterator texts are still in quotes."""
     if override.is_discrete_sweep():
         return [override._convert_value(value) for value in override.sweep_iterator()]
     return [override.value()]
 
 
 def expand(overrides: Iterable[Override]) -> list[list[str]]:
-    """A sweep's jobs, as Hydra's sweeper makes them: they are checked and counted before any starts."""
+    """A sweep's jobs, as Hydra's sweeper makes them, so that they are checked and counted before any starts."""
     batches: list[list[list[str]]] = BasicSweeper.split_arguments(list(overrides), None)
     return batches[0]
 
 
 def quoted(key: str, text: str) -> str:
-    """The override that gives `key` exactly this text: what needs quotes is known to Hydra's grammar alone."""
+    """The override that gives `key` exactly this text; only Hydra's grammar knows what needs quotes."""
     return f"{key}={QuotedString(text, Quote.single).with_quotes()}"
 
 
 # --- launchers of other packages (contracts.Launcher) -----------------------------------------------------------------
-# Hydra starts launchers of its namespace `hydra_plugins` alone: a package with an entry point of ours would need a
-# second one, and a class for Hydra.
+# Hydra starts only launchers of its namespace `hydra_plugins`: beside our entry point, a package would also need a
+# class there.
 
 OWN_LAUNCHER = "vflbench.hydra_internals.OwnLauncher"  # `_target_` of theirs
 
 
 class Job:
-    """One of a sweep's jobs: calling it, in whatever process, does it. What Hydra keeps once in a process goes
-    along."""
+    """One of a sweep's jobs: call it, in any process, to do it.
+
+    It takes along what Hydra keeps once in a process.
+    """
 
     def __init__(self, context: HydraContext, task: TaskFunction, config: DictConfig, state: dict[Any, Any]) -> None:
         self.context, self.task, self.config, self.state = context, task, config, state
@@ -256,11 +268,11 @@ class Job:
             hydra_context=self.context, task_function=self.task, config=self.config,
             job_dir_key="hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir",
         )  # fmt: skip
-        done.cfg = done.hydra_cfg = None  # nobody asks, and they do not go from process to process
+        done.cfg = done.hydra_cfg = None  # not needed, and they cannot be sent to another process
         return done
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """With cloudpickle: what Hydra keeps has local functions."""
+        """Pickle it with cloudpickle, since what Hydra keeps has local functions."""
         import cloudpickle
 
         return _job, (cloudpickle.dumps(self.__dict__),)
@@ -271,7 +283,7 @@ def _job(pickled: bytes) -> Job:
 
 
 class OwnLauncher(Launcher):
-    """Makes jobs of what Hydra's sweeper asks for, and has the option `name` do them."""
+    """Makes jobs of what Hydra's sweeper asks for, and lets the option `name` do them."""
 
     def __init__(self, name: str, **keys: Any) -> None:
         self.module = registry.load_option("launcher", name)
@@ -296,7 +308,7 @@ class OwnLauncher(Launcher):
 
 @contextlib.contextmanager
 def _own_launchers() -> Iterator[None]:
-    """While Hydra starts `OwnLauncher` as well."""
+    """Let Hydra start `OwnLauncher` too, for as long as this lasts."""
     plugins = Plugins.instance()
     start = plugins._instantiate
 

@@ -1,8 +1,8 @@
-"""What can be chosen: algorithms, data sets, models and more, found by listing their rooms and the entry points of
-installed packages.
+"""What can be chosen: algorithms, data sets, models and options of other groups.
 
-A name's facts are literals that are read from the source by `ast`: a module is imported only when it is chosen, so that
-`vflbench list` stays fast and one broken module does not keep the others from running.
+They are found in their folders and by the entry points of installed packages. The facts of a name are literals, which
+`ast` reads from the source. A module is imported only when it is chosen: `vflbench list` stays fast, and one broken
+module does not stop the others.
 """
 
 import contextlib
@@ -22,8 +22,7 @@ from vflbench.source_text import excerpt, literal, path_of
 from vflbench.types import AlgorithmInfo, DatasetInfo, OptionInfo, VflbenchError, closest
 
 ROOT = Path(__file__).resolve().parent
-# Open groups: their rooms, whose last names are those of entry points. Networks of ours are YAML alone, launchers are
-# Hydra's.
+# Open groups: their folders, whose last parts name the entry points. Our networks are only YAML, launchers are Hydra's.
 GROUPS = {
     **{"attack": "attacks", "privacy": "privacy", "codec": "federation/codecs", "accounting": "federation/accountings"},
     **{"topology": "federation/topologies", "network": "federation/networks", "launcher": "runner/launchers"},
@@ -38,7 +37,7 @@ Info = TypeVar("Info")
 
 @dataclass(frozen=True)
 class Entry(Generic[Info]):
-    """A registered name: what is known of it, the module that has it, and whether that comes from another package."""
+    """A registered name: its facts, its module, and whether another package has it."""
 
     info: Info
     module: str
@@ -58,25 +57,26 @@ def datasets() -> dict[str, DatasetInfo]:
 def load_algorithm(name: str) -> ModuleType:
     """The module of algorithm `name`, which keeps the contract `contracts.Algorithm`.
 
-    Raises VflbenchError: there is no such algorithm, its module cannot be imported, or it breaks the contract.
+    Raises
+    ------
+    VflbenchError : there is no such algorithm, its module cannot be imported, or it breaks the contract.
     """
     return _load("algorithm", name)
 
 
 def load_dataset(name: str) -> ModuleType:
-    """The module of data set `name`, which keeps the contract `contracts.Dataset`. Errors as `load_algorithm`."""
+    """The module of data set `name`, which keeps `contracts.Dataset`; raises as `load_algorithm`."""
     return _load("dataset", name)
 
 
 def load_option(group: str, name: str) -> ModuleType:
-    """The module of option `name` of an open group (GROUPS), which keeps that group's contract. Errors as
-    `load_algorithm`."""
+    """The module of option `name` of an open group (GROUPS), which keeps its contract; raises as `load_algorithm`."""
     return _load(group, name)
 
 
 def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple[str, ...]:
     """The options of an open group that `algorithm` goes with: its `own`, and those of other packages that name it."""
-    if group == "privacy" and own == ("none",):  # it calls no mechanism: another package's would protect nothing
+    if group == "privacy" and own == ("none",):  # calls no mechanism: another package's would protect nothing
         return own
     return (
         *own,
@@ -89,18 +89,17 @@ def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple
 
 
 def option_config(group: str, name: str, whole: bool = True) -> Any:
-    """The dataclass of option `name`'s keys, of any group; of one without a module, the group's. Errors as
-    `load_algorithm`.
+    """The dataclass of option `name`'s keys, of any group; the group's own for an option without a module.
 
-    Without the `whole` module it is made of the source alone, where that can be: its fields are the same, and torch is
-    not imported.
+    Without the `whole` module it is made from the source, where that works: it has the same fields, and torch is not
+    imported. Raises as `load_algorithm`.
     """
     if (kind := contracts.OPTIONS.get(group)) and (
         kind.bare == name or (kind.bare == "*" and name not in option_entries(group))
     ):
         return kind.keys
     if not whole and (module := _module(group, name)) not in sys.modules:
-        with contextlib.suppress(Exception):  # what is wrong with it is told by the module itself
+        with contextlib.suppress(Exception):  # importing the module below then raises what is wrong
             return excerpt(module).make("Config")
     return _load(group, name).Config
 
@@ -111,8 +110,7 @@ def config_dir() -> Path:
 
 
 def fit(algorithm: AlgorithmInfo, dataset: DatasetInfo) -> str | None:
-    """The layout in which `algorithm` runs on `dataset`: the first of the algorithm's that the data set can give; None
-    if none."""
+    """The first layout of `algorithm` that `dataset` can give; None where there is none."""
     return next((layout for layout in algorithm.layouts if layout in dataset.layouts), None)
 
 
@@ -121,7 +119,7 @@ def fit(algorithm: AlgorithmInfo, dataset: DatasetInfo) -> str | None:
 
 @functools.cache
 def algorithm_entries() -> dict[str, Entry[AlgorithmInfo]]:
-    """Every algorithm with its module; ours are of the family whose room they are in."""
+    """Every algorithm with its module; the family of ours is the folder that they are in."""
     found = _collect(AlgorithmInfo, "algorithms", "ALGORITHM", "vflbench.algorithms")
     families = {
         name: entry.info.family if entry.plugin else entry.module.split(".")[-2] for name, entry in found.items()
@@ -137,19 +135,15 @@ def dataset_entries() -> dict[str, Entry[DatasetInfo]]:
 
 @functools.cache
 def option_entries(group: str) -> dict[str, Entry[OptionInfo]]:
-    """Every option of an open group with its module, `none` left out."""
+    """Every option of an open group with its module, without `none`."""
     return _collect(OptionInfo, GROUPS[group], "OPTIONS", f"vflbench.{Path(GROUPS[group]).name}")
 
 
 def entries(group: str) -> dict[str, Entry[Any]]:
     """Every name of a group that other packages may add to, with its module."""
-    return (
-        algorithm_entries()
-        if group == "algorithm"
-        else dataset_entries()
-        if group == "dataset"
-        else option_entries(group)
-    )
+    if group == "algorithm":
+        return algorithm_entries()
+    return dataset_entries() if group == "dataset" else option_entries(group)
 
 
 @functools.cache
@@ -181,7 +175,7 @@ def _room(room: str) -> Iterator[tuple[str, Path]]:
 def _plugins(group: str, variable: str) -> Iterator[tuple[str, Any]]:
     """Modules that installed packages announce under the entry point `group`, with what each assigns to `variable`.
 
-    Their parent package is imported, they are not. One that cannot be read is left out with a warning.
+    The parent package is imported, the module is not. One that cannot be read is left out with a warning.
     """
     for module in sorted({point.module for point in importlib.metadata.entry_points(group=group)}):
         try:

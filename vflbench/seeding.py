@@ -1,5 +1,7 @@
-"""Named random streams derived from one seed, or from a secret that one party alone has. No global generator is ever
-used."""
+"""Named random streams, from one seed or from a secret that only one party has.
+
+No global generator is ever used.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,21 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, name: str) -> int:
-    """A 63-bit seed for the stream `name` of `seed`: equal on every machine and Python (never `hash`)."""
+    """A 63-bit seed for the stream `name` of `seed`, equal on every machine and Python (never `hash`)."""
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """NumPy generator of the stream `name` (`init`, `partition`, `batches/<party>`, `noise/<party>`, `topology`,
-    `evaluation`)."""
+    """NumPy generator of the stream `name`.
+
+    Names are `init`, `partition`, `batches/<party>`, `noise/<party>`, `topology`, `evaluation`.
+    """
     return np.random.Generator(np.random.PCG64(derive(seed, name)))
 
 
 def torch_stream(seed: int, name: str, device: str = "cpu") -> torch.Generator:
-    """torch generator of the stream `name` on `device`."""
+    """Generator of torch's for the stream `name`, on `device`."""
     import torch
 
     return torch.Generator(device=device).manual_seed(derive(seed, name))
@@ -42,7 +46,7 @@ def torch_stream(seed: int, name: str, device: str = "cpu") -> torch.Generator:
 def batches(seed: int, epoch: int, samples: int, size: int) -> list[np.ndarray]:
     """The rows of each batch of an epoch, by its ID 0 .. ceil(samples / size) - 1; the last may be shorter.
 
-    All parties draw the same from the public seed: a shared permutation of the aligned rows.
+    All parties draw the same permutation of the aligned rows, from the public seed.
     """
     order = stream(seed, f"batches/{epoch}").permutation(samples)
     return [order[first : first + size] for first in range(0, samples, size)]
@@ -52,18 +56,18 @@ def batches(seed: int, epoch: int, samples: int, size: int) -> list[np.ndarray]:
 
 
 KEY_BYTES = 32
-AT_ONCE = 2**20  # numbers of one draw that are made at a time
+AT_ONCE = 2**20  # a larger draw is made in pieces of so many numbers
 
 
 class Secret:
-    """256 bits of the operating system's that one party alone has, and streams of random numbers that come of them.
+    """256 random bits from the operating system that only one party has, and streams of random numbers made from them.
 
-    A stream is SHAKE-256 of the key, its name and a counter. Who lacks the key cannot foretell a number, however many
-    others he knows; NumPy's and torch's generators do not promise that (torch's on a CPU has a seed of 32 bits).
+    A stream is SHAKE-256 of the key, its name and a counter. Nobody can predict a number without the key, even from
+    many others. NumPy's and torch's generators do not promise that (torch's on a CPU has a seed of 32 bits).
 
-    A checkpoint has `state_dict`: the counters, and the name of a file with the key (`keep`) on the machine where the
-    party runs, which its user alone may read. A resumed run draws the same numbers again: the messages that it repeats
-    tell nothing new.
+    A checkpoint has `state_dict`: the counters, and the name of a file with the key (`keep`). That file is on the
+    party's machine, and only its user may read it. A resumed run draws the same numbers again: the messages that it
+    repeats tell nothing new.
     """
 
     def __init__(self) -> None:
@@ -76,7 +80,12 @@ class Secret:
         return self._streams.setdefault(name, SecretStream(self, name))
 
     def keep(self) -> None:
-        """Write the key to a file of its own. Raises VflbenchError where there is no place for it."""
+        """Write the key to a file of its own.
+
+        Raises
+        ------
+        VflbenchError : it cannot be written.
+        """
         name = secrets.token_hex(16)
         try:
             path = key_file(name)
@@ -85,17 +94,22 @@ class Secret:
                 file.write(self.key)
                 file.flush()
                 os.fsync(file.fileno())
-        except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows where the user's home is
-            where = "name a folder of yours with XDG_STATE_HOME, or do without checkpoints: checkpoint_every=null"
-            raise VflbenchError(f"a party's key for its noise cannot be kept ({error}): {where}") from error
+        except (OSError, RuntimeError) as error:  # RuntimeError: the user's home is not known
+            advice = "name a folder of yours with XDG_STATE_HOME, or do without checkpoints: checkpoint_every=null"
+            raise VflbenchError(f"a party's key for its noise cannot be kept ({error}): {advice}") from error
         self.kept = name
 
     def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint has of it."""
         return {"kept": self.kept, "drawn": {name: one.drawn for name, one in self._streams.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken; streams that are held already do. Errors: OSError where the key's file is
-        not there."""
+        """Go on where `state_dict` was taken, also with streams that are in use.
+
+        Raises
+        ------
+        OSError : the key's file is not there.
+        """
         self.key, self.kept = key_file(state["kept"]).read_bytes(), state["kept"]
         for name, drawn in state["drawn"].items():
             self.stream(name).drawn = drawn
@@ -116,11 +130,11 @@ class SecretStream:
         return ((words >> np.uint64(11)) + 0.5) * 2.0**-53
 
     def normal(self, scale: float = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
-        """Gaussian, of mean 0.
+        """Gaussian numbers, of mean 0.
 
-        Each is half the sum of four by Box and Muller, as Opacus' secure mode has it: that the possible values of one
-        have gaps, which may tell what it was added to (Mironov 2012; Holohan and Braghin 2021), is then of no practical
-        use. The sum's own rounding to the type of the model is not treated.
+        The possible values of one Box-Muller number have gaps, which may reveal what it was added to (Mironov 2012;
+        Holohan and Braghin 2021). So each number is half the sum of four, as in Opacus' secure mode: then the gaps are
+        of no practical use. The sum's own rounding to the type of the model is not treated.
         """
         count = int(np.prod(size))
         parts = [self._normal(min(AT_ONCE, count - start)) for start in range(0, count, AT_ONCE)]
@@ -129,16 +143,23 @@ class SecretStream:
     def _normal(self, count: int) -> np.ndarray:
         u = self.random(4 * count).reshape(4, count)
         radii, angles = np.sqrt(-2 * np.log(u[:2])), 2 * np.pi * u[2:]
-        return np.asarray((radii * (np.cos(angles) + np.sin(angles))).sum(axis=0) / 2)
+        numbers: np.ndarray = (radii * (np.cos(angles) + np.sin(angles))).sum(axis=0) / 2
+        return numbers
 
     def laplace(self, scale: float, size: tuple[int, ...]) -> np.ndarray:
-        """Laplace, of mean 0."""
+        """Laplace numbers, of mean 0."""
         u = self.random(2 * int(np.prod(size))).reshape(2, *size)
-        return scale * (np.log(u[0]) - np.log(u[1]))  # the difference of two exponential ones
+        numbers: np.ndarray = scale * (np.log(u[0]) - np.log(u[1]))  # the difference of two exponential ones
+        return numbers
 
 
 def key_file(name: str) -> Path:
-    """Where a party that runs on this machine keeps a key. Errors: FileNotFoundError for a name that no key has."""
+    """Where a party that runs on this machine keeps a key.
+
+    Raises
+    ------
+    FileNotFoundError : no key can have this name.
+    """
     base = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
     folder = (Path(base) if base else Path.home() / ".local" / "state") / "vflbench" / "secrets"
     if not re.fullmatch(r"[0-9a-f]{32}", name):  # it was read from a checkpoint, and must not lead elsewhere
@@ -147,7 +168,7 @@ def key_file(name: str) -> Path:
 
 
 def forget(kept: str | None) -> None:
-    """Remove the key of a run that has ended, where it is on this machine."""
+    """Remove the key of a run that has ended, if it is on this machine."""
     if kept is not None:
         with contextlib.suppress(OSError):
             key_file(kept).unlink()

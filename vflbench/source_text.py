@@ -1,4 +1,4 @@
-"""What a module defines, read from its source: facts and keys are known without importing it, and torch with it."""
+"""What a module defines, read from its source: importing it would also import torch."""
 
 import ast
 import functools
@@ -17,11 +17,15 @@ _LITERALS = {kind.__name__: kind for kind in (AlgorithmInfo, DatasetInfo, Option
 def literal(path: Path, variable: str) -> Any:
     """The value that the module at `path` assigns to `variable`; None if it assigns none.
 
-    Raises VflbenchError: the value is not a literal (numbers, text, tuples, and calls of AlgorithmInfo, DatasetInfo and
-    OptionInfo, where `**shared.FAMILY` is what the shared.py beside it says of all of a family).
+    Literals are numbers, texts, tuples, and calls of AlgorithmInfo, DatasetInfo and OptionInfo. There `**shared.FAMILY`
+    stands for what the shared.py beside the module says of a whole family.
+
+    Raises
+    ------
+    VflbenchError : the value is not a literal.
     """
     text = path.read_text(encoding="utf-8")
-    # The lines of the assignment alone: parsing every file whole takes a tenth of a second.
+    # Only the lines of the assignment: parsing every whole file takes a tenth of a second.
     found = re.search(rf"^{variable}\b[^=\n]*=.*\n?(?:[ \t)\]}}#].*\n?|\n)*", text, re.MULTILINE)
     if found is None:
         return None
@@ -62,8 +66,12 @@ def _family(path: Path) -> Any:
 
 
 def path_of(module: str) -> Path:
-    """The file of a module; of ours without importing its package, which may import torch. Raises ImportError: there is
-    none."""
+    """The file of a module; our packages are not imported for it, as they may import torch.
+
+    Raises
+    ------
+    ImportError : there is no such module.
+    """
     if module.startswith("vflbench."):
         place = Path(__file__).parent.joinpath(*module.split(".")[1:])
         return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
@@ -74,7 +82,7 @@ def path_of(module: str) -> Path:
 
 
 class Excerpt:
-    """Names of a module, each made of its own statement, and of those that this one needs, when it is asked for."""
+    """Names of a module, each made from its own statement, and the statements that this one needs, when asked for."""
 
     def __init__(self, module: str) -> None:
         self.made = ModuleType(module)
@@ -88,11 +96,16 @@ class Excerpt:
                 self.statements |= dict.fromkeys(_assigned(node), node)
 
     def __getattr__(self, name: str) -> Any:
-        """Where one excerpt names another: `partition.Division`."""
+        """As `make`: for a name in another excerpt, as in `partition.Division`."""
         return self.make(name)
 
     def make(self, name: str) -> Any:
-        """What `name` is in the module. Raises whatever a statement does, KeyError where there is none."""
+        """What `name` is in the module.
+
+        Raises
+        ------
+        KeyError : the module has no such name. Beside that, whatever a statement raises.
+        """
         names, node = vars(self.made), self.statements[name]
         if name in names:
             return names[name]

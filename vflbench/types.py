@@ -1,5 +1,7 @@
-"""Names that every room shares: configuration dataclasses, what a registry knows, statuses and errors. Imports nothing
-heavy."""
+"""Names that all packages here share: configuration dataclasses, facts of options, statuses and errors.
+
+Imports nothing heavy.
+"""
 
 import difflib
 import math
@@ -11,15 +13,14 @@ from typing import Annotated, Any, Literal
 
 Status = Literal["completed", "target_reached", "budget", "diverged", "interrupted", "failed", "skipped"]
 ENDED_WELL: tuple[Status, ...] = ("completed", "target_reached", "budget")
-ENDED: tuple[Status, ...] = (*ENDED_WELL, "diverged")  # of a run that has nothing left to do
+ENDED: tuple[Status, ...] = (*ENDED_WELL, "diverged")  # nothing is left to do
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
 class VflbenchError(Exception):
-    """Base of every error whose message is meant for the user: the command prints it without a traceback and exits
-    1."""
+    """Base of every error whose message is for the user: the command prints it without a traceback and exits with 1."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Problem:
 
 
 def closest(word: str, options: Iterable[str]) -> str | None:
-    """The option that looks most like `word`, if one does; capitals are no difference."""
+    """The option that is most similar to `word`, if one is similar enough; case does not count."""
     lowered = {option.lower(): option for option in options}
     found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.55)
     return lowered[found[0]] if found else None
@@ -48,7 +49,7 @@ class ConfigError(VflbenchError):
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
-        super().__init__(problems)  # with what it was made of, a copy in another process is made
+        super().__init__(problems)  # these arguments are what it is unpickled from in another process
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
@@ -65,8 +66,7 @@ class DataError(VflbenchError):
 
 
 class FederationError(VflbenchError):
-    """A party program broke a rule of the federation: a send where there is no edge, another party's data, a
-    deadlock."""
+    """A party program broke a rule of the federation, e.g. a send where there is no edge, or a deadlock."""
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------
@@ -74,16 +74,16 @@ class FederationError(VflbenchError):
 
 @dataclass(frozen=True)
 class Range:
-    """What a number may be; stands with its key: `rows: Annotated[int, Range(at_least=1)] = 1000`."""
+    """What a number may be; written with its key: `rows: Annotated[int, Range(at_least=1)] = 1000`."""
 
     at_least: float = -math.inf
     above: float = -math.inf
     at_most: float = math.inf
-    below: float = math.nan  #: nothing is at least that
+    below: float = math.nan  #: NaN: no limit
     infinite: bool = False  #: it may be inf
 
     def refuses(self, value: float) -> str:
-        """What `value` should be; empty where it is that."""
+        """What `value` must be; empty where it is in the range."""
         if not value > self.above:
             return f"must be greater than {self.above}"
         if not value >= self.at_least:
@@ -96,8 +96,7 @@ class Range:
 Count = Annotated[int, Range(at_least=1)]
 Seed = Annotated[int, Range(at_least=0)]
 Positive = Annotated[float, Range(above=0)]
-# What can be, and lets a clock of 64 bits go on: times of days, rates of a bit a second and far beyond any network or
-# machine.
+# Wide limits that keep a clock of 64 bits exact: times of days, rates from a bit a second to far beyond any network.
 Seconds = Annotated[float, Range(at_least=0, at_most=1e6)]
 Milliseconds = Annotated[float, Range(at_least=0, at_most=1e9)]
 Gbps = Annotated[float, Range(above=0, at_least=1e-9, at_most=1e9)]
@@ -105,47 +104,57 @@ Gbps = Annotated[float, Range(above=0, at_least=1e-9, at_most=1e9)]
 
 @dataclass
 class OptionConfig:
-    """The keys of `none`, and of every other option of a group beside its own."""
+    """The keys of `none`, which every other option of a group has beside its own."""
 
     name: str = "none"
 
 
 @dataclass
 class LinkConfig:
+    """A link, one way."""
+
     latency_ms: Milliseconds = 0.0
     bandwidth_gbps: Gbps | None = None  #: null = unbounded
 
 
 @dataclass
 class NetworkConfig(OptionConfig):
+    """The links between parties, and how time passes on them."""
+
     name: str = "us_uk"
     client_server: LinkConfig = field(default_factory=LinkConfig)
     client_client: LinkConfig = field(default_factory=LinkConfig)
-    #: shared by all links of a server with clients, each way, first come first served
+    #: shared by all links of a server with its clients, in each direction; first come, first served
     server_bandwidth_gbps: Gbps | None = None
     timing: Literal["causal", "round"] = "causal"
     latencies: Annotated[int, Range(at_least=1, at_most=2)] = 2  #: timing=round: latencies per exchange, 1 or 2
-    links: dict[str, LinkConfig] = field(default_factory=dict)  #: "client_0->server": a link that differs from its kind
+    links: dict[str, LinkConfig] = field(default_factory=dict)  #: "client_0->server": a link unlike others of its kind
     ratio: Gbps = 1.0  #: weighted cost: one byte client-server in units of one byte client-client
 
 
 @dataclass
 class PrivacyConfig(OptionConfig):
-    secure_rng: bool | None = None  #: parties draw noise from secrets of their own; null: with engine=ray
+    """The keys that every mechanism has."""
+
+    secure_rng: bool | None = None  #: parties draw noise from secrets of their own; null: only with engine=ray
 
 
 @dataclass
 class CodecConfig(OptionConfig):
-    feedback: bool = False  #: what is encoded is the difference to what has arrived before, which both ends remember
+    """The keys that every codec has."""
+
+    feedback: bool = False  #: encode the difference to what has arrived before, which both ends remember
 
 
 @dataclass
 class BrokerConfig:
+    """What carries published messages."""
+
     name: Literal["embedded", "nats"] = "embedded"
-    #: nats: of a server that runs, nats://host:port or tls://host:port; null: one of the run's own
+    #: nats: of a running server, nats://host:port or tls://host:port; null: the run starts its own
     address: str | None = None
     user: str | None = None  #: of that server; null with a password: the password is a token
-    password_env: str | None = None  #: the environment variable that holds its password
+    password_env: str | None = None  #: the environment variable with its password
 
 
 ClockMode = Literal["auto", "none", "modelled", "measured"]
@@ -153,14 +162,16 @@ ClockMode = Literal["auto", "none", "modelled", "measured"]
 
 @dataclass
 class EngineConfig:
+    """What runs the parties."""
+
     name: Literal["simulated", "ray"] = "simulated"
     compute_clock: ClockMode = "auto"
     batch_compute: bool = True  #: one vmap call for a cohort's equal computations
-    window: Count = 1  #: rounds that a party may run ahead of the slowest
+    window: Count = 1  #: rounds that a party may be ahead of the slowest
     threads: Annotated[int, Range(at_least=1, at_most=1024)] | None = None  #: torch threads; null: as torch chooses
-    #: ray: a cluster of the run's own, on the loopback interface, or the one that runs
+    #: ray: local: the run starts its own cluster, on the loopback interface; auto: the cluster that is running
     address: Literal["local", "auto"] = "local"
-    #: ray: s after which a party that does not answer fails the run
+    #: ray: s that a party may take to answer; then the run fails
     timeout: Annotated[float, Range(above=0, at_most=1e6)] = 120.0
     devices: dict[str, str] = field(default_factory=dict)  #: ray: party -> its device; the others have `device`
 
@@ -188,16 +199,16 @@ class ComputeConfig:
     cores: list[int] = field(default_factory=lambda: [32])
     #: largest number of cores that one worker can use
     core_cap: Annotated[float, Range(above=0, at_least=1e-6, at_most=1e6)] = 1.0
-    batch_latency: Seconds = 0.0  #: seconds per batch that keep a worker but no core busy
-    server_seconds: Seconds = 0.0  #: seconds of a parameter server per worker of its own and synchronisation
+    batch_latency: Seconds = 0.0  #: seconds per batch that keep a worker busy, but no core
+    server_seconds: Seconds = 0.0  #: seconds of a parameter server for each of its workers and each synchronisation
     #: epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
     penalty_batch: Positive | None = None
-    file: str | None = None  #: the profile of a machine that the constants are from
+    file: str | None = None  #: the machine profile that the constants are from
 
 
 @dataclass
 class RunConfig:
-    """The whole configuration of one run, after composition; what is `Any` is the option's own dataclass."""
+    """The whole configuration of one run, after composition; an `Any` is the option's own dataclass."""
 
     algorithm: Any
     dataset: Any
@@ -228,18 +239,17 @@ class RunConfig:
     broker: BrokerConfig = field(default_factory=BrokerConfig)
 
 
-DIVISORS = ("parties", "workers", "parts")  # keys of an algorithm that say into how many a data set is divided
+DIVISORS = ("parties", "workers", "parts")  # keys of an algorithm that say into how many parts a data set is divided
 
 
 def division(algorithm: Any, otherwise: int = 2) -> int:
-    """Into how many a data set is divided for `algorithm`: parties, workers, or horizontal parts of each table;
-    `otherwise` where null."""
+    """The number of parties, workers, or horizontal parts of each table, of `algorithm`; `otherwise` where null."""
     number = next((getattr(algorithm, key) for key in DIVISORS if hasattr(algorithm, key)), 1)
     return otherwise if number is None else int(number)
 
 
 def rounds_per_epoch(algorithm: Any) -> int:
-    """Rounds in a pass over the data, of an algorithm that counts epochs."""
+    """Rounds in a pass over the data, for an algorithm that counts epochs."""
     return int(getattr(algorithm, "rounds_per_epoch", 1))
 
 
@@ -250,7 +260,7 @@ def batch_size(algorithm: Any) -> int | None:
 
 
 def module_of(config: Any) -> ModuleType:
-    """The module of the option whose keys `config` are: its Config is written there (contracts.py)."""
+    """The module of the option that `config` belongs to: its Config is written there (contracts.py)."""
     return sys.modules[type(config).__module__]
 
 
@@ -265,11 +275,11 @@ def dtype(model: Any) -> str:
     return str(getattr(model, "dtype", "float32"))
 
 
-# --- what the registry knows of an option without importing it --------------------------------------------------------
+# --- what the registry reads of an option without importing it --------------------------------------------------------
 
 
-SCORED = ("predictions", "partial", "parameters")  # what a party may report to be scored by (runner/evaluate.py)
-#: What a message carries of its subject's data.
+SCORED = ("predictions", "partial", "parameters")  # reports that a party may be scored by (runner/evaluate.py)
+#: What a message carries of somebody's data.
 KINDS = (
     *("features", "embeddings", "gradients", "labels", "predictions", "parameters", "sizes", "ids", "timing"),
     *("raw", "binned", "projection", "sums", "split_bitmaps", "ciphertext"),
@@ -278,7 +288,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Sent:
-    """One kind of message, an entry of an algorithm's `EXPOSES`: who sends what, about whose data, to whom.
+    """One kind of message, an entry of an algorithm's `EXPOSES`: who sends what to whom, about whose data.
 
     A role is a party's name without its numbers: `client`, `passive_worker`.
     """
@@ -287,25 +297,27 @@ class Sent:
     sender: str
     receiver: str
     kind: str
-    about: str  #: the role whose data it is of; `all` where it is of everybody's
-    keys: tuple[str, ...] = ()  #: of its dicts, all that there can be: these are not charged
+    about: str  #: the role whose data it carries; `all`: everybody's
+    keys: tuple[str, ...] = ()  #: all that its dicts can have; they are not charged
 
 
 @dataclass(frozen=True)
 class AlgorithmInfo:
-    """Written as a literal `ALGORITHM = AlgorithmInfo(...)` in the algorithm's file: `list` reads it without importing
-    torch."""
+    """The facts of an algorithm, a literal `ALGORITHM = AlgorithmInfo(...)` in its file.
+
+    `vflbench list` reads it without importing torch.
+    """
 
     name: str
     summary: str
     paper: str
     layouts: tuple[str, ...]  #: graph | relational | aligned | sharded, the preferred one first
-    divided_by: str | None  #: its key, of DIVISORS, that says into how many the data are divided; None: they stay whole
+    divided_by: str | None  #: its key, one of DIVISORS, for the number of parts of the data; None: they stay whole
     reports: tuple[str, ...]  #: of SCORED: what its parties report to be scored by
-    label: str = ""  #: as pictures and reports name it; empty: its name
-    #: methods of one differ in colour; empty: of nobody's. Of ours the room that it is in, which nobody writes
+    label: str = ""  #: its name in pictures and reports; empty: `name`
+    #: methods of one family differ in colour; empty: no family. Do not write it for ours: it is the folder's name
     family: str = ""
-    place: int = 0  #: in its family, from 0: its colour and marker. Two never share one, and none changes
+    place: int = 0  #: in its family, from 0: gives colour and marker. No two share one, and none ever changes
     privacy: tuple[str, ...] = ("none",)
     attacks: tuple[str, ...] = ("none",)
     models: tuple[str, ...] = ()  #: allowed options of the model group; empty: takes none
@@ -313,45 +325,47 @@ class AlgorithmInfo:
     accounting: tuple[str, ...] = ("strict",)  #: rules by which its ledger may be priced
     #: a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
     epochs: bool = False
-    time_dependent: bool = False  #: control flow depends on virtual time: no replay, engine equality not claimed
-    #: why it takes no codec: what it is would break if not the very numbers arrived; empty: it takes any
+    time_dependent: bool = False  #: control flow depends on virtual time: no replay, and engines may differ
+    #: why it takes no codec: it breaks unless exactly the numbers that were sent arrive; empty: it takes any
     exact: str = ""
-    #: tags whose messages are about the same entries every time: what codec.feedback may remember
+    #: tags whose messages are about the same entries every time: codec.feedback may remember them
     remembered: tuple[str, ...] = ()
     search: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: (key, values) to choose hyper-parameters from
-    #: (tag, key of a channel's capacity): a broker may pass these; payload[0] is the channel
+    #: (tag, key of a channel's capacity): a broker may pass these on; payload[0] is the channel
     published: tuple[tuple[str, str], ...] = ()
-    #: running times are what is compared: computing takes time unless engine.compute_clock says otherwise
+    #: it is about running times: computing takes time unless engine.compute_clock says otherwise
     modelled: bool = False
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """Written as literals in `DATASETS = (DatasetInfo(...), ...)` of a module below vflbench/data."""
+    """The facts of a data set, a literal in `DATASETS = (DatasetInfo(...), ...)` of a module below vflbench/data."""
 
     name: str
     summary: str
     layouts: tuple[str, ...]
     sources: tuple[str, ...] = ("real", "synthetic")
     folder: str | None = None  #: below data_root
-    comes_with: str | None = None  #: the library that has it: no files are looked for
+    comes_with: str | None = None  #: the library that has it: no files are needed
 
 
 @dataclass(frozen=True)
 class OptionInfo:
-    """Written as literals in `OPTIONS = (OptionInfo(...), ...)` of a module of an open group: an attack, a codec."""
+    """The facts of an option of an open group, a literal in `OPTIONS = (OptionInfo(...), ...)` of its module."""
 
     name: str
     summary: str
-    #: that it goes with, beside those which name it themselves: for options of other packages
+    #: for options of other packages: those that it goes with, beside those that name it themselves
     algorithms: tuple[str, ...] = ()
 
 
-TRAINING_METRIC = "suboptimality"  # the one that is of the training samples: there is no validation or test value
+TRAINING_METRIC = "suboptimality"  # measured on the training samples: it has no validation or test value
 
 
 @dataclass(frozen=True)
 class Metric:
+    """What a run is judged by."""
+
     name: str
     goal: Literal["max", "min"]
 

@@ -153,7 +153,7 @@ def test_a_data_set_that_keeps_the_contract_is_taken(tmp_path: Path) -> None:
         ),
         ("def parties(task, config): return {}", "parties = 3", "parties is no function"),
         ("def parties", "def party", "parties(task, config) is missing: The parties by name, in their order"),
-        ("def check(config)", "def checks(config)", "checks is called by nobody. Did you mean 'check'?"),
+        ("def check(config)", "def checks(config)", "checks is never called. Did you mean 'check'?"),
         ("def check(config)", "def max_release(config, rounds)", "Did you mean 'max_releases'?"),
         ("def check(config)", "def decide(config)", "decide takes (config), and is called as decide(task, config)"),
         ("EXPOSES = ", "EXPOSED = ", "EXPOSES is missing"),
@@ -166,7 +166,7 @@ def test_a_data_set_that_keeps_the_contract_is_taken(tmp_path: Path) -> None:
         ('("sharded",)', '("sharded", "rows")', "layouts has 'rows': there are aligned, graph, relational, sharded"),
         ('("parameters",)', '("params",)', "reports has 'params': there are predictions, partial, parameters"),
         ('("parameters",)', "()", "reports is empty"),
-        ('("sharded",)', '("aligned",)', "whole models are scored on sharded data alone"),
+        ('("sharded",)', '("aligned",)', "whole models are scored only on sharded data"),
         (
             'divided_by="workers",',
             'divided_by="workers", remembered=("models",),',

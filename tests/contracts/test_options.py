@@ -66,13 +66,13 @@ BROKEN = [
         "encode(values)",
         "encode takes (values), and is called as encode(values, rng, config)",
     ),
-    ("codec", "def decode", "def undo", "decode(sent, size, dtype, config) is missing: What arrives of that"),
+    ("codec", "def decode", "def undo", "decode(sent, size, dtype, config) is missing: What the receiver makes of it"),
     ("codec", "def check(config)", "def check()", "check takes (), and is called as check(config)"),
     ("codec", "(CodecConfig)", "", "Config must have the key feedback, of type bool"),
-    ("codec", "def check(", "def chek(", "chek is called by nobody. Did you mean 'check'?"),
+    ("codec", "def check(", "def chek(", "chek is never called. Did you mean 'check'?"),
     ("privacy", "make(config, facts)", "make(config)", "make takes (config), and is called as make(config, facts)"),
     ("privacy", "def make", "def build", "make(config, facts) is missing: The mechanism of one party"),
-    ("privacy", "def check_labels", "def check_label", "check_label is called by nobody. Did you mean 'check_labels'?"),
+    ("privacy", "def check_labels", "def check_label", "check_label is never called. Did you mean 'check_labels'?"),
     ("privacy", "(PrivacyConfig)", "", "Config must have the key secure_rng, of type bool | None"),
     (
         "topology",
@@ -90,10 +90,10 @@ BROKEN = [
     ("network", "def link", "def links", "link(config, kind, pair) is missing: The link `pair`"),
     ("network", "(NetworkConfig)", "", "Config must have the key client_server, of type LinkConfig"),
     ("launcher", "launch(jobs, config)", "launch(jobs)", "launch takes (jobs), and is called as launch(jobs, config)"),
-    ("launcher", "def launch", "def start", "launch(jobs, config) is missing: Calls each job, in this process"),
+    ("launcher", "def launch", "def start", "launch(jobs, config) is missing: Call each job, here or pickled"),
     ("accounting", "price(rows, payload)", "price(rows)", "price takes (rows), and is called as price(rows, payload)"),
-    ("accounting", "def price", "def cost", "price(rows, payload) is missing: Bytes charged per message"),
-    ("accounting", "def seconds", "def second", "second is called by nobody. Did you mean 'seconds'?"),
+    ("accounting", "def price", "def cost", "price(rows, payload) is missing: Bytes charged for each message"),
+    ("accounting", "def seconds", "def second", "second is never called. Did you mean 'seconds'?"),
 ]
 
 

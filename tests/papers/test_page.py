@@ -144,7 +144,7 @@ def test_a_result_that_is_none_is_named(tmp_path: Path, text: str) -> None:
     (folder / "result.json").write_text(text, encoding="utf-8")
     with pytest.raises(
         VflbenchError,
-        match=r"glasu/x/result\.json is no figure's result: draw the figure again, or take its folder away",
+        match=r"glasu/x/result\.json is no figure's result: draw the figure again, or remove its folder",
     ):
         page.write_index(tmp_path)
     assert not (tmp_path / "index.html").exists()

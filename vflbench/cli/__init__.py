@@ -1,4 +1,4 @@
-"""The command `vflbench`: a file for each verb, and `train` for what has none."""
+"""The command `vflbench`: a file for each verb, and `train` for a line without one."""
 
 import importlib
 import io
@@ -17,7 +17,7 @@ VERBS = ("list", "data", "figures", "reprice", "report", "show", "plot")
 
 
 def main() -> None:
-    """Entry point of the console script. SIGTERM ends it as Ctrl-C does, with exit code 143 for 130."""
+    """Entry point of the console script; SIGTERM ends it as Ctrl-C does, but with exit code 143, not 130."""
     interrupts.heed_sigterm()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def command(args: Sequence[str]) -> int:
-    """Carry out a command line; return its exit code: 0 fine, 1 an error of configuration or run, 130 interrupted."""
+    """Carry out a command line and return its exit code: 0, 1 after an error, 130 where it was interrupted."""
     try:
         return _dispatch([*args])  # `list` is a verb of this package
     except ConfigError as error:
@@ -71,6 +71,6 @@ def _dispatch(args: list[str]) -> int:
 
 
 def _command_of(verb: str, args: list[str]) -> int:
-    """Imports the verb's file, and nothing else of the command."""
+    """Carry out one verb; no other verb's file is imported."""
     code: int = importlib.import_module(f"vflbench.cli.{verb}").command(args)
     return code

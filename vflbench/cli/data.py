@@ -11,8 +11,7 @@ from vflbench.types import VflbenchError
 
 
 def command(args: list[str]) -> int:
-    """`vflbench data status` and `vflbench data get NAME ...`, both with an optional data_root=DIR; `vflbench data
-    profile`."""
+    """`vflbench data status`, `vflbench data get NAME ...` or `vflbench data profile`; the first two take data_root."""
     named = [text.removeprefix("data_root=") for text in args if text.startswith("data_root=")]
     words = [text for text in args if not text.startswith("data_root=")]
     root = sources.data_root(named[-1] if named else None)

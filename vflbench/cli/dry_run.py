@@ -20,8 +20,10 @@ def dry_run(config: RunConfig) -> str:
 
 
 class _Compiler(ModuleType):
-    """What torch's optimisers ask of its compiler where nothing is compiled; whatever else is asked for brings the
-    compiler itself."""
+    """What torch's optimisers use of its compiler when nothing is compiled.
+
+    Any other attribute imports the compiler itself.
+    """
 
     graph_break = staticmethod(lambda: None)
     disable = staticmethod(lambda function, *_, **__: function)
@@ -33,7 +35,7 @@ class _Compiler(ModuleType):
 
 @contextlib.contextmanager
 def _without_compiler() -> Iterator[None]:
-    """The first optimiser would import torch's compiler, more than a second of work that a round does not use."""
+    """Keep torch's compiler from being imported: the first optimiser would spend more than a second on it."""
     sys.modules.setdefault("torch._dynamo", _Compiler("torch._dynamo"))
     try:
         yield
@@ -42,6 +44,7 @@ def _without_compiler() -> Iterator[None]:
 
 
 def _forget() -> None:
+    """Remove the stand-in for the compiler."""
     if isinstance(sys.modules.get("torch._dynamo"), _Compiler):
         del sys.modules["torch._dynamo"]
         vars(sys.modules.get("torch", sys)).pop("_dynamo", None)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from vflbench import config
 from vflbench.cli import train
 from vflbench.cli.words import RUNS, complain, one_line, say, shown
-from vflbench.papers import definition, figures, jobs, page
+from vflbench.papers import claims, definition, figures, jobs, page
 from vflbench.results import inventory, reader
 from vflbench.results.reader import Run
 from vflbench.results.texts import printable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _train_job(words: list[str], folder: str) -> str:
-    """Train one of a figure's runs, in whatever process this is; why it failed, or nothing."""
+    """Train one of a figure's runs, in this process; returns why it failed, else an empty text."""
     try:
         train.run([*words, "hydra.mode=RUN", config.quoted("hydra.run.dir", folder), "resume=true"])
     except ConfigError as impossible:
@@ -41,8 +41,12 @@ def _train_job(words: list[str], folder: str) -> str:
 
 
 def _reprice_job(run: Run, values: dict[str, Any], folder: Path) -> Run:
-    """A figure's run from one that differs in its network and accounting alone; raises VflbenchError where that is not
-    exact."""
+    """Price a figure's run from one that differs only in network and accounting.
+
+    Raises
+    ------
+    VflbenchError : the prices would not be exact.
+    """
     from vflbench.plots.curves import draw_run
     from vflbench.runner import reprice
 
@@ -55,7 +59,7 @@ def _reprice_job(run: Run, values: dict[str, Any], folder: Path) -> Run:
 
 @lru_cache(maxsize=1)
 def _finished(folder: Path) -> Finished:
-    """A run's ledger and trace, for several prices of it in a row."""
+    """A run's ledger and trace, kept while it is priced several times in a row."""
     from vflbench.runner import reprice
 
     finished = reprice.Finished(folder)
@@ -65,7 +69,7 @@ def _finished(folder: Path) -> Finished:
 
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
-    """Says which of a figure's runs are done and how long the rest will take: a bar on a terminal, else a line each."""
+    """Report which runs are done and how long the rest will take: with a bar on a terminal, else in lines."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import Progress
@@ -75,7 +79,7 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
     with Progress(console=Console(stderr=True), disable=not terminal) as bar:
         task = bar.add_task("runs", total=total)
 
-        def tell(done: int, of: int, job: Any) -> None:
+        def report(done: int, of: int, job: Any) -> None:
             bar.update(task, description=escape(printable(job.label)), completed=done, total=of)
             seconds = (time.monotonic() - began) / done * (of - done)
             remaining = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
@@ -84,12 +88,14 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
             if not terminal:
                 complain(f"[{done}/{of}] {job.label}: {job.failure or 'done'}; {remaining}")
 
-        yield tell
+        yield report
 
 
 def command(args: list[str]) -> int:
-    """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures, from runs found
-    or trained."""
+    """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures.
+
+    Runs that are there already are used; the others are trained.
+    """
     usage = (
         "usage: vflbench figures NAME ... [scale=smoke|small|full] [jobs=N] [out=DIR] [key=value ...]; "
         f"NAME is all, a paper or one of: {', '.join(definition.names())}"
@@ -102,14 +108,14 @@ def command(args: list[str]) -> int:
     names = [key for key, equals, _ in typed if not equals]
     overrides = ["".join(word) for word in typed if word[1] and word[0] not in own]
     own |= {key: value for key, equals, value in typed if equals and key in own}
-    problems = definition.among("scale", [own["scale"]], definition.SCALES)
+    problems = claims.among("scale", [own["scale"]], definition.SCALES)
     if not own["jobs"].isdecimal() or not int(own["jobs"]):
         problems.append(Problem("jobs", own["jobs"], "must be a number of processes, at least 1"))
     refuse(problems)
     if not names:
         raise VflbenchError(usage)
     chosen = [definition.load(name) for name in definition.choose(names)]
-    # Pages of two rounds have a place of their own: they must not take that of pages which took a night.
+    # Pages of a smoke test have their own place: they must not replace pages that took a night.
     folder = Path(own["out"]) if own["out"] else RUNS / "figures" / ("smoke" if own["scale"] == "smoke" else "")
     needed = [jobs.wanted(figure, own["scale"], overrides) for figure in chosen]
     places = [folder, *(folder / figure.name for figure in chosen)]
@@ -118,7 +124,7 @@ def command(args: list[str]) -> int:
         for place in places:
             figures.claim_folder(place, ("index.html",) if place == folder else None)
     except VflbenchError:
-        for place in reversed(places):  # what was begun
+        for place in reversed(places):  # undo what was begun
             if place.is_dir():
                 inventory.leave(place)
             if place in new:
@@ -127,8 +133,9 @@ def command(args: list[str]) -> int:
         raise
     shared: dict[str, jobs.Job] = {}  # one run may serve several figures
     needed = [[shared.setdefault(job.identity, job) for job in own_jobs] for own_jobs in needed]
-    with _progress(len(shared)) as tell, interrupts.passed_on(folder / "runs"):
-        jobs.carry_out(list(shared.values()), folder / "runs", [RUNS], _train_job, _reprice_job, int(own["jobs"]), tell)
+    with _progress(len(shared)) as report, interrupts.passed_on(folder / "runs"):
+        wanted = list(shared.values())
+        jobs.carry_out(wanted, folder / "runs", [RUNS], _train_job, _reprice_job, int(own["jobs"]), report)
     failed = 0
     for figure, own_jobs in zip(chosen, needed, strict=True):
         made = figures.make(figure, own_jobs, own["scale"], folder / figure.name, args)

@@ -1,4 +1,4 @@
-"""Folders of runs and sweeps: which may be written to, which go on, and what is left in one whose run never began."""
+"""Folders of runs and sweeps: which may be written to, which are continued, and what a run that never began leaves."""
 
 import contextlib
 import itertools
@@ -18,8 +18,7 @@ from vflbench.types import ENDED, ConfigError, EngineConfig, NetworkConfig, Prob
 
 
 def state(folder: Path) -> tuple[str | None, str | None]:
-    """(status, config hash) of the run in `folder`; the status of a run that was killed is `unfinished`, of no run
-    None."""
+    """(status, config hash) of the run in `folder`; the status is `unfinished` after a kill, None without a run."""
     if not any((folder / name).is_file() for name in ("manifest.json", "summary.json")):
         return None, None
     found = reader.load(folder)
@@ -28,7 +27,7 @@ def state(folder: Path) -> tuple[str | None, str | None]:
 
 
 def admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
-    """Refuse a folder in which a run or anything else of the user's would be lost, before anything is written to it."""
+    """Refuse a folder in which a run, or anything else of the user's, would be lost; nothing is written before."""
     status, identity = state(folder)
     places = (folder.absolute(), *folder.absolute().parents)
     inside = next(
@@ -39,15 +38,15 @@ def admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
             f"{folder} is where the run in {shown(inside.parent)} has its files: choose another hydra.run.dir"
         )
     others = inventory.own(folder) if status is None and inventory.kept(folder) else []
-    # What a start of a run that never began has left there is nobody's.
+    # Files left by a run that never began count as nothing.
     if others := [name for name in others if Path(name).parts[0] != ".hydra" and not name.endswith(".tmp")]:
-        a_runs = next((name for name in others if Path(name).parts[0] in files.FILES - files.SWEEP_FILES), None)
-        if a_runs is None:
+        run_file = next((name for name in others if Path(name).parts[0] in files.FILES - files.SWEEP_FILES), None)
+        if run_file is None:
             raise VflbenchError(
                 f"{folder} holds {others[0]} of a sweep or figure: choose another folder with hydra.run.dir=..."
             )
         if not cfg.overwrite:
-            lost = f"{folder} holds {a_runs} of a run whose manifest.json is gone"
+            lost = f"{folder} holds {run_file} of a run whose manifest.json is gone"
             raise VflbenchError(
                 f"{lost}: choose another folder with hydra.run.dir=..., or replace it with overwrite=true"
             )
@@ -59,7 +58,7 @@ def admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
         raise VflbenchError(
             f"{folder} holds a run of another configuration ({_difference(folder, cfg)}): choose another folder"
         )
-    if sweep or cfg.resume:  # a repeated sweep keeps what has ended and continues the rest
+    if sweep or cfg.resume:  # a repeated sweep keeps runs that have ended and continues the rest
         if status not in ENDED:
             _admit_foreign(folder, goes_on=True)
         return
@@ -74,21 +73,20 @@ def admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
 
 
 def _admit_foreign(folder: Path, goes_on: bool = False) -> None:
-    """Refuse a folder with anything in it that no run wrote; where a run `goes_on` there, with what stands in its
-    way."""
+    """Refuse a folder with anything in it that no run wrote; where a run `goes_on`, only what is in its way."""
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not there.is_dir():
         raise ConfigError([Problem("hydra.run.dir", str(folder), f"cannot be a folder: {there} is a file")])
     if there != folder:
         return
     handlers = HydraConfig.get().job_logging.get("handlers") or {}
-    # Hydra has opened them by now
+    # Hydra has already opened these files
     logs = {Path(str(handler["filename"])).name for handler in handlers.values() if "filename" in handler}
     found = [name for name in inventory.foreign(folder) if name not in logs]
     if not inventory.kept(folder) and state(folder)[0] is not None:
         older = "a run of an older vflbench, which kept no list of its files"
         raise VflbenchError(f"{folder} holds {older}: choose another folder with hydra.run.dir=..., or move it")
-    if goes_on:  # damaged checkpoints are looked at when they are needed
+    if goes_on:  # damaged checkpoints are dealt with when they are needed
         found = [name for name in found if Path(name).parts[0] in files.FILES]
         found = [
             name
@@ -99,8 +97,7 @@ def _admit_foreign(folder: Path, goes_on: bool = False) -> None:
 
 
 def admit_sweep(folder: Path) -> None:
-    """Refuse the folder of a new sweep with anything in it, and that of a sweep which goes on with what stands in its
-    way."""
+    """Refuse the folder of a new sweep that is not empty, and that of a continued sweep where a file is in the way."""
     if state(folder)[0] is not None:
         raise VflbenchError(f"{folder} holds a run: choose another folder with hydra.sweep.dir=...")
     found = inventory.foreign(folder) if folder.is_dir() else []
@@ -115,10 +112,10 @@ def _is_nothing(folder: Path, status: str) -> bool:
 
 
 def clear(folder: Path, overwrite: bool, cfg: DictConfig) -> None:
-    """Remove the files of the run in `folder` that is to be replaced, its summary first, so that half a run is no
-    result; and write `.hydra`.
+    """Remove the files of the run that is replaced, and write `.hydra`.
 
-    Called when the new run has its data and parties, so that one that cannot start leaves the old one.
+    The summary goes first, so that half a run is no result. Call this when the new run has its data and parties: a run
+    that cannot start then leaves the old one.
     """
     status, _ = state(folder)
     if status is not None and (overwrite or _is_nothing(folder, status)):
@@ -127,8 +124,7 @@ def clear(folder: Path, overwrite: bool, cfg: DictConfig) -> None:
 
 
 def _write_hydra(folder: Path, cfg: DictConfig) -> None:
-    """The files that Hydra itself writes before a job, which may then not start: config.yaml, hydra.yaml,
-    overrides.yaml."""
+    """Write config.yaml, hydra.yaml and overrides.yaml, as Hydra itself does before a job that may not start."""
     hydra = HydraConfig.get()
     (folder / ".hydra").mkdir(mode=0o700, exist_ok=True)
     for name, part in (
@@ -153,14 +149,13 @@ def _difference(folder: Path, cfg: DictConfig) -> str:
 
 
 def dated(cfg: DictConfig, kind: Literal["run", "sweep"], overrides: list[str]) -> bool:
-    """Whether the folder is a new one by its name, which has the time in it and was not typed."""
-    name = str(OmegaConf.to_container(cfg.hydra[kind])["dir"])  # type: ignore[call-overload,index]
-    return "${now:" in name and not any(text.startswith(f"hydra.{kind}.dir=") for text in overrides)
+    """Whether the folder's name has the time in it, and was not typed: then it is a new folder."""
+    unresolved: Any = OmegaConf.to_container(cfg.hydra[kind])
+    return "${now:" in str(unresolved["dir"]) and not any(text.startswith(f"hydra.{kind}.dir=") for text in overrides)
 
 
 def make_new(folder: Path) -> Path:
-    """The folder, made now, or one with a number where it is there: two may start in one microsecond, and a clock may
-    be set back."""
+    """Make the folder, with a number where it exists: two may start in one microsecond, and clocks are set back."""
     for number in itertools.count(1):
         new = folder if number == 1 else folder.with_name(f"{folder.name}_{number}")
         with contextlib.suppress(FileExistsError):
@@ -170,25 +165,24 @@ def make_new(folder: Path) -> Path:
 
 
 def to_continue(root: Path, values: dict[str, Any]) -> Path | None:
-    """The newest run below `root` of this configuration that has a list of its files to go by; one that has not ended
-    before others."""
+    """The newest run of this configuration below `root` that has a list of its files; unended runs come first."""
     wanted = config_hash(values)
     found = {}
     for candidate in reader.find(root) if root.is_dir() else []:
         try:
             status, identity = state(candidate.folder)
         except VflbenchError as damaged:
-            complain(f"left aside: {damaged}")
+            complain(f"not considered: {damaged}")
             continue
         if identity == wanted and inventory.kept(candidate.folder):
             found[candidate.folder] = status not in ENDED
     begun = {folder: (folder / "manifest.json").stat().st_mtime for folder in found}
-    # What was begun after now was begun before the clock was set back.
+    # A run that began in the future began before the clock was set back.
     return max(found, key=lambda folder: (found[folder], begun[folder] <= time.time(), begun[folder]), default=None)
 
 
 def ended(folder: Path) -> str | None:
-    """Status of the run in `folder` if nothing is left to do there: a resumed sweep keeps it."""
+    """Status of the run in `folder` if it has ended: a resumed sweep keeps it; else None."""
     status, _ = state(folder)
     return status if status in ENDED else None
 
@@ -196,18 +190,18 @@ def ended(folder: Path) -> str | None:
 def write_unrun(
     folder: Path, status: Literal["failed", "skipped"], reason: str, values: dict[str, Any], cfg: DictConfig
 ) -> None:
-    """The summary of a run that never came to its end; what the runner itself has written stays."""
+    """Write the summary of a run that never ended; files that the runner itself has written stay."""
     before, _ = state(folder)
     if before is not None and not _is_nothing(folder, before):
         return
     reason = identity.hide(reason, config.from_environment(cfg))
     how = {group: values[group]["name"] for group in ("algorithm", "dataset")}
     how |= {key: values[key] for key in ("seed", "accounting", "device")}
-    # a user's option need not list every key
+    # a user's option may leave keys out
     how["compute_clock"] = values["engine"].get("compute_clock", EngineConfig.compute_clock)
     how["timing"] = values["network"].get("timing", NetworkConfig.timing)
     summary = files.summarise_unrun(status=status, reason=reason, **how)
-    # the disk may be what failed; the reason itself is told all the same
+    # the disk may be what failed; the user sees the reason all the same
     with contextlib.suppress(VflbenchError, OSError):
         _write_hydra(folder, cfg)
         files.write_json(folder / "summary.json", summary)

@@ -41,7 +41,7 @@ Flags
 
 
 def help_text() -> str:
-    """Our own help: from the folder of options, without Hydra."""
+    """Our own help, made from the folder of options, without Hydra."""
     conf = config_dir()
     width = max(80, min(shutil.get_terminal_size().columns, 140))
     lines = [EXAMPLES, "Groups (group=option)"]

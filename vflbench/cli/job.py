@@ -28,12 +28,12 @@ class Outcome:
     code: int
     folder: Path
     error: VflbenchError | None = None
-    line: str = ""  # what is said of it
+    line: str = ""  # what the user reads about it
     status: str = "failed"
     bug: Exception | None = None  # of a single run, to be shown whole
 
-    def tell(self) -> None:
-        """Say the line: on stderr where it is an error."""
+    def report(self) -> None:
+        """Print the line, on stderr where it is an error."""
         (complain if self.error else say)(self.line)
 
 
@@ -46,7 +46,7 @@ def start(hydra: Session, cfg: DictConfig, overrides: list[str], command: str, q
             folders.admit(folder, cfg)
     except VflbenchError:
         if inventory.kept(folder):
-            with lock.held(folder):  # that it is running comes before what could be done with it
+            with lock.held(folder):  # where a run is going on, that comes first
                 raise
         raise
     if cfg.resume and not any(text.startswith("hydra.run.dir=") for text in overrides):
@@ -62,7 +62,7 @@ def start(hydra: Session, cfg: DictConfig, overrides: list[str], command: str, q
         made[:1] = [folders.make_new(folder)]
         overrides = [*overrides, config.quoted("hydra.run.dir", str(made[0]))]
     elif found is None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before Hydra does, who lets others read it
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before Hydra, which would let others read it
     task = partial(job, command=command, quiet=quiet)
     try:
         with config.refusing():
@@ -85,10 +85,14 @@ def job(
     total: int | None = None,
     swept: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """One run, in the folder that Hydra made; module level and without state, since a launcher may run it in another
-    process.
+    """One run, in the folder that Hydra made.
 
-    `total` is the number of a sweep's jobs, None for a single run; of those, `swept` keys differ.
+    A launcher may run this in another process: so it is at module level and has no state.
+
+    Parameters
+    ----------
+    total : the number of a sweep's jobs; None for a single run.
+    swept : the keys that differ between these jobs.
     """
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
@@ -99,7 +103,7 @@ def job(
         label = " ".join((f"[{hydra.job.num + 1}/{total}]", choices["algorithm"], choices["dataset"], *words))
     try:
         if label and not any(folder.iterdir()):
-            folder.chmod(folder.stat().st_mode & 0o700)  # Hydra has made it, and lets others read it
+            folder.chmod(folder.stat().st_mode & 0o700)  # Hydra has made it, for others to read
         if (done := _done(cfg, folder, label)) is not None:
             outcome = done
         else:
@@ -109,24 +113,25 @@ def job(
                     outcome = _outcome_of(cfg, folder, label, command, quiet)
                 finally:
                     inventory.leave(folder)
-    except (VflbenchError, OSError) as error:  # nothing is written where another process writes; OSError: of the lock
+    except (VflbenchError, OSError) as error:  # another process writes there, or the lock failed: nothing is written
         outcome = _failed(folder, for_user(error), label)
     if not quiet and outcome.bug is None:
-        outcome.tell()
+        outcome.report()
     return outcome
 
 
 def _failed(folder: Path, error: VflbenchError | None, label: str) -> Outcome:
+    """The outcome of a job that `error` ended."""
     return Outcome(1, folder, error, f"{label}: failed: {error}" if label else f"error: {error}")
 
 
 def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: bool) -> Outcome:
-    """How the job ends, while no other process writes to its folder; a sweep's has a label."""
+    """Carry out the job in its locked folder; a job of a sweep has a label."""
     values = config.plain(cfg)
     try:
-        if (done := _done(cfg, folder, label)) is not None:  # again: another process may have been here since
+        if (done := _done(cfg, folder, label)) is not None:  # again: another process may have ended it meanwhile
             return done
-        if label and not cfg.overwrite:  # what an earlier start of this sweep has begun goes on
+        if label and not cfg.overwrite:  # continue what an earlier start of this sweep has begun
             values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
         draws = not label and values["plot"] == "auto"
         summary = _run(config.checked(values), folder, command, quiet or bool(label), draws, cfg)
@@ -154,7 +159,7 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
             complain(f"the run diverged: {summary.get('reason') or 'its numbers are not finite'}")
         if status == "interrupted":
             if not quiet:
-                done.tell()
+                done.report()
             raise KeyboardInterrupt
         return done
     if label:  # the table of a sweep has every job
@@ -165,7 +170,7 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
 def _run(
     run_config: RunConfig, folder: Path, command: str, quiet: bool, draws: bool, cfg: DictConfig
 ) -> dict[str, Any]:
-    """Train; the runner knows no plots, so it is handed the one that `draws` a run. The summary."""
+    """Train, and return the summary; the runner imports no plots, so it is given what draws a run."""
     from vflbench.runner.run import run
 
     draw = _draw if draws else _without_pictures
@@ -192,16 +197,17 @@ def _draw(folder: Path, summary: dict[str, Any]) -> None:
 
 
 def _without_pictures(folder: Path, _: dict[str, Any]) -> None:
-    """Of a run that goes on, what it drew before is not its curve any more."""
+    """Remove the pictures of an earlier start: they do not show the whole curve."""
     for name in files.PICTURES:
         inventory.remove(folder / name)
 
 
 def _done(cfg: DictConfig, folder: Path, label: str) -> Outcome | None:
-    """The outcome of a job whose run has ended before: one that is queued twice is no failure. None where there is
-    something to do.
+    """The outcome of a job whose run has ended already, e.g. one that is queued twice; None where work is left.
 
-    Raises VflbenchError: the folder cannot be written to without a loss, or what is there is damaged.
+    Raises
+    ------
+    VflbenchError : writing to the folder would lose something, or its files are damaged.
     """
     folders.admit(folder, cfg, sweep=bool(label))
     if cfg.overwrite or not (label or cfg.resume) or (status := folders.ended(folder)) is None:

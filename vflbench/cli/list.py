@@ -9,7 +9,7 @@ from vflbench.types import VflbenchError
 
 
 def command(args: list[str]) -> int:
-    """What fits together."""
+    """`vflbench list`: the algorithms, with the options that fit each."""
     if args:
         raise VflbenchError(f"vflbench list takes no arguments, not {' '.join(args)}")
     data, codecs = registry.datasets(), registry.option_entries("codec")

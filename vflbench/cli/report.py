@@ -16,8 +16,7 @@ from vflbench.types import VflbenchError
 
 
 def command(args: list[str]) -> int:
-    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--overwrite]`: runs side by side, on one
-    page."""
+    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--overwrite]`: runs on one page."""
     parser = ArgumentParser(
         prog="vflbench report", description="Runs side by side, as one HTML file that needs nothing else."
     )
@@ -27,14 +26,12 @@ def command(args: list[str]) -> int:
         "--csv", metavar="FILE", help="its table, with all digits; a text that would be a formula gets an apostrophe"
     )
     parser.add_argument("--markdown", metavar="FILE", help="its tables, to paste")
-    parser.add_argument("--overwrite", action="store_true", help="replace these files where they are there")
+    parser.add_argument("--overwrite", action="store_true", help="replace these files if they exist")
     flags = parser.parse_args(args)
     files = [Path(name) for name in (flags.out, flags.csv, flags.markdown) if name]
     for path in files:
         if inventory.listed_by(path) is not None or (path.parent / "manifest.json").exists():
-            raise VflbenchError(
-                f"{path}: lies in the folder of a run, whose files it could replace; name another place"
-            )
+            raise VflbenchError(f"{path}: is in the folder of a run, whose files it could replace; name another place")
     if len(set(files)) < len(files):
         raise VflbenchError(f"{', '.join(map(str, files))}: each needs a file of its own")
     if not flags.overwrite and (there := [str(path) for path in files if os.path.lexists(path)]):
@@ -57,7 +54,7 @@ def command(args: list[str]) -> int:
 
 
 def read_runs(paths: list[str]) -> Report:
-    """The runs at or below `paths`; what is left out of them is said."""
+    """The runs at or below `paths`; a line on stderr for each that is left out."""
     found = page.read(paths, {name: info.time_dependent for name, info in registry.algorithms().items()})
     for note in found.notes:
         complain(note)
@@ -65,8 +62,7 @@ def read_runs(paths: list[str]) -> Report:
 
 
 def _networks() -> dict[str, tuple[float, float | None]]:
-    """The network profiles whose links are alike: latency in ms and bandwidth in Gbit/s; ideal ones have no times to
-    look at."""
+    """Latency in ms and bandwidth in Gbit/s of each network whose links are all alike and not ideal."""
     found = {}
     for path in sorted((registry.config_dir() / "network").glob("*.yaml")):
         profile = yaml.safe_load(path.read_text(encoding="utf-8"))

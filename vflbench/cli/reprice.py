@@ -27,8 +27,8 @@ def command(args: list[str]) -> int:
     runs = [word for word in flags.words if "=" not in word or Path(word).is_dir()]
     overrides = [word for word in flags.words if word not in runs]
     overwrite = [word for word in overrides if word.startswith("overwrite=")]
-    if wrong := [word for word in overwrite if word not in ("overwrite=true", "overwrite=false")]:
-        raise VflbenchError(f"{wrong[0]}: overwrite is true or false")
+    if unknown := [word for word in overwrite if word not in ("overwrite=true", "overwrite=false")]:
+        raise VflbenchError(f"{unknown[0]}: overwrite is true or false")
     overrides = [word for word in overrides if word not in overwrite]
     if not runs:
         raise VflbenchError(f"no run is named. usage: {usage}")

@@ -7,7 +7,7 @@ from vflbench.plots.report_terminal import show
 
 
 def command(args: list[str]) -> int:
-    """`vflbench show RUN...`: the same in the terminal."""
+    """`vflbench show RUN...`: the tables of `vflbench report`, in the terminal."""
     parser = ArgumentParser(
         prog="vflbench show", description="Runs in the terminal; `vflbench report` makes a page of them."
     )

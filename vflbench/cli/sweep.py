@@ -1,8 +1,9 @@
-"""A sweep: its jobs, one after the other or side by side, and the table of them."""
+"""A sweep: its jobs, one after the other or in parallel, and their table."""
 
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
@@ -21,7 +22,7 @@ from vflbench.types import ENDED_WELL, ConfigError, Problem, VflbenchError
 def start(
     hydra: Session, cfg: DictConfig, jobs: list[list[str]], swept: frozenset[str], overrides: list[str], command: str
 ) -> int:
-    """Do a checked sweep (`config.Plan`); the exit code."""
+    """Carry out a checked sweep (`config.Plan`) and return the exit code."""
     own = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
     if cfg.dry_run:
         return _dry_runs(hydra, jobs, own)
@@ -30,14 +31,15 @@ def start(
         raise VflbenchError(
             "resume=true: a sweep is continued in its own folder; name it with hydra.sweep.dir=outputs/multirun/..."
         )
-    numbered = OmegaConf.to_container(cfg.hydra.sweep)["subdir"] == "${hydra.job.num}"  # type: ignore[call-overload,index]
+    unresolved: Any = OmegaConf.to_container(cfg.hydra.sweep)
+    numbered = unresolved["subdir"] == "${hydra.job.num}"
     dated = folders.dated(cfg, "sweep", overrides)
     if (folder.is_dir() and not dated) or not numbered:
         _admit_jobs(hydra, folder, jobs, own)
     folders.admit_sweep(folder)
     launcher = launchers.of(cfg, len(jobs), overrides)
     launcher.folder = folder = folders.make_new(folder) if dated else folder
-    # The folder by name: its default has the time in it, which would be another one by now.
+    # Name the folder: its default has the time in it, which has changed by now.
     overrides = [*overrides, "hydra.mode=MULTIRUN", config.quoted("hydra.sweep.dir", str(folder)), *launcher.overrides]
     outcomes: list[Outcome] = []
     died = ""
@@ -58,11 +60,12 @@ def start(
         inventory.leave(folder)
     if not launcher.hears:
         for outcome in outcomes:
-            outcome.tell()
+            outcome.report()
     return _conclude(folder, outcomes, died, draw=cfg.plot == "auto")
 
 
 def _dry_runs(hydra: Session, jobs: list[list[str]], own: list[str]) -> int:
+    """Describe each job that is possible; the exit code is 1 where none is."""
     possible = 0
     for number, words in enumerate(jobs, start=1):
         say(f"[{number}/{len(jobs)}] {' '.join(words)}")
@@ -75,7 +78,7 @@ def _dry_runs(hydra: Session, jobs: list[list[str]], own: list[str]) -> int:
 
 
 def _admit_jobs(hydra: Session, folder: Path, jobs: list[list[str]], own: list[str]) -> None:
-    """Refuse a sweep of which two jobs would write to one folder, or one to a folder that is not its."""
+    """Refuse a sweep where two jobs would write to one folder, or a job to a folder that it may not use."""
     taken: dict[Path, list[str]] = {}
     for number, words in enumerate(jobs):
         cfg = config.compose(hydra, [*own, *words])
@@ -96,8 +99,7 @@ def _admit_jobs(hydra: Session, folder: Path, jobs: list[list[str]], own: list[s
 
 
 def _conclude(folder: Path, outcomes: list[Outcome], died: str, draw: bool) -> int:
-    """The table, the picture and the last words; `died`: what is said of a job's process that ended without a
-    result."""
+    """Print the table, draw the picture, and return the exit code; `died`: why a job's process gave no result."""
     say("\n" + sweep.table(folder))
     runs = [run.folder for run in sweep.jobs(folder)] if died else [outcome.folder for outcome in outcomes]
     ended = [reader.load(run_folder).summary for run_folder in runs if folders.ended(run_folder)]

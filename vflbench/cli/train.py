@@ -1,5 +1,4 @@
-"""`vflbench [flags] [group=option ...] [key=value ...]`, and `vflbench.run`: check, compose, train, and say what came
-out."""
+"""`vflbench [flags] [group=option ...] [key=value ...]` and `vflbench.run`: check, compose, train, report."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ def command(args: list[str]) -> int:
 
 
 def _show(flags: Namespace, parser: ArgumentParser) -> int:
-    """`--cfg`, `--info`, `--hydra-help` and shell completion are Hydra's, with the options that a run would use, in
-    their order."""
+    """Hydra's own `--cfg`, `--info`, `--hydra-help` and shell completion, with the options that a run would use."""
     if flags.multirun:
         raise VflbenchError(
             "-m does not go with --cfg, --info, --hydra-help and --shell-completion: give the values of one job"
@@ -58,7 +56,7 @@ def _show(flags: Namespace, parser: ArgumentParser) -> int:
         if not flags.shell_completion:
             config.check_hydra_keys(hydra, flags.overrides)
         if not (flags.hydra_help or flags.shell_completion):
-            cfg = config.compose(hydra, flags.overrides)  # refuses in our way what Hydra would refuse with a traceback
+            cfg = config.compose(hydra, flags.overrides)  # one line where Hydra would end in a traceback
             config.folder_of(cfg, "hydra.run.dir")
             if flags.resolve and flags.info is None:
                 config.plain(cfg)
@@ -67,7 +65,7 @@ def _show(flags: Namespace, parser: ArgumentParser) -> int:
 
 
 def run(overrides: list[str], config_dir: str | None = None) -> Run:
-    """`vflbench.run`; documented there."""
+    """See `vflbench.run`."""
     from vflbench.cli import job
     from vflbench.results import reader
 

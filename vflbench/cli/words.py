@@ -1,4 +1,4 @@
-"""What the command says, and how."""
+"""The texts that the command prints."""
 
 import sys
 from pathlib import Path
@@ -12,19 +12,17 @@ RUNS = Path("outputs")
 
 
 def say(text: str) -> None:
-    """One line or more on stdout, where results go. Texts of data and run folders may be in it: none commands the
-    terminal."""
+    """Print results on stdout, without control characters: data and run folders may have some in their texts."""
     print(printable(text), flush=True)
 
 
 def complain(text: str) -> None:
-    """One line or more on stderr, likewise."""
+    """Print on stderr, likewise without control characters."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
 def for_user(error: Exception) -> VflbenchError | None:
-    """`error` as one for the user: the operating system's, and memory, of the machine or a GPU, that is not there, too.
-    None: a bug."""
+    """`error` as a message for the user, also where the system or lack of memory causes it; None for a bug."""
     reason = str(error) or type(error).__name__
     if isinstance(error, VflbenchError):
         return error
@@ -70,7 +68,7 @@ def result_line(summary: dict[str, Any]) -> str:
 
 
 def last_lines(summary: dict[str, Any], folder: Path) -> str:
-    """The last lines of a run; of made-up data the very last one says so."""
+    """The last lines of a run; where data are made up, the very last one says so."""
     lines = [result_line(summary)]
     if (folder / "curve.png").exists():
         lines.append(f"curve: {shown(folder / 'curve.png')}")
@@ -81,7 +79,7 @@ def last_lines(summary: dict[str, Any], folder: Path) -> str:
 
 
 def made_up(summary: dict[str, Any]) -> str:
-    """The loud word on data that is not real; empty where it is."""
+    """A line in capitals where the data are not real; else empty."""
     if summary["data_source"] == "synthetic":
         if "real" not in registry.datasets()[summary["dataset"]].sources:
             return f"SYNTHETIC DATA: {summary['dataset']} is always made up"
@@ -97,6 +95,6 @@ def made_up(summary: dict[str, Any]) -> str:
 
 
 def shown(path: Path) -> str:
-    """Relative to where the user stands, if below."""
+    """The path, relative to the current folder where it is below it."""
     path = path.absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

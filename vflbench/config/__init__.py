@@ -1,11 +1,9 @@
-"""From what the user typed to a `RunConfig`: every problem is found before any work, those of names, types and ranges
-together.
+"""From what the user typed to a `RunConfig`, with every problem found before any work.
 
-Hydra composes; the checks are ours, because Hydra stops at the first problem. `plan` walks the overrides (of a whole
-sweep), then turns a composed configuration into dataclasses, and asks whether algorithm, data set, model, topology and
-privacy fit
-    together.
-Names come first: where one is wrong, the types of keys are read from the sources of modules, which are not imported.
+Hydra composes; the checks are ours, because Hydra stops at the first problem. `plan` checks each override (of a sweep,
+each value), then turns the composed configuration into dataclasses. Last it asks whether algorithm, data set, model,
+topology and privacy fit together. Problems of names, types and ranges are reported together. Where a name is wrong, no
+module is imported: the types of keys are read from the sources.
 """
 
 import functools
@@ -49,7 +47,7 @@ __all__ = [
     "Plan", "check", "check_hydra_keys", "checked", "compose", "config_dir", "configurations", "convert", "folder_of",
     "from_environment", "plain", "plan", "profiles", "quoted", "refusing", "session", "to_config", "without_secrets",
 ]  # fmt: skip
-# of sweeps, and the extra that has each
+# Launcher of a sweep -> the extra of vflbench that installs it.
 LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}
 
 
@@ -63,7 +61,7 @@ class Plan:
     swept: frozenset[str]  # keys that differ between jobs
 
 
-class Findings:
+class _Findings:
     """The problems of a command line, each once, and the overrides that have any."""
 
     def __init__(self) -> None:
@@ -71,6 +69,7 @@ class Findings:
         self.faulty: list[Override] = []
 
     def note(self, problems: Iterable[Problem], override: Override | None = None) -> None:
+        """Add the problems; `override` is the one that has them."""
         for problem in problems:
             if problem not in self.problems:
                 self.problems.append(problem)
@@ -87,31 +86,29 @@ def plan(
 ) -> Plan:
     """Check every override, in a sweep every value of it.
 
-    `algorithms`: of a sweep only so many algorithms are wanted, and one value of every other key, the first ones.
-    Without `loading` no module is imported: their keys are read from their sources.
-    Raises ConfigError: all problems; VflbenchError: Hydra's, where it refuses what our checks let pass.
+    Parameters
+    ----------
+    algorithms : shorten a sweep to its first so many algorithms, and to the first value of every other key.
+    loading : without it no module is imported: their keys are read from their sources.
+
+    Raises
+    ------
+    ConfigError : all problems.
+    VflbenchError : Hydra refuses what our checks let pass.
     """
-    found, groups = Findings(), hydra.groups()
+    found, groups = _Findings(), hydra.groups()
     typed = words.parse(hydra, overrides, found.problems)
     for override, problem in words.hydra_problems(typed):
         found.note([problem], override)
     base = _first_combination(hydra, typed, found)
     sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
     if sweeping:
-        preset = base.hydra.sweeper.get("params") or {}
-        typed = words.merge(
-            words.parse(hydra, [f"{key}={value}" for key, value in preset.items()], found.problems), typed
-        )
-        if (jobs := math.prod(len(values_of(o)) for o in typed if o.is_discrete_sweep())) > words.MOST_JOBS:
-            allowed = f"is {jobs} jobs, at most {words.MOST_JOBS} are started together: give fewer values"
-            raise ConfigError([*found.problems, Problem("the sweep", " ".join(map(line, typed)), allowed)])
+        typed = _with_preset(hydra, base, typed, found)
     for override in typed:
         found.note(words.sweep_problems(override, sweeping), override)
-    unknown = []
-    for override in typed:
-        if of_options := words.option_problems(hydra, override):
-            unknown.append(override)
-            found.note(of_options, override)
+    unknown = [override for override in typed if words.option_problems(hydra, override)]
+    for override in unknown:
+        found.note(words.option_problems(hydra, override), override)
     wanted = typed if algorithms is None else words.first_values(hydra, typed, algorithms)
     known = [
         o for o, original in zip(wanted, typed, strict=True) if original not in found.faulty or original in unknown
@@ -129,14 +126,36 @@ def plan(
             found.note(p for p in convert_run(values, kinds)[1] if p.key not in overridden)
     if sweeping or unknown:
         refuse(found.problems)
-        cfg = compose(hydra, [line(o) for o in typed if not o.is_sweep_override()], sweep=True)
-        refuse(_launcher_problems(cfg))
-        jobs_of = expand(o for o in wanted if not o.is_hydra_override())
-        return Plan(cfg, None, jobs_of, frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
-    sound = [line(o) for o in typed if o not in found.faulty]
+        return _sweep_plan(hydra, typed, wanted)
     whole = not (misnamed and found.problems)
+    return _run_plan(hydra, [line(o) for o in typed if o not in found.faulty], whole, base, found)
+
+
+def _with_preset(hydra: Session, base: DictConfig, typed: list[Override], found: _Findings) -> list[Override]:
+    """The overrides of a sweep, those of its preset too. Raises ConfigError where they make too many jobs."""
+    preset = base.hydra.sweeper.get("params") or {}
+    of_preset = words.parse(hydra, [f"{key}={value}" for key, value in preset.items()], found.problems)
+    merged = words.merge(of_preset, typed)
+    if (jobs := math.prod(len(values_of(o)) for o in merged if o.is_discrete_sweep())) > words.MOST_JOBS:
+        allowed = f"is {jobs} jobs, at most {words.MOST_JOBS} are started together: give fewer values"
+        raise ConfigError([*found.problems, Problem("the sweep", " ".join(map(line, merged)), allowed)])
+    return merged
+
+
+def _sweep_plan(hydra: Session, typed: list[Override], wanted: list[Override]) -> Plan:
+    """The plan of a sweep whose overrides have no fault; its jobs are those of the `wanted` values."""
+    cfg = compose(hydra, [line(o) for o in typed if not o.is_sweep_override()], sweep=True)
+    refuse(_launcher_problems(cfg))
+    jobs = expand(o for o in wanted if not o.is_hydra_override())
+    return Plan(cfg, None, jobs, frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
+
+
+def _run_plan(hydra: Session, sound: list[str], whole: bool, base: DictConfig, found: _Findings) -> Plan:
+    """The plan of one run from its `sound` overrides. Raises ConfigError: all problems, those found before too.
+
+    Not `whole`: the run will not start, so its values are set in what is composed already.
+    """
     cfg = compose(hydra, sound) if whole else base
-    # of what will not run, from what is composed already
     values = plain(cfg) if whole else next(configurations(hydra, [sound]))[1]
     config, mistyped = convert_run(values, kinds_of(values, whole))
     found.note(mistyped)
@@ -147,8 +166,8 @@ def plan(
     return Plan(cfg, config, None, frozenset())
 
 
-def _first_combination(hydra: Session, typed: list[Override], found: Findings) -> DictConfig:
-    """The configuration of what has no fault, of several options the first, without the values."""
+def _first_combination(hydra: Session, typed: list[Override], found: _Findings) -> DictConfig:
+    """The configuration of the overrides without a fault, without values; of several options it takes the first."""
     groups = hydra.groups()
     single = [o for o in typed if o not in found.faulty and (not o.is_sweep_override() or o.key_or_group in groups)]
     try:
@@ -168,7 +187,8 @@ def _launcher_problems(cfg: DictConfig) -> list[Problem]:
         given: Any = OmegaConf.to_container(cfg.hydra.launcher, resolve=True)
     except OmegaConfBaseException as error:
         key = str(error.full_key or HYDRAS["launcher"])
-        return [Problem(key, OmegaConf.to_container(cfg.hydra.launcher)[key.split(".")[-1]], words.first_line(error))]  # type: ignore[call-overload,index]
+        unresolved: Any = OmegaConf.to_container(cfg.hydra.launcher)
+        return [Problem(key, unresolved[key.split(".")[-1]], words.first_line(error))]
     keys = {key: value for key, value in given.items() if key != "_target_"}
     problems: list[Problem] = []
     config = convert_dataclass(registry.option_config("launcher", name), keys, "hydra.launcher.", problems)
@@ -177,20 +197,19 @@ def _launcher_problems(cfg: DictConfig) -> list[Problem]:
 
 
 def checked(values: Mapping[str, Any]) -> RunConfig:
-    """As `to_config`, and everything in it fits together. Raises ConfigError."""
+    """As `to_config`, and everything fits together. Raises ConfigError."""
     config = to_config(values)
     refuse(check(config))
     return config
 
 
 def check_hydra_keys(hydra: Session, overrides: Sequence[str]) -> None:
-    """Refuse what a command line may not set of Hydra's own configuration. Raises ConfigError: all problems."""
+    """Raise ConfigError, with all problems, where a command line sets a key of Hydra's that it may not."""
     refuse([problem for _, problem in words.hydra_problems(words.parse(hydra, overrides, []))])
 
 
 def _uncomposed(hydra: Session, typed: list[Override]) -> list[tuple[Override, Problem]]:
-    """Of overrides that do not compose, which of Hydra's own configuration are wrong; asked of Hydra, which knows it,
-    one by one."""
+    """The overrides of Hydra's own configuration that do not compose: each is tried alone, beside the other keys."""
     others = [o for o in typed if not o.is_hydra_override()]
     next(words.combinations(hydra, others))  # raises where Hydra's own configuration is not at fault
     problems = []
@@ -211,19 +230,23 @@ def _uncomposed(hydra: Session, typed: list[Override]) -> list[tuple[Override, P
 
 
 def profiles(hydra: Session, overrides: Sequence[str]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """What finished runs are to be priced by: for every combination of the values typed, those (key -> value), and the
-    `network` composed.
+    """What finished runs are to be priced by.
 
-    `overrides` are of `network`, `network.<key>` and `accounting` alone; the network is None where no option of it is
-    typed.
+    Parameters
+    ----------
+    overrides : of `network`, `network.<key>` and `accounting` only.
 
-    Raises ConfigError: all problems.
+    Returns
+    -------
+    list : for every combination of the values typed: those values (key -> value), and the composed `network`; None
+        where no `network=` is typed.
+
+    Raises
+    ------
+    ConfigError : all problems.
     """
     problems: list[Problem] = []
-    allowed = (
-        "re-pricing changes network, its keys, and accounting; with another value of this it would be another "
-        "run: train it"
-    )
+    allowed = "re-pricing changes network, its keys, and accounting; another value of this is another run: train it"
     foreign = [
         o for o in words.parse(hydra, overrides, []) if o.key_or_group.split(".")[0] not in ("network", "accounting")
     ]
@@ -246,6 +269,7 @@ def profiles(hydra: Session, overrides: Sequence[str]) -> list[tuple[dict[str, A
 
 
 def _profile(values: dict[str, Any], job: list[str]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Of one job: the values that it sets, and its network, None where it names none."""
     keys = [text.partition("=")[0].lstrip("+") for text in job]
     found = {key: functools.reduce(operator.getitem, key.split("."), values) for key in keys if key != "network"}
     named = dict(text.split("=", 1) for text in job).get("network")

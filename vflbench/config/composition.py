@@ -1,4 +1,4 @@
-"""Configurations, as Hydra composes them of option files and of what was typed."""
+"""Configurations, as Hydra composes them from option files and from what was typed."""
 
 import contextlib
 import dataclasses
@@ -24,9 +24,11 @@ UNCOMPOSED = "the configuration cannot be composed: "
 
 @contextlib.contextmanager
 def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -> Iterator[Session]:
-    """A Hydra that knows our options, those in `user_dir` and those of plugins that `overrides` may choose.
+    """A Hydra that knows our options, those in `user_dir`, and those of plugins that `overrides` may choose.
 
-    Raises VflbenchError: `user_dir` cannot be such a folder.
+    Raises
+    ------
+    VflbenchError : `user_dir` does not exist, or has a config.yaml.
     """
     folder = None if user_dir is None else Path(user_dir).expanduser().absolute()
     if folder is not None and not folder.is_dir():
@@ -45,12 +47,12 @@ def register_resolvers() -> None:
     # Presets compare at equal updates: rounds: ${idiv:480,${algorithm.local_steps}}. At least 1.
     OmegaConf.register_new_resolver("idiv", lambda a, b: max(a // b, 1), replace=True)
     # A value per option: lr: ${by:${model.name},{gcn:0.003,gcnii:0.03}}.
-    # An option without a value takes the first: what the algorithm cannot run with is refused later, by name.
+    # An option that is not listed takes the first value: what the algorithm cannot run with is refused later, by name.
     OmegaConf.register_new_resolver(
         "by", lambda option, values: values.get(option, next(iter(values.values()))), replace=True
     )
-    # A measured constant: delays: ${profile:${compute.file},delays}; so a run's manifest has the constants, not only a
-    # path.
+    # A measured constant: delays: ${profile:${compute.file},delays}. A run's manifest then has the constants, not only
+    # a path.
     OmegaConf.register_new_resolver("profile", delays.measured, replace=True)
 
 
@@ -85,10 +87,10 @@ def _store_plugins(overrides: list[str]) -> None:
 
 
 def compose(hydra: Session, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
-    """The composed configuration, `hydra` included. Raises VflbenchError: with Hydra's own words, where it refuses."""
+    """The composed configuration, `hydra` included. Raises VflbenchError, in Hydra's words, where Hydra refuses."""
     try:
         return hydra.composed(overrides, sweep)
-    except Exception as error:  # beside its own errors, Hydra fails assertions and conversions on what was typed
+    except Exception as error:  # beside Hydra's own errors: its assertions and conversions fail on what was typed
         texts = [str(error), str(error.__cause__ or "")]
         reasons = texts if isinstance(error, yaml.YAMLError) else [text.strip().partition("\n")[0] for text in texts]
         raise VflbenchError(UNCOMPOSED + " ".join(filter(None, reasons))) from error
@@ -97,8 +99,8 @@ def compose(hydra: Session, overrides: Sequence[str], sweep: bool = False) -> Di
 def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Each of a sweep's jobs with its configuration as plain data.
 
-    Composing takes a sixth of a second, so jobs that differ in values alone, not in options, share what is composed,
-    with each other and with `plan`; their values are set as Hydra itself does it.
+    Composing takes a sixth of a second. So jobs that differ only in values, not in options, share one composed
+    configuration, with each other and with `plan`. Their values are set as Hydra itself sets them.
     """
     groups = hydra.groups()
     for job in jobs:
@@ -112,7 +114,7 @@ def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tu
 
 
 def _sets_value(override: Override, groups: frozenset[str]) -> bool:
-    """Whether it is key=value, of a value that is there and no option."""
+    """Whether the override is key=value, for a key that is there and is no group."""
     return not (
         override.key_or_group in groups
         or override.package is not None
@@ -136,8 +138,9 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 
 
 def from_environment(cfg: DictConfig) -> dict[str, str]:
-    """Texts in the configuration that come from the environment, the longest first: text -> `${oc.env:NAME}`. Not those
-    below 4 characters: they are no secrets, and stand in other words.
+    """Texts in the configuration that come from the environment, the longest first: text -> `${oc.env:NAME}`.
+
+    Texts below 4 characters are left out: they are no secrets, and are parts of other words.
     """
     found: dict[str, str] = {}
 
@@ -153,7 +156,7 @@ def from_environment(cfg: DictConfig) -> dict[str, str]:
 
 
 def without_secrets(cfg: DictConfig) -> dict[str, Any]:
-    """`plain`, for files: texts that come from the environment stay `${oc.env:NAME}`."""
+    """As `plain`, for files: texts that come from the environment stay `${oc.env:NAME}`."""
 
     def named(value: Any, place: Any, key: Any) -> Any:
         """`value`, which is what `place` has at `key`."""
@@ -161,7 +164,7 @@ def without_secrets(cfg: DictConfig) -> dict[str, Any]:
             inside = value.items() if isinstance(value, dict) else enumerate(value)
             found = {inner: named(item, place[key], inner) for inner, item in inside}
             return found if isinstance(value, dict) else list(found.values())
-        # a number is no secret, and what is computed of one has no name
+        # a number is no secret, and a value computed from one has no name
         return place[key] if isinstance(value, str) else value
 
     values = plain(cfg)
@@ -171,7 +174,7 @@ def without_secrets(cfg: DictConfig) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _environment(resolve: Callable[..., Any]) -> Iterator[None]:
-    """While `resolve` says what `${oc.env:NAME}` is."""
+    """Let `resolve` say what `${oc.env:NAME}` is, for as long as this lasts."""
     OmegaConf.register_new_resolver("oc.env", resolve, replace=True)
     try:
         yield

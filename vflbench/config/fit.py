@@ -1,5 +1,7 @@
-"""What fits together: algorithm, data set, model, topology, privacy and codec, by what the registry knows; then the
-rules of modules."""
+"""Whether algorithm, data set, model, topology, privacy and codec fit together.
+
+What the registry knows comes first, then the rules of modules.
+"""
 
 from vflbench import registry
 from vflbench.config.typed import KEYED, shown
@@ -8,13 +10,36 @@ from vflbench.types import AlgorithmInfo, Problem, RunConfig, division, hook, mo
 
 
 def check(config: RunConfig, whole: bool = True) -> list[Problem]:
-    """What does not fit together; the rules of modules are asked where `config` is of the `whole` modules'
-    dataclasses."""
+    """What does not fit together.
+
+    `whole`: the options' dataclasses are the modules' own, and the rules of the modules are checked too.
+    """
     info = registry.algorithms()[config.algorithm.name]
+    problems = [*_choice_problems(config, info), *_length_problems(config, info)]
+    for group in (*KEYED, "model") if whole else ():
+        check_keys = hook(module_of(getattr(config, group)), "check")
+        if check_keys and not any(problem.key == group for problem in problems):
+            problems += check_keys(getattr(config, group))
+    problems += delays.check(config.compute) + _codec_problems(config, info)
+    if not whole:
+        return problems
+    problems += _transport_problems(config, info)
     data = registry.datasets()[config.dataset.name]
+    if check_data := hook(registry.load_dataset(data.name), "check"):
+        layout = registry.fit(info, data) or data.layouts[0]
+        problems += check_data(config.dataset, layout, division(config.algorithm))
+    # An algorithm's own rules read the model's keys.
+    check_own = hook(registry.load_algorithm(info.name), "check")
+    if check_own and not any(problem.key == "model" for problem in problems):
+        problems += check_own(config)
+    return problems
+
+
+def _choice_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
+    """The data set, and the options of other groups, that the algorithm cannot run with."""
     problems = []
-    layout = registry.fit(info, data)
-    if layout is None:
+    data = registry.datasets()[config.dataset.name]
+    if registry.fit(info, data) is None:
         fitting = [name for name, other in registry.datasets().items() if registry.fit(info, other)]
         allowed = f"{info.name} runs on {' or '.join(info.layouts)} data: {', '.join(fitting)}"
         problems.append(Problem("dataset", data.name, allowed))
@@ -32,26 +57,30 @@ def check(config: RunConfig, whole: bool = True) -> list[Problem]:
                 if allowed_names
                 else f"{info.name} takes no {group}"
             )
-            if name is None:  # an option file of the user's that does not say
+            if name is None:  # an option file of the user's that names none
                 has += (
                     f"; say model={allowed_names[0]}, or `- override /model@_global_.model: {allowed_names[0]}` in "
                     "its defaults"
                 )
             problems.append(Problem(group, shown(name), has))
+    return problems
+
+
+def _length_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
+    """What is wrong with `epochs`."""
     if config.epochs is not None and not info.epochs:
-        problems.append(Problem("epochs", config.epochs, f"{info.name} counts rounds, not epochs: use rounds"))
-    elif config.epochs is not None and config.rounds is not None:
+        return [Problem("epochs", config.epochs, f"{info.name} counts rounds, not epochs: use rounds")]
+    if config.epochs is not None and config.rounds is not None:
         per_epoch = rounds_per_epoch(config.algorithm)
         length = "an epoch" if per_epoch == 1 else f"1/{per_epoch} of an epoch"
         given = f"a round of {info.name} is {length}, and rounds={config.rounds} is given: use one"
-        problems.append(Problem("epochs", config.epochs, given))
-    for group in (*KEYED, "model") if whole else ():
-        check_keys = hook(module_of(getattr(config, group)), "check")
-        if check_keys and not any(problem.key == group for problem in problems):
-            problems += check_keys(getattr(config, group))
-    problems += delays.check(config.compute) + _codec_problems(config, info)
-    if not whole:
-        return problems
+        return [Problem("epochs", config.epochs, given)]
+    return []
+
+
+def _transport_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
+    """What does not go with the engine and the broker."""
+    problems: list[Problem] = []
     if config.engine.name == "ray":
         from vflbench.federation import ray
 
@@ -61,17 +90,11 @@ def check(config: RunConfig, whole: bool = True) -> list[Problem]:
 
         publishers = [name for name, other in registry.algorithms().items() if other.published]
         problems += nats_broker.check(config, info, publishers)
-    if check_data := hook(registry.load_dataset(data.name), "check"):
-        problems += check_data(config.dataset, layout or data.layouts[0], division(config.algorithm))
-    # An algorithm's own rules read the model's keys.
-    check_own = hook(registry.load_algorithm(info.name), "check")
-    if check_own and not any(problem.key == "model" for problem in problems):
-        problems += check_own(config)
     return problems
 
 
 def _codec_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
-    """Whether the algorithm works with compressed messages, and whether those are charged for what they are."""
+    """Whether the algorithm works with compressed messages, and whether the ledger charges their true size."""
     codec = config.codec
     if codec.name == "none":
         return []
@@ -80,15 +103,15 @@ def _codec_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
     problems = []
     if config.accounting != "strict":
         allowed = (
-            f"accounting={config.accounting} charges every number by a rule of its own, which knows no codec: "
+            f"accounting={config.accounting} charges every number by its own rule, which knows no codec: "
             "use accounting=strict"
         )
         problems.append(Problem("codec", codec.name, allowed))
     if codec.feedback and not info.remembered:
         having = ", ".join(name for name, other in registry.algorithms().items() if other.remembered)
         allowed = (
-            f"messages of {info.name} are about other rows every time, so there is nothing to remember; these "
-            f"have: {having}"
+            f"messages of {info.name} are about other rows every time, so there is nothing to remember; it works "
+            f"with: {having}"
         )
         problems.append(Problem("codec.feedback", "true", allowed))
     return problems

@@ -1,8 +1,8 @@
-"""What was typed, word by word: whether it can be read, names an option, may be a sweep, and may be set of Hydra's own.
+"""Checks each typed word: it can be read, names an option, may be a sweep, and may set a key of Hydra's own.
 
-Of its keys `hydra.*` and groups `hydra/*` Hydra would take any. Some run code (`_target_`, the classes of log
-handlers), some write to files of their own, others end in a traceback when a job starts. Option files in a user's
---config-dir are the user's own program: there anything may stand, and what Hydra cannot do with it is told in one line.
+Hydra would take any of its keys `hydra.*` and groups `hydra/*`. Some run code (`_target_`, the classes of log
+handlers), some write files of their own, others end in a traceback when a job starts. Option files in a user's
+--config-dir are the user's own program: anything may stand there, and what Hydra cannot do is reported in one line.
 """
 
 import contextlib
@@ -47,9 +47,9 @@ HYDRA_KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(LOGS, (f"must be one of {', '.join(LEVELS)}", LEVELS.__contains__)),
 }
 LAUNCHER = "hydra.launcher."  # its keys are the launcher's own
-JOBLIB = LAUNCHER + "n_jobs"  # of joblib's alone: threads and other backends share what Hydra keeps once in a process
-# Group -> options of Hydra's that do not work here; None: the group is not for command lines. A user's own option is
-# another one.
+# The only key of joblib's: with threads and other backends, jobs would share what Hydra keeps once in a process.
+JOBLIB = LAUNCHER + "n_jobs"
+# Group -> options of Hydra's that do not work here.
 HYDRA_GROUPS: dict[str, tuple[str, ...]] = {
     "hydra/launcher": (),
     "hydra/callbacks": (),
@@ -59,15 +59,13 @@ HYDRA_GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def parse(hydra: Session, overrides: Sequence[str], problems: list[Problem]) -> list[Override]:
-    """The overrides that can be read; what is wrong with the others is added to `problems`."""
+    """The overrides that can be read; for each of the others a problem is added to `problems`."""
     parsed = []
     for text in overrides:
         key, equals, value = text.partition("=")
         if SECRET.search(text):  # before anything is written: Hydra keeps overrides in files
             key, value = (SECRET.sub("://***@", part) for part in (key, value))
-            refused = (
-                "a password does not belong into a URL, which is written to files: name its variable with password_env"
-            )
+            refused = "a password must not be in a URL, which is written to files: name its variable with password_env"
         elif text.startswith("~"):
             refused = "cannot be removed: every key and group has a value; set another one with key=value"
         elif not equals:
@@ -85,26 +83,26 @@ def parse(hydra: Session, overrides: Sequence[str], problems: list[Problem]) -> 
 
 
 def _unlisted(override: Override) -> str:
-    """Why the values of a sweep cannot be listed, without listing them; of no sweep nothing."""
+    """Why the values of a sweep cannot be listed; empty where they can, and for what is no sweep."""
     value = override.value()
     if isinstance(value, RangeSweep):
         start, stop, step = (end for end in (value.start, value.stop, value.step) if end is not None)
         if not all(abs(end) < LARGEST for end in (start, stop, step)) or not step:
-            return "a range has two finite ends and a step that is not 0: range(0,10) or range(0,1,0.1)"
+            return "a range must have two finite ends and a step that is not 0: range(0,10) or range(0,1,0.1)"
         if not 0 < (stop - start) / step <= MOST_JOBS:
-            return f"a range has at least one value and at most {MOST_JOBS}"
+            return f"a range must have at least one value and at most {MOST_JOBS}"
     if isinstance(value, Glob) and not values_of(override):
         return "matches no option"
     return ""
 
 
 def merge(first: list[Override], later: list[Override]) -> list[Override]:
-    """As Hydra's sweeper does: an override that comes later replaces one with the same key."""
+    """Both lists in one; a later override replaces an earlier one of the same key, as in Hydra's sweeper."""
     return list({override.get_key_element(): override for override in [*first, *later]}.values())
 
 
 def first_values(hydra: Session, typed: list[Override], algorithms: int) -> list[Override]:
-    """Overrides whose sweeps have `algorithms` algorithms and one value of every other key."""
+    """The overrides with shorter sweeps: the first `algorithms` algorithms, and one value of every other key."""
     narrow = []
     for override in typed:
         if override.is_discrete_sweep():
@@ -123,7 +121,7 @@ def options(hydra: Session, group: str) -> list[str]:
 
 
 def option_problems(hydra: Session, override: Override) -> list[Problem]:
-    """Options that are not there, of an override that chooses some."""
+    """A problem for each option that the override names and that does not exist."""
     group = override.key_or_group
     if group not in hydra.groups() or override.package is not None or override.is_delete():
         return []
@@ -147,14 +145,14 @@ def sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
             Problem(
                 key,
                 value,
-                "several values are a sweep: add -m (for a list write [a,b], for text with a comma quote it)",
+                "several values are a sweep: add -m (write a list as [a,b], and quote a text with a comma)",
             )
         ]
     if override.is_hydra_override():
         return [Problem(key, value, "cannot be swept")]
     if key in ("dry_run", "resume", "overwrite", "plot"):
         return [Problem(key, value, "holds for the whole sweep: give one value")]
-    if key == "experiment":  # each preset has its own sweep, which Hydra would drop without a word
+    if key == "experiment":  # each preset has its own sweep, which Hydra would drop silently
         return [Problem(key, value, "presets are started one at a time")]
     return (
         []
@@ -164,8 +162,7 @@ def sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
 
 
 def combinations(hydra: Session, typed: list[Override]) -> Iterator[DictConfig]:
-    """The configurations of every combination of options, without the values; an unknown option stands as its closest
-    match."""
+    """The configuration of every combination of options, without values; for an unknown option, its closest match."""
     fixed = [line(o) for o in typed if o.is_hydra_override() and not o.is_sweep_override()]
     choices = []
     for override in typed:
@@ -187,8 +184,10 @@ def combinations(hydra: Session, typed: list[Override]) -> Iterator[DictConfig]:
 
 
 def hydra_problems(typed: Iterable[Override]) -> Iterator[tuple[Override, Problem]]:
-    """What is wrong with overrides of `hydra.*` and `hydra/*` that have one value; Hydra itself checks names of options
-    and types."""
+    """What is wrong with overrides of `hydra.*` and `hydra/*` that have one value.
+
+    Hydra itself checks the types, and the names of options.
+    """
     own = [override for override in typed if override.is_hydra_override() and not override.is_sweep_override()]
     joblib = any(override.key_or_group == "hydra/launcher" and override.value() == "joblib" for override in own)
     for override in own:
@@ -219,31 +218,35 @@ def _hydra_problem(override: Override, joblib: bool) -> Problem | None:
 def folder_of(cfg: DictConfig, key: str) -> Path:
     """The folder that `hydra.run.dir`, `hydra.sweep.dir` or `hydra.sweep.subdir` names in a composed configuration.
 
-    Raises ConfigError: it refers to something that is not there, or is empty: that would be the folder where the user
-    stands.
+    Raises
+    ------
+    ConfigError : it refers to a key that is not there, or it is empty, which would mean the current folder.
     """
     try:
         found = str(OmegaConf.select(cfg, key, throw_on_missing=True))
     except OmegaConfBaseException as error:
         branch, _, leaf = key.rpartition(".")
-        written = OmegaConf.to_container(OmegaConf.select(cfg, branch), resolve=False)[leaf]  # type: ignore[call-overload,index]
-        raise ConfigError([Problem(key, written, f"cannot be resolved ({first_line(error)})")]) from error
+        unresolved: Any = OmegaConf.to_container(OmegaConf.select(cfg, branch), resolve=False)
+        raise ConfigError([Problem(key, unresolved[leaf], f"cannot be resolved ({first_line(error)})")]) from error
     if not found.strip():
         raise ConfigError([Problem(key, repr(found), "must name a folder")])
     return Path(found)
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line without a full stop."""
+    """The first line of an error's message, without the full stop."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
 
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
-    """Around what Hydra does alone; jobs raise nothing here: what fails is logging, a callback or a launcher, by a file
-    of the user's.
+    """Turn an error of Hydra's own work into one line.
 
-    Raises VflbenchError: names Hydra's key, where it says which, and the reason.
+    Jobs raise nothing here. What fails is logging, a callback or a launcher that a file of the user's sets up.
+
+    Raises
+    ------
+    VflbenchError : has Hydra's key, where Hydra names it, and the reason.
     """
     try:
         yield

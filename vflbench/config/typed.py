@@ -1,5 +1,7 @@
-"""Which keys a run has and of what types, and plain values as those: whatever is missing, unknown, mistyped or out of
-range is told."""
+"""The keys of a run with their types, and plain values converted to them.
+
+Each value that is missing, unknown, mistyped or out of range becomes a `Problem`.
+"""
 
 import dataclasses
 import functools
@@ -16,12 +18,12 @@ from vflbench.contracts import OPTIONS
 from vflbench.hydra_internals import Override, line, values_of
 from vflbench.types import ConfigError, Problem, Range, RunConfig, closest
 
-HYDRAS = {"launcher": "hydra/launcher"}  # open groups that Hydra has itself
-# of a run, with keys
+HYDRAS = {"launcher": "hydra/launcher"}  # open groups that are Hydra's own
+# open groups of a run whose options have keys
 KEYED = tuple(group for group, kind in OPTIONS.items() if kind.keys is not None and group not in HYDRAS)
 OPEN = ("algorithm", "dataset", *KEYED, *HYDRAS)  # groups that other packages may add to
 UNTYPED = ("algorithm", "dataset", "model", *KEYED)  # their dataclass belongs to the chosen option
-# Keys of many algorithms' and data sets' own Config, by name; what another key may be stands with its type.
+# Ranges of keys that many algorithms' own Config has; the range of any other key is written with its type.
 SHARED: dict[str, Range] = {
     **{f"algorithm.{key}": Range(at_least=1) for key in ("parties", "parts", "workers", "local_steps", "batch_size")},
     "algorithm.layers": Range(at_least=1, at_most=1000),
@@ -30,12 +32,12 @@ SHARED: dict[str, Range] = {
     "algorithm.deadline": Range(at_most=1e6),
 }
 CHOICES = {"dataset.source": ("auto", "real", "synthetic")}
-SMALLEST, LARGEST = 1e-30, 1e30  # of any number that is not 0: those of 32 bits end near here
+SMALLEST, LARGEST = 1e-30, 1e30  # size of any number that is not 0: floats of 32 bits end near here
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
 def kinds_of(values: Mapping[str, Any], whole: bool = True) -> dict[str, Any]:
-    """Type of every root key; of an option whose name nobody knows, Any. `whole`: as `registry.option_config`."""
+    """Type of every root key; Any for an option of unknown name. `whole`: as in `registry.option_config`."""
     kinds = dict(fields_of(RunConfig))
     for key in UNTYPED:
         name = values[key].get("name") if isinstance(values.get(key), dict) else None
@@ -47,7 +49,7 @@ def kinds_of(values: Mapping[str, Any], whole: bool = True) -> dict[str, Any]:
 
 
 def _names(key: str) -> tuple[str, ...]:
-    """The options of one of UNTYPED that have a module; `none` is one where it may be chosen."""
+    """The options of a group of UNTYPED: those with a module, and `none` where it may be chosen."""
     if key == "model":
         return tuple(registry.model_modules())
     return (*(["none"] if key in KEYED and OPTIONS[key].bare == "none" else []), *registry.entries(key))
@@ -69,8 +71,7 @@ def value_problems(
     """What is wrong with a `key=value` for a configuration `values` of types `kinds`."""
     key, parts = override.key_or_group, override.key_or_group.split(".")
     if override.package is not None:
-        return []  # a group that Hydra does not know, or `tuned`: its to refuse
-    typed = line(override).partition("=")[2]
+        return []  # a group that Hydra does not know, or `tuned`: Hydra refuses it
     kind: Any = None
     inside: Any = values
     for depth, part in enumerate(parts):
@@ -79,33 +80,42 @@ def value_problems(
             return []  # open below here
         listed = [name for name in fields if not isinstance(inside, dict) or name in inside]
         if part not in (fields if override.is_add() or override.is_force_add() else listed):
-            where = ".".join(parts[:depth])
-            owner = f"{where}={inside.get('name')}" if isinstance(inside, dict) and inside.get("name") else where
+            typed = line(override).partition("=")[2]
             if part in groups and depth == 0:  # a group that is not set, e.g. a model for an algorithm that takes none
                 return [Problem(key, typed, f"no {part} is chosen")]
-            having = _options_with(where, part) if depth == 1 and (part in fields or where in KEYED) else []
-            if part in fields or having:
-                # an option file of the user's need not list every key
-                if isinstance(inside, dict) and inside.get("name") in having:
-                    return [
-                        Problem(
-                            key,
-                            typed,
-                            f"your file of {owner} does not list this key: write it there, or +{line(override)}",
-                        )
-                    ]
-                others = f"; {', '.join(having)} {'has' if len(having) == 1 else 'have'} it" if having else ""
-                return [Problem(key, typed, f"{owner or 'this configuration'} has no such key{others}")]
+            if (allowed := _unlisted_key(line(override), parts, depth, inside, part in fields)) is not None:
+                return [Problem(key, typed, allowed)]
+            owner = _owner(parts[:depth], inside)
             has = f"{owner} has: {', '.join(n for n in listed if n != 'name')}" if depth else "see vflbench --help"
             return [Problem(key, typed, f"unknown key; {has}", _closest_key(parts, depth, listed, kinds))]
         kind, inside = fields[part], inside.get(part) if isinstance(inside, dict) else None
-    if override.is_delete():  # a default that no file shows would take its place
-        return [Problem(f"~{key}", typed, "cannot be removed: a run has a value for every key; null is one for some")]
+    if override.is_delete():  # a default that no file shows would replace it
+        allowed = "cannot be removed: a run has a value for every key; some may be null"
+        return [Problem(f"~{key}", line(override).partition("=")[2], allowed)]
     problems: list[Problem] = []
     for value in values_of(override) if not override.is_sweep_override() or override.is_discrete_sweep() else []:
         if not (isinstance(value, str) and "${" in value):
             convert_value(kind, value, key, problems)
     return problems
+
+
+def _unlisted_key(typed: str, parts: list[str], depth: int, inside: Any, is_field: bool) -> str | None:
+    """Why `parts[depth]`, a key that options of its group have, is not in the chosen one; None for an unknown key."""
+    where, key = ".".join(parts[:depth]), parts[depth]
+    having = _options_with(where, key) if depth == 1 and (is_field or where in KEYED) else []
+    if not is_field and not having:
+        return None
+    owner = _owner(parts[:depth], inside)
+    if isinstance(inside, dict) and inside.get("name") in having:  # an option file of the user's may leave keys out
+        return f"your file of {owner} does not list this key: write it there, or +{typed}"
+    others = f"; {', '.join(having)} {'has' if len(having) == 1 else 'have'} it" if having else ""
+    return f"{owner or 'this configuration'} has no such key{others}"
+
+
+def _owner(above: list[str], inside: Any) -> str:
+    """The option whose keys are `inside`, as group=name; the keys `above` where it has no name."""
+    where = ".".join(above)
+    return f"{where}={inside.get('name')}" if isinstance(inside, dict) and inside.get("name") else where
 
 
 def _options_with(group: str, key: str) -> list[str]:
@@ -115,8 +125,7 @@ def _options_with(group: str, key: str) -> list[str]:
 
 
 def _closest_key(parts: list[str], depth: int, listed: Iterable[str], kinds: Mapping[str, Any]) -> str | None:
-    """A key that the user may have meant: beside the one typed, else of the same last name, else the most similar
-    anywhere."""
+    """The key that the user may have meant: one beside it, else one of the same last name, else the most similar."""
     if beside := closest(parts[depth], listed):
         return ".".join((*parts[:depth], beside, *parts[depth + 1 :]))
     known = list(_dotted(kinds))
@@ -124,6 +133,7 @@ def _closest_key(parts: list[str], depth: int, listed: Iterable[str], kinds: Map
 
 
 def _dotted(kinds: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """All dotted keys."""
     for name, kind in kinds.items():
         yield prefix + name
         if dataclasses.is_dataclass(kind):
@@ -133,7 +143,9 @@ def _dotted(kinds: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def to_config(values: Mapping[str, Any]) -> RunConfig:
     """The dataclasses of a composed configuration.
 
-    Raises ConfigError: unknown keys, missing and mistyped values, and those outside their range.
+    Raises
+    ------
+    ConfigError : keys that are unknown, values that are missing, mistyped or out of range.
     """
     config, problems = convert_run(values, kinds_of(values))
     if problems or config is None:
@@ -142,7 +154,7 @@ def to_config(values: Mapping[str, Any]) -> RunConfig:
 
 
 def convert_run(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[RunConfig | None, list[Problem]]:
-    """A composed configuration as dataclasses, None where anything is wrong with it, and what that is."""
+    """A composed configuration as dataclasses, None where it has problems; and its problems."""
     problems: list[Problem] = []
     values = {"model": None, **values}  # an algorithm without a model leaves the group out
     for key in UNTYPED:
@@ -156,8 +168,10 @@ def convert_run(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[Ru
 
 
 def _of_none(group: str, given: Any) -> Any:
-    """`given`, where it is `none` without the keys of the group's other options: a preset sets those for a sweep that
-    tries both."""
+    """`given`; of the option `none` without the keys of the group's other options.
+
+    A preset sets those keys for a sweep that tries both.
+    """
     own = fields_of(OPTIONS[group].keys).keys()
     if not isinstance(given, Mapping) or given.get("name") != "none" or given.keys() <= own:
         return given
@@ -180,7 +194,7 @@ def fields_of(kind: type) -> dict[str, Any]:
 
 
 def convert(kind: Any, values: Mapping[str, Any]) -> tuple[Any, list[Problem]]:
-    """`values` as the dataclass `kind`, and what is wrong with them: where anything is, the first means nothing."""
+    """`values` as the dataclass `kind`, and the problems; where there are any, the first means nothing."""
     problems: list[Problem] = []
     return convert_dataclass(kind, values, "", problems), problems
 
@@ -188,7 +202,7 @@ def convert(kind: Any, values: Mapping[str, Any]) -> tuple[Any, list[Problem]]:
 def convert_dataclass(
     kind: Any, values: Any, prefix: str, problems: list[Problem], kinds: Mapping[str, Any] | None = None
 ) -> Any:
-    """As `convert_value`; `kinds`: the types of the fields, where they are not those of the dataclass."""
+    """As `convert_value`; `kinds`: the types of the fields, where the dataclass has others."""
     fields = fields_of(kind) if kinds is None else kinds
     if not isinstance(values, Mapping):
         problems.append(Problem(prefix.rstrip("."), shown(values), f"must have the keys {', '.join(fields)}"))
@@ -216,8 +230,10 @@ _SCALARS = {int: "an integer", float: "a number", bool: "true or false", str: "t
 
 
 def convert_value(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
-    """`value` as a `kind`; where it is none, or out of its range, a problem is added and the return value means
-    nothing."""
+    """`value` as a `kind`.
+
+    Where it has another type, or is out of range, a problem is added, and what is returned means nothing.
+    """
     if dataclasses.is_dataclass(kind):
         return convert_dataclass(kind, value, f"{key}.", problems)
     allowed, before = Range(), len(problems)
@@ -327,5 +343,5 @@ def _range_problems(key: str, value: Any) -> list[Problem]:
 
 
 def shown(value: Any) -> Any:
-    """As a user would type it."""
+    """The value as a user would type it."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else value

@@ -1,4 +1,4 @@
-"""What a paper says of its figure, checked against what was measured.
+"""What a paper claims about its figure, checked against what was measured.
 
     claims:
       - claim: PubSub-VFL is the fastest          what the paper says
@@ -7,26 +7,26 @@
         column: seconds_to_target
         ...
 
-Checks compare means over seeds, in every combination of the keys `each` by itself; `where` leaves other settings out.
+Checks compare means over seeds, for each combination of the keys `each`; `where` leaves other settings out.
 
-- `order`: `of`, settings as {key: value}, is in falling (`falling: true`) or rising order of the column; equal counts
-  as in order
-- `ratio`, `difference`: of the first of `of` to the second, at least `at_least`, at most `at_most`; a difference may be
-  of two differences, of the first two settings and of the last two
-- `value`: each of `of` (all, if it is empty), at least, at most
-- `best`: the smallest (`falling: true`: the largest) value is that of one of `of`, all settings of which are compared
-  with all others
-- `trend`: along the numbers of the key `along`, the column never falls (rises with `falling: true`) by more than
+- `order`: the settings `of`, as {key: value}, are in rising (`falling: true`: falling) order of the column; equal
+  values are in order
+- `ratio`, `difference`: of the first of `of` and the second, at least `at_least`, at most `at_most`; a difference may
+  also compare two differences: that of the first two settings and that of the last two
+- `value`: each of `of` (all settings, if it is empty) is at least `at_least`, at most `at_most`
+- `best`: one of `of` has the smallest (`falling: true`: the largest) value of all settings
+- `trend`: along the numbers of the key `along`, the column never falls (`falling: true`: never rises) by more than
   `slack`
 - `interior`: along `along` the largest (`falling: true`: the smallest) value is at neither end
-- `near`: every number of the paper of this column, within `at_most` (`relative: true`: times that number)
-- `untestable`: `why`
+- `near`: each of the paper's numbers of this column is met within `at_most` (`relative: true`: times that number)
+- `untestable`: `why` says why it cannot be checked
 
-A column that says when a target was reached is infinite where not all seeds reached it; of two that are infinite none
-is the smaller. A claim is not testable where runs of it are missing, unless those that are there contradict it. Beside
-two settings with the same seeds stands their difference seed by seed, "within the spread" where it is less than two of
-its standard errors; the verdict is of the means. Made-up data say nothing, unless the claim has `made_up: true`: the
-paper's are made up too, or it is about what depends on sizes alone.
+A column that says when a target was reached is infinite where not all seeds reached it. Of two infinite values none is
+smaller. A claim is not testable where its runs are missing, unless those that are there contradict it.
+
+For two settings with the same seeds a verdict also shows their difference seed by seed. It is "within the spread" where
+it is less than two of its standard errors. The verdict itself compares the means. Made-up data decide nothing, unless
+the claim has `made_up: true`: then the paper's data are made up too, or the claim depends only on sizes.
 """
 
 import itertools
@@ -40,7 +40,7 @@ from vflbench.plots.values import Names, line_label
 from vflbench.results.identity import as_text
 from vflbench.types import Problem, closest
 
-# a setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> its spread
+# one setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> spread
 Row = dict[str, Any]
 Verdict = Literal["holds", "does not hold", "not testable"]
 
@@ -66,7 +66,7 @@ class Claim:
     why: str = ""
 
     def problems(self, keys: Sequence[str], columns: Iterable[str]) -> list[Problem]:
-        """What is wrong with it, for a figure's keys and the table's columns."""
+        """What is wrong with the claim, for a figure's keys and the table's columns."""
         used = [
             *self.each,
             *self.where,
@@ -75,28 +75,24 @@ class Claim:
         ]
         found = among("column", [self.column], columns) + among("key", used, keys)
         endless = math.isinf(self.at_most)
-        for checks, key, wrong, allowed in (
+        no_limit = endless and math.isinf(self.at_least)
+        for checks, key, refused, allowed in (
             (("ratio",), "of", len(self.of) != 2, "must be two settings"),
             (("difference",), "of", len(self.of) not in (2, 4), "must be two settings or four"),
             (("best",), "of", not self.of, "must be a setting or more"),
             (("order",), "of", len(self.of) < 2, "must be two settings or more"),
             (("trend", "interior"), "along", not self.along, "must be a key"),
-            (
-                ("ratio", "difference", "value"),
-                "at_least",
-                endless and math.isinf(self.at_least),
-                "or at_most must be given",
-            ),
+            (("ratio", "difference", "value"), "at_least", no_limit, "or at_most must be given"),
             (("near",), "at_most", endless, "must be given"),
             (("untestable",), "why", not self.why, "must say why"),
         ):
-            if self.check in checks and wrong:
+            if self.check in checks and refused:
                 found.append(Problem(key, getattr(self, key), allowed))
         return found
 
 
 def among(where: str, values: Iterable[str], allowed: Iterable[str]) -> list[Problem]:
-    """A problem of the key `where` for each of `values` that is not `allowed`."""
+    """A problem of the key `where` for each of `values` that is not among `allowed`."""
     known = list(allowed)
     return [
         Problem(where, v, f"must be one of {', '.join(known)}", closest(str(v), known))
@@ -121,9 +117,9 @@ def judge(
 
     Parameters
     ----------
-    table : a row per setting, those of missing runs too.
-    numbers : the paper's own of this column: keys, mean.
-    excuse : why nothing can be said of any claim (runs of two rounds); empty: nothing speaks against it.
+    table : a row per setting, also for settings whose runs are missing.
+    numbers : the paper's numbers of this column: keys, mean.
+    excuse : why no claim can be tested (the runs have two rounds); empty: it can.
     names : what to call a value of a key.
     """
     if claim.check == "untestable":
@@ -147,7 +143,7 @@ def judge(
         verdicts.append(holds)
         reasons.append(f"{_label(group, names)}: {reason}" if group else reason)
     for key, wanted in claim.where.items():
-        # Which data sets a scale leaves out, the page says itself.
+        # The page itself says which data sets a scale leaves out.
         for value in wanted if isinstance(wanted, list) and key != "dataset.name" else []:
             if not select(chosen, {key: value}):
                 verdicts.append(None)
@@ -159,21 +155,21 @@ def judge(
 
 
 def _lacking(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], names: Names | None) -> str:
-    """Which runs of the claim are missing; empty: none."""
-    touched: Sequence[dict[str, Any]] = [{}]  # all
+    """The runs of the claim that are missing, as a text; empty where none is."""
+    needed: Sequence[dict[str, Any]] = [{}]  # all settings
     if claim.check == "near":
-        touched = [setting_of(number) for number in numbers]
+        needed = [setting_of(number) for number in numbers]
     elif claim.of and claim.check != "best":
-        touched = claim.of
-    found = [row for row in rows if row.get("missing") and any(select([row], wanted) for wanted in touched)]
-    keys = list(dict.fromkeys(key for wanted in [*touched, *claim.of] for key in wanted)) or (
+        needed = claim.of
+    found = [row for row in rows if row.get("missing") and any(select([row], wanted) for wanted in needed)]
+    keys = list(dict.fromkeys(key for wanted in [*needed, *claim.of] for key in wanted)) or (
         [claim.along] if claim.along else []
     )
-    told = (
+    runs = (
         f"{_label({key: row[key] for key in keys}, names)} seed {', '.join(map(str, row['missing']))}".strip()
         for row in found
     )
-    return f"missing: {' / '.join(dict.fromkeys(told))}" if found else ""
+    return f"missing: {' / '.join(dict.fromkeys(runs))}" if found else ""
 
 
 def select(table: Sequence[Row], where: dict[str, Any]) -> list[Row]:
@@ -186,7 +182,7 @@ def select(table: Sequence[Row], where: dict[str, Any]) -> list[Row]:
 
 
 def grouped(table: Sequence[Row], keys: Sequence[str]) -> list[tuple[Row, list[Row]]]:
-    """The rows by their values of `keys`: (key -> value, rows), in the order in which these come."""
+    """The rows by their values of `keys`, as (key -> value, rows), in the order in which these values first occur."""
     found: dict[tuple[str, ...], tuple[Row, list[Row]]] = {}
     for row in table:
         names = {key: row[key] for key in keys}
@@ -199,7 +195,7 @@ def _fits(number: dict[str, Any], names: dict[str, Any]) -> bool:
 
 
 def setting_of(number: Mapping[str, Any]) -> dict[str, Any]:
-    """Of which setting a number of the paper is."""
+    """The setting that a number of the paper belongs to."""
     return {key: value for key, value in number.items() if key not in ("mean", "sd")}
 
 
@@ -208,8 +204,10 @@ def _label(keys: Mapping[str, Any], names: Names | None) -> str:
 
 
 def mean_and_spread(row: Mapping[str, Any], column: str) -> str:
-    """`0.0785 ± 0.0220 (4 of 5 seeds)`: mean and sample standard deviation, and of how many seeds where not of all; `-`
-    of none."""
+    """Mean and sample standard deviation as text: `0.0785 ± 0.0220`.
+
+    Where some seeds have no value, it says how many have one: `(4 of 5 seeds)`. It is `-` where none has.
+    """
     value, sd = row[column], row.get(f"{column}_sd", math.nan)
     seeds = [one[column] for one in row.get("by_seed", {}).values()]
     used = sum(map(math.isfinite, seeds))
@@ -223,7 +221,7 @@ def mean_and_spread(row: Mapping[str, Any], column: str) -> str:
 
 
 def fixed(value: float, sd: float = math.nan) -> str:
-    """Four significant digits, and a spread with as many places; without exponents but of what is below 0.0001."""
+    """A number with four significant digits, and a spread with as many places; exponents only below 0.0001."""
     size = max(abs(value), 0.0 if math.isnan(sd) else sd)
     if 0 < size < 1e-4:
         return f"{value:.4g}" + ("" if math.isnan(sd) else f" ± {sd:.2g}")
@@ -235,12 +233,12 @@ def fixed(value: float, sd: float = math.nan) -> str:
 
 
 def _shown(row: Row, column: str) -> str:
-    """A number of a verdict: what diverged is told with it."""
+    """A number of a verdict, with the number of runs that diverged."""
     return mean_and_spread(row, column) + (f" ({row['diverged']} diverged)" if row.get("diverged") else "")
 
 
 def _paired(left: Row, right: Row, column: str) -> str:
-    """What the second has less than the first, seed by seed; nothing without two seeds that both have."""
+    """How much larger the first is than the second, seed by seed; empty unless both have the same two or more seeds."""
     first, second = ({seed: one[column] for seed, one in row.get("by_seed", {}).items()} for row in (left, right))
     gaps = [
         first[seed] - second[seed] for seed in first if seed in second and math.isfinite(first[seed] - second[seed])
@@ -253,7 +251,7 @@ def _paired(left: Row, right: Row, column: str) -> str:
 
 
 def _settings(claim: Claim, rows: Sequence[Row], names: Names | None) -> list[tuple[str, Row]]:
-    """Name and row of each setting of `of`, but of those that are not there, or are not one row."""
+    """Name and row of each setting of `of` that is exactly one row and has a value."""
     found = []
     for wanted in claim.of:
         inside = select(rows, wanted)
@@ -263,6 +261,7 @@ def _settings(claim: Claim, rows: Sequence[Row], names: Names | None) -> list[tu
 
 
 def _listed(claim: Claim, found: Sequence[tuple[str, Row]]) -> str:
+    """The settings with their numbers and differences, as a text."""
     pairs = "".join(_paired(left, right, claim.column) for (_, left), (_, right) in itertools.pairwise(found))
     text = ", ".join(f"{name}: {_shown(row, claim.column)}" for name, row in found)
     return (
@@ -272,12 +271,11 @@ def _listed(claim: Claim, found: Sequence[tuple[str, Row]]) -> str:
     )
 
 
-Found = tuple[bool | None, str]  # whether it holds, None where that cannot be said; and the numbers
+Found = tuple[bool | None, str]  # whether the claim holds, None where that is not known; and the numbers
 
 
 def _rising(values: Sequence[tuple[int, float]], slack: float = 0.0) -> bool | None:
-    """Whether the values (place, value) never fall by more than `slack` a place; None where two in a row are
-    infinite."""
+    """Whether the values (place, value) never fall by more than `slack` a place; None after two infinite in a row."""
     pairs = list(itertools.pairwise(values))
     if any(b < a - slack * (later - place) for (place, a), (later, b) in pairs):
         return False
@@ -293,9 +291,9 @@ def _order(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fo
 
 def _pair(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
     found = _settings(claim, rows, names)
-    told = _listed(claim, found)
+    text = _listed(claim, found)
     if len(found) < len(claim.of):
-        return None, told
+        return None, text
     left, right = (row[claim.column] for _, row in found[:2])
     if len(found) == 4:
         left, right = left - right, found[2][1][claim.column] - found[3][1][claim.column]
@@ -305,9 +303,9 @@ def _pair(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fou
         or math.isnan(right)
         or (claim.check == "ratio" and right == 0)
     ):
-        return None, told
+        return None, text
     value = left / right if claim.check == "ratio" else left - right
-    return claim.at_least <= value <= claim.at_most, f"{told}: {claim.check} {value:.3g}"
+    return claim.at_least <= value <= claim.at_most, f"{text}: {claim.check} {value:.3g}"
 
 
 def _value(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
@@ -322,11 +320,11 @@ def _value(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fo
         if len(found) <= 6
         else [min(found, key=lambda f: f[1][claim.column]), max(found, key=lambda f: f[1][claim.column])]
     )
-    told = (" to " if len(found) > 6 else ", ").join(
+    text = (" to " if len(found) > 6 else ", ").join(
         (f"{name}: " if name else "") + _shown(row, claim.column) for name, row in shown
     )
     complete = len(found) == len(claim.of or rows)
-    return inside if complete or not inside else None, told + ("" if complete else "; not all of its runs are there")
+    return inside if complete or not inside else None, text + ("" if complete else "; not all of its runs are there")
 
 
 def _best(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
@@ -338,40 +336,42 @@ def _best(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fou
     sign = -1 if claim.falling else 1
     own, other = (min(group, key=lambda row: sign * row[claim.column]) for group in (known, rivals))
     keys = list(dict.fromkeys(key for wanted in claim.of for key in wanted))
-    told = " against ".join(
+    text = " against ".join(
         f"{_label({key: row[key] for key in keys}, names)}: {_shown(row, claim.column)}" for row in (own, other)
     )
-    told += _paired(own, other, claim.column)
+    text += _paired(own, other, claim.column)
     if math.isinf(own[claim.column]) and math.isinf(other[claim.column]):
-        return None, told
+        return None, text
     holds = sign * own[claim.column] < sign * other[claim.column]
-    if len(rivals) < len(others) if holds else len(known) < len(named):  # one that is not there may be better still
-        return None, f"{told}; not all of its runs are there"
-    return holds, told
+    if len(rivals) < len(others) if holds else len(known) < len(named):  # one that is missing may be better
+        return None, f"{text}; not all of its runs are there"
+    return holds, text
 
 
 def _along(claim: Claim, rows: Sequence[Row], names: Names | None) -> tuple[list[tuple[int, float]], bool, str]:
-    """Place and value of the column along the key `along`, turned where it is to fall; whether none is missing; and the
-    numbers."""
+    """The column along the key `along`: (place, value) of each, whether all are there, and the numbers as text.
+
+    Values of a column that should fall have the other sign.
+    """
     found = sorted((row for row in rows if row[claim.along] != "-"), key=lambda row: float(row[claim.along]))
     sign = -1 if claim.falling else 1
     values = [(place, sign * row[claim.column]) for place, row in enumerate(found) if not math.isnan(row[claim.column])]
-    told = ", ".join(f"{_label({claim.along: row[claim.along]}, names)}: {_shown(row, claim.column)}" for row in found)
-    return values, len(values) == len(found), told
+    text = ", ".join(f"{_label({claim.along: row[claim.along]}, names)}: {_shown(row, claim.column)}" for row in found)
+    return values, len(values) == len(found), text
 
 
 def _trend(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
-    values, complete, told = _along(claim, rows, names)
+    values, complete, text = _along(claim, rows, names)
     holds = _rising(values, claim.slack) if len(values) > 1 else None
-    return holds if complete or holds is False else None, told
+    return holds if complete or holds is False else None, text
 
 
 def _interior(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
-    places, complete, told = _along(claim, rows, names)
+    places, complete, text = _along(claim, rows, names)
     values = [value for _, value in places]
     if not complete or len(values) < 3 or len(set(values)) == 1:
-        return None, told
-    return max(values) not in (values[0], values[-1]), told
+        return None, text
+    return max(values) not in (values[0], values[-1]), text
 
 
 def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], _: Any) -> Found:
@@ -388,10 +388,10 @@ def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], 
     within, farthest = (
         f"{value:.3g}" + (" times the number" if claim.relative else "") for value in (claim.at_most, last)
     )
-    told = f"{near} of {len(gaps)} numbers within {within}, the farthest {farthest} off" + (
+    text = f"{near} of {len(gaps)} numbers within {within}, the farthest {farthest} off" + (
         f"; {lacking} have no run" if lacking else ""
     )
-    return (None if lacking and last <= claim.at_most else last <= claim.at_most), told
+    return (None if lacking and last <= claim.at_most else last <= claim.at_most), text
 
 
 _CHECKS: dict[str, Any] = {

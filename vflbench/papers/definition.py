@@ -1,38 +1,41 @@
-"""What a figure is: `conf/figure/<paper>/<id>.yaml`, checked as a whole before any work.
+"""The definition of a figure: `conf/figure/<paper>/<id>.yaml`, checked as a whole before any work.
 
 title: ...                      what the picture answers, in one line
 source: Table 3                 where in the paper
-runs:                           whose runs it needs
-  - experiment: glasu/table3    a preset; its sweep says which
-    overrides: [seed=0,1]       on top of it, always; `smoke`, `small` and `full` on top of it at that scale
-keys: [dataset.name, ...]       configuration keys that tell settings apart: a row of the table each; all else but the
-seed is shared target: {accuracy: 0.8}         by metric (and data set): what the validation metric is to reach, else
-                                what the preset says; or train_loss: what the training loss is to reach
-against: {privacy.name: none}   what the column `excess` compares a run with: that of the same seed and setting, but for
-these keys pictures:                       one under the other
+runs:                           the runs that it needs
+  - experiment: glasu/table3    a preset with its sweep
+    overrides: [seed=0,1]       on top of it, at every scale; then those of `smoke`, `small` or `full`
+keys: [dataset.name, ...]       configuration keys in which settings differ, a row of the table for each setting; all
+                                other keys but the seed must be equal
+target: {accuracy: 0.8}         what the validation metric must reach, by metric (and data set); else the preset's
+                                target; or train_loss: what the training loss must reach
+against: {privacy.name: none}   `excess` compares a run with that of the same seed and setting, but for these keys
+pictures:                       one below the other
   - kind: values                a column of the table against a key; or `curves`: the test metric against a column of
-    the curves x: algorithm.local_steps    `values`: a key; `curves`: a column of curve.csv
+                                the curves
+    x: algorithm.local_steps    `values`: a key; `curves`: a column of curve.csv
     y: selected                 `values`: a column of the table (measured.COLUMNS, or at_epoch_8: the test metric at
-                                epoch 8) `curves`: train_loss, in place of the test metric
+                                epoch 8); `curves`: train_loss, instead of the test metric
     panels: [dataset.name]      a panel per combination of these keys
     lines: [algorithm.name]     a line per combination of these
     log: [x]                    axes that are logarithmic
     title: ...                  above it on the page
     where: {key: value}         only settings with these values; a list means any of them
-    levels: {key: value}        `values`: settings with these values are horizontal lines: those that x says nothing of
-    paired: true                `curves`: bands without what all lines of a seed share, as where a seed's split is hard
-for every method names: {key: {value: text}}     what pictures call a value of a key; `axis`: and an axis along it
+    levels: {key: value}        `values`: settings with these values, which have no x, are horizontal lines
+    paired: true                `curves`: bands without what all lines of a seed share, e.g. a split that is hard for
+                                every method
+names: {key: {value: text}}     what pictures call a value of a key; `axis`: what they call its axis
 numbers:                        the paper's own, drawn as hollow markers
-  - provenance: ...             where they are from
+  - provenance: ...             where they come from
     column: selected
-    unit: 0.01                  of a number below, in the table's
+    unit: 0.01                  of a number below, in the table's unit
     where: {}                   keys that all of them share
     by: [dataset.name, ...]     keys of the levels of `values`
-    along: epoch                in place of `column`: points of a curve; x is the last level of `values`
+    along: epoch                instead of `column`: points of a curve; x is the last level of `values`
     values: {cora: {1: 81.0, 2: [81.2, 0.4]}}     a value, or value and standard deviation
 claims:                         what the paper says (claims.py has the checks)
 scaled: ...                     what is smaller than in the paper
-tuning: ...                     what was tuned, on what, with how much for whom
+tuning: ...                     what was tuned, on which data, with how much effort for each method
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ SCALES = ("smoke", "small", "full")
 
 @dataclass(frozen=True)
 class Runs:
-    """The sweep of a preset, and what is changed in it."""
+    """The sweep of a preset, and the changes to it."""
 
     experiment: str
     overrides: list[str] = field(default_factory=list)
@@ -65,6 +68,7 @@ class Runs:
     full: list[str] = field(default_factory=list)
 
     def words(self, scale: str) -> list[str]:
+        """The overrides of the sweep at `scale`."""
         return [f"experiment={self.experiment}", *self.overrides, *getattr(self, scale)]
 
 
@@ -85,7 +89,7 @@ class Numbers:
         yield from self._rows(self.values, self.by, dict(self.where))
 
     def parts(self) -> list[Numbers]:
-        """A column at a time: those of a curve's points, at_epoch_1, at_epoch_2, ..., each by themselves."""
+        """These numbers, one object per column; points of a curve have the columns at_epoch_1, at_epoch_2, ..."""
         if not self.along:
             return [self]
         points = sorted({float(row[self.along]) for row in replace(self, by=[*self.by, self.along]).rows()})
@@ -104,7 +108,7 @@ class Numbers:
 
 
 def _at(values: Mapping[Any, Any], levels: int, x: float) -> Any:
-    """`values` without their last level, of which only what is at `x` is taken; None where nothing is."""
+    """`values` without their last level, of which only the entry at `x` is taken; None where there is none."""
     if not levels:
         return values.get(x)
     found = {value: _at(inside, levels - 1, x) for value, inside in values.items()}
@@ -127,13 +131,13 @@ class Definition:
     tuning: str = ""
     against: dict[str, Any] = field(default_factory=dict)
     names: dict[str, dict[str, str]] = field(default_factory=dict)
-    # the same runs on these networks as well, re-priced where that is exact
+    # the same runs also on these networks, re-priced where that is exact
     networks: list[str] = field(default_factory=list)
     name: str = ""  # paper/id: where the file is
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the table that it uses."""
+        """The columns of the table that the figure uses."""
         pictures, numbers = [picture.y for picture in self.pictures], [part.column for part in self.numbers]
         return list(dict.fromkeys([*pictures, *numbers, *(claim.column for claim in self.claims)]))
 
@@ -145,7 +149,12 @@ def names() -> list[str]:
 
 
 def choose(words: list[str]) -> list[str]:
-    """The figures that paper/id, a paper or `all` mean. Raises ConfigError: a word means none."""
+    """The figures that the words name: paper/id, a paper or `all`.
+
+    Raises
+    ------
+    ConfigError : a word names none.
+    """
     known = names()
     papers = list(dict.fromkeys(name.partition("/")[0] for name in known))
     problems, found = [], []
@@ -160,7 +169,12 @@ def choose(words: list[str]) -> list[str]:
 
 
 def load(name: str) -> Definition:
-    """The figure paper/id. Raises ConfigError: every unknown key, missing key and mistyped value of its file."""
+    """The figure paper/id.
+
+    Raises
+    ------
+    ConfigError : every unknown key, missing key and mistyped value of its file.
+    """
     path = config_dir() / "figure" / f"{name}.yaml"
     values: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     definition, problems = convert(Definition, {**values, "name": name})
@@ -173,7 +187,7 @@ def load(name: str) -> Definition:
 
 
 def check(definition: Definition) -> list[Problem]:
-    """What is wrong across keys."""
+    """Rules between keys that the definition breaks."""
     keys, known = definition.keys, columns(definition.columns)
     problems = among("against or names", [*definition.against, *definition.names], keys)
     for place, picture in enumerate(definition.pictures):

@@ -1,4 +1,4 @@
-"""`vflbench figures`: the runs that a figure needs, found or trained; its pictures, table, verdicts and page."""
+"""Makes a figure from its runs: pictures, table, verdicts and page."""
 
 import shlex
 from collections import Counter
@@ -32,14 +32,16 @@ class Made:
 
 
 def claim_folder(folder: Path, names: Collection[str] | None = None) -> None:
-    """`inventory.claim`, of a folder below the one that `out` names."""
+    """`inventory.claim`, for the folder that `out` names or one below it."""
     inventory.claim(folder, "Choose another folder with out=DIR", names)
 
 
 def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, command: Sequence[str]) -> Made:
-    """Draw a figure of the runs that its jobs have, and write its page into `folder`.
+    """Draw a figure from the runs of its jobs, and write its page into `folder`.
 
-    Raises VflbenchError: a run cannot be read, or a file not be written.
+    Raises
+    ------
+    VflbenchError : a run cannot be read, or a file cannot be written.
     """
     if not inventory.kept(folder):
         claim_folder(folder)
@@ -73,7 +75,7 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     )
     if warning and any(found.verdict != "not testable" for found in judged if found.claim.made_up):
         warning += (
-            " The claims that are judged all the same are about sizes alone, or about data that the paper made up too."
+            " The claims that are judged all the same depend only on sizes, or on data that the paper made up too."
         )
     facts: dict[str, Any] = {
         "scale": scale,
@@ -90,8 +92,10 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
 
 
 def _warning(sources: set[str]) -> str:
-    """What a reader must not overlook, of data sets that can be real: one that is always made up is so in the paper
-    too."""
+    """A warning about made-up data, from the sources of data sets that can be real; empty where all are real.
+
+    A data set that is always made up is made up in the paper too.
+    """
     if not sources - {"real"}:
         return ""
     return (
@@ -102,11 +106,11 @@ def _warning(sources: set[str]) -> str:
 def draw(
     definition: Definition, picture: Picture, runs: Sequence[Run], table: Sequence[claims.Row], stem: Path
 ) -> None:
-    """One picture with its points."""
-    telling = _telling(table, picture, definition)
+    """Draw one picture, and write its points."""
+    shortened = _without_shared_keys(table, picture, definition)
     if picture.kind == "values":
         theirs = [row for numbers in definition.numbers if numbers.column == picture.y for row in numbers.rows()]
-        chosen = [telling(row) for row in claims.select(table, picture.where)]
+        chosen = [shortened(row) for row in claims.select(table, picture.where)]
         levels = claims.select(chosen, picture.levels) if picture.levels else []
         chosen = [row for row in chosen if row not in levels]
         label = measured.columns([picture.y])[picture.y] if picture.y not in ("selected", "final") else ""
@@ -116,7 +120,7 @@ def draw(
     beside: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in claims.select(table, picture.where):
         title = values.line_label(row, picture.panels, definition.names)
-        line = values.line_label(telling(row), picture.lines, definition.names)
+        line = values.line_label(shortened(row), picture.lines, definition.names)
         for numbers in definition.numbers:
             place = measured.at(numbers.column)
             if place is None or place[0] != picture.x:
@@ -133,23 +137,25 @@ def draw(
             continue
         title = values.line_label(own, picture.panels, definition.names)
         panels.setdefault(title, {}).setdefault(
-            values.line_label(telling(own), picture.lines, definition.names), []
+            values.line_label(shortened(own), picture.lines, definition.names), []
         ).append(run)
     curves.draw_panels(picture, panels, stem, f"left out: {diverged} diverged" if diverged else "", beside)
 
 
-def _telling(
+def _without_shared_keys(
     table: Sequence[claims.Row], picture: Picture, definition: Definition
 ) -> Callable[[claims.Row], claims.Row]:
-    """A setting, in which a key of the picture's lines is `-` that has one value in all of its algorithm's: a line is
-    not named by it."""
+    """A function that sets a setting's keys to `-` where all settings of its algorithm have the same value.
+
+    Such keys of the picture's lines say nothing in the name of a line.
+    """
     rows = claims.select(table, picture.where)
     counted = {
         key for numbers in definition.numbers if numbers.column == picture.y for key in (*numbers.by, *numbers.where)
     }
-    silent: set[tuple[str, str]] = set()
+    shared: set[tuple[str, str]] = set()
     algorithms = claims.grouped(rows, ["algorithm.name"]) if "algorithm.name" in picture.lines else []
     for names, own in algorithms if len(algorithms) > 1 else []:
         keys = [key for key in picture.lines if key not in ("algorithm.name", picture.x, *picture.panels, *counted)]
-        silent |= {(names["algorithm.name"], key) for key in keys if len({str(row[key]) for row in own}) == 1}
-    return lambda row: {key: "-" if (row.get("algorithm.name"), key) in silent else value for key, value in row.items()}
+        shared |= {(names["algorithm.name"], key) for key in keys if len({str(row[key]) for row in own}) == 1}
+    return lambda row: {key: "-" if (row.get("algorithm.name"), key) in shared else value for key, value in row.items()}

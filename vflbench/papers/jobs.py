@@ -1,4 +1,4 @@
-"""Which runs figures need, which of them are there, and training the rest."""
+"""The runs that figures need: finds those that are there, and trains the others."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ from vflbench.results import reader
 from vflbench.results.identity import config_hash
 from vflbench.types import ENDED, VflbenchError
 
-SMOKE = 2  # algorithms of a sweep that run at scale=smoke; of every other key the first value is enough
+SMOKE = 2  # algorithms of a sweep that run at scale=smoke, with the first value of every other key
 
 
 @dataclass
 class Job:
-    """One run that is needed, by its configuration."""
+    """One run that is needed, with its configuration."""
 
     words: list[str]  # Hydra's overrides
     identity: str  # hash of the configuration
     values: dict[str, Any]  # the configuration, as plain data
-    run: reader.Run | None = None  # where it is there
-    failure: str = ""  # why it is not
-    note: str = ""  # what else a reader of the progress must know
-    fresh: bool = False  # trained now
+    run: reader.Run | None = None  # once it is there
+    failure: str = ""  # why it is not there
+    note: str = ""  # another line for the progress report
+    fresh: bool = False  # it was trained now
 
     @property
     def label(self) -> str:
-        """What a reader tells runs by."""
+        """A name of the run for readers."""
         names = [self.values[group]["name"] for group in ("algorithm", "dataset", "network")]
         return " ".join([*names, f"seed={self.values['seed']}"])
 
@@ -39,10 +39,12 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
     Parameters
     ----------
     scale : smoke (two rounds, one seed, two algorithms, one value of every other swept key), small or full.
-    overrides : the user's, on top of the figure's. Unless they say dataset.source, a data set that exists is not to be
-        made up, but at scale=smoke.
+    overrides : the user's, on top of the figure's. Unless they set dataset.source, only scale=smoke may use a made-up
+        twin of a data set that exists.
 
-    Raises ConfigError: every problem of the overrides.
+    Raises
+    ------
+    ConfigError : every problem of the overrides.
     """
     jobs: dict[str, Job] = {}
     insist = scale != "smoke" and not any(text.startswith("dataset.source=") for text in overrides)
@@ -61,13 +63,15 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
 
 
 def _exists(dataset: dict[str, Any]) -> bool:
-    """Whether there is a real one of a data set that would be made up where its files are not found."""
+    """Whether a data set exists that would be made up if its files were not found."""
     return dataset.get("source") == "auto" and "real" in registry.datasets()[dataset["name"]].sources
 
 
 def find(jobs: Iterable[Job], roots: Iterable[Path]) -> None:
-    """Give each job its ended run below `roots`. One that is damaged, or whose files contradict each other, is not
-    taken, and the job's note says why; one that cannot be told to be the job's is passed over.
+    """Give each job its ended run below `roots`.
+
+    A run that is damaged, or whose files contradict each other, is not used, and the job's note says why. Without a
+    readable manifest a run belongs to no job.
     """
     needed = {job.identity: job for job in jobs}
     for root in roots:
@@ -84,30 +88,39 @@ def find(jobs: Iterable[Job], roots: Iterable[Path]) -> None:
 
 
 def shape(job: Job) -> str:
-    """What a job trains: its configuration without the network, which only prices what is sent. Methods whose course
-    depends on time have their network in it.
+    """The hash of what a job trains: its configuration without the network, which only prices what is sent.
+
+    The network counts for methods whose course depends on time.
     """
     if registry.algorithms()[job.values["algorithm"]["name"]].time_dependent or job.values.get("max_virtual_seconds"):
         return job.identity
     return config_hash({key: value for key, value in job.values.items() if key not in ("network", "accounting")})
 
 
-Train = Callable[[list[str], str], str]  # (overrides, folder) -> why it failed, or nothing; called in other processes
-# (run, configuration, folder); VflbenchError: not exactly
+# (overrides, folder) -> why it failed, or an empty text; called in other processes
+Train = Callable[[list[str], str], str]
+# (run, configuration, folder); raises VflbenchError where it would not be exact
 Reprice = Callable[[reader.Run, dict[str, Any], Path], reader.Run]
 
 
 def carry_out(
     jobs: Sequence[Job],
     folder: Path,
-    roots: Sequence[Path],  # folders with runs that may be reused
+    roots: Sequence[Path],
     train: Train,
     reprice: Reprice,
-    workers: int,  # processes that train side by side
-    tell: Callable[[int, int, Job], None],  # called with (done, of how many, job) after each that was not there
+    workers: int,
+    report: Callable[[int, int, Job], None],
 ) -> None:
-    """Find or train every job's run, each in `folder`/<hash>; a run that differs from another in its network alone is
-    re-priced."""
+    """Find or train every job's run; a run that differs from another only in its network is re-priced.
+
+    Parameters
+    ----------
+    folder : each new run goes into `folder`/<hash>.
+    roots : folders with runs that may be reused.
+    workers : processes that train at the same time.
+    report : called with (done, number of missing runs, job) after each job whose run was missing.
+    """
     find(jobs, [*roots, *([] if any(root in folder.parents for root in roots) else [folder])])  # each run read once
     missing = [job for job in jobs if job.run is None]
     leaders: dict[str, Job] = {shape(job): job for job in jobs if job.run is not None}
@@ -115,9 +128,9 @@ def carry_out(
     done = 0
     for job, failure in _trained(training, folder, train, workers):
         _end(job, failure, folder)
-        tell(done := done + 1, len(missing), job)
+        report(done := done + 1, len(missing), job)
     place = {job.identity: number for number, job in enumerate(jobs)}
-    # a run's re-pricings in a row: it is read once
+    # all prices of a run in a row, so that it is read once
     for job in sorted(missing, key=lambda job: place[leaders[shape(job)].identity]):
         leader = leaders[shape(job)]
         if leader is job:
@@ -127,15 +140,14 @@ def carry_out(
         else:
             try:
                 job.run = reprice(leader.run, job.values, folder / job.identity)
-            except VflbenchError as refused:  # then it is trained after all
+            except VflbenchError as refused:  # train it instead
                 job.note = f"trained, as re-pricing is refused: {refused}"
                 _end(job, train(job.words, str(folder / job.identity)), folder)
-        tell(done := done + 1, len(missing), job)
+        report(done := done + 1, len(missing), job)
 
 
 def _end(job: Job, failure: str, folder: Path) -> None:
-    """Note what became of a job that was trained: a broken run in its folder is kept by resume=true, and is no better
-    now."""
+    """Note how a job's training ended; resume=true keeps a broken run, which then is a failure too."""
     job.failure, job.fresh = failure, True
     if failure:
         return
@@ -144,11 +156,11 @@ def _end(job: Job, failure: str, folder: Path) -> None:
         run.check_curve()
         job.run = run
     except VflbenchError as broken:
-        job.failure = f"{broken}; delete its folder and it is trained anew"
+        job.failure = f"{broken}; delete its folder to train it again"
 
 
 def _trained(jobs: Sequence[Job], folder: Path, train: Train, workers: int) -> Iterable[tuple[Job, str]]:
-    """Each job with why it failed, as they end."""
+    """Each job when it ends, with why it failed."""
     if workers == 1 or len(jobs) < 2:
         for job in jobs:
             yield job, train(job.words, str(folder / job.identity))
@@ -158,7 +170,7 @@ def _trained(jobs: Sequence[Job], folder: Path, train: Train, workers: int) -> I
     calls = (
         joblib.delayed(_placed)(train, place, job.words, str(folder / job.identity)) for place, job in enumerate(jobs)
     )
-    # The longest first would be better, but nobody knows which these are.
+    # It would be better to start with the longest, but these are not known.
     for place, failure in joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(calls):
         yield jobs[place], failure
 

@@ -1,4 +1,4 @@
-"""What a figure's runs came to: a row per setting, averaged over seeds."""
+"""The results of a figure's runs: a row per setting, averaged over seeds."""
 
 import functools
 import json
@@ -18,11 +18,11 @@ from vflbench.results.identity import flat
 from vflbench.results.reader import Run
 from vflbench.types import VflbenchError
 
-TRAIN_LOSS = "train_loss"  # a target that is not the metric's
+TRAIN_LOSS = "train_loss"  # a target for the training loss instead of the metric
 Target = float | str | Mapping[str, float | str]
-LEAST_SQUARES = "least_squares+"  # a target: the RMSE of least squares on the join, plus the number that follows
+LEAST_SQUARES = "least_squares+"  # a target: the RMSE of least squares on the join, plus the number after it
 
-# Column -> what it is, with its unit. `<column>_sd` beside each is the sample standard deviation over seeds.
+# Column -> what it is, with its unit. For each there is `<column>_sd`, the sample standard deviation over seeds.
 COLUMNS = {
     "selected": "test metric at the round that validation chose; without validation, at the end",
     "final": "test metric at the end",
@@ -67,8 +67,7 @@ COUNTED = ("completed", "target_reached", "budget", "diverged")
 
 
 def columns(wanted: Iterable[str] = ()) -> dict[str, str]:
-    """Column -> what it is: COLUMNS, and those of `wanted` that mean the test metric at a place of the curve, as
-    at_epoch_8."""
+    """Column -> what it is: COLUMNS, and those of `wanted` for a place of the curve, e.g. at_epoch_8."""
     return {
         **COLUMNS,
         **{column: f"test metric at {place[0]} {place[1]:g}" for column in wanted if (place := at(column))},
@@ -76,29 +75,40 @@ def columns(wanted: Iterable[str] = ()) -> dict[str, str]:
 
 
 def at(column: str) -> tuple[str, float] | None:
-    """(epoch, 8.0) of at_epoch_8; None: it is no such column."""
+    """(epoch, 8.0) for at_epoch_8; None for another kind of column."""
     found = re.fullmatch(r"at_([a-z_]+)_(\d+(?:\.\d+)?)", column)
     return (found[1], float(found[2])) if found and found[1] in curve_columns("") else None
 
 
 def table(
-    runs: Sequence[Run],  # ended ones; those of another status are left out
-    keys: Sequence[str],  # dotted configuration keys that tell settings apart
-    # Metric -> what the validation metric is to reach (or data set -> that), or train_loss -> what that is to reach;
-    # else a run's own.
+    runs: Sequence[Run],
+    keys: Sequence[str],
     targets: Mapping[str, Target],
-    wanted: Iterable[str] = (),  # columns beyond COLUMNS (columns())
-    # `excess` compares with the run of the same seed and setting, but for these keys
+    wanted: Iterable[str] = (),
     against: Mapping[str, Any] | None = None,
-    # configurations of wanted runs that are not there; a setting of these alone has no seeds
     absent: Iterable[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """A row per setting: `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and columns
-    with their spread; by_seed, seed -> column -> value; and missing, the seeds that were wanted and are not there.
+    """A row per setting.
 
-    What was not measured is NaN; a target that not all seeds reached is infinite.
+    Parameters
+    ----------
+    runs : only those that ended, well or diverged, are used.
+    keys : dotted configuration keys in which settings differ.
+    targets : metric -> what the validation metric must reach (or data set -> that), or train_loss -> what the training
+        loss must reach; else a run's own target counts.
+    wanted : columns beyond COLUMNS, as in `columns`.
+    against : `excess` compares with the run of the same seed and setting, but for these keys.
+    absent : configurations of wanted runs that are not there; a setting that has only these has no seeds.
 
-    Raises VflbenchError: two runs of one setting have the same seed: the figure's keys leave out what tells them apart.
+    Returns
+    -------
+    list : rows with `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and the columns
+        with their spread; by_seed, seed -> column -> value; and missing, the wanted seeds that are not there. A value
+        that was not measured is NaN; a target that not all seeds reached is infinite.
+
+    Raises
+    ------
+    VflbenchError : two runs of one setting have the same seed, since the figure's keys lack one in which they differ.
     """
     shown = columns(wanted)
     groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
@@ -116,9 +126,7 @@ def table(
         seeds = [run.summary["seed"] for run in own]
         if len(set(seeds)) < len(seeds):
             folders = " and ".join(str(run.folder) for run in own if seeds.count(run.summary["seed"]) > 1)
-            raise VflbenchError(
-                f"{folders} differ in more than {', '.join(keys)}: the figure's `keys` must tell them apart"
-            )
+            raise VflbenchError(f"{folders} differ in more than {', '.join(keys)}: add the key to the figure's `keys`")
         found = [measures[*name, seed] for seed in seeds]
         other = [str(against.get(key, value)) for key, value in zip(keys, name, strict=True)] if against else []
         for seed, one in zip(seeds, found, strict=True):
@@ -149,14 +157,14 @@ def table(
 
 
 def moments(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and sample standard deviation: NaN of nothing; infinite, without a spread, where any is."""
+    """Mean and sample standard deviation; NaN without values, and an infinite mean where any value is."""
     if not values or math.inf in values:
         return (math.inf if values else math.nan), math.nan
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan
 
 
 def setting(run: Run, keys: Sequence[str]) -> dict[str, Any]:
-    """The run's values of `keys`; lists as text; a key that its options do not have is `-`."""
+    """The run's values of `keys`, lists as text, and `-` for a key that its options do not have."""
     return _values(run.manifest["config"], keys)
 
 
@@ -204,8 +212,7 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
 
 
 def target(run: Run, targets: Mapping[str, Target]) -> float | None:
-    """What the run's validation metric is to reach: the figure's target, else its own configuration's; None: there is
-    none."""
+    """What the run must reach: the figure's target, else that of its configuration; None without a target."""
     config = run.manifest["config"]
     value = targets.get(TRAIN_LOSS, targets.get(run.summary["metric"]["name"]))
     if isinstance(value, Mapping):

@@ -1,5 +1,7 @@
-"""A figure's page, in Markdown and HTML: the picture, the paper's numbers beside ours, every claim with its verdict;
-and the index."""
+"""A figure's page in Markdown and HTML, and the index of all pages.
+
+A page has the picture, the paper's numbers beside ours, and every claim with its verdict.
+"""
 
 import json
 import math
@@ -35,7 +37,7 @@ def write(
     pictures: Sequence[str],
     facts: Mapping[str, Any],
 ) -> None:
-    """`page.md`, `page.html` and, for the index, `result.json`.
+    """Write `page.md`, `page.html` and, for the index, `result.json`.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ def write(
 
 
 def heading(definition: Definition) -> str:
-    """`GLASU, Table 3`."""
+    """Paper and source: `GLASU, Table 3`."""
     return f"{PAPERS.get(folder := definition.name.partition('/')[0], folder)}, {definition.source}"
 
 
@@ -113,7 +115,7 @@ def markdown(
 
 
 def _target(definition: Definition) -> str:
-    """`accuracy 0.8 (Cora), 0.82 (PubMed)`."""
+    """The targets as text: `accuracy 0.8 (Cora), 0.82 (PubMed)`."""
     goals = []
     for metric, value in definition.target.items():
         each = (
@@ -126,7 +128,7 @@ def _target(definition: Definition) -> str:
 
 
 def _seeds(row: Row) -> str:
-    """How many, and what became of some."""
+    """The number of seeds, and how many diverged or are missing."""
     notes = [f"{row['diverged']} diverged"] if row["diverged"] else []
     notes += [f"{len(row['missing'])} missing"] if row["missing"] else []
     return ", ".join([str(row["seeds"]), *notes])
@@ -148,7 +150,7 @@ def _beside(numbers: Numbers, table: Sequence[Row], definition: Definition) -> l
 
 
 def _shown(definition: Definition, table: Sequence[Row]) -> list[str]:
-    """The columns that the figure is about; all others are in table.csv."""
+    """The columns that the page shows; all others are only in table.csv."""
     about = {*definition.columns, "selected", "megabytes", "communication_seconds"}
     return [
         column
@@ -171,7 +173,7 @@ def _measured(definition: Definition, table: Sequence[Row]) -> str:
 
 
 def _plain(key: str, value: Any) -> str:
-    """A cell below a key's own heading."""
+    """A cell in the column of its key."""
     return (named(key, value) or "-") if key.endswith(".name") else str(value)
 
 
@@ -180,7 +182,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def to_html(text: str) -> str:
-    """Markdown as HTML; verdicts in colour."""
+    """Markdown as HTML, with verdicts in colour."""
     found: str = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
     for verdict, name in CLASSES.items():
         found = found.replace(f"<strong>{verdict}</strong>", f'<span class="{name}">{verdict}</span>')
@@ -188,15 +190,17 @@ def to_html(text: str) -> str:
 
 
 def _document(template: str, **values: Any) -> str:
-    """A whole HTML document, which runs nothing and loads nothing but pictures beside it."""
+    """A whole HTML document, which runs nothing and loads only pictures beside it."""
     css = (PAGES / "page.css").read_text(encoding="utf-8")
     return page_template(PAGES / template).render(css=css, policy=content_policy(css, images="'self' file:"), **values)
 
 
 def write_index(folder: Path) -> Path:
-    """`index.html` of all figures below `folder`: their pictures, and a table of every claim with its verdict.
+    """Write `index.html` of all figures below `folder`: their pictures, and every claim with its verdict.
 
-    Raises VflbenchError: a figure's `result.json` is not as `write` wrote it; or the index cannot be written.
+    Raises
+    ------
+    VflbenchError : a figure's `result.json` is not as `write` wrote it, or the index cannot be written.
     """
     paths = sorted(folder.glob("*/*/result.json"), key=lambda path: natural(str(path)))
     results = [_result(path) | {"link": quote(path.parent.relative_to(folder).as_posix())} for path in paths]
@@ -212,7 +216,7 @@ def write_index(folder: Path) -> Path:
 
 
 def _result(path: Path) -> dict[str, Any]:
-    """What a `result.json` says, once it is sure to have the form in which `write` wrote it."""
+    """The content of a `result.json`, checked to have the form that `write` gives it."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         texts = [found[key] for key in ("heading", "title", "picture", "scale", "data")]
@@ -223,6 +227,6 @@ def _result(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         whole = False
     if not whole or not re.fullmatch(r"[\w-]+\.png", found["picture"]):
-        raise VflbenchError(f"{path} is no figure's result: draw the figure again, or take its folder away")
+        raise VflbenchError(f"{path} is no figure's result: draw the figure again, or remove its folder")
     result: dict[str, Any] = found
     return result

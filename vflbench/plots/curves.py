@@ -24,7 +24,7 @@ from vflbench.results.reader import Run
 from vflbench.results.texts import printable, si_scale, spreadsheet
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, Metric
 
-# Column of the curve -> what the axis says.
+# Column of the curve -> label of the axis.
 X_LABELS = {
     "communication_seconds": "communication time (s)",
     "virtual_seconds": "running time (virtual s)",
@@ -37,14 +37,14 @@ X_LABELS = {
     "iterations": "iterations",
     "epsilon": "epsilon",
 }
-# Taken on training samples, and falling by orders of magnitude: what the axis says.
+# Metrics of training samples, which fall by orders of magnitude -> label of the axis.
 _TRAINED = {TRAINING_METRIC: "relative gap to the optimum", "loss": "training loss"}
 _PICTURES = {"curve": "communication_seconds", "bytes": "bytes", "rounds": "round"}
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture of a figure, as its definition has it (papers/definition.py says what the keys are)."""
+    """One picture of a figure, as its definition says (papers/definition.py explains the keys)."""
 
     kind: Literal["values", "curves"]
     x: str
@@ -60,10 +60,9 @@ class Picture:
 
 
 def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
-    """What is drawn of a curve: columns x, validation, test; rows in the order of x, those without x or any score left
-    out.
+    """The points of a curve: columns round, x, validation, test; sorted by x, without rows that lack x or all scores.
 
-    A metric of the training samples stands in the column test, and only where it is above 0: its axis is logarithmic.
+    A metric of the training samples is in the column test, where it is above 0: its axis is logarithmic.
     """
     if metric in _TRAINED:
         score = curve[f"train_{metric}"].astype("float64")
@@ -83,17 +82,20 @@ def points(curve: pd.DataFrame, x: str, metric: str) -> pd.DataFrame:
 def draw_run(
     run: Run | Path, summary: Mapping[str, Any] | None = None, names: Iterable[str] = tuple(_PICTURES)
 ) -> None:
-    """Write curve, bytes and rounds, or those of them that are named, each as .png and .svg, into the run folder.
+    """Write the pictures `names`, of curve, bytes and rounds, each as .png and .svg, into the run folder.
 
     `summary`: the content of summary.json where that is not written yet (it is the last file of a run).
-    Raises VflbenchError: the curve cannot be read or a picture not be written.
+
+    Raises
+    ------
+    VflbenchError : the curve cannot be read, or a picture cannot be written.
     """
     run = Run(run) if isinstance(run, Path) else run
-    told = summary or run.summary
-    network = _network(run, told)
+    content = summary or run.summary
+    network = _network(run, content)
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
         for name in names:
-            save(_picture(run.curve, told, network, _PICTURES[name]), run.folder / name)
+            save(_picture(run.curve, content, network, _PICTURES[name]), run.folder / name)
 
 
 def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | None, x: str) -> Figure:
@@ -107,7 +109,7 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     _label_y(axes, metric.name)
     if not len(shown):
         axes.text(0.5, 0.5, "no evaluation was reached", transform=axes.transAxes, ha="center", color=style.QUIET)
-    every = max(1, len(shown) // 12)  # markers tell lines apart; more of them would hide the line
+    every = max(1, len(shown) // 12)  # more markers would hide the line
     if shown["validation"].notna().any():
         axes.plot(shown["x"] / scale, shown["validation"], color=style.QUIET, linewidth=0.9, label="validation")
     if shown["test"].notna().any():
@@ -125,7 +127,7 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     if note:
         axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
     rule = f"timing {summary['timing']} · accounting {summary['accounting']} · compute clock {summary['compute_clock']}"
-    # Below the picture: inside, the legend and the selected value would sooner or later cover the curve.
+    # Below the picture: inside it, the legend and the selected value could cover the curve.
     legend = figure.legend(
         *axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, title=rule, title_fontsize=7.5
     )
@@ -134,8 +136,7 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
 
 
 def _mark(axes: Axes, shown: pd.DataFrame, selected: int | None, scale: float, color: str) -> None:
-    """Ring at the point of the round that validation chose, without validation at the last one; its value goes into the
-    legend."""
+    """Draw a ring at the selected round, or at the last one without validation; its value goes into the legend."""
     rows = {row["round"]: row for row in shown.to_dict("records")}
     row, why = (rows[max(rows)], "final") if selected is None else (rows.get(selected), "selected on validation")
     if row is None or (y := row["test"]) != y:
@@ -156,7 +157,7 @@ def _title(summary: Mapping[str, Any], network: str | None) -> str:
 
 
 def _alarm(summary: Mapping[str, Any]) -> str:
-    """What a reader must not overlook, in few words."""
+    """A short warning where data are not real or the run did not complete."""
     data = {"synthetic": "SYNTHETIC DATA, nothing of it is real", "partial": "PARTLY SYNTHETIC DATA"}.get(
         summary["data_source"]
     )
@@ -165,7 +166,7 @@ def _alarm(summary: Mapping[str, Any]) -> str:
 
 
 def _network(run: Run, summary: Mapping[str, Any]) -> str | None:
-    """The network's name, if the manifest is there to tell, and the run had one."""
+    """The network's name, if there is a manifest and the run had a network."""
     if summary["timing"] == "measured":
         return style.NO_NETWORK
     config = run.manifest.get("config", {}) if (run.folder / "manifest.json").exists() else {}
@@ -174,7 +175,7 @@ def _network(run: Run, summary: Mapping[str, Any]) -> str | None:
 
 
 def _networks(runs: Sequence[Run]) -> dict[Path, str]:
-    """Run folder -> its network's name, with the keys that set it apart from others of that name."""
+    """Run folder -> its network's name, with the keys in which networks of that name differ."""
     named = {run.folder: _network(run, run.summary) or "" for run in runs}
     keys = {
         run.folder: flat(run.manifest["config"]["network"])
@@ -184,8 +185,8 @@ def _networks(runs: Sequence[Run]) -> dict[Path, str]:
     found = dict(named)
     for folder, own in keys.items():
         peers = [other for place, other in keys.items() if named[place] == named[folder]]
-        apart = [f"{key}={value}" for key, value in own.items() if any(peer.get(key) != value for peer in peers)]
-        found[folder] = " ".join([named[folder], *apart])
+        varied = [f"{key}={value}" for key, value in own.items() if any(peer.get(key) != value for peer in peers)]
+        found[folder] = " ".join([named[folder], *varied])
     return found
 
 
@@ -195,11 +196,18 @@ def _networks(runs: Sequence[Run]) -> dict[Path, str]:
 def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds", name: str = "curve") -> pd.DataFrame:
     """Write one picture of several runs, `name`.png and .svg, and the drawn points, `name`.csv, into `folder`.
 
-    A panel per data set and network, a line per setting: the mean over its seeds with a band of one standard deviation.
-    Curves are interpolated to common x first. On a network without times x is the weighted cost. A method that does not
-    communicate is a horizontal line at its selected (else final) value. Runs that did not end well are left out and
-    counted below the picture. Returns what was drawn: a DataFrame with columns panel, line, x, mean, sd (NaN where n =
-    1), n. Raises VflbenchError: a run cannot be read or the picture not be written.
+    There is a panel per data set and network, and a line per setting: the mean over its seeds with a band of one
+    standard deviation. Curves are interpolated to common x first. On a network without times x is the weighted cost. A
+    method that does not communicate is a horizontal line at its selected (else final) value. Runs that did not end well
+    are left out and counted above the picture.
+
+    Returns
+    -------
+    DataFrame : what was drawn, with columns panel, line, x, mean, sd (NaN where n = 1), n.
+
+    Raises
+    ------
+    VflbenchError : a run cannot be read, or the picture cannot be written.
     """
     drawn = [run for run in runs if run.status in ENDED_WELL and len(run.curve)]
     left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)
@@ -220,14 +228,16 @@ def draw_panels(
     picture: Picture,
     panels: Mapping[str, Mapping[str, list[Run]]],
     stem: Path,
-    note: str = "",  # what a reader must not overlook, above the picture
-    # the paper's points: title -> label -> (x, score)
+    note: str = "",
     theirs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] | None = None,
 ) -> pd.DataFrame:
-    """Write one picture, `stem`.png, .svg and .csv, of panels by title, each with its lines by label: the runs of a
-    line differ in their seeds alone. The paper's points are hollow markers.
+    """Write one picture, `stem`.png, .svg and .csv; returns and raises as `draw_runs`.
 
-    Returns and raises what `draw_runs` does.
+    Parameters
+    ----------
+    panels : title -> label of a line -> its runs, which differ only in their seeds.
+    note : a warning above the picture.
+    theirs : the paper's points, title -> label -> (x, score); they are hollow markers.
     """
     algorithms = {label: group[0].summary["algorithm"] for lines in panels.values() for label, group in lines.items()}
     looks = dict(zip(algorithms, style.looks(list(algorithms.values())), strict=True))  # the same in all panels
@@ -263,12 +273,12 @@ def draw_panels(
 
 
 def write_points(path: Path, table: pd.DataFrame) -> None:
-    """What is drawn, as CSV; no text in it is a formula."""
+    """Write what is drawn as CSV; no text in it is a formula."""
     atomic_write(path, table.map(spreadsheet).to_csv(index=False, lineterminator="\n"))
 
 
 def _scale(axes: Axes, drawn: pd.DataFrame, log: Sequence[str], at_most: float | None) -> None:
-    """Logarithmic axes, and where x ends."""
+    """Make axes logarithmic, and end x at `at_most`."""
     if "y" in log:
         axes.set_yscale("log")
         plain(axes.yaxis)
@@ -291,7 +301,7 @@ def _panel(
     metric: str,
     paired: bool = False,
 ) -> pd.DataFrame:
-    """Draw the lines of one panel; the drawn points."""
+    """Draw the lines of one panel, and return the points."""
     every = [run for group in lines.values() for run in group]
     x = _timeless(x, [run.curve for run in every], {run.summary["compute_clock"] for run in every})
     curves = {
@@ -306,22 +316,22 @@ def _panel(
     if levels:
         text = "bands: differences on the same split"
         axes.text(0.99, 0.98, text, transform=axes.transAxes, ha="right", va="top", color=style.QUIET, size=8)
-    # then means and deviations are those of log10: the mean is geometric, the deviation in decades
+    # on a logarithmic axis, means and deviations are of log10: a geometric mean, a deviation in decades
     decades = metric in _TRAINED
     largest = max((curve["x"].max() for group in curves.values() for curve in group if len(curve)), default=1.0)
     scale = _label_x(axes, x, largest)
     _label_y(axes, metric, f"{splits(metric)[-1]} ")
-    tables, step = [], min(len(curves), 3)  # where lines lie on each other their markers take turns
+    tables, step = [], min(len(curves), 3)  # where lines overlap their markers take turns
     for place, (label, shown) in enumerate(curves.items()):
-        look, silent = looks[label], x != "round" and not any(curve["x"].any() for curve in shown)
-        shown = [_chosen(run, metric) for run in lines[label]] if silent else shown
+        look, sends_nothing = looks[label], x != "round" and not any(curve["x"].any() for curve in shown)
+        shown = [_chosen(run, metric) for run in lines[label]] if sends_nothing else shown
         line = _average([curve.assign(test=np.log10(curve["test"])) for curve in shown] if decades else shown)
         low, high = line["mean"] - line["sd"], line["mean"] + line["sd"]
         if decades:
             line["mean"], low, high = 10 ** line["mean"], 10**low, 10**high
         tables.append(line.assign(line=label))
         text = f"{label}, n={len(shown)}"
-        if silent:
+        if sends_nothing:
             text += " (no communication)"
             axes.axhline(line["mean"].iloc[0], color=look["color"], linestyle=":", label=text)
             continue
@@ -332,14 +342,13 @@ def _panel(
 
 
 def _turns(points: int, place: int, step: int) -> tuple[int, int]:
-    """First marker and every how many points another, of the line at `place`."""
+    """The first marker of the line at `place`, and the number of points to the next one."""
     every = max(1, points // 10)
     return (place % step * every, step * every) if points > 2 * step else (0, every)
 
 
 def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
-    """Seed -> by how much its last scores, averaged over lines, lie above the mean of all seeds; nothing where lines
-    differ in seeds."""
+    """Seed -> how far its final score, averaged over lines, is above that of all seeds; empty where seeds differ."""
     seeds = [sorted(run.summary["seed"] for run in group) for group in lines.values()]
     if len(lines) < 2 or len(seeds[0]) < 2 or any(own != seeds[0] for own in seeds):
         return {}
@@ -352,25 +361,25 @@ def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
 
 
 def entitle(axes: Axes, title: str, alarm: str) -> None:
-    """A panel's title; below it, loudly, what must not be overlooked."""
+    """Set a panel's title, with the warning `alarm` below it."""
     axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
     if alarm:
         axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
 
 
 def plain(axis: Axis) -> None:
-    """Numbers as they are along a logarithmic axis; between powers of ten too where it has few of them."""
+    """Write plain numbers along a logarithmic axis, also between powers of ten where it has few of these."""
 
     class Plain(LogFormatter):
         def __call__(self, value: float, pos: int | None = None) -> str:
-            return f"{value:g}" if super().__call__(value, pos) else ""  # which to label is its decision
+            return f"{value:g}" if super().__call__(value, pos) else ""  # matplotlib decides which to label
 
     axis.set_major_formatter(Plain(minor_thresholds=(1.5, 0.6)))
     axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.6)))
 
 
 def legend_below(figure: Figure) -> None:
-    """One legend for all panels, below them: inside it would sooner or later cover somebody's curve."""
+    """Draw one legend for all panels, below them: inside it could cover a curve."""
     entries = {
         text: handle for axes in figure.axes for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)
     }
@@ -383,7 +392,7 @@ def legend_below(figure: Figure) -> None:
 
 
 def _chosen(run: Run, metric: str) -> pd.DataFrame:
-    """One point at x = 0: the run's selected value, without validation its final one."""
+    """One point at x = 0: the run's selected value, or its final one without validation."""
     scores = run.summary["metric"]
     value = scores["final"] if scores["selected"] is None else scores["selected"]
     if metric in _TRAINED:
@@ -392,9 +401,9 @@ def _chosen(run: Run, metric: str) -> pd.DataFrame:
 
 
 def _average(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Mean and standard deviation of `test` over curves, at every x of any of them that lies within all of them.
+    """Mean and standard deviation of `test` over curves, at every x of a curve that is in the range of all of them.
 
-    Where no x does (curves of one point each), their last points are averaged in both directions.
+    Where there is no such x (curves of one point each), x and `test` of their last points are averaged.
     """
     curves = [curve for curve in curves if len(curve)]
     if not curves:
@@ -410,8 +419,7 @@ def _average(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs that differ in nothing but the seed, by a label: the algorithm and what sets it apart from its other
-    lines."""
+    """Runs that differ only in the seed, by a label: the algorithm, and the keys in which its other lines differ."""
     lines: dict[str, list[Run]] = defaultdict(list)
     for setting in selection.settings(runs):
         lines[" · ".join(filter(None, [style.look(setting.algorithm).label, setting.words]))] += setting.runs
@@ -422,8 +430,10 @@ def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
-    """A figure of its own (no pyplot: nothing to close, no display) with panels in rows of two; without any, one that
-    says so."""
+    """A figure with panels in rows of two; without panels it says so.
+
+    It is made without pyplot: nothing needs to be closed, and no display is used.
+    """
     columns = max(1, min(2, panels))  # three side by side are too wide to read
     rows = max(1, -(-panels // columns))
     figure = Figure(figsize=(style.SIZE[0] * columns, style.SIZE[1] * rows), layout="constrained")
@@ -436,9 +446,10 @@ def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
 
 
 def _timeless(x: str, curves: Sequence[pd.DataFrame], clocks: Iterable[str]) -> str:
-    """`x`; in place of the communication time the running time where computing is modelled too, whose overlap with
-    communication is what such methods are about, and the weighted cost where it is 0 in all `curves` though bytes were
-    sent.
+    """The column to draw against: `x`, or what stands in for communication time.
+
+    Where computing is modelled too, that is the running time, since such methods overlap computing with communication.
+    Where communication takes no time in any of `curves` though bytes were sent, it is the weighted cost.
     """
     if x == "communication_seconds" and "modelled" in clocks:
         return "virtual_seconds"
@@ -447,22 +458,21 @@ def _timeless(x: str, curves: Sequence[pd.DataFrame], clocks: Iterable[str]) -> 
 
 
 def _label_x(axes: Axes, x: str, largest: float) -> float:
-    """Name the x-axis with its unit; what to divide x by."""
+    """Name the x-axis with its unit, and return what to divide x by."""
     scale, prefix = si_scale(largest) if x in ("bytes", "cost") else (1.0, "")
     axes.set_xlabel(f"{X_LABELS[x]} ({prefix}B)" if x in ("bytes", "cost") else X_LABELS[x])
     return scale
 
 
 def _label_y(axes: Axes, metric: str, prefix: str = "") -> None:
-    """Name the y-axis; logarithmic for what falls by orders of magnitude."""
+    """Name the y-axis, and make it logarithmic for a metric that falls by orders of magnitude."""
     axes.set_ylabel(_TRAINED.get(metric, prefix + metric))
     if metric in _TRAINED:
         axes.set_yscale("log")
 
 
 def save(figure: Figure, stem: Path) -> None:
-    """Write `stem`.png and `stem`.svg, atomically and without a date. Names are shown as they are: none is a
-    formula."""
+    """Write `stem`.png and `stem`.svg, atomically and without a date; names are never read as formulas."""
     numbers = {
         label
         for axes in figure.axes

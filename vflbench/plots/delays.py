@@ -1,5 +1,4 @@
-"""The picture of a profile: seconds per sample of each part over the batch size, the fitted power laws, and what they
-miss."""
+"""The picture of a profile: seconds per sample of each part over the batch size, with the fitted power laws."""
 
 import json
 from pathlib import Path
@@ -19,8 +18,8 @@ _PANELS = ("active", "passive", "top")
 def draw_profile(path: Path) -> None:
     """Write .png and .svg beside a profile (.json) and its timings (.csv).
 
-    Above: every timing as a dot, the least of each size, which is fitted, as a marker, the fits as lines. Below: least
-    over fitted.
+    Above: every timing is a dot, the least of each size, which is fitted, a marker, and the fits are lines. Below: the
+    least timing divided by the fitted one.
     """
     values = json.loads(path.read_text(encoding="utf-8"))
     timings = pd.read_csv(path.with_suffix(".csv"))

@@ -1,5 +1,4 @@
-"""`vflbench report`: runs side by side in one HTML file that needs nothing else, and their table as CSV and
-Markdown."""
+"""`vflbench report`: runs side by side in one self-contained HTML file, and their table as CSV and Markdown."""
 
 import json
 from collections import Counter, defaultdict
@@ -24,13 +23,13 @@ COMMAND = "run it again"  # the column of commands
 CHOICE_HEADS = ("group", "selected setting", "validation", "test", COMMAND, "why")
 PAGE = Path(__file__).parent / "report_page"
 AXES = ("communication_seconds", "bytes", "round", "cost", "epsilon", "virtual_seconds")
-# Points of one run's curve in the page: never more than the first, and fewer where many runs share the file.
+# Points of one run's curve in the page: at most, at least where many runs share the file, and of all runs together.
 MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 200, 40, 12_000
 
 
 @dataclass
 class Panel:
-    """What shares a picture: runs on one data set, with one metric."""
+    """Runs on one data set with one metric, which share a picture."""
 
     settings: list[Setting]
     target: float | None
@@ -39,15 +38,18 @@ class Panel:
 
     @property
     def runs(self) -> list[Run]:
+        """The runs of all settings."""
         return [run for setting in self.settings for run in setting.runs]
 
     @property
     def title(self) -> str:
+        """Data set and metric."""
         s = self.settings[0].runs[0].summary
         return f"{style.dataset_label(s['dataset'], s['data_variant'])}, {s['metric']['name']}"
 
     @property
     def alarm(self) -> str | None:
+        """A warning where the data are made up."""
         s = self.settings[0].runs[0].summary
         name = style.dataset_label(s["dataset"], s["data_variant"])
         return {
@@ -58,7 +60,7 @@ class Panel:
 
 @dataclass
 class Report:
-    """Everything that is shown, read once."""
+    """All that is shown, read once."""
 
     panels: list[Panel]
     priced: dict[Path, pricing.Priced] = field(default_factory=dict)  # by run folder
@@ -69,8 +71,12 @@ class Report:
 def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Report:
     """The runs at or below `paths`.
 
-    `time_dependent`: of every known algorithm; runs of one that depends on time, or is not known, are not re-priced.
-    Raises VflbenchError: there is no run that can be shown; the message says why.
+    `time_dependent`: for every known algorithm, whether it depends on time. Runs of such an algorithm, or of an unknown
+    one, are not re-priced.
+
+    Raises
+    ------
+    VflbenchError : no run can be shown; the message says why.
     """
     found = selection.collect(paths)
     if not found.runs:
@@ -99,11 +105,12 @@ def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Rep
 
 
 def table(report: Report) -> list[dict[str, Any]]:
-    """One row per setting, numbers as the runs had them; a number that does not apply is None."""
+    """One row per setting, with the runs' own numbers; None where one does not apply."""
     return [row(panel, setting) for panel in report.panels for setting in panel.settings]
 
 
 def row(panel: Panel, setting: Setting) -> dict[str, Any]:
+    """A setting's row of the table: means over its runs."""
     first = setting.runs[0].summary
     places = [] if panel.target is None else [(run, selection.reached(run, panel.target)) for run in setting.runs]
     hits = [(run, place) for run, place in places if place is not None]
@@ -130,20 +137,19 @@ def row(panel: Panel, setting: Setting) -> dict[str, Any]:
 
 
 def _moments(values: np.ndarray) -> tuple[float | None, float | None]:
-    """Mean and standard deviation (None where there are not two values)."""
+    """Mean and standard deviation; None for one that needs more values."""
     return float(values.mean()) if len(values) else None, float(values.std(ddof=1)) if len(values) > 1 else None
 
 
 def to_csv(report: Report) -> str:
-    """The table with all digits; empty where a number does not apply. No text in it is a formula."""
-    text: str = (
-        pd.DataFrame(table(report), dtype=object).map(texts.spreadsheet).to_csv(index=False, lineterminator="\n")
-    )
+    """The table with all digits; empty where a number does not apply, and no text is a formula."""
+    rows = pd.DataFrame(table(report), dtype=object)
+    text: str = rows.map(texts.spreadsheet).to_csv(index=False, lineterminator="\n")
     return text
 
 
 def to_markdown(report: Report) -> str:
-    """The tables, what validation chose, and what was left out."""
+    """The tables, the selected settings, and what was left out."""
     lines: list[str] = []
     for panel in report.panels:
         rows = [row(panel, setting) for setting in panel.settings]
@@ -165,21 +171,13 @@ def to_markdown(report: Report) -> str:
 
 
 HEADS = (
-    "method",
-    "differs",
-    "seeds",
-    "selected",
-    "final",
-    "sent",
-    "communication",
-    "sent to target",
-    "time to target",
-    "epsilon",
+    *("method", "differs", "seeds", "selected", "final", "sent", "communication"),
+    *("sent to target", "time to target", "epsilon"),
 )
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
-    """A row of the table as text, by `HEADS`."""
+    """A row of the table as texts, one for each of `HEADS`."""
     part = f" ({row['reached']} of {row['runs']})" if 0 < row["reached"] < row["runs"] else ""
     missed = "–" if row["target"] is None else "not reached"
     nbytes, seconds = row["bytes_to_target"], row["communication_seconds_to_target"]
@@ -202,7 +200,7 @@ def _score(value: float | None, sd: float | None, metric: str) -> str:
 
 
 def choice_cells(choice: selection.Choice) -> dict[str, str]:
-    """What validation chose, as text."""
+    """A choice as texts."""
     group, _, rest = choice.group.partition(" · ")
     named = " · ".join(filter(None, [style.look(group).label, rest]))
     if choice.setting is None:
@@ -221,14 +219,16 @@ def choice_cells(choice: selection.Choice) -> dict[str, str]:
 def markdown_table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], forms: Mapping[str, Callable[[str], str]]
 ) -> list[str]:
-    """The lines of a table in Markdown. `forms`: head -> what makes Markdown of its cells; all others are shown as they
-    are."""
+    """The lines of a table in Markdown.
+
+    `forms`: head -> function that makes Markdown of its cells. Texts of other columns are shown as they are.
+    """
     shown = [[forms.get(head, markdown)(cell) for head, cell in zip(heads, row, strict=True)] for row in rows]
     return [f"| {' | '.join(line)} |" for line in (map(markdown, heads), ["---"] * len(heads), *shown)]
 
 
 def rule(panel: Panel) -> str:
-    """By which networks, timing and accounting a panel's times are."""
+    """The networks, timings and accountings behind a panel's times."""
     found = {
         "network": {
             style.NO_NETWORK if run.summary["timing"] == "measured" else run.manifest["config"]["network"].get("name")
@@ -244,7 +244,7 @@ def rule(panel: Panel) -> str:
 
 
 def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) -> str:
-    """The page. `networks`: name -> latency in ms and bandwidth in Gbit/s, for the reader to choose from."""
+    """The page; `networks`: name -> latency in ms and bandwidth in Gbit/s, for the reader to choose from."""
     settings = [setting for panel in report.panels for setting in panel.settings]
     runs = sum(len(setting.runs) for setting in settings)
     most = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // runs))
@@ -261,7 +261,7 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
         policy=texts.content_policy(css, js),
         css=css,
         js=js,
-        # "<" inside JSON text could end the script element, or begin a comment in it
+        # "<" in JSON text could end the script element, or begin a comment in it
         data=json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c"),
         panels=panels,
         notes=report.notes,
@@ -269,7 +269,7 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
 
 
 def page_template(path: Path) -> jinja2.Template:
-    """A template of HTML, which may extend those beside it: no text that it is given becomes markup."""
+    """An HTML template, which may extend those beside it; no text that it is given becomes markup."""
     loader = jinja2.FileSystemLoader(path.parent)
     return jinja2.Environment(
         autoescape=True, loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined
@@ -277,7 +277,7 @@ def page_template(path: Path) -> jinja2.Template:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`a, b and 3 others`."""
+    """The names in one text: `a, b and 3 others`."""
     shown = list(names) if len(names) <= 5 else [*names[:4], f"{len(names) - 4} others"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
@@ -287,7 +287,7 @@ def _count(number: int, name: str) -> str:
 
 
 def _panel(report: Report, panel: Panel, most: int) -> dict[str, Any]:
-    """What the template itself writes of a panel."""
+    """The part of a panel that the template writes."""
     longest = max(len(run.curve) for run in panel.runs)
     thinned = (
         f"Curves of more than {most} evaluations (the longest has {longest}) are thinned: a target may be "
@@ -314,7 +314,7 @@ def _panel(report: Report, panel: Panel, most: int) -> dict[str, Any]:
 
 
 def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
-    """What the page's script reads of a panel."""
+    """The part of a panel that the page's script reads."""
     runs = panel.runs
     metric = runs[0].summary["metric"]
     names = [f"{split}_{metric['name']}" for split in splits(metric["name"])]
@@ -325,7 +325,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     if not any(run.curve["communication_seconds"].any() for run in runs) and any(
         run.curve["bytes"].any() for run in runs
     ):
-        axes.sort(key=lambda axis: axis != "cost")  # a network without times: it opens with the cost
+        axes.sort(key=lambda axis: axis != "cost")  # a network without times: the page opens with the cost
     lines: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
     for setting, look in zip(panel.settings, style.looks([s.algorithm for s in panel.settings]), strict=True):
@@ -384,8 +384,7 @@ def _entry(
 
 
 def _thin(run: Run, target: float | None, most: int) -> list[int]:
-    """Places of at most about `most` evaluations, evenly; with them the one that validation chose and the first at the
-    target."""
+    """Places of about `most` evaluations at even distances, with the selected one and the first at the target."""
     count = len(run.curve)
     kept = set(np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist())
     selected = run.summary["metric"]["selected_round"]
@@ -395,7 +394,7 @@ def _thin(run: Run, target: float | None, most: int) -> list[int]:
 
 
 def _numbers(column: Any) -> list[float | int | None]:
-    """Six digits are more than a screen shows; whole numbers stay whole, what is missing or infinite is None."""
+    """The numbers with six digits, more than a screen shows; integers stay exact, missing or infinite ones are None."""
     return [
         None if not np.isfinite(v) else int(v) if v == int(v) and abs(v) < 2**53 else float(f"{v:.6g}")
         for v in column.astype(float).tolist()
@@ -403,7 +402,7 @@ def _numbers(column: Any) -> list[float | int | None]:
 
 
 def provenance(runs: Sequence[Run]) -> dict[str, list[tuple[str, int]]]:
-    """What is known of where the runs are from: each distinct value and how many runs have it."""
+    """Where the runs come from: each distinct value, and how many runs have it."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for run in runs:
         for name, value in _origin(run).items():

@@ -1,4 +1,4 @@
-"""`vflbench show`: what a report says, in the terminal."""
+"""`vflbench show`: the tables of a report, in the terminal."""
 
 import os
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from vflbench.results.reader import Run
 from vflbench.results.texts import human_bytes, printable
 
 MOST_ROWS = 12  # of a curve
-PIPED = 200  # columns of what goes into a file or another program
+PIPED = 200  # columns of output to a file or another program
 
 
 def show(report: Report, console: Console | None = None) -> None:
-    """Write the tables to `console` (stdout if None); of a single run its curve and messages too."""
+    """Write the tables to `console` (stdout if None); for a single run also its curve and messages."""
     if console is None:
         console = Console(highlight=False)
         if not console.is_terminal and "COLUMNS" not in os.environ:
-            console.width = PIPED  # rich would take 80 columns, into which the table does not go
+            console.width = PIPED  # rich would take 80 columns, too few for the table
     for panel in report.panels:
         console.print(_text(panel.title, style="bold"))
         if panel.alarm:
@@ -42,12 +42,12 @@ def show(report: Report, console: Console | None = None) -> None:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """What a run folder says, which commands neither the terminal nor rich."""
+    """A text of a run folder; it commands neither the terminal nor rich."""
     return Text(printable(text), style)
 
 
 def _print(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> None:
-    """A table without the columns in which nothing stands."""
+    """Print a table without its empty columns."""
     kept = [i for i in range(len(heads)) if any(line[i] not in ("", "–") for line in rows)]
     table = Table(box=None, header_style="bold", pad_edge=False)
     for i in kept:

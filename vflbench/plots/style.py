@@ -1,4 +1,4 @@
-"""One fixed look: an algorithm has the same colour and marker in every picture, whatever else is drawn."""
+"""One fixed look: an algorithm has the same colour and marker in every picture."""
 
 import hashlib
 from collections import Counter
@@ -11,11 +11,11 @@ from vflbench import registry
 # Okabe and Ito's palette for all kinds of colour vision; its yellow, unreadable on white, replaced by a wine red.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
-GREYS = ("#000000", "#999999", "#555555", "#BBBBBB")  # lines on each of which are several methods
+GREYS = ("#000000", "#999999", "#555555", "#BBBBBB")  # lines of several methods each
 LINES = ("-", "--", "-.", ":")
-ALARM = "#C00000"  # what must not be overlooked: data that are not real, a run that went wrong
+ALARM = "#C00000"  # warnings: data that are not real, a run that went wrong
 QUIET = "#666666"
-NO_NETWORK = "engine=ray"  # instead of a network's name: the times are of real processes, which use none of it
+NO_NETWORK = "engine=ray"  # instead of a network's name: these times are of real processes, without a model network
 
 PAPERS = {
     "tablepuppet": "TablePuppet",
@@ -25,7 +25,7 @@ PAPERS = {
     "pubsub_vfl": "PubSub-VFL",
 }
 
-# In their order: it shifts the colours of a family. New ones go last, so that no colour moves.
+# The place of a family shifts its colours. New ones go last, so that no colour changes.
 FAMILIES = ("graph", "joins", "tokens", "gossip", "split")
 _DATASETS = {
     **{
@@ -79,8 +79,8 @@ class Look:
 def look(algorithm: str) -> Look:
     """Label, colour and marker of an algorithm.
 
-    Colours differ within a family, (colour, marker) pairs over all. One of another package gets what its name's hash
-    says.
+    Colours differ within a family, pairs of colour and marker over all. The colour of another package's algorithm
+    comes from the hash of its name.
     """
     entry = registry.algorithm_entries().get(algorithm)
     info = entry.info if entry else None
@@ -93,26 +93,26 @@ def look(algorithm: str) -> Look:
 def looks(algorithms: Sequence[str]) -> list[dict[str, Any]]:
     """Colour, marker and dashes of lines by their algorithms, for matplotlib.
 
-    Settings of one algorithm share its colour where others are beside it, and have colours of their own where none is.
+    Settings of one algorithm share its colour; where there is no other algorithm, each has its own colour.
     """
-    alone, seen, found = len(set(algorithms)) == 1 < len(algorithms), Counter[str](), []
+    one_method, seen, found = len(set(algorithms)) == 1 < len(algorithms), Counter[str](), []
     for place, algorithm in enumerate(algorithms):
         own, dashes = look(algorithm), LINES[seen[algorithm] % len(LINES)]
         seen[algorithm] += 1
         color, marker = (
-            (PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]) if alone else (own.color, own.marker)
+            (PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]) if one_method else (own.color, own.marker)
         )
         found.append(
             {
                 "color": color,
                 "marker": marker,
-                "linestyle": LINES[place // len(PALETTE) % len(LINES)] if alone else dashes,
+                "linestyle": LINES[place // len(PALETTE) % len(LINES)] if one_method else dashes,
             }
         )
     return found
 
 
 def dataset_label(dataset: str, variant: str | None = None) -> str:
-    """The data set's name as its makers write it, and which variant of it is meant."""
+    """The data set's name as its makers write it, and the variant."""
     name = _DATASETS.get(dataset, dataset.replace("_", " ").capitalize())
     return f"{name} {variant}" if variant else name

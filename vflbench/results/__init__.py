@@ -1,2 +1,4 @@
-"""The run folder: writing it (`folder`), naming it (`identity`), reading it (`reader`), tabling a sweep (`sweep`).
-Never imports torch."""
+"""The run folder: `folder` writes it, `identity` names it, `reader` reads it, `sweep` makes the table of a sweep.
+
+Never imports torch.
+"""

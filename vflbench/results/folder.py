@@ -22,32 +22,21 @@ from vflbench.types import TRAINING_METRIC, DataSource, Metric, Status, Vflbench
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA = 1  # version of every file written here; a reader refuses another one
-UNCHARGED_LINK = "local"  # inside one organisation or at the server: in the ledger, in no total
+SCHEMA = 1  # version of every file written here; a reader refuses any other
+UNCHARGED_LINK = "local"  # inside one organisation or at the server: in the ledger, but in no total
 EVENT_KINDS = ("compute", "send", "recv", "mark")  # the trace's `kind`, by code
-ROW_GROUP = 2**17  # rows that are in memory at a time while parts are merged
+ROW_GROUP = 2**17  # rows in memory at a time while parts are merged
 
 _CURVE_COLUMNS = (
     *("round", "epoch", "iterations", "virtual_seconds", "communication_seconds", "compute_seconds"),
     *("bytes", "messages", "vectors", "cost", "epsilon", "train_loss"),
 )
-# What a run writes into its folder, the first parts of names.
-FILES = frozenset(
-    (
-        "manifest.json",
-        "summary.json",
-        "curve.csv",
-        "ledger.parquet",
-        "trace.parquet",
-        "checkpoint",
-        "model",
-        "transcript",
-    )
-)
 PICTURES = tuple(f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg"))
-FILES |= {".hydra", *PICTURES}
+# What a run writes into its folder: the first parts of names.
+FILES = frozenset(("manifest.json", "summary.json", "curve.csv", "ledger.parquet", "trace.parquet", "checkpoint"))
+FILES |= {"model", "transcript", ".hydra", *PICTURES}
 SWEEP_FILES = frozenset(("multirun.yaml", "curve.csv", "curve.png", "curve.svg"))
-# dtype of each column; the text ones are given as integer codes
+# dtype of each column; texts are given as integer codes
 PARQUET = {
     "ledger": {
         "round": "int32", "src": "text", "dst": "text", "link": "text", "tag": "text",
@@ -61,12 +50,14 @@ PARQUET = {
 
 
 def prepare(folder: Path, key: str = "hydra.run.dir=...") -> None:
-    """Make `folder` and begin its list of files, which proves that it can be written to, before any work is done.
+    """Make `folder` and begin its list of files, which shows before any work that it can be written to.
 
-    A folder that it makes, and the files in it, are the user's alone (0700, 0600; stricter by the umask). `key` is what
-    to change for another folder.
+    Only the user may read a folder made here, and its files (0700, 0600; the umask may be stricter). `key` is what the
+    user changes for another folder.
 
-    Raises VflbenchError: naming the folder and the reason.
+    Raises
+    ------
+    VflbenchError : has the folder and the reason.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,10 +73,12 @@ def prepare(folder: Path, key: str = "hydra.run.dir=...") -> None:
 def atomic(path: Path, replace: bool = False) -> Iterator[Path]:
     """A temporary path beside `path`, moved onto it when the block ends well and removed otherwise.
 
-    `replace`: even a file that vflbench did not write; then no list names what comes.
+    `replace`: even a file that vflbench did not write; then no list names the new file.
 
-    Raises VflbenchError: naming `path` and the reason (no space, no permission, a file there that is not vflbench's),
-    whatever was at `path` being untouched.
+    Raises
+    ------
+    VflbenchError : has `path` and the reason (no space, no permission, a file there that is not vflbench's). What was
+        at `path` is untouched.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     folder = None if replace else inventory.listed_by(path)
@@ -110,22 +103,26 @@ def atomic(path: Path, replace: bool = False) -> Iterator[Path]:
 
 
 def atomic_write(path: Path, data: str | bytes, replace: bool = False) -> None:
-    """Write `data` (text as UTF-8, with escapes for what has none) to `path`, wholly or not at all; `replace` and
-    errors as `atomic`."""
+    """Write `data` to `path`, wholly or not at all; `replace` and errors as in `atomic`.
+
+    Text is written as UTF-8, with escapes for what UTF-8 cannot write.
+    """
     with atomic(path, replace) as temporary:
         temporary.write_bytes(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
 
 
 def _reason(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else str(error)  # pyarrow's own words are many
+    return os.strerror(error.errno) if error.errno else str(error)  # pyarrow's own text is long
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
 def plain(value: Any) -> Any:
-    """`value` in JSON's own types: NumPy scalars and arrays, tuples, paths and dataclasses converted, NaN and infinity
-    as None."""
+    """`value` in JSON's own types; NaN and infinity become None.
+
+    NumPy scalars and arrays, tuples, paths and dataclasses are converted.
+    """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, float):
@@ -144,7 +141,7 @@ def plain(value: Any) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `plain(value)` as JSON, keys in their order."""
+    """Write `plain(value)` as JSON, with the keys in their order."""
     atomic_write(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -157,14 +154,18 @@ def curve_columns(metric: str) -> tuple[str, ...]:
 
 
 def splits(metric: str) -> tuple[str, ...]:
-    """On which samples a metric is taken; the last of them is what a run is judged by."""
+    """The samples that a metric is measured on; a run is judged by the last of them."""
     return ("train",) if metric == TRAINING_METRIC else ("val", "test")
 
 
 def write_curve(path: Path, rows: Sequence[Mapping[str, Any]], metric: str) -> None:
-    """Write the evaluations as CSV. Numbers read back to the last bit; a missing value, None and NaN are empty.
+    """Write the evaluations as CSV.
 
-    Raises ValueError: a row has a key that is no column (it would be lost).
+    Numbers read back to the last bit; a missing value, None and NaN are empty.
+
+    Raises
+    ------
+    ValueError : a row has a key that is no column and would be lost.
     """
     columns = curve_columns(metric)
     text = io.StringIO()
@@ -184,7 +185,7 @@ def _cell(value: Any) -> str:
 
 
 def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array]) -> None:
-    """Write columns, name -> (rows,), as parquet: zstd, the schema version in the file's metadata."""
+    """Write columns, name -> (rows,), as parquet: zstd, with the schema version in the file's metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -196,8 +197,7 @@ def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array]) -> N
 
 
 def merge_parquet(path: Path, sources: Sequence[Path]) -> None:
-    """Write the rows of `sources`, which have the same columns, one after the other; a part of them is in memory at a
-    time."""
+    """Write the rows of `sources`, which have the same columns, one after the other; memory holds only a part."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -214,8 +214,10 @@ def merge_parquet(path: Path, sources: Sequence[Path]) -> None:
 
 
 def _encoding(names: Sequence[str]) -> dict[str, Any]:
-    """How the columns `names` are written. Times and running numbers hardly repeat: a dictionary of them would be as
-    large."""
+    """How the columns `names` are written.
+
+    Times and running numbers hardly repeat: a dictionary of them would be as large as they are.
+    """
     distinct = {
         "seq": "DELTA_BINARY_PACKED",
         "sent": "BYTE_STREAM_SPLIT",
@@ -232,15 +234,17 @@ def ledger_parquet(
 ) -> None:
     """Write the ledger, one row per message.
 
-    `columns`: those of PARQUET, of shape (messages,); src and dst are codes into `parties`, link into `links`, tag into
-    `tags`.
+    `columns` are those of PARQUET, each (messages,). Values of src and dst are codes into `parties`, of link into
+    `links`, of tag into `tags`.
     """
     _write_coded(path, PARQUET["ledger"], columns, {"src": parties, "dst": parties, "link": links, "tag": tags})
 
 
 def trace_parquet(path: Path, traces: Mapping[str, np.ndarray]) -> None:
-    """Write what parties did, party -> (events, 4 or 5): kind (code into `EVENT_KINDS`), peer (place of a party; -1:
-    none), seq, value."""
+    """Write what the parties did: party -> (events, 4 or 5).
+
+    The columns are kind (code into `EVENT_KINDS`), peer (place of a party; -1: none), seq, value.
+    """
     parties, (kind, peer, seq, value, *_) = list(traces), np.concatenate(list(traces.values())).T
     party = np.repeat(np.arange(len(parties)), [len(rows) for rows in traces.values()])
     _write_coded(
@@ -271,8 +275,7 @@ def _write_coded(
 
 
 def select(rows: Sequence[Mapping[str, Any]], metric: Metric) -> Mapping[str, Any] | None:
-    """The row that the validation split chose: the best `val_<metric>`, the earliest of equals; None without
-    validation."""
+    """The row with the best `val_<metric>`, the earliest of equals; None without validation."""
     key, sign = f"val_{metric.name}", 1 if metric.goal == "max" else -1
     scored = [row for row in rows if row.get(key) is not None and math.isfinite(row[key])]
     return max(scored, key=lambda row: sign * row[key], default=None)  # max keeps the first of equals
@@ -280,22 +283,31 @@ def select(rows: Sequence[Mapping[str, Any]], metric: Metric) -> Mapping[str, An
 
 def summarise(
     *,
-    source: DataSource | None,  # None, as `metric`, only where the run ended before its data were there
+    source: DataSource | None,
     metric: Metric | None,
-    rows: Sequence[Mapping[str, Any]],  # the curve's; the last one is final, the one that validation chose is selected
-    bytes_by_tag: Mapping[str, int],  # charged ones
-    bytes_by_link: Mapping[str, int],  # of each link kind; those of `local` are in no total
-    # {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism
+    rows: Sequence[Mapping[str, Any]],
+    bytes_by_tag: Mapping[str, int],
+    bytes_by_link: Mapping[str, int],
     privacy: Mapping[str, Any] | None = None,
-    extra: Mapping[str, Any] | None = None,  # what else applies: utilisation, waiting_seconds, attack
+    extra: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> dict[str, Any]:
     """The content of `summary.json`.
 
-    `given` are all other keys of the contract (`_SUMMARY`) by their names. `reason`, why the run failed, was skipped,
-    diverged or stopped at a budget, and `epochs` may be left out.
+    Parameters
+    ----------
+    source, metric : None only where the run ended before its data were loaded.
+    rows : the curve's; the last one is `final`, the one that validation chose is `selected`.
+    bytes_by_tag : charged bytes.
+    bytes_by_link : bytes of each link kind; those of `local` are in no total.
+    privacy : {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism.
+    extra : keys that only some runs have: utilisation, waiting_seconds, attack.
+    given : all other keys of the contract (`_SUMMARY`). Two may be left out: `epochs`, and `reason`, which says why the
+        run failed, was skipped, diverged or stopped at a budget.
 
-    Raises ValueError: a key of the contract is missing, `given` has one that is none, or `extra` one that is.
+    Raises
+    ------
+    ValueError : a key of the contract is missing, `given` has one that is not in it, or `extra` one that is.
     """
     chosen = select(rows, metric) if metric else None
     validation, test = (f"val_{metric.name}", f"{splits(metric.name)[-1]}_{metric.name}") if metric else ("", "")
@@ -317,9 +329,9 @@ def summarise(
         "bytes": {"total": charged(bytes_by_link), "by_tag": bytes_by_tag, "by_link": bytes_by_link},
         "privacy": {**dict.fromkeys(_PRIVACY), "mechanism": "none", **(privacy or {})},
     }
-    if wrong := summary.keys() ^ _SUMMARY.keys():
+    if mismatched := summary.keys() ^ _SUMMARY.keys():
         raise ValueError(
-            f"a summary has each of the keys {', '.join(_SUMMARY)}, and no others: {', '.join(sorted(wrong))}"
+            f"a summary has each of the keys {', '.join(_SUMMARY)}, and no others: {', '.join(sorted(mismatched))}"
         )
     if clash := set(extra or {}) & set(summary):
         raise ValueError(f"extra would overwrite {sorted(clash)}")
@@ -328,7 +340,7 @@ def summarise(
 
 
 def summarise_unrun(**given: Any) -> dict[str, Any]:
-    """The summary of a run that was skipped, or ended before its first round: every key of the contract, nothing done.
+    """The summary of a run that was skipped, or ended before its first round, with every key of the contract.
 
     `given`: status, reason, algorithm, dataset, seed, compute_clock, timing, accounting, device.
     """
@@ -338,7 +350,7 @@ def summarise_unrun(**given: Any) -> dict[str, Any]:
 
 
 def charged(bytes_by_link: Mapping[str, int]) -> int:
-    """The bytes of all links but those that cost nothing."""
+    """The bytes of all links except those that cost nothing."""
     return sum(count for link, count in bytes_by_link.items() if link != UNCHARGED_LINK)
 
 
@@ -354,7 +366,7 @@ _PRIVACY: dict[str, Any] = {
     "mechanism": str, "epsilon": _NUMBER_OR_NULL, "delta": _NUMBER_OR_NULL,
     "unit": _TEXT_OR_NULL, "neighbouring": _TEXT_OR_NULL, "covers": _TEXT_OR_NULL,
 }  # fmt: skip
-# What stands in a summary, in this order.
+# The keys of a summary, in this order.
 _SUMMARY: dict[str, Any] = {
     "schema": int, "status": str, "reason": _TEXT_OR_NULL, "algorithm": str, "dataset": str,
     "data_source": _TEXT_OR_NULL, "data_variant": _TEXT_OR_NULL, "seed": int, "metric": _METRIC, "rounds": int,
@@ -367,7 +379,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "metric.goal": ("max", "min", None), "privacy.neighbouring": ("add_remove", "replace_one", None),
     "privacy.covers": ("model", "transcript", None),
 }  # fmt: skip
-# What some runs have.
+# Keys that only some runs have.
 _SUMMARY_OPTIONAL: dict[str, Any] = {
     "attack": dict, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL, "waiting_seconds": _NUMBER, "engine": str,
     "cores": _NUMBER,
@@ -385,7 +397,7 @@ _MANIFEST_OPTIONAL: dict[str, Any] = {
 
 
 def validate_manifest(manifest: Mapping[str, Any]) -> list[str]:
-    """What `manifest` breaks of the run folder's contract, one line each; empty if nothing."""
+    """Where `manifest` breaks the run folder's contract, one line each."""
     problems = _mistyped(manifest, _MANIFEST, optional=_MANIFEST_OPTIONAL)
     listed = manifest.get("data", {}).get("files") or [] if not problems else []
     if not isinstance(listed, list) or not all(
@@ -396,7 +408,7 @@ def validate_manifest(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def validate_summary(summary: Mapping[str, Any]) -> list[str]:
-    """What `summary` breaks of the run folder's contract, one line each; empty if nothing."""
+    """Where `summary` breaks the run folder's contract, one line each."""
     if problems := _mistyped(summary, _SUMMARY, optional=_SUMMARY_OPTIONAL):
         return problems
     total, by_tag, by_link = (summary["bytes"][key] for key in _BYTES)
@@ -422,6 +434,7 @@ def validate_summary(summary: Mapping[str, Any]) -> list[str]:
 def _mistyped(
     values: Mapping[str, Any], types: Mapping[str, Any], prefix: str = "", optional: Mapping[str, Any] | None = None
 ) -> list[str]:
+    """Keys that are missing, and values that are of the wrong type or not allowed."""
     problems = []
     for key, kind in {**types, **(optional or {})}.items():
         name = prefix + key

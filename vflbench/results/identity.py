@@ -1,4 +1,4 @@
-"""A run is known by the hash of its configuration: equal hash, equal experiment."""
+"""The hash of a run's configuration identifies it: equal hash, equal experiment."""
 
 import hashlib
 import json
@@ -7,13 +7,13 @@ from typing import Any
 
 from vflbench.results.folder import plain
 
-# How a run is carried out, not what it computes. The data's location is no identity either: its content is in the
-# manifest.
+# Keys that say how a run is carried out, not what it computes. Where the data are does not count either: the manifest
+# has their hashes.
 EXCLUDED = frozenset({"resume", "device", "overwrite", "dry_run", "plot", "data_root", "hydra"})
 
 
 def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The top-level entries of a composed configuration that make it what it is."""
+    """The top-level entries of a composed configuration that decide what a run computes."""
     return {key: value for key, value in config.items() if key not in EXCLUDED and not key.startswith("hydra.")}
 
 
@@ -26,12 +26,12 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def as_text(value: Any) -> str:
-    """A configuration's value as text, by which values are compared: 10 and 10.0 are the same."""
+    """A configuration's value as text, for comparisons: 10 and 10.0 are the same."""
     return f"{value:.12g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def hide(value: Any, texts: Mapping[str, str]) -> Any:
-    """`value` with each of `texts` in it, which come from the environment, by its name."""
+    """`value`, in which each of `texts`, which come from the environment, is replaced by its name."""
     if isinstance(value, str):
         for text, name in texts.items():
             value = value.replace(text, name)
@@ -42,6 +42,6 @@ def hide(value: Any, texts: Mapping[str, str]) -> Any:
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """First 16 hex digits of the SHA-256 of the configuration's canonical JSON; independent of the order of keys."""
+    """First 16 hex digits of the SHA-256 of the configuration's canonical JSON; the order of keys does not matter."""
     text = json.dumps(plain(identifying(config)), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,11 +1,11 @@
-"""Which files vflbench has written into a folder. It replaces and removes these alone; everything else there is the
-user's.
+"""The list of files that vflbench has written into a folder.
 
-The list, `files.jsonl`, stands in the folder and only ever grows, a line before each step, so that a kill at any moment
-leaves no file of which nobody knows whose it is: `{"writing": name}` before a file is begun, `{"file": name, "bytes":
-n, "sha256": digest}` before it takes its place. A file is vflbench's if its contents are one of those listed for its
-name: a file of the user's that came to stand there under the same name is not. A folder without a list, or with a file
-of that name that is none, is not vflbench's.
+vflbench replaces and removes only these; everything else is the user's. The list, `files.jsonl`, is in the folder and
+only grows. It gets a line before each step, so that after a kill at any moment every file's owner is known:
+`{"writing": name}` before a file is begun, `{"file": name, "bytes": n, "sha256": digest}` before it takes its place.
+
+A file is vflbench's if it has contents that are listed for its name. A user's own file of the same name is not. A
+folder is not vflbench's without a list, or where the file of that name is no list.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ from typing import Any
 from vflbench.types import VflbenchError
 
 NAME = "files.jsonl"
-# which a file manager puts anywhere: left alone, and in nobody's way
+# files that a file manager puts anywhere: ignored
 SYSTEM = frozenset((".DS_Store", "Thumbs.db", "desktop.ini"))
-LONGEST = 255  # bytes of a name that a file can have
-DAMAGED = ".damaged"  # the end of the names of files that were set aside
+LONGEST = 255  # bytes of a file's name, at most
+DAMAGED = ".damaged"  # the end of the name of a file that was set aside
 HEADER = b'{"vflbench": "the files it wrote here"}\n'
 LINE = re.compile(rb'\{"file": ".*", "bytes": \d+, "sha256": "[0-9a-f]{64}"')
-DOUBTED = 4096  # bytes at the start of a list by which it is known
+DOUBTED = 4096  # bytes at the start of a file that show whether it is a list
 
 
 @dataclass
@@ -35,43 +35,44 @@ class _Listed:
     """What a list says, as far as it was read."""
 
     read: int = 0  # bytes
-    end: bytes = b""  # the last of them, by which another list in its place is told
-    damaged: bool = False  # a line says nothing that can be understood
+    end: bytes = b""  # the last of them: another list in its place has others
+    damaged: bool = False  # a line cannot be understood
     contents: dict[str, set[tuple[int, str]]] = field(default_factory=dict)  # name -> (bytes, sha256) of every version
     begun: set[str] = field(default_factory=set)  # names whose last line is `writing`
     holder: str = ""
 
 
-_known: dict[Path, _Listed] = {}  # of each list what has been read: it grows with every file that is written
+_known: dict[Path, _Listed] = {}  # what has been read of each list, which grows with every file that is written
 
 
 # --- the list ---------------------------------------------------------------------------------------------------------
 
 
 def start(folder: Path, mode: int = 0o666) -> None:
-    """Begin the list of `folder`, which is there; `mode` is that of the files to come, before the umask. One that is
-    there goes on.
+    """Begin the list of `folder`, unless it has one; `mode` is that of the files to come, before the umask.
 
-    Raises OSError: it cannot be written, or a file of its name is no list.
+    Raises
+    ------
+    OSError : it cannot be written, or a file of its name is no list.
     """
     if not kept(folder):
         new = 0 if _is_empty(folder) else os.O_EXCL
         with os.fdopen(os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | new, mode), "wb", buffering=0) as file:
             try:
                 file.write(HEADER)
-            except OSError:  # half a list would be nobody's file
+            except OSError:  # half a list would be a file without an owner
                 (folder / NAME).unlink()
                 raise
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether a kill came before the first line of the list."""
+    """Whether the list has no line yet, as after a kill."""
     path = folder / NAME
     return path.is_file() and not path.is_symlink() and path.stat().st_size == 0
 
 
 def kept(folder: Path) -> bool:
-    """Whether there is a list of the files in `folder`; one whose first line is damaged is known by the others."""
+    """Whether there is a list of the files in `folder`; other lines show it where the first is damaged."""
     try:
         with (folder / NAME).open("rb") as file:
             start = file.read(DOUBTED)
@@ -81,43 +82,42 @@ def kept(folder: Path) -> bool:
 
 
 def listed_by(path: Path) -> Path | None:
-    """The folder whose list `path` belongs to: its own, or the one above (`model/`, `checkpoint/`); None if neither has
-    one."""
+    """The folder whose list names `path`: its own or the one above (as of `model/`); None if neither has a list."""
     return next((folder for folder in (path.parent, path.parent.parent) if kept(folder)), None)
 
 
 def mode(folder: Path) -> int:
-    """Permissions of the files of a listed folder: those of its list."""
+    """Permissions of the files in a listed folder: those of its list."""
     return (folder / NAME).stat().st_mode & 0o777
 
 
 def writing(folder: Path, name: str) -> None:
-    """Note that `name` (relative to `folder`) is about to be written, by whatever means."""
+    """Note that `name` (relative to `folder`) is about to be written, in whatever way."""
     _append(folder, {"writing": name})
 
 
 def written(folder: Path, name: str, source: Path | None = None) -> None:
-    """Note the contents of `name`, or of `source`, which is about to become it."""
+    """Note the contents of `name`, or of `source`, which is about to replace it."""
     size, digest = contents(source or folder / name)
     line = {"file": name, "bytes": size, "sha256": digest}
     _append(folder, line if source is None else {**line, "from": source.relative_to(folder).as_posix()}, sync=True)
 
 
 def held_by(folder: Path, holder: str) -> None:
-    """Note who writes in the folder from now on."""
+    """Note who writes to the folder from now on."""
     _append(folder, {"holder": holder})
 
 
 def holder(folder: Path) -> str:
-    """Who wrote there last; empty if nobody did."""
+    """Who wrote there last; empty if nobody is noted."""
     return _read(folder).holder
 
 
 def _append(folder: Path, line: dict[str, Any], sync: bool = False) -> None:
     path = folder / NAME
-    with path.open("rb+") as file:  # not "ab": a list that was removed meanwhile is not begun anew
+    with path.open("rb+") as file:  # not "ab": a list that was removed meanwhile is not begun again
         end = file.seek(0, os.SEEK_END)
-        if end:  # a line that a kill or a full disk cut short stays a line of its own
+        if end:  # a line that a kill or a full disk cut short stays on its own line
             file.seek(end - 1)
             if file.read(1) != b"\n":
                 file.write(b"\n")
@@ -128,6 +128,7 @@ def _append(folder: Path, line: dict[str, Any], sync: bool = False) -> None:
 
 
 def _read(folder: Path) -> _Listed:
+    """What the list of `folder` says; only what is new since the last time is read."""
     path = (folder / NAME).absolute()
     listed = _known.get(path, _Listed())
     with path.open("rb") as file:
@@ -155,10 +156,10 @@ def _read(folder: Path) -> _Listed:
             if "writing" in line:
                 listed.begun.add(name)
             else:
-                for one in both:  # a kill may come before it takes its place
+                for one in both:  # a kill may come before the file is moved to its place
                     listed.contents.setdefault(one, set()).add((line["bytes"], line["sha256"]))
                     listed.begun.discard(one)
-        except (ValueError, KeyError, TypeError, RecursionError):  # cut short or damaged: what it told of is nobody's
+        except (ValueError, KeyError, TypeError, RecursionError):  # cut short or damaged: its file has no owner
             listed.damaged |= text != HEADER.strip()
     return listed
 
@@ -173,7 +174,7 @@ def contents(path: Path) -> tuple[int, str]:
 
 
 def owns(folder: Path, path: Path) -> bool:
-    """Whether the file at `path`, at or below `folder`, is one that the list of `folder` names, unchanged."""
+    """Whether the list of `folder` names the file at `path`, which is in or below it, with its present contents."""
     name, listed = path.relative_to(folder).as_posix(), _read(folder)
     if not path.is_file() or any(
         place.is_symlink() for place in (path, *path.parents) if place != folder and folder in place.parents
@@ -186,9 +187,11 @@ def owns(folder: Path, path: Path) -> bool:
 
 
 def check(path: Path) -> None:
-    """Refuse a file of a listed folder that is not as it was written. Files of a folder without a list cannot be told.
+    """Refuse a file of a listed folder that is not as it was written; without a list nothing is known, and all pass.
 
-    Raises VflbenchError: naming it.
+    Raises
+    ------
+    VflbenchError : has the file's name.
     """
     folder = listed_by(path)
     if folder is None or not path.is_file() or owns(folder, path):
@@ -199,22 +202,22 @@ def check(path: Path) -> None:
 
 
 def _doubt(folder: Path) -> str:
+    """A note where the list is damaged, for the end of a message."""
     return (
         f" (a line of {NAME} cannot be read: it may have named them)" if kept(folder) and _read(folder).damaged else ""
     )
 
 
 def damaged(folder: Path, name: str) -> bool:
-    """Whether `name` is a file that was written here, with other contents now, or one that was set aside for that."""
+    """Whether `name` is a file that was written here and has other contents now, or one that was set aside for that."""
     return name in _read(folder).contents or name.endswith(DAMAGED)
 
 
 def foreign(folder: Path) -> list[str]:
-    """Names, relative to `folder`, of what is there and not vflbench's, sorted; of a folder without a list all that is
-    in it."""
+    """Sorted names, relative to `folder`, of what is not vflbench's; without a list, of all that is in it."""
     if not kept(folder):
-        nobodys = {*SYSTEM, NAME} if _is_empty(folder) else SYSTEM
-        return sorted(path.name for path in folder.iterdir() if path.name not in nobodys)
+        ignored = {*SYSTEM, NAME} if _is_empty(folder) else SYSTEM
+        return sorted(path.name for path in folder.iterdir() if path.name not in ignored)
     return [
         path.relative_to(folder).as_posix()
         for path in _leaves(folder)
@@ -223,12 +226,12 @@ def foreign(folder: Path) -> list[str]:
 
 
 def own(folder: Path) -> list[str]:
-    """Names, relative to `folder`, of vflbench's files that are there, sorted; the list itself is not among them."""
+    """Sorted names, relative to `folder`, of vflbench's files that are there, without the list itself."""
     return [path.relative_to(folder).as_posix() for path in _leaves(folder) if path.name != NAME and owns(folder, path)]
 
 
 def _leaves(folder: Path) -> Iterator[Path]:
-    """Files and links below `folder`, sorted; not those of folders with lists of their own (a sweep's runs)."""
+    """Sorted files and links below `folder`, without those of folders that have their own list (a sweep's runs)."""
     for entry in sorted(folder.iterdir()):
         if not entry.is_dir() or entry.is_symlink():
             yield entry
@@ -237,12 +240,11 @@ def _leaves(folder: Path) -> Iterator[Path]:
 
 
 def refuse(folder: Path, names: Sequence[str], advice: str) -> None:
-    """Raise VflbenchError where there are any `names`, of files that are not vflbench's, telling two or three of
-    them."""
+    """Raise VflbenchError where there are `names`, of files that are not vflbench's; it has the first three of them."""
     if names:
         changed = _read(folder).contents if kept(folder) else {}
-        told = [f"{name} (changed since)" if name in changed else name for name in names[:3]]
-        some = ", ".join(f"{name} (damaged, set aside)" if name.endswith(DAMAGED) else name for name in told)
+        shown = [f"{name} (changed since)" if name in changed else name for name in names[:3]]
+        some = ", ".join(f"{name} (damaged, set aside)" if name.endswith(DAMAGED) else name for name in shown)
         some += f" and {len(names) - 3} more" if names[3:] else ""
         raise VflbenchError(
             f"{folder} holds {some}: not what vflbench wrote there{_doubt(folder)}. {advice}, or move away what is "
@@ -251,13 +253,12 @@ def refuse(folder: Path, names: Sequence[str], advice: str) -> None:
 
 
 def claim(folder: Path, advice: str, names: Collection[str] | None = None) -> None:
-    """Make a folder for files that are no run's and begin its list, unless anything of these `names` (all, if None) is
-    there already.
+    """Make a folder for files that belong to no run, begin its list, and remove what a kill left half written.
 
-    What a kill left half written goes.
-
-    Raises VflbenchError: naming what is there, and what to do: `advice`.
-    Raises OSError: the folder cannot be written to.
+    Raises
+    ------
+    VflbenchError : a file of these `names` (None: any) that is not vflbench's is there; `advice` says what to do.
+    OSError : the folder cannot be written to.
     """
     if folder.is_dir():
         refuse(folder, [name for name in foreign(folder) if names is None or name in names], advice)
@@ -270,15 +271,14 @@ def claim(folder: Path, advice: str, names: Collection[str] | None = None) -> No
 
 
 def remove(path: Path) -> None:
-    """Remove a file of vflbench's; where there is none, or another's, nothing happens."""
+    """Remove a file if it is there and vflbench's."""
     folder = listed_by(path)
     if folder is not None and path.exists() and owns(folder, path):
         path.unlink()
 
 
 def set_aside(folder: Path, below: Collection[str]) -> None:
-    """Rename files in the subfolders `below` that are not as they were written, out of the way of what is written in
-    their place."""
+    """Rename files in the subfolders `below` that are not as they were written, to make room for new ones."""
     for name in _read(folder).contents:
         path = folder / name
         if name.split("/")[0] in below and path.exists() and not owns(folder, path):
@@ -286,7 +286,7 @@ def set_aside(folder: Path, below: Collection[str]) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a kill left of files that were being written."""
+    """Remove temporary files that a kill left."""
     listed = _read(folder)
     for name in sorted(listed.begun | listed.contents.keys()):
         path = folder / name
@@ -295,10 +295,9 @@ def tidy(folder: Path) -> None:
 
 
 def clear(folder: Path, first: str = "") -> None:
-    """Remove all files of vflbench's below `folder`, `first` before the others, and the folders in it that this leaves
-    empty.
+    """Remove all files of vflbench's below `folder`, `first` before the others, and the folders that this empties.
 
-    The list stays: it is what a kill in between goes by.
+    The list stays: after a kill it is still needed.
     """
     listed = _read(folder)
     names = sorted(listed.contents.keys() | listed.begun, key=lambda name: (name != first, name))
@@ -312,6 +311,6 @@ def clear(folder: Path, first: str = "") -> None:
 
 
 def leave(folder: Path) -> None:
-    """Remove the list where no file of vflbench's is left for it to name."""
+    """Remove the list where no file of vflbench's is left."""
     if kept(folder) and not own(folder):
         (folder / NAME).unlink()

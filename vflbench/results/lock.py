@@ -1,4 +1,4 @@
-"""One process at a time writes to a run's folder."""
+"""A lock on a run's folder: only one process at a time writes to it."""
 
 import contextlib
 import errno
@@ -25,13 +25,15 @@ class Taken(VflbenchError):
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Nobody else runs in `folder`, which has a list of its files, during the block.
+    """Keep other runs out of `folder`, which has a list of its files, during the block.
 
-    The lock is the operating system's, on that list: it goes with the process that holds it, however that ends, so none
-    is ever stale. Where the file system has no locks, a warning says so.
+    The lock is the operating system's, on that list. It ends with the process that holds it, so none is ever stale.
+    Where the file system has no locks, a warning says so.
 
-    Raises Taken: another process does, of this machine or, where the folder is on a network, of another one.
-    Raises OSError: the folder cannot be written to.
+    Raises
+    ------
+    Taken : another process runs there, on this machine or, for a network folder, on another one.
+    OSError : the folder cannot be written to.
     """
     file = _locked(folder)
     try:
@@ -65,13 +67,13 @@ def _locked(folder: Path) -> int | None:
     while True:
         try:
             file = os.open(path, os.O_RDWR)
-        except FileNotFoundError:  # who held it a moment ago had nothing to write, and took it away
+        except FileNotFoundError:  # the last holder had nothing to write, and has just removed it
             inventory.start(folder, 0o600)
             continue
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(file).st_nlink:
-                with contextlib.suppress(OSError):  # a full disk: then it says no name
+                with contextlib.suppress(OSError):  # a full disk: then the holder is not named
                     inventory.held_by(folder, f"process {os.getpid()} on {socket.gethostname()}")
                 return file
         except OSError as error:
@@ -84,7 +86,7 @@ def _locked(folder: Path) -> int | None:
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
             log.warning(
-                "%s: no locks on this file system (%s); see to it yourself that no other run writes there",
+                "%s: no locks on this file system (%s); make sure that no other run writes there",
                 folder,
                 error.strerror,
             )

@@ -1,12 +1,14 @@
-"""Communication time and cost of a finished run under any latency and bandwidth, as sums that a page can price by
-itself.
+"""Communication time and cost of a finished run under any latency and bandwidth.
 
-The rule is network.timing=round (federation/links.py `Medium`) with every link alike and computing taken as 0: an
-exchange at a server costs `latencies` x L + its bytes / B, a message between two clients L + its bytes / B after those
-before it on its link. Every clock is then the longest of some chains of messages, max over chains of (latencies x L +
-bytes / B), and the chains that can ever be the longest are few: one where all goes through a server, the plain sums
-over its exchanges. They are found once, from trace and ledger, in whole numbers; `seconds` prices them. Exact for every
-run whose control flow does not depend on time. plots/report_page/report.js has the same formula.
+They are sums that a page can price by itself; plots/report_page/report.js has the same formula. The rule is
+network.timing=round (federation/links.py `Medium`) with equal links and no time for computing. An exchange at a server
+costs `latencies` x L + its bytes / B. A message between two clients costs L + its bytes / B, after those before it on
+its link.
+
+Every clock is then the longest of some chains of messages: max over chains of (latencies x L + bytes / B). Few chains
+can ever be the longest. Where all goes through a server there is one, the sums over its exchanges. `chains` finds them
+once, from trace and ledger, in whole numbers; `seconds` prices them. This is exact for every run whose control flow
+does not depend on time.
 """
 
 import re
@@ -19,38 +21,42 @@ from vflbench.results.reader import Arrays, Run, natural
 from vflbench.types import VflbenchError
 
 CLIENT_SERVER, CLIENT_CLIENT = "client_server", "client_client"
-MOST_MESSAGES = 1_000_000  # a trace of more takes too long (some 5 microseconds a message) and is not re-priced
+MOST_MESSAGES = 1_000_000  # a longer trace is not re-priced: it takes some 5 microseconds a message
 
-Chains = tuple[tuple[int, int], ...]  # (latencies, bytes) of each: most latencies first, so fewest bytes first
+Chains = tuple[tuple[int, int], ...]  # (latencies, bytes) of each: most latencies first, and so fewest bytes first
 START: Chains = ((0, 0),)
 
 
 def seconds(chains: Chains, latency_ms: float, bandwidth_gbps: float | None) -> float:
-    """The longest of `chains`; a bandwidth of None is unbounded."""
+    """The length of the longest of `chains`, in s; a bandwidth of None is unbounded."""
     rate = 0.0 if bandwidth_gbps is None else 8.0 / (bandwidth_gbps * 1e9)  # s per byte
     return max(latencies * latency_ms / 1e3 + nbytes * rate for latencies, nbytes in chains)
 
 
 def cost(client_server: int, client_client: int, ratio: float) -> float:
-    """Weighted cost of bytes of both link kinds."""
+    """Weighted cost of the bytes of both link kinds."""
     return client_server * ratio + client_client
 
 
 @dataclass
 class Priced:
-    """What can be re-priced of a run: one entry for each of its evaluations."""
+    """What can be re-priced of a run, with one entry for each of its evaluations."""
 
     chains: list[Chains] | None = None
     bytes_by_link: list[tuple[int, int]] | None = None  # client-server, client-client
     why: str | None = None  # why there are no chains
-    damaged: bool = False  # because trace or ledger is
+    damaged: bool = False  # trace or ledger is, so there are none
 
 
 def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
     """Chains and bytes at the evaluations of `run`, whose ledger this is.
 
-    `time_dependent`: of its algorithm; None where it is not known. Such a run would have been another one on another
-    network. Raises VflbenchError: the curve cannot be read.
+    `time_dependent`: whether its algorithm depends on time, so that it would have done something else on another
+    network; None where it is not known.
+
+    Raises
+    ------
+    VflbenchError : the curve cannot be read.
     """
     rounds = run.curve["round"].astype(int).tolist()
     if run.summary["accounting"] != "strict":
@@ -89,7 +95,7 @@ def _bytes(ledger: Arrays, rounds: list[int]) -> list[tuple[int, int]]:
 
 
 def after(chains: Chains, latencies: int, nbytes: int) -> Chains:
-    """`chains`, each longer by so many latencies and bytes."""
+    """The `chains`, each longer by so many latencies and bytes."""
     if len(chains) == 1:  # nearly always
         ((before, sent),) = chains
         return ((before + latencies, sent + nbytes),)
@@ -107,14 +113,14 @@ def latest(a: Chains, b: Chains) -> Chains:
         if lb >= la and nb >= na:
             return b
     elif a[-1][0] >= b[0][0] and a[0][1] >= b[-1][1]:
-        # mostly one is far behind: its most of both is less than the other's least
+        # mostly one is far behind: the most latencies and bytes of its chains are below the least of the other's
         return a
     elif b[-1][0] >= a[0][0] and b[0][1] >= a[-1][1]:
         return b
     kept: list[tuple[int, int]] = []
     for x, y in sorted({*a, *b}, reverse=True):
         if kept and y <= kept[-1][1]:
-            continue  # neither more latencies nor more bytes
+            continue  # it has neither more latencies nor more bytes
         while len(kept) > 1:
             (x0, y0), (x1, y1) = kept[-2:]
             if (x1 - x0) * (y - y0) > (y1 - y0) * (x - x0):
@@ -125,8 +131,8 @@ def latest(a: Chains, b: Chains) -> Chains:
 
 
 def queued(a: Chains, b: Chains, nbytes: int) -> Chains:
-    """When so many bytes have left that leave after both `a` and `b`."""
-    if len(a) == len(b) == 1:  # as `latest` and `after` would, in one call: it is made for every message
+    """When `nbytes` bytes have left that wait for both `a` and `b`."""
+    if len(a) == len(b) == 1:  # `latest` and `after` in one call: this is called for every message
         ((la, na),), ((lb, nb),) = a, b
         if la >= lb and na >= nb:
             return ((la, na + nbytes),)
@@ -141,7 +147,7 @@ MARK, SCATTER, TO_SERVER, TO_CLIENT, GATHER, TAKE = range(6)
 
 @dataclass
 class _Party:
-    """A party at its place in the trace; `free`, `scattered` and `gathering` are a server's medium."""
+    """A party at its place in the trace; `free`, `scattered` and `gathering` belong to a server's medium."""
 
     events: list[tuple[int, int, int]]  # what, which message (MARK: which round), its receiver
     place: int = 0
@@ -155,8 +161,10 @@ class _Party:
 def chains(ledger: Arrays, trace: Arrays, latencies: int) -> dict[int, Chains]:
     """When each round that all parties have finished ends, as chains of messages.
 
-    `ledger` and `trace` are a run's, under whatever network and timing it ran; `latencies` of an exchange, 1 or 2
-    (network.latencies).
+    Parameters
+    ----------
+    ledger, trace : of a run, under any network and timing.
+    latencies : of an exchange, 1 or 2 (network.latencies).
     """
     parties, nbytes = _parties(ledger, trace)
     arrived: list[Chains | None] = [None] * len(nbytes)  # to a server: when it was sent
@@ -190,16 +198,21 @@ def chains(ledger: Arrays, trace: Arrays, latencies: int) -> dict[int, Chains]:
                 elif what == TO_CLIENT:
                     busy = party.busy[peer] = queued(party.busy.get(peer, START), now, nbytes[at])
                     arrived[at] = after(busy, 1, 0)
-                else:  # to a server, which decides; or inside an organisation
+                else:  # to a server, which adds its own time; or inside an organisation
                     arrived[at] = now
                 if at in waiting:
                     ready.append(waiting.pop(at))
             place += 1
         party.place, party.now = place, now
+    return _round_ends(ends, len(parties))
+
+
+def _round_ends(ends: dict[int, list[Chains]], parties: int) -> dict[int, Chains]:
+    """Of each round that all `parties` have finished, when the last party ends it or a round before it."""
     found: dict[int, Chains] = {}
     end = START
     for round in sorted(ends):
-        if len(ends[round]) == len(parties):
+        if len(ends[round]) == parties:
             for now in ends[round]:
                 end = latest(end, now)
             found[round] = end
@@ -207,7 +220,7 @@ def chains(ledger: Arrays, trace: Arrays, latencies: int) -> dict[int, Chains]:
 
 
 def _parties(ledger: Arrays, trace: Arrays) -> tuple[list[_Party], list[int]]:
-    """Every party with its events, and the bytes of every message, which the events name by number."""
+    """Every party with its events, and the bytes of every message; the events refer to messages by number."""
     owner = trace.texts["party"]
     places = np.sort(np.unique(owner.codes, return_index=True)[1])
     names = list(dict.fromkeys(owner.names[i] for i in owner.codes[places].tolist()))  # servers first
@@ -227,7 +240,7 @@ def _parties(ledger: Arrays, trace: Arrays) -> tuple[list[_Party], list[int]]:
     pair = np.where(kind == 0, me * count + peer, peer * count + me)
     pair = np.where((kind < 2) & (kind >= 0), pair, 0)
     at = first[pair] + seq
-    # of a round that not all have finished: there its party stops
+    # messages of a round that not all have finished: their party stops there
     unknown = (kind >= 0) & (kind < 2) & (at >= first[pair + 1])
     known = np.where((kind >= 0) & (kind < 2) & ~unknown, at, -1)
     of_link, served = np.append(link, -1)[known], np.append(from_server, False)[known]
@@ -253,8 +266,10 @@ def _parties(ledger: Arrays, trace: Arrays) -> tuple[list[_Party], list[int]]:
 
 
 def _servers(src: np.ndarray, dst: np.ndarray) -> set[int]:
-    """The parties at the server's end of the messages client-server: of parties so connected the first, and so on by
-    turns."""
+    """The parties at the server's end of client-server messages.
+
+    In a group of connected parties the first one is a server, its neighbours are clients, their neighbours servers.
+    """
     neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in set(zip(src.tolist(), dst.tolist(), strict=True)):
         neighbours[a].add(b)
@@ -275,12 +290,12 @@ def _servers(src: np.ndarray, dst: np.ndarray) -> set[int]:
 
 # --- who sent how much to whom ----------------------------------------------------------------------------------------
 
-MOST_PARTIES = 12  # more of them are shown by family: client_0, client_1, ... as client_*
+MOST_PARTIES = 12  # more parties are shown by family: client_0, client_1, ... as client_*
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Messages by tag, sender and receiver; `families` where parties of like names are taken together."""
+    """Messages by tag, sender and receiver; `families`: parties with similar names are counted together."""
 
     parties: list[str]
     families: bool
@@ -288,7 +303,7 @@ class Traffic:
 
 
 def traffic(ledger: Arrays) -> Traffic:
-    """Sums over a ledger; messages of kind `local`, which cost nothing, are among them."""
+    """Sums over a ledger, also of messages of kind `local`, which cost nothing."""
     tag, link, *both = (ledger.texts[key] for key in ("tag", "link", "src", "dst"))
     names = sorted({name for end in both for name in end.names}, key=_order)
     families = len(names) > MOST_PARTIES

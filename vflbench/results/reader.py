@@ -1,5 +1,7 @@
-"""Reads run folders back. Every file is checked first: what is missing, damaged, malformed or of another schema version
-is named, never guessed at.
+"""Reads run folders.
+
+Every file is checked first. An error names what is missing, damaged, malformed or of another schema version; nothing is
+guessed.
 """
 
 from __future__ import annotations
@@ -27,21 +29,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Coded:
-    """A text column: the names, and for each row a code into them, (rows,) int32, -1 where it has none."""
+    """A text column: the names, and for each row a code into them, (rows,) int32, -1 for none."""
 
     names: list[str]
     codes: np.ndarray
 
     def by(self, index: Mapping[str, int]) -> np.ndarray:
-        """The column's names by their place in `index`, -1 for none, (rows,) int64."""
+        """For each row the place of its name in `index`, (rows,) int64, -1 for none."""
         found: np.ndarray = np.array([*(index.get(name, -1) for name in self.names), -1])[self.codes]
         return found
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """A ledger or a trace as arrays: of millions of rows, reading them into a DataFrame takes as long as what is then
-    done with them."""
+    """A ledger or a trace as arrays; a DataFrame of millions of rows takes as long to make as to use."""
 
     numbers: dict[str, np.ndarray]
     texts: dict[str, Coded]
@@ -53,8 +54,10 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder; each file is read when first asked for. Every attribute may raise VflbenchError naming the
-    file."""
+    """One run folder; each file is read when it is first asked for.
+
+    Every attribute may raise a VflbenchError, which names the file.
+    """
 
     folder: Path
 
@@ -75,7 +78,7 @@ class Run:
 
     @cached_property
     def overrides(self) -> list[str] | None:
-        """The words by which the run was started, from `.hydra/overrides.yaml`; None where there is none."""
+        """The overrides that started the run, from `.hydra/overrides.yaml`; None where there is no such file."""
         import yaml
 
         path = self.folder / ".hydra/overrides.yaml"
@@ -91,7 +94,7 @@ class Run:
 
     @cached_property
     def curve(self) -> pd.DataFrame:
-        """`curve.csv`, one row per evaluation; numbers equal to the last bit what was written."""
+        """`curve.csv`, one row per evaluation; numbers are as written, to the last bit."""
         import pandas as pd
 
         columns, rows = self.cells
@@ -99,15 +102,18 @@ class Run:
 
     @cached_property
     def cells(self) -> tuple[list[str], list[list[int | float]]]:
-        """The columns of `curve.csv` and its rows, whole numbers as such; an empty cell is NaN."""
+        """The columns and rows of `curve.csv`; whole numbers are integers, an empty cell is NaN."""
         return _read_curve(self.folder / "curve.csv")
 
     def check_curve(self) -> None:
-        """That the curve is the one which the summary sums up, and that the trace has every round. Raises
-        VflbenchError.
+        """Check that curve and summary agree, and that the trace has every round.
 
-        A curve that is cut between two lines looks whole; a run that was continued without what came before counts
-        nothing sent until then.
+        A curve that was cut between two lines looks whole. A run that was continued without its first part has counted
+        nothing that was sent before.
+
+        Raises
+        ------
+        VflbenchError : they do not agree.
         """
         metric, column = self.summary["metric"], self.curve.columns[-1]
         rounds, scores = (
@@ -126,8 +132,7 @@ class Run:
         self._check_rounds()
 
     def _check_sums(self) -> None:
-        """That the curve ends with the summary's sums, or below them where the run went on after its last
-        evaluation."""
+        """Check that the curve ends with the summary's sums, or below them if the run went on after its last row."""
         last, summary = self.curve.iloc[-1], self.summary
         rounding = len(summary["bytes"]["by_tag"])  # an accounting's fractions of bytes are rounded tag by tag
         for column, whole, slack in (
@@ -141,16 +146,16 @@ class Run:
                 )
 
     def _check_rounds(self) -> None:
-        """That some party marked the end of every round, where there is a trace to tell."""
+        """Check that a party marked the end of every round, if there is a trace."""
         try:
             trace = self.arrays("trace")
-        except VflbenchError:  # whoever needs the trace itself is told; the curve does not
+        except VflbenchError:  # an error for those who need the trace; the curve does not
             return
         marks = np.unique(trace.numbers["value"][trace.texts["kind"].by({"mark": 0}) == 0])
         rounds = self.summary["rounds"]
         marked = marks[(marks >= 1) & (marks <= rounds)]
         if lacking := rounds - len(marked):
-            # not an array of all rounds: their number is what a file says
+            # not an array of all rounds: their number comes from a file
             first = np.setdiff1d(np.arange(1, len(marked) + 2), marked)[0]
             path = self.folder / "trace.parquet"
             raise VflbenchError(f"{path} is not of the whole run: it lacks {lacking} rounds, the first of them {first}")
@@ -158,15 +163,17 @@ class Run:
     @cached_property
     def ledger(self) -> pd.DataFrame:
         """`ledger.parquet`, one row per message; text columns categorical."""
-        return self._table("ledger").to_pandas()
+        table: pd.DataFrame = self._table("ledger").to_pandas()
+        return table
 
     @cached_property
     def trace(self) -> pd.DataFrame:
         """`trace.parquet`, one row per event of a party."""
-        return self._table("trace").to_pandas()
+        table: pd.DataFrame = self._table("trace").to_pandas()
+        return table
 
     def arrays(self, name: str) -> Arrays:
-        """`ledger` or `trace` as arrays, read anew each time."""
+        """`ledger` or `trace` as arrays, read each time."""
         content = self._table(name)
         numbers, texts = {}, {}
         for key, kind in PARQUET[name].items():
@@ -184,22 +191,21 @@ class Run:
         return content
 
     def _check_totals(self, ledger: pa.Table) -> None:
-        """That the ledger has the messages and bytes that the summary counts."""
+        """Check that the ledger has the messages and bytes that the summary counts."""
         link = ledger["link"].combine_chunks()
         free = [code for code, name in enumerate(link.dictionary.to_pylist()) if name == UNCHARGED_LINK]
         charged = ~np.isin(link.indices.to_numpy(), free)
         sums = [("messages", int(charged.sum()), self.summary["messages"])]
-        if self.summary["accounting"] == "strict":  # another one has bytes of its own
+        if self.summary["accounting"] == "strict":  # any other counts bytes in its own way
             sums.append(("bytes", int(ledger["bytes"].to_numpy()[charged].sum()), self.summary["bytes"]["total"]))
-        for what, found, told in sums:
-            if found != told:
-                raise VflbenchError(
-                    f"{self.folder / 'ledger.parquet'} is another run's: it has {found} {what}; summary.json has {told}"
-                )
+        for what, found, wanted in sums:
+            if found != wanted:
+                path = self.folder / "ledger.parquet"
+                raise VflbenchError(f"{path} is another run's: it has {found} {what}; summary.json has {wanted}")
 
 
 def load(folder: str | Path) -> Run:
-    """The run in `folder`. Raises VflbenchError: there is no run."""
+    """The run in `folder`; raises VflbenchError where there is none."""
     folder = Path(folder)
     if not any((folder / name).is_file() for name in ("manifest.json", "summary.json")):
         raise VflbenchError(f"{folder} is no run folder: it holds neither manifest.json nor summary.json")
@@ -209,7 +215,9 @@ def load(folder: str | Path) -> Run:
 def find(root: str | Path) -> list[Run]:
     """Every run at or below `root` (a run has a manifest.json), in the natural order of paths: 2 before 10.
 
-    Raises VflbenchError: `root` is no folder.
+    Raises
+    ------
+    VflbenchError : `root` is no folder.
     """
     root = Path(root)
     if not root.is_dir():
@@ -218,7 +226,7 @@ def find(root: str | Path) -> list[Run]:
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """Sort key by which `run2` comes before `run10`."""
+    """A sort key that puts `run2` before `run10`."""
     return [(int(digits or -1), other) for digits, other in re.findall(r"(\d+)|(\D+)", text)]
 
 
@@ -240,7 +248,7 @@ def _read_json(path: Path, validate: Callable[[dict[str, Any]], list[str]]) -> d
     text = _read_text(path)
     try:
         value = json.loads(text)
-        if "\\ud" in text.lower():  # a half of a pair of code units is no character, and could not be written anywhere
+        if "\\ud" in text.lower():  # half of a surrogate pair is no character, and cannot be written to a file
             value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except json.JSONDecodeError as error:
         raise VflbenchError(f"{path} is truncated or malformed at line {error.lineno}: {error.msg}") from error
@@ -300,10 +308,10 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> pa.Table:
         raise VflbenchError(f"{path} is missing")
     inventory.check(path)
     try:
-        content = pq.ParquetFile(path).read(use_threads=False)  # of such small files threads cost more than they save
+        content = pq.ParquetFile(path).read(use_threads=False)  # for such small files threads cost more than they save
         content.validate(full=True)
         version = (content.schema.metadata or {}).get(b"vflbench_schema", b"none").decode()
-    except Exception as error:  # of damaged bytes pyarrow raises whatever it stumbles over
+    except Exception as error:  # damaged bytes make pyarrow raise errors of many kinds
         raise VflbenchError(f"{path} is truncated or malformed: {error}") from error
     _check_schema(path, version)
     if lacking := types.keys() - set(content.column_names):

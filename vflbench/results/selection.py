@@ -1,4 +1,4 @@
-"""Runs side by side: which can be compared, what sets them apart, and which setting the validation split chooses."""
+"""Runs side by side: which can be compared, how they differ, and which setting validation chooses."""
 
 import json
 import math
@@ -17,13 +17,11 @@ from vflbench.results.identity import flat, identifying
 from vflbench.results.reader import Run, load, natural
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, VflbenchError
 
-# Keys that a preset derives from what it varies (equal updates): they tell settings apart only where nothing else does.
+# Keys that a preset derives from others (for equal updates): they are named only where no other key differs.
 DERIVED = ("rounds", "epochs", "eval_every", "target", "max_bytes", "max_virtual_seconds", "checkpoint_every", "scale")
-# Groups that say under which conditions a method ran: they are compared over all methods, others among runs of one
-# method.
+# Groups for the conditions under which a method ran: compared over all methods. Others are compared within a method.
 CONDITIONS = ("dataset", "network", "privacy", "accounting", "attack", "data_root")
-# What a search may choose among: of the algorithm, but not into how many parts the data are divided; the model; the
-# length.
+# A search may choose keys of the algorithm, but not these, by which the data are divided.
 DIVISION = ("algorithm.name", "algorithm.parties", "algorithm.workers", "algorithm.parts")
 
 
@@ -32,17 +30,18 @@ DIVISION = ("algorithm.name", "algorithm.parties", "algorithm.workers", "algorit
 
 @dataclass
 class Collected:
-    """Runs that can be drawn, in the order of their paths, and a sentence on each one that was left out or is not
-    whole."""
+    """Runs that can be drawn, in the order of their paths, and a note on each one that was left out."""
 
     runs: list[Run]
     notes: list[str]
 
 
 def collect(paths: Iterable[str | Path]) -> Collected:
-    """The runs at or below `paths`. What cannot be read or did not end well is named in `notes`.
+    """The runs at or below `paths`; `notes` name those that cannot be read or did not end well.
 
-    Raises VflbenchError: a path is no folder, or none of them has a run in it.
+    Raises
+    ------
+    VflbenchError : a path is no folder, or no run is below any of them.
     """
     folders: dict[Path, Path] = {}
     for path in map(Path, paths):
@@ -89,17 +88,17 @@ def _left_out(run: Run) -> str | None:
     if f"{splits(name)[-1]}_{name}" not in run.curve:
         return f"curve.csv has no {name}, which summary.json names"
     run.check_curve()
-    _ = run.manifest, run.overrides  # which may be damaged, too
+    _ = run.manifest, run.overrides  # raises where they are damaged
     return None
 
 
 def _environment(run: Run) -> str | None:
-    """What the manifest has in place of the values from the environment, which the configuration names only."""
+    """The manifest's hash of values from the environment; the configuration has only their names."""
     return run.manifest.get("environment") if (run.folder / "manifest.json").is_file() else None
 
 
 def unlike(runs: Sequence[Run]) -> list[list[Run]]:
-    """`runs` by what can share a picture: data set with its variant and source, and metric."""
+    """The `runs` that can share a picture: equal data set with its variant and source, and equal metric."""
     panels: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
     for run in runs:
         s = run.summary
@@ -112,8 +111,7 @@ def unlike(runs: Sequence[Run]) -> list[list[Run]]:
 
 @dataclass
 class Setting:
-    """Runs that differ in nothing but the seed; `differs` is what sets them apart from the other settings beside
-    them."""
+    """Runs that differ only in the seed; `differs` has the keys in which other settings differ from them."""
 
     algorithm: str
     differs: dict[str, Any]
@@ -122,32 +120,34 @@ class Setting:
 
     @cached_property
     def metric(self) -> str:
+        """The metric's name."""
         return str(self.runs[0].summary["metric"]["name"])
 
     @property
     def words(self) -> str:
-        """`differs` in a line."""
+        """`differs` in one line."""
         return in_words(self.differs)
 
     @property
     def seeds(self) -> list[int]:
+        """The seeds of its runs, in their order."""
         return [run.summary["seed"] for run in self.runs]
 
     def scores(self, which: str) -> np.ndarray:
-        """`final`, `selected` or `selected_validation` of every run that has it."""
+        """`final`, `selected` or `selected_validation` of every run that has a finite one, (runs,)."""
         values = (run.summary["metric"][which] for run in self.runs)
         return np.array([value for value in values if value is not None and math.isfinite(value)], dtype=float)
 
 
 def in_words(values: Mapping[str, Any]) -> str:
-    """Keys and values in a line."""
+    """Keys and values in one line."""
     return " · ".join(
         f"{key.removeprefix('algorithm.').removesuffix('.name')}={value}" for key, value in values.items()
     )
 
 
 def settings(runs: Sequence[Run]) -> list[Setting]:
-    """`runs` of one panel as settings, in the order of their first run."""
+    """The settings of the runs of one panel, in the order of their first run."""
     configs = [
         {key: value for key, value in flat(identifying(run.manifest["config"])).items() if key != "seed"}
         for run in runs
@@ -157,11 +157,11 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
     for config, place in zip(configs, places, strict=True):
         for key, value in config.items():
             values[place[key]].add(repr(value))
-    telling = [
+    varied = [
         [key for key in config if len(values[place[key]]) > 1] for config, place in zip(configs, places, strict=True)
     ]
     found: dict[str, Setting] = {}
-    for run, config, keys in zip(runs, configs, telling, strict=True):
+    for run, config, keys in zip(runs, configs, varied, strict=True):
         identity = json.dumps([run.summary["algorithm"], config, _environment(run)], sort_keys=True, default=str)
         if identity not in found:
             found[identity] = Setting(run.summary["algorithm"], {key: config[key] for key in keys}, [], config)
@@ -170,8 +170,10 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
 
 
 def _places(algorithm: str, config: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Of each key, among which runs it is compared: of the same method unless it is a condition, and of the same option
-    of its group."""
+    """For each key, what runs must share for it to be compared: its group's option, and the method.
+
+    Conditions are compared over all methods.
+    """
     found: dict[str, tuple[Any, ...]] = {}
     for key in config:
         group = key.split(".")[0]
@@ -181,7 +183,7 @@ def _places(algorithm: str, config: Mapping[str, Any]) -> dict[str, tuple[Any, .
 
 
 def _shortened(found: list[Setting]) -> list[Setting]:
-    """Leave derived keys out of `differs` where the others tell the settings apart."""
+    """Leave derived keys out of `differs` where other keys differ too."""
     alike: dict[str, list[Setting]] = defaultdict(list)
     for setting in found:
         others = {key: value for key, value in setting.differs.items() if key not in DERIVED}
@@ -198,8 +200,7 @@ def _shortened(found: list[Setting]) -> list[Setting]:
 
 
 def differing(found: Sequence[Setting]) -> dict[str, list[Any]]:
-    """Every key on which the settings that have it do not agree: its value in each setting, None where it has no such
-    key."""
+    """Every key whose value differs between settings: its value in each, None where a setting has no such key."""
     keys = dict.fromkeys(key for setting in found for key in setting.config)
     table = {key: [setting.config.get(key) for setting in found] for key in keys}
     return {
@@ -213,16 +214,14 @@ def differing(found: Sequence[Setting]) -> dict[str, list[Any]]:
 
 
 def judged(run: Run) -> str | None:
-    """The column by which a target is judged: validation, or the training samples of a convex problem; never the test
-    split."""
+    """The column that a target is judged by: validation, or training for a convex problem, never test."""
     name = run.summary["metric"]["name"]
     column = f"train_{name}" if name == TRAINING_METRIC else f"val_{name}"
     return column if column in run.curve and run.curve[column].notna().any() else None
 
 
 def reached(run: Run, target: float) -> int | None:
-    """Place in the curve of the first evaluation at which the judged metric has reached `target`; None if it never
-    does."""
+    """Place in the curve of the first evaluation at which the judged metric has reached `target`; None if none has."""
     column = judged(run)
     if column is None:
         return None
@@ -232,8 +231,10 @@ def reached(run: Run, target: float) -> int | None:
 
 
 def target(found: Sequence[Setting]) -> tuple[float | None, str]:
-    """A target for these settings and where it is from: the runs' own, else one that three quarters of the settings
-    reach."""
+    """A target for these settings, and where it comes from.
+
+    It is the runs' own, else one that three quarters of the settings reach; None without validation.
+    """
     given = [
         run.manifest["config"]["target"]
         for s in found
@@ -244,8 +245,8 @@ def target(found: Sequence[Setting]) -> tuple[float | None, str]:
         return float(max(set(given), key=given.count)), "the runs' target"
     best, goal = [], found[0].runs[0].summary["metric"]["goal"]
     for setting in found:
-        ways = [run.curve[column].to_numpy(dtype=float) for run in setting.runs if (column := judged(run)) is not None]
-        ends = [np.nanmax(way) if goal == "max" else np.nanmin(way) for way in ways]
+        scores = [run.curve[column].to_numpy(dtype=float) for run in setting.runs if (column := judged(run))]
+        ends = [np.nanmax(own) if goal == "max" else np.nanmin(own) for own in scores]
         if ends:
             best.append(min(ends) if goal == "max" else max(ends))  # its worst seed
     if not best:
@@ -257,7 +258,7 @@ def target(found: Sequence[Setting]) -> tuple[float | None, str]:
 
 
 def _rounded(value: float, down: bool) -> float:
-    """`value` with two digits, to the side that is easier to reach."""
+    """`value` with two digits, rounded to the side that is easier to reach."""
     if value == 0 or not math.isfinite(value):
         return value
     step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
@@ -269,22 +270,21 @@ def _rounded(value: float, down: bool) -> float:
 
 @dataclass
 class Choice:
-    """The setting that validation chooses in a group, or why none can be chosen."""
+    """The setting that validation chooses in a group, or why it can choose none."""
 
     group: str
     candidates: int
     setting: Setting | None
-    validation: np.ndarray  # the best of each seed of the chosen one
+    validation: np.ndarray  # the best score of each seed of that setting
     why: str
     command: str | None
 
 
 def choose(found: Sequence[Setting]) -> list[Choice]:
-    """Of each group (data set, method, network, privacy, division of the data: all that is no hyper-parameter) the
-    selected setting.
+    """The selected setting of each group: settings of a group differ only in hyper-parameters.
 
-    Settings are compared by the validation metric at the round that validation chose, the mean over seeds; one that has
-    fewer seeds than another (a run that failed or diverged) is no candidate. Test values are not looked at.
+    Settings are compared by the validation metric at the round that validation chose, as a mean over seeds. One with
+    fewer seeds than others (a run failed or diverged) is no candidate. Test values are not used.
     """
     groups: dict[str, list[Setting]] = defaultdict(list)
     for setting in found:
@@ -294,7 +294,7 @@ def choose(found: Sequence[Setting]) -> list[Choice]:
 
 
 def searched(key: str) -> bool:
-    """Whether `key` is a hyper-parameter, which validation may choose."""
+    """Whether `key` is a hyper-parameter that validation may choose."""
     group = key.split(".")[0]
     return key not in DIVISION and (
         group in ("algorithm", "model") or key in ("rounds", "epochs", "eval_every", "checkpoint_every")
@@ -302,6 +302,7 @@ def searched(key: str) -> bool:
 
 
 def _choice(group: list[Setting]) -> Choice:
+    """The choice among the settings of one group."""
     first = group[0].runs[0].summary
     shared = {key: value for key, value in group[0].differs.items() if not searched(key)}
     name = " · ".join(filter(None, [group[0].algorithm, in_words(shared)]))
@@ -330,7 +331,7 @@ def _choice(group: list[Setting]) -> Choice:
 
 
 def rerun(setting: Setting) -> str | None:
-    """The command that trains a setting again, all its seeds; None where no run says by which words it was started."""
+    """The command that trains a setting again with all its seeds; None where the run's overrides are not known."""
     run = setting.runs[0]
     if run.overrides is None:
         return None

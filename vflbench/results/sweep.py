@@ -1,4 +1,4 @@
-"""The table that ends a sweep: one line per job."""
+"""The table at the end of a sweep: one line per job."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from vflbench.types import TRAINING_METRIC, VflbenchError
 def table(folder: str | Path) -> str:
     """A plain-text table of the sweep in `folder`: job, what differs, status, test metric, communication, run folder.
 
-    A job that left nothing readable keeps its line and says so. Empty text if there are no jobs.
+    A job that left nothing readable has a line that says so. The text is empty if there are no jobs.
     """
     runs = jobs(folder)
     overrides = [_overrides(run) for run in runs]
     common = set.intersection(*map(set, overrides)) if len(runs) > 1 else set()
-    # A column for each word that differs, so that equal things stand below each other.
+    # A column for each key that differs, so that its values are below each other.
     keys = list(
         dict.fromkeys(
             key for words in overrides for word in words if word not in common for key in [word.split("=", 1)[0]]
@@ -29,7 +29,7 @@ def table(folder: str | Path) -> str:
 
 
 def jobs(folder: str | Path) -> list[Run]:
-    """The sweep's run folders in the order of job numbers, those that failed before writing anything included."""
+    """The sweep's runs in the order of job numbers, also those that failed before they wrote anything."""
     signs = ("manifest.json", "summary.json", ".hydra")
     inside = [path for path in Path(folder).iterdir() if any((path / sign).exists() for sign in signs)]
     return [Run(path) for path in sorted(inside, key=lambda path: natural(path.name))]
@@ -38,7 +38,7 @@ def jobs(folder: str | Path) -> list[Run]:
 def _overrides(run: Run) -> list[str]:
     try:
         return run.overrides or []
-    except VflbenchError:  # a table of many jobs does not end over one damaged folder; its status column tells
+    except VflbenchError:  # one damaged folder does not end a table of many jobs; the status column shows it
         return []
 
 
@@ -63,7 +63,7 @@ def results(run: Run) -> list[str]:
 
 
 def align(rows: list[list[str]]) -> str:
-    """Rows of text as columns, the first row being their names; each is a line, whatever its texts are."""
+    """Rows of text in aligned columns, one line each; the first row has the names of the columns."""
     rows = [[in_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     numbers = ("selected", "final", "sent", "communication")

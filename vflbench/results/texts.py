@@ -1,5 +1,7 @@
-"""Texts as a terminal, Markdown, a spreadsheet and a page show them: others' are read and never obeyed; and numbers of
-bytes."""
+"""Texts for a terminal, Markdown, a spreadsheet and a page, which show other people's texts but never obey them.
+
+Also numbers of bytes.
+"""
 
 import base64
 import hashlib
@@ -9,18 +11,18 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """`text` with its control characters, and what turns the direction of writing, as escapes; line breaks and tabs
-    stay.
+    """`text` with escapes for control characters and for changes of the writing direction.
 
-    A terminal takes commands by control characters, and an SVG that has one is malformed.
+    Line breaks and tabs stay. A terminal obeys control characters, and an SVG with one is malformed.
     """
     return "".join(c if c.isprintable() or c in "\n\t\xa0" else c.encode("unicode_escape").decode() for c in text)
 
 
 class Formatter(logging.Formatter):
-    """A log's lines, printable."""
+    """The printable lines of a log."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The line, without control characters."""
         return printable(super().format(record))
 
 
@@ -30,7 +32,7 @@ def in_line(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """One line of Markdown that shows `text`: no link, picture, markup or cell of a table comes of it."""
+    """One line of Markdown that shows `text`; nothing in it becomes a link, picture, markup or table cell."""
     return re.sub(r"([\\`*\[\]<>|&~#]|(?<![^\W_])_|_(?![^\W_])|^[-+=](?=\s|[-+=]))", r"\\\1", in_line(text))
 
 
@@ -40,7 +42,7 @@ def code(text: str) -> str:
 
 
 def spreadsheet(value: Any) -> Any:
-    """A cell of a CSV file; a text that a spreadsheet program would take for a formula gets an apostrophe before it."""
+    """A cell of a CSV file; an apostrophe goes before a text that a spreadsheet would take for a formula."""
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -52,10 +54,9 @@ def spreadsheet(value: Any) -> Any:
 
 
 def content_policy(style: str, script: str | None = None, images: str = "data:") -> str:
-    """The Content-Security-Policy of a page: its own `style` and `script` are known by their hashes, and nothing else
-    is run or loaded.
+    """The Content-Security-Policy of a page that allows only its own `style` and `script`, by their hashes.
 
-    With `script` None the page has none, and runs none; `images` is where these may come from.
+    With `script` None no script runs. `images` says where pictures may come from.
     """
 
     def known(text: str) -> str:
@@ -71,11 +72,11 @@ _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))  # SI: 1 MB is 1,0
 
 
 def si_scale(largest: float) -> tuple[float, str]:
-    """Divisor and prefix that make `largest` a number between 1 and 1000."""
+    """The divisor and prefix that bring `largest` between 1 and 1000."""
     return next(((divisor, prefix) for divisor, prefix in _PREFIXES if abs(largest) >= divisor), (1.0, ""))
 
 
 def human_bytes(count: float) -> str:
-    """`12345678` -> `12.3 MB`."""
+    """A number of bytes as text: `12345678` -> `12.3 MB`."""
     divisor, prefix = si_scale(count)
     return f"{count / divisor:.3g} {prefix}B" if prefix else f"{count:.0f} B"
