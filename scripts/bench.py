@@ -138,7 +138,7 @@ def glasu(rounds: int = 60) -> None:
         say("  over its tensor arithmetic alone (at most 1.3)", f"{whole / bare:.2f}   ({1e3 * bare:.2f} ms)")
 
 
-def bare_glasu(federation: Federation, rounds: int) -> float:
+def bare_glasu(federation: Federation, rounds: int) -> float:  # noqa: C901  (one plain loop is its point)
     """CPU seconds of the rounds' tensor arithmetic as one plain loop, given the sampled node ids and edges."""
     import asyncio
 
@@ -149,10 +149,10 @@ def bare_glasu(federation: Federation, rounds: int) -> float:
     from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, forward
     from vflbench.algorithms.graph.shared import make_optimizer, update
     from vflbench.data.graph.sampling import Graph, sample_blocks, union
-    from vflbench.models import gnn
+    from vflbench.models import DTYPES, gnn
 
     cfg, model_config, task = federation.config.algorithm, federation.config.model, federation.task
-    count, dtype = task.parties, gnn.DTYPES[model_config.dtype]
+    count, dtype = task.parties, DTYPES[model_config.dtype]
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
     aggregation = Aggregation(cfg.aggregate, count)
     parts = [task.part(m) for m in range(count)]

@@ -328,8 +328,7 @@ def _attack(federation: Federation, writer: TranscriptWriter) -> dict[str, Any]:
 
 
 def _answer(party: Any, inputs: np.ndarray, rng: np.random.Generator, codec: Any) -> np.ndarray:
-    """What would arrive if `party` published of `inputs` now, by its own mechanism, with noise of its own; counted by
-    nobody."""
+    """What would arrive if `party` published `inputs` now, with noise of its own; nobody counts it."""
     model = party.state.model
     like = next(model.parameters())
     with torch.no_grad():
