@@ -17,7 +17,8 @@ ConfigRepository (_find_object_source, get_group_options, load_config, initializ
 ConfigSource._normalize_file_name;
 ConfigLoaderImpl.load_configuration; Hydra (run, multirun, compose_config, what answers --cfg,
 --info, --hydra-help), its _run_job;
-get_args_parser; GlobalHydra and HydraConfig as singletons; Override (sweep_iterator, _convert_value);
+get_args_parser; GlobalHydra and HydraConfig as singletons; Override (sweep_iterator,
+_convert_value, and what our class of that name calls);
 BasicSweeper.split_arguments;
 Plugins._instantiate; what a launcher does with run_job, setup_globals, Singleton and load_sweep_config (hydra's
 basic_launcher.py)."""

@@ -12,6 +12,7 @@ import os
 import pickle
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString, RangeSweep
+from hydra.core.override_parser.types import Glob, Quote, QuotedString, RangeSweep
+from hydra.core.override_parser.types import Override as HydraOverride
 from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, configure_log, run_job, setup_globals
@@ -166,7 +168,7 @@ class Session(Hydra):
         """
         override = self._parser.parse_override(text)
         override.config_loader = self.config_loader  # to list what `glob(*)` means
-        return override
+        return Override(override)
 
     def start(self, task: TaskFunction, overrides: list[str], log: bool) -> Any:
         """What `task` returns for the configuration, in the folder that Hydra makes; `log`: Hydra sets up logging."""
@@ -222,21 +224,70 @@ def flags_parser(usage: str) -> ArgumentParser:
 # --- overrides --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Override:
+    """One override: the members of Hydra's own class that vflbench uses, since Hydra documents none of them."""
+
+    parsed: HydraOverride
+
+    @property
+    def key_or_group(self) -> str:
+        """The key, without `+` or `~`, and without its package."""
+        return self.parsed.key_or_group
+
+    @property
+    def package(self) -> str | None:
+        """The package, as in `group@package=option`."""
+        return self.parsed.package
+
+    def value(self) -> Any:
+        """The value; of a sweep an object of Hydra's."""
+        return self.parsed.value()
+
+    def get_key_element(self) -> str:
+        """The key as it was typed."""
+        return self.parsed.get_key_element()
+
+    def sweep_string_iterator(self) -> Iterator[str]:
+        """The values of a discrete sweep, as they were typed."""
+        return self.parsed.sweep_string_iterator()
+
+    def is_add(self) -> bool:
+        """Whether it is `+key=value` or `++key=value`."""
+        return self.parsed.is_add() or self.parsed.is_force_add()
+
+    def is_delete(self) -> bool:
+        """Whether it is `~key`."""
+        return self.parsed.is_delete()
+
+    def is_sweep_override(self) -> bool:
+        """Whether it has several values."""
+        return self.parsed.is_sweep_override()
+
+    def is_discrete_sweep(self) -> bool:
+        """Whether it lists its values."""
+        return self.parsed.is_discrete_sweep()
+
+    def is_hydra_override(self) -> bool:
+        """Whether it belongs to Hydra's own configuration."""
+        return self.parsed.is_hydra_override()
+
+
 def line(override: Override) -> str:
     """The override as it was typed."""
-    return override.input_line or ""
+    return override.parsed.input_line or ""
 
 
 def values_of(override: Override) -> list[Any]:
     """Every value that the override gives its key; in Hydra's own iterator texts are still in quotes."""
     if override.is_discrete_sweep():
-        return [override._convert_value(value) for value in override.sweep_iterator()]
+        return [override.parsed._convert_value(value) for value in override.parsed.sweep_iterator()]
     return [override.value()]
 
 
 def expand(overrides: Iterable[Override]) -> list[list[str]]:
     """A sweep's jobs, as Hydra's sweeper makes them, so that they are checked and counted before any starts."""
-    batches: list[list[list[str]]] = BasicSweeper.split_arguments(list(overrides), None)
+    batches: list[list[list[str]]] = BasicSweeper.split_arguments([override.parsed for override in overrides], None)
     return batches[0]
 
 

@@ -64,7 +64,7 @@ def _store_plugins(overrides: list[str]) -> None:
         typed = [
             word for text in overrides if text.startswith(f"{group}=") for word in text.partition("=")[2].split(",")
         ]
-        # an unknown option stands as its closest match
+        # an unknown option counts as its closest match
         meant = {closest(word, entries) for word in typed if word not in entries}
         for name, entry in entries.items():
             if not entry.plugin or not (anything or name in meant or any(name in text for text in overrides)):
@@ -121,7 +121,6 @@ def _sets_value(override: Override, groups: frozenset[str]) -> bool:
         or override.is_hydra_override()
         or override.is_delete()
         or override.is_add()
-        or override.is_force_add()
     )
 
 

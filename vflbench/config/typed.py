@@ -79,7 +79,7 @@ def value_problems(
         if depth and (kind is Any or typing.get_origin(kind) in (dict, list, tuple)):
             return []  # open below here
         listed = [name for name in fields if not isinstance(inside, dict) or name in inside]
-        if part not in (fields if override.is_add() or override.is_force_add() else listed):
+        if part not in (fields if override.is_add() else listed):
             typed = line(override).partition("=")[2]
             if part in groups and depth == 0:  # a group that is not set, e.g. a model for an algorithm that takes none
                 return [Problem(key, typed, f"no {part} is chosen")]
