@@ -163,7 +163,7 @@ def _read_keys(config: Config, name: str, source: Source) -> tuple[dict[str, Col
 
 
 def _file_stamp(source: Source) -> str | None:
-    """Checksum of a text file; None for a database, whose file may change while its content does not."""
+    """Checksum of a CSV or Parquet file; None for a database, whose file may change while its content does not."""
     return sql_sources.stamp(source) if source.kind in ("csv", "parquet") else None
 
 
