@@ -161,7 +161,7 @@ class Codec(Option, Protocol):
 
     @staticmethod
     def decode(sent: tuple[Tensor, ...], size: int, dtype: torch.dtype, config: Any) -> Tensor:
-        """What the receiver makes of it: (size,) floats of `dtype`."""
+        """What the receiver makes of what was sent: (size,) floats of `dtype`."""
 
 
 class Mechanism(Option, Protocol):
@@ -192,7 +192,7 @@ class Topology(Option, Protocol):
 
     @staticmethod
     def edges(config: Any, servers: list[str], clients: list[str], seed: int) -> Iterable[tuple[str, str]]:
-        """The pairs that may, in any order, also those of a server with its clients.
+        """The pairs that may exchange messages, in any order, also those of a server with its clients.
 
         Raises
         ------

@@ -119,8 +119,17 @@ def runs() -> Iterator[tuple[str, ...]]:
             yield (f"algorithm={algorithm}", f"dataset={name}")
     for group in ("network", "engine", "compute", "topology", "privacy", "attack", "codec", "broker"):
         yield from ((f"{group}={path.stem}",) for path in sorted((CONF / group).glob("*.yaml")))
+
+
+def models() -> Iterator[tuple[str, ...]]:
+    """Every algorithm with every model that it takes."""
     for name, info in registry.algorithms().items():
         yield from ((f"algorithm={name}", f"model={model}") for model in info.models)
+
+
+def composes(overrides: tuple[str, ...], hydra: Any) -> bool:
+    values = config.plain(config.compose(hydra, overrides))
+    return isinstance(config.to_config(values), RunConfig)
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +141,13 @@ def hydra() -> Iterator[Any]:
 
 @pytest.mark.parametrize("overrides", sorted(set(runs())), ids=" ".join)
 def test_every_option_composes(overrides: tuple[str, ...], hydra: Any) -> None:
-    values = config.plain(config.compose(hydra, overrides))
-    assert isinstance(config.to_config(values), RunConfig)
+    assert composes(overrides, hydra)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overrides", sorted(set(models())), ids=" ".join)
+def test_every_model_composes_with_its_algorithms(overrides: tuple[str, ...], hydra: Any) -> None:
+    assert composes(overrides, hydra)
 
 
 @pytest.mark.parametrize("path", PRESETS, ids=name_of)

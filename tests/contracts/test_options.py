@@ -66,7 +66,12 @@ BROKEN = [
         "encode(values)",
         "encode takes (values), and is called as encode(values, rng, config)",
     ),
-    ("codec", "def decode", "def undo", "decode(sent, size, dtype, config) is missing: What the receiver makes of it"),
+    (
+        "codec",
+        "def decode",
+        "def undo",
+        "decode(sent, size, dtype, config) is missing: What the receiver makes of what was",
+    ),
     ("codec", "def check(config)", "def check()", "check takes (), and is called as check(config)"),
     ("codec", "(CodecConfig)", "", "Config must have the key feedback, of type bool"),
     ("codec", "def check(", "def chek(", "chek is never called. Did you mean 'check'?"),

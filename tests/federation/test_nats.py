@@ -57,7 +57,7 @@ def test_what_does_not_go_with_it_is_refused_by_name(monkeypatch: pytest.MonkeyP
         "broker=nats: needs parties in processes of their own: engine=ray; engine=simulated has broker=embedded"
         in alone
     )
-    assert "broker.user=(not shown): a server that the run starts has its own password: null" in alone
+    assert "broker.user=(not shown): must be null without broker.address" in alone
     text = refused("algorithm=avfl", "broker.address='nats://hunter2@there:4222'", "broker.password_env=hunter2")
     assert (
         "broker=nats: avfl publishes nothing that could pass a broker: broker=embedded; these publish: pubsub_vfl"

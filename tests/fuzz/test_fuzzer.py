@@ -1,4 +1,4 @@
-"""200 seeded cases of the fuzzer, of every kind; `python -m tests.fuzz.fuzzer` carries out more. And that it would see
+"""400 seeded cases of the fuzzer, of every kind; `python -m tests.fuzz.fuzzer` carries out more. And that it would see
 a fault."""
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from tests.fuzz import fuzzer
 from vflbench import cli
 
 
-def test_nothing_that_is_typed_or_held_ends_in_a_traceback_a_hang_or_a_wrong_completion() -> None:
+@pytest.mark.parametrize("cases", [range(100), pytest.param(range(100, 400), marks=pytest.mark.slow)], ids=len)
+def test_nothing_that_is_typed_or_held_ends_in_a_traceback_a_hang_or_a_wrong_completion(cases: range) -> None:
     told: list[str] = []
-    assert not fuzzer.fuzz(0, range(200), told.append), "\n".join(told)
+    assert not fuzzer.fuzz(0, cases, told.append), "\n".join(told)
 
 
 def test_every_kind_of_fault_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ def test_a_row_per_setting_with_mean_spread_and_target(make_run):
 
 def test_keys_that_do_not_tell_runs_apart_are_refused(make_run):
     runs = [make_run(f"{q}", options={"q": q}) for q in (1, 2)]
-    with pytest.raises(VflbenchError, match="add the key to the figure"):
+    with pytest.raises(VflbenchError, match="add what differs to the figure"):
         measured.table(runs, ["algorithm.name"], {})
 
 

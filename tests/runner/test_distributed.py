@@ -79,8 +79,15 @@ def each_needs_its_own(words: list[str], owned: dict[str, Path], owner_of: Any) 
     return messages
 
 
-@pytest.mark.parametrize("alignment", ["given", "psi"])
-@pytest.mark.parametrize("algorithm", ["vfl", "pubsub_vfl"])
+@pytest.mark.parametrize(
+    ("algorithm", "alignment"),
+    [
+        ("vfl", "given"),
+        ("pubsub_vfl", "psi"),
+        pytest.param("vfl", "psi", marks=pytest.mark.slow),
+        pytest.param("pubsub_vfl", "given", marks=pytest.mark.slow),
+    ],
+)
 def test_a_party_opens_its_own_table_and_no_other(algorithm: str, alignment: str, tmp_path: Path) -> None:
     paths = tables(tmp_path, "all" if alignment == "given" else "some")
     files = ",".join(map(str, paths.values()))

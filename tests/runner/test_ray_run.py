@@ -475,6 +475,7 @@ def test_what_depends_on_time_runs_to_its_end_in_real_time(
     assert sent.to_dict() == {1: batches, 2: batches, 3: batches}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_pool")
 def test_a_file_for_each_party_makes_the_run_that_it_makes_in_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -53,7 +53,8 @@ def _reprice_job(run: Run, values: dict[str, Any], folder: Path) -> Run:
     profile = reprice.Profile(
         {"network": values["network"]["name"], "accounting": values["accounting"]}, values["network"]
     )
-    _finished(run.folder.resolve()).write(profile, folder, "vflbench figures", overwrite=False, draw=draw_run)
+    draw = draw_run if values["plot"] == "auto" else None
+    _finished(run.folder.resolve()).write(profile, folder, "vflbench figures", overwrite=False, draw=draw)
     return reader.load(folder)
 
 

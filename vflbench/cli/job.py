@@ -173,7 +173,9 @@ def _run(
     """Train, and return the summary; the runner imports no plots, so it is given what draws a run."""
     from vflbench.runner.run import run
 
-    draw = _draw if draws else _without_pictures
+    draw: Any = _without_pictures
+    if draws:
+        from vflbench.plots.curves import draw_run as draw
     info = registry.algorithms()[run_config.algorithm.name]
     choices = {
         str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None
@@ -188,12 +190,6 @@ def _run(
         run_config, folder, clear=partial(folders.clear, folder, run_config.overwrite, cfg), **how
     )
     return summary
-
-
-def _draw(folder: Path, summary: dict[str, Any]) -> None:
-    from vflbench.plots.curves import draw_run
-
-    draw_run(folder, summary)
 
 
 def _without_pictures(folder: Path, _: dict[str, Any]) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from vflbench.cli.words import complain, say, shown
-from vflbench.results import folder as files
+from vflbench.cli.words import complain, for_user, say, shown
 from vflbench.results import inventory, lock, reader, sweep
 from vflbench.types import VflbenchError
 
@@ -25,15 +24,15 @@ def command(args: list[str]) -> int:
 
 
 def _drawn(folder: Path, draw: Callable[[], None]) -> bool:
-    """Whether the pictures in `folder` were drawn; why not is said."""
+    """Draw the pictures in `folder`; False, and a message, where that is impossible."""
     try:
         if not inventory.kept(folder):
             raise VflbenchError(f"{folder} has no {inventory.NAME}: vflbench writes only where it keeps a list")
-        with lock.held(folder):
-            files.prepare(folder)
-            draw()
+        if lock.held_below(folder):
+            raise VflbenchError(f"{folder}: another process writes there")
+        draw()
     except (VflbenchError, OSError) as error:
-        complain(f"left out: {error}")
+        complain(f"left out: {for_user(error)}")
         return False
     say(f"curve: {shown(folder / 'curve.png')}")
     return True
@@ -45,7 +44,8 @@ def _draw_run(run: reader.Run) -> None:
     if run.status is None or not (run.folder / "curve.csv").exists():
         raise VflbenchError(f"{run.folder} holds a run without a curve ({run.status or 'unfinished'})")
     run.check_curve()
-    draw_run(run)
+    with lock.held(run.folder):
+        draw_run(run)
 
 
 def _draw_sweep(folder: Path) -> None:

@@ -103,8 +103,6 @@ def _conclude(folder: Path, outcomes: list[Outcome], died: str, draw: bool) -> i
     say("\n" + sweep.table(folder))
     runs = [run.folder for run in sweep.jobs(folder)] if died else [outcome.folder for outcome in outcomes]
     ended = [reader.load(run_folder).summary for run_folder in runs if folders.ended(run_folder)]
-    for name in ("curve.csv", "curve.png", "curve.svg"):
-        inventory.remove(folder / name)  # of fewer jobs, where a sweep goes on
     if ended and draw:
         from vflbench.plots.curves import draw_runs
 

@@ -246,7 +246,10 @@ def profiles(hydra: Session, overrides: Sequence[str]) -> list[tuple[dict[str, A
     ConfigError : all problems.
     """
     problems: list[Problem] = []
-    allowed = "re-pricing changes network, its keys, and accounting; another value of this is another run: train it"
+    allowed = (
+        "re-pricing changes network, its keys, and accounting; "
+        "with another value of this key it is another run: train it"
+    )
     foreign = [
         o for o in words.parse(hydra, overrides, []) if o.key_or_group.split(".")[0] not in ("network", "accounting")
     ]

@@ -110,8 +110,8 @@ def _codec_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
     if codec.feedback and not info.remembered:
         having = ", ".join(name for name, other in registry.algorithms().items() if other.remembered)
         allowed = (
-            f"messages of {info.name} are about other rows every time, so there is nothing to remember; it works "
-            f"with: {having}"
+            f"messages of {info.name} are about other rows every time, so there is nothing to remember; "
+            f"codec.feedback works with: {having}"
         )
         problems.append(Problem("codec.feedback", "true", allowed))
     return problems

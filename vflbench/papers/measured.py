@@ -126,7 +126,9 @@ def table(
         seeds = [run.summary["seed"] for run in own]
         if len(set(seeds)) < len(seeds):
             folders = " and ".join(str(run.folder) for run in own if seeds.count(run.summary["seed"]) > 1)
-            raise VflbenchError(f"{folders} differ in more than {', '.join(keys)}: add the key to the figure's `keys`")
+            raise VflbenchError(
+                f"{folders} differ in more than {', '.join(keys)}: add what differs to the figure's `keys`"
+            )
         found = [measures[*name, seed] for seed in seeds]
         other = [str(against.get(key, value)) for key, value in zip(keys, name, strict=True)] if against else []
         for seed, one in zip(seeds, found, strict=True):

@@ -335,7 +335,9 @@ def rerun(setting: Setting) -> str | None:
     run = setting.runs[0]
     if run.overrides is None:
         return None
-    kept = [word for word in run.overrides if not word.startswith(("seed=", "hydra.", "resume=", "overwrite="))]
+    kept = [
+        word for word in run.overrides if not word.startswith(("seed=", "hydra.", "resume=", "overwrite=", "plot="))
+    ]
     flags = ["-m"] if len(setting.runs) > 1 else []
     if named := _config_dir(run):
         flags += ["--config-dir", named]

@@ -276,7 +276,7 @@ def _echo(size: int) -> Iterator[Callable[[bytes], bytes]]:
             send.flush()
             answer = receive.read(size)
             if len(answer) != size:
-                raise VflbenchError("the second process, which echoes the messages to time, has ended")
+                raise VflbenchError("the second process, which sends the timed messages back, has ended")
             return answer
 
         try:

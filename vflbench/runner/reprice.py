@@ -111,7 +111,8 @@ def reprice(
             place = out / f"{name}_{profile.label(finished.config['network']['name'])}"
             if other := places.get(place):
                 raise VflbenchError(
-                    f"{other} and {run.folder} would both be re-priced to {place}: re-price them one by one, with --out"
+                    f"{other} and {run.folder} would both be re-priced to {place}: "
+                    "re-price them one by one, each with its own --out"
                 )
             places[place] = run.folder
             jobs.append((finished, profile, place))
@@ -295,7 +296,7 @@ class Finished(Run):
         }  # fmt: skip
         columns = list(self.program.rows.T)
         columns[COLUMN["sent"]], columns[COLUMN["delivered"]] = done.sent, done.delivered
-        # The curve against rounds, and mostly the one against bytes, is drawn in the run's own folder already.
+        # Against rounds, and mostly against bytes, the curve is the run's own.
         pictures = ["curve"] if config["accounting"] == self.config["accounting"] else ["curve", "bytes"]
         with _whole(place) as folder:
             files.ledger_parquet(folder / "ledger.parquet", columns, list(self.parties), self.tags, LINK_KINDS)

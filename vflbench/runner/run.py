@@ -66,8 +66,8 @@ def run(
     """
     began = time.perf_counter()
     with interrupts.once(), contextlib.ExitStack() as processes, contextlib.ExitStack() as building:
+        # Noise is calibrated by the host (ray) or by `mechanisms`, which may fail: no file is touched before.
         host = _host(config, info, processes)
-        # here and in the next line noise is calibrated, which may fail
         federation = host.federation if host else Federation(config, info)
         privacy = {} if host else federation.mechanisms()
         files.prepare(folder)

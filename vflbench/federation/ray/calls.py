@@ -39,7 +39,7 @@ def split(data: bytes) -> tuple[int, list[memoryview]]:
     except struct.error as error:
         raise ValueError(f"not a message: {error}") from None
     if at != len(data):
-        raise ValueError("not a message: its length is not the one that it says")
+        raise ValueError("not a message: it is not as long as it says")
     return first, parts
 
 

@@ -72,7 +72,11 @@ def check(config: RunConfig, info: AlgorithmInfo, publishers: Sequence[str]) -> 
     for key in ("user", "password_env"):
         if broker.address is None and getattr(broker, key) is not None:
             problems.append(
-                Problem(f"broker.{key}", "(not shown)", "a server that the run starts has its own password: null")
+                Problem(
+                    f"broker.{key}",
+                    "(not shown)",
+                    "must be null without broker.address: a server that the run starts has its own",
+                )
             )
     if broker.address is not None and broker.password_env is not None and broker.password_env not in os.environ:
         named = re.fullmatch(r"[A-Z_][A-Z0-9_]*", broker.password_env)  # else it may be the password itself: not shown
