@@ -1,0 +1,1 @@
+"""The benchmarks of `scripts/bench.py`, a file per room of the package."""

@@ -1,0 +1,70 @@
+"""What benchmarks share: lines with targets, timings in pairs, and a federation that is ready to run."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vflbench.runner.run import Federation
+
+DATA = Path(os.environ.get("VFLBENCH_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+
+missed: list[str] = []  # names of lines that are not within their target
+
+
+def say(name: str, value: str, ok: bool | None = None) -> None:
+    """Print a line; `ok`: whether it is within its target, where it has one."""
+    if ok is False:
+        missed.append(name.strip())
+    print(f"{name:72} {value}{'' if ok is not False else '   MISSED'}", flush=True)
+
+
+def ratio(
+    name: str,
+    whole: Callable[[], float],
+    bare: Callable[[], float],
+    most: float | None = 1.3,
+    pairs: int = 7,
+    unit: tuple[float, str] = (1e3, "ms"),
+) -> None:
+    """Print the median over alternating pairs of `whole` over `bare`, both of which return CPU seconds of equal work.
+
+    A first pair is not counted: it warms caches and allocators.
+    """
+    timings = [(whole(), bare()) for _ in range(pairs + 1)][1:]
+    found = statistics.median(a / b for a, b in timings)
+    scale, text = unit
+    of = " over ".join(f"{scale * statistics.median(values):.2f}" for values in zip(*timings, strict=True))
+    limit = "" if most is None else f" (at most {most:g})"
+    say(f"{name}{limit}", f"{found:.2f}   ({of} {text})", None if most is None else found <= most)
+
+
+def federation(*words: str) -> Federation:
+    """The federation of a configuration, its data loaded: real data where they are, else synthetic."""
+    from vflbench import config, registry
+
+    overrides = [*words, *([f"data_root={DATA}"] if DATA.is_dir() else ["dataset.source=synthetic"])]
+    with config.session(overrides) as hydra:
+        run_config = config.to_config(config.plain(config.plan(hydra, overrides).cfg))
+    return Federation(run_config, registry.algorithms()[run_config.algorithm.name])
+
+
+def seconds_of_rounds(federation: Federation, rounds: int) -> float:
+    """CPU seconds of `rounds` rounds; the first one, with what is set up before it, and scoring are left out."""
+    ends: list[float] = []
+
+    def on_round(t: int, _: object) -> bool:
+        ends.append(time.process_time())
+        return t == rounds + 1
+
+    federation.engine(rounds=rounds + 2, eval_every=rounds + 3, on_round=on_round).run()
+    return ends[-1] - ends[0]
+
+
+def topology_config(name: str) -> Any:
+    """The configuration of a topology, with its defaults."""
+    from vflbench import registry
+
+    return registry.option_config("topology", name)(name)
