@@ -159,6 +159,17 @@ def noisy(noise: float = 0.0, clip: float = 1.0, steps: int = 10**6, rate: float
     return private
 
 
+def test_where_no_noise_is_enough_there_is_no_gradient() -> None:
+    """A second try finds nothing prepared: it does not go on without noise."""
+    model, x, cotangent = made({"name": "linear"})
+    private = NoisyGradients(1.0, None, 1e-9, 1e-5)
+    with pytest.raises(ValueError, match="epsilon"):
+        private.prepare(0.1, 10, stream(0, "batches"), torch_stream(0, "noise"))
+    private.prepare(0.1, 10, stream(0, "batches"), torch_stream(0, "noise"))
+    with pytest.raises(FederationError):
+        private.gradient(model, x, cotangent, *model.network.inside(model.theta, x))
+
+
 @pytest.mark.parametrize("how", MODELS, ids=str)
 def test_row_norms_and_clipped_sums_are_those_of_autograd(how: dict[str, Any]) -> None:
     model, x, cotangent = made(how)

@@ -131,9 +131,10 @@ class NoisyGradients:
         self.sample_rate, self.planned = sample_rate, steps
         if self.noise_multiplier is None:
             assert self.target is not None  # checked with the configuration
-            self.noise_multiplier = 0.0  # no row of this party joins: there is nothing to hide
+            found = 0.0  # no row of this party joins: there is nothing to hide
             if sample_rate * steps:
-                self.noise_multiplier = accountant.calibrate_steps(self.target, self.delta, sample_rate, steps)
+                found = accountant.calibrate_steps(self.target, self.delta, sample_rate, steps)
+            self.noise_multiplier = found  # at last: where no noise is enough, `gradient` goes on to refuse
 
     def sample(self, rows: int, rate: float) -> np.ndarray:
         """A Poisson batch: each of `rows` rows with probability `rate`, ascending."""

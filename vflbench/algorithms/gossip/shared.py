@@ -106,7 +106,7 @@ def check_data(
     if cfg.rounds_per_epoch > steps:
         count = f"{len(public.rows)} worker{'s' * (len(public.rows) > 1)}"
         size = f"{public.samples} rows, {count}, batches of {cfg.batch_size}"
-        allowed = f"must be at most {steps}: an epoch has {steps} steps ({size}), and a round takes one at least"
+        allowed = f"must be at most {steps}, the steps of an epoch ({size}): a round takes at least one"
         raise ConfigError([Problem("algorithm.rounds_per_epoch", cfg.rounds_per_epoch, allowed)])
     rows = public.rows if trained is None else trained
     steps_of = [planned_steps(config, public, pace) for pace in paces or [1.0] * len(rows)]

@@ -42,7 +42,7 @@ Departures from the paper
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -140,8 +140,10 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
     graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
     whole = learner.whole(full_block(graph))
-    all_edges: np.ndarray | None = getattr(data, "all_edges", None)  # of a LeakyPart
-    drawn_from = None if all_edges is None else Graph.from_edges(all_edges, public.nodes)
+    drawn_from: Graph | None = None
+    if cfg.sampling == "undropped":
+        leaky: Any = data  # a LeakyPart; guarded, so its class does not show
+        drawn_from = Graph.from_edges(leaky.all_edges, public.nodes)
     unite = asking(me, "nodes", "union", at=common_levels(cfg, ends))
 
     others: list[torch.Tensor] = []  # H_{-m}[l+1], l in I, of this round

@@ -51,7 +51,8 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse passwords at once: sweeps write the configuration to disk before they check it."""
-        advice = "runs keep their configuration, so no password may be in it: name an environment variable with it in"
+        reason = "runs keep their configuration, so no password may be in it"
+        advice = f"{reason}: put it into an environment variable, and name that in"
         problems = []
         for name, table in self.tables.items() if isinstance(self.tables, Mapping) else ():
             key = f"dataset.tables.{name}"

@@ -56,7 +56,7 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     problems = tables.check_fractions(config.validation, config.test)
     if config.duplication > config.dimension_rows:
         most = f"must be at most dataset.dimension_rows={config.dimension_rows}"
-        allowed = f"{most}: as many rows of the first dimension share a key"
+        allowed = f"{most}: it is the number of rows of the first dimension that share a key"
         problems.append(Problem("dataset.duplication", config.duplication, allowed))
     return problems
 
