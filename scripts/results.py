@@ -36,7 +36,7 @@ from vflbench.papers import definition, measured
 from vflbench.papers.claims import judge, select
 from vflbench.plots.style import PALETTE, QUIET, RC, look
 from vflbench.results import reader
-from vflbench.results.identity import as_text
+from vflbench.results.texts import as_text
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a claim's numbers are, where measured.COLUMNS has more words.

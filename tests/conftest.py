@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("VFLBENCH_DATA", REPOSITORY.parent / "shared" / "data")).absolute()
@@ -96,6 +97,14 @@ def pytest_configure() -> None:
         from absl import logging
 
         logging.get_absl_handler().python_handler.stream = sys.__stderr__
+
+
+def network_option(name: str, **changes: Any) -> dict[str, Any]:
+    """The values of a network that comes with vflbench, with `changes`."""
+    from vflbench import registry
+
+    found = yaml.safe_load((registry.config_dir() / "network" / f"{name}.yaml").read_text())
+    return {**found, **changes}
 
 
 @pytest.fixture(scope="session")
@@ -248,7 +257,7 @@ def make_run(tmp_path: Path) -> Any:
             "dataset": {"name": "cora"},
             "seed": seed,
         }
-        config["network"] = changes.pop("network", {"name": "us_uk", "latency": 136})
+        config["network"] = changes.pop("network", {"name": "us_uk"})
         keys = [f"{split}_{metric.name}" for split in folder.splits(metric.name)]
         sums = [{"round": t, "bytes": sent * t, "cost": sent * t, "communication_seconds": pace * t} for t in rounds]
         curve = [{**row, **dict.fromkeys(keys, level(row["round"]))} for row in sums]

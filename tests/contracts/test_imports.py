@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     **{piece: set() for piece in PIECES},
     "algorithms": PIECES,
     "attacks": PIECES,
-    "results": set(),
+    "results": {"registry"},
     "plots": {"results", "registry"},
     "runner": {"algorithms", "attacks", "results", "registry", "contracts"} | PIECES,
     "papers": {"config", "contracts", "runner", "algorithms", "attacks", "results", "plots", "registry"} | PIECES,

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.conftest import network_option
 from vflbench.plots import curves
 from vflbench.results import reader
 from vflbench.types import DataSource, Metric, VflbenchError
@@ -160,7 +161,7 @@ def test_a_gap_is_drawn_and_averaged_by_its_decades(make_run, tmp_path):
 
 
 def test_lines_panels_and_what_is_left_out(make_run, tmp_path):
-    us_us = {"name": "us_us", "latency": 67}
+    us_us = {"name": "us_us"}
     runs = [
         *(make_run(f"q{q}-{seed}", seed=seed, options={"local_steps": q}) for q in (1, 4) for seed in (0, 1)),
         make_run("silent", algorithm="standalone_gnn", pace=0, sent=0, level=lambda t: 0.7),
@@ -187,11 +188,11 @@ def test_an_options_own_keys_do_not_make_a_label_longer(make_run, tmp_path):
 
 
 def test_networks_of_one_name_and_other_keys_have_panels_of_their_own(make_run, tmp_path):
-    runs = [make_run(f"{ratio}", network={"name": "cost_ratio", "ratio": ratio, "latency": 0}) for ratio in (1, 10)]
+    runs = [make_run(f"{ratio}", network=network_option("cost_ratio", ratio=ratio)) for ratio in (1.0, 10.0)]
     table = curves.draw_runs([*runs, make_run("far")], tmp_path)
     panels = [
-        "Cora · cost_ratio ratio=1 · real data",
-        "Cora · cost_ratio ratio=10 · real data",
+        "Cora · ideal · real data",
+        "Cora · cost_ratio · real data",
         "Cora · us_uk · real data",
     ]
     assert table["panel"].unique().tolist() == panels and set(table["line"]) == {"GLASU"}
@@ -199,10 +200,7 @@ def test_networks_of_one_name_and_other_keys_have_panels_of_their_own(make_run, 
 
 def test_times_of_real_processes_are_not_said_to_be_a_networks(make_run, tmp_path):
     """engine=ray uses nothing of `network`: one panel for all of its runs, apart from simulated ones."""
-    runs = [
-        make_run(name, timing="measured", network={"name": name, "latency": at})
-        for at, name in enumerate(("us_uk", "us_us"))
-    ]
+    runs = [make_run(name, timing="measured", network={"name": name}) for name in ("us_uk", "us_us")]
     curves.draw_run(runs[0])
     assert "GLASU on Cora · engine=ray · real data · seed 0" in words(runs[0].folder / "curve.svg")
     panels = curves.draw_runs([*runs, make_run("simulated")], tmp_path)["panel"].unique()

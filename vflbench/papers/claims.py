@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vflbench.plots.values import Names, line_label
-from vflbench.results.identity import as_text
+from vflbench.results.texts import as_text
 from vflbench.types import Problem, closest
 
 # one setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> spread

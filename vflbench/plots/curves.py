@@ -20,6 +20,7 @@ from vflbench.plots import style
 from vflbench.results import selection
 from vflbench.results.folder import atomic, atomic_write, splits
 from vflbench.results.identity import flat
+from vflbench.results.network import network_label
 from vflbench.results.reader import Run
 from vflbench.results.texts import printable, si_scale, spreadsheet
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, Metric
@@ -166,12 +167,11 @@ def _alarm(summary: Mapping[str, Any]) -> str:
 
 
 def _network(run: Run, summary: Mapping[str, Any]) -> str | None:
-    """The network's name, if there is a manifest and the run had a network."""
+    """What the network is called, if there is a manifest and the run had a network."""
     if summary["timing"] == "measured":
         return style.NO_NETWORK
     config = run.manifest.get("config", {}) if (run.folder / "manifest.json").exists() else {}
-    name: str | None = config.get("network", {}).get("name")
-    return name
+    return network_label(config["network"]) if config.get("network") else None
 
 
 def _networks(runs: Sequence[Run]) -> dict[Path, str]:

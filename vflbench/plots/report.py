@@ -14,6 +14,7 @@ import pandas as pd
 from vflbench.plots import style
 from vflbench.results import pricing, selection, texts
 from vflbench.results.folder import splits
+from vflbench.results.network import network_label
 from vflbench.results.reader import Run
 from vflbench.results.selection import Setting
 from vflbench.results.texts import human_bytes, markdown
@@ -231,7 +232,9 @@ def rule(panel: Panel) -> str:
     """The networks, timings and accountings behind a panel's times."""
     found = {
         "network": {
-            style.NO_NETWORK if run.summary["timing"] == "measured" else run.manifest["config"]["network"].get("name")
+            style.NO_NETWORK
+            if run.summary["timing"] == "measured"
+            else network_label(run.manifest["config"]["network"])
             for run in panel.runs
         },
         "timing": {run.summary["timing"] for run in panel.runs},

@@ -14,8 +14,7 @@ from matplotlib.ticker import NullLocator
 
 from vflbench.plots import style
 from vflbench.plots.curves import Picture, entitle, legend_below, new_figure, plain, save, write_points
-from vflbench.results.identity import as_text
-from vflbench.results.texts import printable
+from vflbench.results.texts import as_text, printable
 
 Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
 Rows = Sequence[Mapping[str, Any]]

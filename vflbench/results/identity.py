@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vflbench.results.folder import plain
+from vflbench.results.network import by_values
 
 # Keys that say how a run is carried out, not what it computes. Where the data are does not count either: the manifest
 # has their hashes.
@@ -13,8 +14,14 @@ EXCLUDED = frozenset({"resume", "device", "overwrite", "dry_run", "plot", "data_
 
 
 def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The top-level entries of a composed configuration that decide what a run computes."""
-    return {key: value for key, value in config.items() if key not in EXCLUDED and not key.startswith("hydra.")}
+    """The top-level entries of a composed configuration that decide what a run computes.
+
+    A network is named by its values: the same links are the same experiment, whatever option they were made from.
+    """
+    found = {key: value for key, value in config.items() if key not in EXCLUDED and not key.startswith("hydra.")}
+    if isinstance(network := found.get("network"), Mapping) and "name" in network:
+        found["network"] = {**network, "name": by_values(network)}
+    return found
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -23,11 +30,6 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in config.items():
         found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
     return found
-
-
-def as_text(value: Any) -> str:
-    """A configuration's value as text, for comparisons: 10 and 10.0 are the same."""
-    return f"{value:.12g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def hide(value: Any, texts: Mapping[str, str]) -> Any:

@@ -80,3 +80,8 @@ def human_bytes(count: float) -> str:
     """A number of bytes as text: `12345678` -> `12.3 MB`."""
     divisor, prefix = si_scale(count)
     return f"{count / divisor:.3g} {prefix}B" if prefix else f"{count:.0f} B"
+
+
+def as_text(value: Any) -> str:
+    """A configuration's value as text, for comparisons: 10 and 10.0 are the same."""
+    return f"{value:.12g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

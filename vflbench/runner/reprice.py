@@ -28,6 +28,7 @@ from vflbench.federation.replay import Program, Retimed
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
 from vflbench.results.identity import config_hash
+from vflbench.results.network import network_label
 from vflbench.results.reader import Arrays, Run
 from vflbench.runner import provenance
 from vflbench.runner.costs import Costs, Standing, clock, link_problems
@@ -108,7 +109,7 @@ def reprice(
             refused(_naming(run.folder, str(error)))
             continue
         for profile in profiles:
-            place = out / f"{name}_{profile.label(finished.config['network']['name'])}"
+            place = out / f"{name}_{profile.label(network_label(finished.config['network']))}"
             if other := places.get(place):
                 raise VflbenchError(
                     f"{other} and {run.folder} would both be re-priced to {place}: "
@@ -121,7 +122,7 @@ def reprice(
     jobs.reverse()
     while jobs:
         finished, profile, place = jobs.pop()  # removed, so that its ledger can be freed
-        source, label = finished.folder, profile.label(finished.config["network"]["name"])
+        source, label = finished.folder, profile.label(network_label(finished.config["network"]))
         try:
             results.append(Result(source, place, label, kept=finished.write(profile, place, command, overwrite, draw)))
         except VflbenchError as error:
@@ -318,7 +319,7 @@ class Finished(Run):
         return {
             "run": provenance.without_home(str(self.folder)), "config_hash": self.manifest.get("config_hash"),
             "summary_sha256": digest,
-            "network": self.config["network"].get("name"), "command": self.manifest.get("command"),
+            "network": network_label(self.config["network"]), "command": self.manifest.get("command"),
         }  # fmt: skip
 
     def _kept(self, place: Path, identity: str, origin: Mapping[str, Any], overwrite: bool) -> bool:

@@ -25,6 +25,7 @@ from vflbench.federation.snapshot import Cut
 from vflbench.privacy import mechanisms
 from vflbench.results import folder as files
 from vflbench.results.identity import config_hash, hide
+from vflbench.results.network import network_label
 from vflbench.results.reader import Run
 from vflbench.results.texts import human_bytes
 from vflbench.runner import interrupts, provenance
@@ -359,7 +360,7 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
     engine.run()
     lines = [
         f"{info.name} on {config.dataset.name} ({federation.task.source.kind} data), {federation.rounds} rounds, "
-        f"{config.network.name}",
+        f"{network_label(dataclasses.asdict(config.network))}",
         "",
         "parties",
     ]

@@ -121,8 +121,7 @@ def check(config: RunConfig) -> list[Problem]:
     problems = shared.check_asynchronous(config)
     if cfg.deadline is not None and cfg.deadline <= 2e-3 * config.network.client_server.latency_ms:
         there_and_back = (
-            f"a message takes {2 * config.network.client_server.latency_ms:g} ms there and back on "
-            f"{config.network.name}"
+            f"a message takes {2 * config.network.client_server.latency_ms:g} ms there and back on this network"
         )
         problems.append(Problem("algorithm.deadline", cfg.deadline, f"{there_and_back}: every batch would be dropped"))
     problems += planner.check(config)
