@@ -54,6 +54,17 @@ def test_all_algorithms_have_a_look_of_their_own():
         )
 
 
+def test_lines_of_one_picture_differ_in_colour():
+    """Also where two methods of different families have one colour, and where one method has several lines."""
+    everyone = style.looks(NAMES[: len(style.PALETTE)])
+    assert len({look["color"] for look in everyone}) == len(style.PALETTE)
+    several = style.looks(["vfl", "avfl", "vfl", "vfl"])
+    assert len({look["color"] for look in several}) == 4 and several[0]["color"] == style.look("vfl").color
+    assert len({look["linestyle"] for look in (several[0], *several[2:])}) == 3
+    many = style.looks(["glasu"] * (len(style.PALETTE) + 2))
+    assert len({(look["color"], look["linestyle"]) for look in many}) == len(many)
+
+
 def test_strangers():
     assert style.look("mine") == style.look("mine")
     assert style.look("mine").label == "mine"

@@ -22,7 +22,9 @@ def test_a_key_that_was_set_is_told() -> None:
     assert network_label(both) == "50 ms, 0.1 Gbit/s"
     one = network_option("us_uk", client_server={"latency_ms": 50.0, "bandwidth_gbps": None})
     assert network_label(one) == "client_server 50 ms; client_client 136 ms, 0.42 Gbit/s"
-    assert network_label(network_option("lan", timing="round")).endswith(", timing=round")
+    assert network_label(network_option("lan", timing="round")) == "lan, timing=round"
+    assert network_label(network_option("ideal", ratio=5.0)) == network_label(network_option("cost_ratio", ratio=5.0))
+    assert "the server 2 Gbit/s" in network_label(network_option("lan", server_bandwidth_gbps=2.0))
     links = {"client_0->server": SLOW}
     assert "1 link unlike the others" in network_label(network_option("lan", links=links))
 

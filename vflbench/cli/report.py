@@ -12,6 +12,7 @@ from vflbench.plots import report as page
 from vflbench.plots.report import Report
 from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
+from vflbench.results.network import network_label
 from vflbench.types import VflbenchError
 
 
@@ -61,12 +62,16 @@ def read_runs(paths: list[str]) -> Report:
     return found
 
 
-def _networks() -> dict[str, tuple[float, float | None]]:
-    """Latency in ms and bandwidth in Gbit/s of each network whose links are all alike and not ideal."""
+def _networks() -> dict[str, tuple[float, float | None, str]]:
+    """Latency in ms and bandwidth in Gbit/s of each network whose links are all alike and not ideal.
+
+    Beside them what a run there is called under the rule by which the page prices.
+    """
     found = {}
     for path in sorted((registry.config_dir() / "network").glob("*.yaml")):
         profile = yaml.safe_load(path.read_text(encoding="utf-8"))
         link = profile["client_server"]
         if link == profile["client_client"] and link["latency_ms"] > 0:
-            found[profile["name"]] = link["latency_ms"], link["bandwidth_gbps"]
+            there = network_label({**profile, "timing": "round"})
+            found[profile["name"]] = link["latency_ms"], link["bandwidth_gbps"], there
     return found

@@ -231,23 +231,28 @@ def markdown_table(
 def rule(panel: Panel) -> str:
     """The networks, timings and accountings behind a panel's times."""
     found = {
-        "network": {
-            style.NO_NETWORK
-            if run.summary["timing"] == "measured"
-            else network_label(run.manifest["config"]["network"])
-            for run in panel.runs
-        },
+        "network": {_network(run) for run in panel.runs},
         "timing": {run.summary["timing"] for run in panel.runs},
         "accounting": {run.summary["accounting"] for run in panel.runs},
     }
     return ", ".join(f"{name} {' and '.join(sorted(map(str, values)))}" for name, values in found.items())
 
 
+def _network(run: Run) -> str:
+    """What the run's network is called."""
+    return style.NO_NETWORK if run.summary["timing"] == "measured" else network_label(run.manifest["config"]["network"])
+
+
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) -> str:
-    """The page; `networks`: name -> latency in ms and bandwidth in Gbit/s, for the reader to choose from."""
+def to_html(report: Report, networks: Mapping[str, tuple[float, float | None, str]]) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    networks : to choose from: name -> latency in ms, bandwidth in Gbit/s, and what a run there is called.
+    """
     settings = [setting for panel in report.panels for setting in panel.settings]
     runs = sum(len(setting.runs) for setting in settings)
     most = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // runs))
@@ -336,6 +341,8 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         lines.append(
             {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
             | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
+            | {"clock": setting.runs[0].summary["compute_clock"], "network": _network(setting.runs[0])}
+            | {"again": selection.rerun(setting, network=False)}
             | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd")}
         )
         entries += [

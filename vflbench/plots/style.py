@@ -1,6 +1,7 @@
 """One fixed look: an algorithm has the same colour and marker in every picture."""
 
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,24 +92,24 @@ def look(algorithm: str) -> Look:
 
 
 def looks(algorithms: Sequence[str]) -> list[dict[str, Any]]:
-    """Colour, marker and dashes of lines by their algorithms, for matplotlib.
+    """Colour, marker and dashes of the lines of one picture, by their algorithms, for matplotlib.
 
-    Settings of one algorithm share its colour; where there is no other algorithm, each has its own colour.
+    Colours differ as long as there are enough: the first line of an algorithm has its own one, where no other line has
+    it already. Further lines of an algorithm keep its marker, and differ in dashes too.
     """
-    one_method, seen, found = len(set(algorithms)) == 1 < len(algorithms), Counter[str](), []
-    for place, algorithm in enumerate(algorithms):
-        own, dashes = look(algorithm), LINES[seen[algorithm] % len(LINES)]
+    seen = Counter[str]()
+    colors: list[str | None] = []
+    for algorithm in algorithms:
+        own = look(algorithm).color
+        colors.append(own if not seen[algorithm] and own not in colors else None)
         seen[algorithm] += 1
-        color, marker = (
-            (PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]) if one_method else (own.color, own.marker)
-        )
-        found.append(
-            {
-                "color": color,
-                "marker": marker,
-                "linestyle": LINES[place // len(PALETTE) % len(LINES)] if one_method else dashes,
-            }
-        )
+    free = itertools.cycle([color for color in PALETTE if color not in colors] or PALETTE)
+    seen.clear()
+    found = []
+    for algorithm, color in zip(algorithms, colors, strict=True):
+        dashes = LINES[seen[algorithm] % len(LINES)]
+        seen[algorithm] += 1
+        found.append({"color": color or next(free), "marker": look(algorithm).marker, "linestyle": dashes})
     return found
 
 

@@ -10,6 +10,7 @@ from vflbench import registry
 from vflbench.results.texts import as_text
 
 KINDS = ("client_server", "client_client")
+LINKS = (*KINDS, "server_bandwidth_gbps", "links")
 
 
 @functools.cache
@@ -27,24 +28,37 @@ def by_values(network: Mapping[str, Any]) -> str:
     name = str(network.get("name", ""))
     if name in registry.option_entries("network"):
         return name
-    found = {key: value for key, value in network.items() if key != "name"}
-    own_first = sorted(_options().items(), key=lambda option: option[0] != name)
-    for option, values in own_first:
-        if all(key in values and values[key] == value for key, value in found.items()):
-            return option
-    links = [_link(found.pop(kind, {})) for kind in KINDS]
-    usual = _options()["us_uk"]
-    others = [f"{key}={value}" for key, value in found.items() if key != "links" and usual.get(key) != value]
-    own = len(found.get("links") or {})
-    unlike = f"{own} link{'s' if own > 1 else ''} unlike the others" if own else ""
-    both = links[0] if links[0] == links[1] else "; ".join(map(" ".join, zip(KINDS, links, strict=True)))
-    return ", ".join(filter(None, [both, unlike, *others]))
+    values = {key: value for key, value in network.items() if key != "name"}
+    if set(network) == {"name"}:  # nothing else is known
+        return name
+    alike = {name: option for name, option in _options().items() if all(_same(key, values, option) for key in LINKS)}
+    # the one with the fewest keys that differ
+    nearest = min(alike, key=lambda name: sum(not _same(key, values, alike[name]) for key in values), default=None)
+    usual = _options()[nearest or "us_uk"]
+    others = [f"{key}={value}" for key, value in values.items() if key not in LINKS and usual.get(key) != value]
+    return ", ".join([nearest or _links(values), *others])
 
 
 def network_label(network: Mapping[str, Any]) -> str:
     """The network's name for a reader: a name that is not one of vflbench's own stands before the values."""
     name, values = str(network.get("name", "")), by_values(network)
     return values if not name or name in _options() or name == values else f"{name} ({values})"
+
+
+def _same(key: str, values: Mapping[str, Any], option: Mapping[str, Any]) -> bool:
+    """Whether a network has the option's value; older runs lack keys."""
+    return key not in values or (key in option and values[key] == option[key])
+
+
+def _links(values: Mapping[str, Any]) -> str:
+    """Latency and bandwidth of all links."""
+    kinds = [_link(values.get(kind, {})) for kind in KINDS]
+    parts = [kinds[0]] if kinds[0] == kinds[1] else [" ".join(both) for both in zip(KINDS, kinds, strict=True)]
+    if own := len(values.get("links") or {}):
+        parts.append(f"{own} link{'s' if own > 1 else ''} unlike the others")
+    if (shared := values.get("server_bandwidth_gbps")) is not None:
+        parts.append(f"the server {as_text(shared)} Gbit/s")
+    return "; ".join(parts)
 
 
 def _link(link: Any) -> str:

@@ -330,14 +330,16 @@ def _choice(group: list[Setting]) -> Choice:
     return Choice(name, len(group), best, best.scores("selected_validation"), why, rerun(best))
 
 
-def rerun(setting: Setting) -> str | None:
-    """The command that trains a setting again with all its seeds; None where the run's overrides are not known."""
+def rerun(setting: Setting, network: bool = True) -> str | None:
+    """The command that trains a setting again with all its seeds; None where the run's overrides are not known.
+
+    Without `network` it leaves the network to whoever adds it.
+    """
     run = setting.runs[0]
     if run.overrides is None:
         return None
-    kept = [
-        word for word in run.overrides if not word.startswith(("seed=", "hydra.", "resume=", "overwrite=", "plot="))
-    ]
+    dropped = ("seed=", "hydra.", "resume=", "overwrite=", "plot=", *(() if network else ("network=", "network.")))
+    kept = [word for word in run.overrides if not word.startswith(dropped)]
     flags = ["-m"] if len(setting.runs) > 1 else []
     if named := _config_dir(run):
         flags += ["--config-dir", named]

@@ -18,7 +18,8 @@ const SLIDERS = {
 const state = {
   panel: 0, axis: null, log: false, split: null, sort: null, hidden: new Set(), // the reader's view
   repriced: false, weighted: false, latency: 136, bandwidth: 0.42, ratio: 1, // the network; false: as the runs had it
-  targets: DATA.panels.map((panel) => panel.target), run: null,
+  targets: DATA.panels.map((panel) => panel.target), run: null, network: "as_run", clock: null,
+  limits: { epsilon: null, bytes: null, seconds: null }, // what the headline may need at most
 };
 const $ = (id) => document.getElementById(id);
 
@@ -46,7 +47,13 @@ function along(run, axis) {
 
 // Whether a run's values on this axis are those it had, though the others' are priced anew.
 function asItWas(run, axis) {
-  return (axis === "communication_seconds" && state.repriced && !run.chains) || (axis === "cost" && state.weighted && !run.links);
+  return (axis === "communication_seconds" && state.repriced && !run.chains && !there(run)) || (axis === "cost" && state.weighted && !run.links);
+}
+
+// Whether a run was made on the chosen network, by the rule that prices the others.
+function there(run) {
+  const chosen = DATA.networks[state.network];
+  return Boolean(chosen) && panel().lines[run.line].network === chosen[2];
 }
 
 // --- what is compared ---------------------------------------------------------------------------------------------------
@@ -62,17 +69,55 @@ const last = (values) => values[values.length - 1];
 const better = (a, b) => (panel().goal === "max" ? a >= b : a <= b);
 const sends = (line) => runsOf(line).some((run) => run.bytes > 0);
 
+// Why a line is not compared with the others now; null where it is.
+function leftOut(line) {
+  const runs = runsOf(line);
+  const fixed = runs.find((run) => run.why && !there(run));
+  if (state.repriced && fixed) return fixed.why;
+  if (state.axis === "cost" && state.weighted && runs.some((run) => !run.links)) return runs.find((run) => !run.links).why;
+  if (state.axis === "virtual_seconds" && line.clock !== state.clock) return `its compute clock is ${line.clock}, not ${state.clock}`;
+  return null;
+}
+
+// Which of the reader's limits a row exceeds.
+function exceeds(line) {
+  const { epsilon, bytes, seconds: most } = state.limits, found = [];
+  const needs = (axis) => toTarget(line, axis).value ?? total(line, axis);
+  if (epsilon !== null && !(line.epsilon !== null && line.epsilon <= epsilon)) found.push(line.epsilon === null ? "no privacy" : `epsilon above ${digits(epsilon)}`);
+  if (bytes !== null && needs("bytes") > bytes) found.push(`more than ${shown(bytes, "bytes")}`);
+  if (most !== null && needs("communication_seconds") > most) found.push(`more than ${shown(most, "communication_seconds")}`);
+  return found;
+}
+
+// 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom; beyond them the normal one is near enough.
+const STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131, 2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052, 2.048, 2.045, 2.042];
+
+// The 95 % interval of the paired difference of `b` from `a` over their common seeds, of logarithms where all values are
+// positive: {seeds, low, high, ratio}, with `tie` where it holds no difference; null with fewer than two common seeds.
+function compare(a, b) {
+  const pairs = Object.keys(a).filter((seed) => seed in b).map((seed) => [a[seed], b[seed]]);
+  if (pairs.length < 2) return null;
+  const ratio = pairs.every(([x, y]) => x > 0 && y > 0);
+  const differences = pairs.map(([x, y]) => (ratio ? Math.log(y) - Math.log(x) : y - x));
+  const half = ((STUDENT[pairs.length - 2] ?? 1.96) * deviation(differences)) / Math.sqrt(pairs.length), centre = mean(differences);
+  const [low, high] = [centre - half, centre + half].map((value) => (ratio ? Math.exp(value) : value));
+  const nothing = ratio ? 1 : 0;
+  return { seeds: pairs.length, low, high, ratio, tie: low <= nothing && nothing <= high };
+}
+
 // Mean position on `axis` over the runs that reach the target on the judged split, and how many do.
 function toTarget(line, axis) {
   const target = state.targets[state.panel];
-  const found = [];
+  const found = [], bySeed = {};
   for (const run of runsOf(line)) {
     if (target === null || !run.scores[panel().judged]) continue;
     const place = run.scores[panel().judged].findIndex((score) => score !== null && better(score, target));
     const value = place < 0 ? null : (along(run, axis) || [])[place];
-    if (value !== null && value !== undefined) found.push(value);
+    if (value === null || value === undefined) continue;
+    found.push(value);
+    bySeed[run.seed] = value;
   }
-  return { count: found.length, of: line.runs.length, value: found.length ? mean(found) : null };
+  return { count: found.length, of: line.runs.length, value: found.length ? mean(found) : null, bySeed };
 }
 
 function total(line, axis) {
@@ -81,17 +126,27 @@ function total(line, axis) {
 }
 
 // Lines, best first: those of which most seeds reach the target, by how soon; then the others by their selected value.
+// Behind them those beyond the reader's limits, those that send nothing, and those that cannot be compared now.
 function ranking() {
-  const rows = panel().lines.map((line) => ({ line, sends: sends(line), goal: toTarget(line, state.axis) }));
+  const rows = panel().lines.map((line) => {
+    const why = leftOut(line), over = why === null ? exceeds(line) : [];
+    return { line, sends: sends(line), goal: toTarget(line, state.axis), why, over, ranked: why === null && sends(line) && !over.length };
+  });
   const score = (row) => row.line.selected ?? row.line.final;
   rows.sort((a, b) => {
-    if (a.sends !== b.sends) return a.sends ? -1 : 1;
+    const group = (row) => (row.ranked ? 0 : row.why !== null ? 3 : row.sends ? 1 : 2);
+    if (group(a) !== group(b)) return group(a) - group(b);
     const share = b.goal.count / b.goal.of - a.goal.count / a.goal.of;
     if (share) return share;
     if (a.goal.count && a.goal.value !== b.goal.value) return a.goal.value - b.goal.value;
     return score(a) === score(b) ? 0 : better(score(a), score(b)) ? -1 : 1;
   });
-  rows.forEach((row, place) => (row.rank = row.sends ? place + 1 : null));
+  rows.forEach((row, place) => {
+    row.rank = row.ranked ? place + 1 : null;
+    // against the row above: by how soon both reach the target in every seed
+    const above = rows[place - 1];
+    row.by = row.ranked && above && [row, above].every(({ goal }) => goal.count && goal.count === goal.of) ? { above: compare(above.goal.bySeed, row.goal.bySeed) } : null;
+  });
   return rows;
 }
 
@@ -169,37 +224,62 @@ function drawAnswer(rows) {
     return;
   }
   const goal = `${panel().judged === "val" ? "validation" : "training"} ${panel().metric} ${panel().goal === "max" ? "≥" : "≤"} ${digits(target, 4)}`;
-  const [first, second] = rows.filter((row) => row.sends && row.goal.count === row.goal.of);
+  const [first, second] = rows.filter((row) => row.ranked && row.goal.count === row.goal.of);
+  const beyond = rows.filter((row) => row.over.length && row.sends);
+  const limits = beyond.length ? ` Beyond your limits: ${beyond.map((row) => `${title(row.line)} (${row.over.join(", ")})`).join("; ")}.` : "";
   if (!first) {
-    box.append(`No method that communicates reaches ${goal} in every seed.`);
+    box.append(`No method that communicates ${beyond.length ? "is within your limits and " : ""}reaches ${goal} in every seed.${limits}`);
     return;
   }
   const seeds = first.goal.of > 1 ? `, mean of ${first.goal.of} seeds` : "";
   box.append(`Least ${AXES[state.axis].name} to ${goal}: `, element("strong", {}, title(first.line)), `, ${shown(first.goal.value, state.axis)}${seeds}.`);
   if (second) {
-    const ratio = second.goal.value / first.goal.value;
-    const times = ratio >= 1.05 ? ` (${digits(ratio, 2)} times as much)` : "";
-    box.append(` Next: ${title(second.line)}, ${shown(second.goal.value, state.axis)}${times}.`);
+    const ratio = second.goal.value / first.goal.value, sure = second.by.above;
+    const times = ratio >= 1.05 && Number.isFinite(ratio) ? ` (${digits(ratio, 2)} times as much)` : "";
+    const span = (found) => `95 % interval of the ${found.ratio ? "ratio" : "difference"}: ${digits(found.low)} to ${digits(found.high)}, ${found.seeds} common seeds`;
+    const next = `${title(second.line)}, ${shown(second.goal.value, state.axis)}${times}`;
+    if (sure === null) box.append(` Next: ${next}. Fewer than two common seeds: no statement on how sure this is.`);
+    else box.append(sure.tie ? ` A tie with ${next}; ${span(sure)}.` : ` Next: ${next}; ${span(sure)}.`);
   }
+  box.append(limits);
 }
 
 function drawRule() {
-  const left = panel().runs.filter((run) => run.why);
+  const left = panel().runs.filter((run) => run.why && !there(run));
   const parts = [];
   if (!state.repriced) parts.push(`Times as the runs had them: ${DATA.panels[state.panel].rule}.`);
   else {
     parts.push(`Times re-priced: every link ${digits(state.latency)} ms, ${state.bandwidth === null ? "unbounded" : digits(state.bandwidth) + " Gbit/s"}, rule "round", computing taken as 0.`);
     parts.push(`Exact by that rule for ${panel().runs.length - left.length} of ${panel().runs.length} runs.`);
-    if (left.length) parts.push(`† ${left.length} not re-priced and shown as they were: ${[...new Set(left.map((run) => run.why))].join("; ")}.`);
   }
+  const clocks = [...new Set(panel().lines.map((line) => line.clock))];
+  if (state.axis === "virtual_seconds" && clocks.length > 1) parts.push(`Only runs with compute clock ${state.clock}.`);
   if (state.weighted) parts.push(`Cost: a byte client-server counts ${digits(state.ratio)} times one client-client.`);
   $("rule").textContent = parts.join(" ");
+}
+
+// What is not ranked now, why, and the command that would make it comparable.
+function drawLeftOut(rows) {
+  const out = rows.filter((row) => row.why !== null);
+  $("not_ranked").replaceChildren(...out.map(({ line, why }) => {
+    const item = element("li", {}, `† ${title(line)} is not ranked: ${why}.`);
+    if (state.repriced && line.again) item.append(" Train it there: ", element("code", {}, `${line.again} ${networkWords()}`));
+    return item;
+  }));
+  $("not_ranked").hidden = !out.length;
+}
+
+// The overrides of the chosen network, under the rule that prices the others.
+function networkWords() {
+  if (DATA.networks[state.network]) return `network=${state.network} network.timing=round`;
+  const each = (kind) => `network.${kind}.latency_ms=${state.latency} network.${kind}.bandwidth_gbps=${state.bandwidth}`;
+  return `network=ideal ${each("client_server")} ${each("client_client")} network.timing=round`;
 }
 
 // --- table --------------------------------------------------------------------------------------------------------------
 
 const COLUMNS = [
-  { key: "rank", head: "#", number: true, cell: (row) => row.rank ?? "", value: (row) => row.rank ?? Infinity },
+  { key: "rank", head: "#", number: true, cell: (row) => (row.rank === null ? "" : row.rank + certainty(row)), value: (row) => row.rank ?? Infinity },
   { key: "method", head: "method and what differs", cell: (row) => title(row.line), value: (row) => title(row.line) },
   { key: "seeds", head: "seeds", number: true, cell: (row) => row.line.runs.length, value: (row) => row.line.runs.length },
   { key: "selected", head: "selected", number: true, best: true, cell: (row) => spread(row.line.selected, row.line.selected_sd), value: (row) => row.line.selected },
@@ -213,6 +293,12 @@ const COLUMNS = [
   })),
   { key: "epsilon", head: "epsilon", number: true, cell: (row) => digits(row.line.epsilon), value: (row) => row.line.epsilon },
 ];
+
+// Whether a row's distance from the one above is more than chance.
+function certainty(row) {
+  if (!row.by) return "";
+  return row.by.above === null ? " ?" : row.by.above.tie ? " ≈" : "";
+}
 
 function cell(column, row) {
   if (!column.axis) return String(column.cell(row));
@@ -254,10 +340,8 @@ function drawTable(rows) {
     for (const column of columns) {
       const td = element("td", column.number ? { class: "number" } : {});
       if (column.key === "method") {
-        const swatch = element("span", { class: "swatch" });
-        swatch.append(shape("svg", { width: 34, height: 12, "aria-hidden": "true" }, stroke(row.line, "M1 6H33"), marker(row.line, 17, 6)));
         const button = element("button", { type: "button", title: "show or hide its curve", "aria-pressed": String(!state.hidden.has(row.line)) });
-        button.append(swatch, element("b", {}, row.line.label), row.line.words ? ` ${row.line.words}` : "");
+        button.append(swatch(row.line), element("b", {}, row.line.label), row.line.words ? ` ${row.line.words}` : "");
         button.onclick = () => {
           if (!state.hidden.delete(row.line)) state.hidden.add(row.line);
           draw();
@@ -311,7 +395,8 @@ let drawn = []; // what can be pointed at: {line, point, x, y}
 function drawChart(rows) {
   const box = $("chart"), width = Math.max(280, box.clientWidth), height = width < 560 ? 300 : 400;
   const edge = { left: 62, right: 14, top: 12, bottom: 46 };
-  const lines = rows.map((row) => row.line).filter((line) => !state.hidden.has(line));
+  // what cannot be compared is not on the same picture
+  const lines = rows.filter((row) => row.why === null).map((row) => row.line).filter((line) => !state.hidden.has(line));
   const silent = (line) => state.axis !== "round" && !sends(line);
   const curves = lines.filter((line) => !silent(line)).map((line) => ({ line, points: averaged(line) })).filter((curve) => curve.points.length);
   const levels = lines.filter(silent).map((line) => ({ line, y: line.selected ?? line.final })).filter((level) => level.y !== null);
@@ -361,7 +446,20 @@ function drawChart(rows) {
     });
   }
   svg.append(shape("circle", { id: "spot", r: 7, fill: "none", visibility: "hidden" }));
-  box.replaceChildren(svg, element("div", { id: "tip", hidden: "" }));
+  const legend = [...curves, ...levels].map(({ line }) => {
+    const item = element("li");
+    item.append(swatch(levels.some((level) => level.line === line) ? { ...line, linestyle: ":" } : line), title(line));
+    return item;
+  });
+  const list = element("ul", { class: "legend" });
+  list.append(...legend);
+  box.replaceChildren(svg, list, element("div", { id: "tip", hidden: "" }));
+}
+
+function swatch(line) {
+  const made = element("span", { class: "swatch" });
+  made.append(shape("svg", { width: 34, height: 12, "aria-hidden": "true" }, stroke(line, "M1 6H33"), marker(line, 17, 6)));
+  return made;
 }
 
 function point(event) {
@@ -442,7 +540,10 @@ function drawNetwork() {
     $(`${name}_value`).textContent = on ? text : "as run";
     slider.setAttribute("aria-valuetext", on ? text : "as run");
     slider.classList.toggle("off", !on);
+    const typed = $(`${name}_typed`);
+    if (typed && document.activeElement !== typed) typed.value = on && value !== null ? value : "";
   }
+  $("network").value = state.network;
 }
 
 function openPanel(place) {
@@ -463,6 +564,10 @@ function openPanel(place) {
     const [low, high] = [Math.min(...judged), Math.max(...judged)];
     state.range = panel().log ? [Math.log10(low), Math.log10(high)] : [low, high];
   }
+  const clocks = panel().lines.map((line) => line.clock), distinct = [...new Set(clocks)];
+  const count = (clock) => clocks.filter((one) => one === clock).length;
+  if (!distinct.includes(state.clock)) state.clock = distinct.reduce((most, one) => (count(one) > count(most) ? one : most));
+  options($("clock"), distinct.map((clock) => [clock, clock]), state.clock);
   for (const button of $("panels").children) button.setAttribute("aria-pressed", String(Number(button.dataset.panel) === place));
   for (const part of document.querySelectorAll("[data-of-panel]")) part.hidden = Number(part.dataset.ofPanel) !== place;
   drawTraffic();
@@ -479,12 +584,51 @@ function drawTarget() {
 
 function draw() {
   const rows = ranking();
+  $("clock").parentElement.hidden = state.axis !== "virtual_seconds" || $("clock").options.length < 2;
+  remember();
   drawNetwork();
   drawTarget();
   drawRule();
   drawAnswer(rows);
   drawChart(rows);
   drawTable(rows);
+  drawLeftOut(rows);
+}
+
+// The reader's view is in the address, so that it can be sent on.
+function remember() {
+  const view = new URLSearchParams({ panel: state.panel, axis: state.axis, split: state.split });
+  if (state.log) view.set("log", "1");
+  if (state.targets[state.panel] !== panel().target) view.set("target", state.targets[state.panel]);
+  if (state.axis === "virtual_seconds") view.set("clock", state.clock);
+  if (state.repriced) view.set("network", state.network || `${state.latency},${state.bandwidth ?? ""}`);
+  if (state.weighted) view.set("ratio", state.ratio);
+  for (const [key, limit] of Object.entries(state.limits)) if (limit !== null) view.set(key, limit);
+  history.replaceState(null, "", `#${view}`);
+}
+
+// The view of the address; what is not possible there is passed over.
+function recall() {
+  const view = new URLSearchParams(location.hash.slice(1));
+  const number = (key) => (view.get(key) !== null && view.get(key) !== "" && Number.isFinite(Number(view.get(key))) ? Number(view.get(key)) : null);
+  const place = DATA.panels[number("panel")] ? number("panel") : 0, one = DATA.panels[place];
+  if (one.axes.includes(view.get("axis"))) state.axis = view.get("axis");
+  if (one.lines.some((line) => line.clock === view.get("clock"))) state.clock = view.get("clock");
+  if (number("target") !== null && (!one.log || number("target") > 0)) state.targets[place] = number("target");
+  if (number("ratio") > 0) [state.weighted, state.ratio] = [true, number("ratio")];
+  for (const key of Object.keys(state.limits)) state.limits[key] = number(key);
+  const [latency, bandwidth] = (view.get("network") || "").split(",");
+  if (DATA.networks[latency]) choose(latency);
+  else if (Number(latency) > 0 && !(Number(bandwidth) < 0)) {
+    [state.repriced, state.network, state.latency, state.bandwidth] = [true, "", Number(latency), Number(bandwidth) || null];
+  }
+  $("log").checked = state.log = view.get("log") === "1";
+  return { place, split: one.splits.includes(view.get("split")) ? view.get("split") : null };
+}
+
+function choose(name) {
+  [state.repriced, state.network] = [name !== "as_run", name];
+  if (DATA.networks[name]) [state.latency, state.bandwidth] = DATA.networks[name];
 }
 
 function start() {
@@ -512,24 +656,41 @@ function start() {
     $(name).oninput = (event) => {
       state[name] = valueAt(name, Number(event.target.value));
       if (name === "ratio") state.weighted = true;
-      else state.repriced = true;
+      else [state.repriced, state.network] = [true, ""];
       look(name === "ratio" ? "cost" : "communication_seconds");
-      $("network").value = "";
       draw();
     };
+  for (const name of ["latency", "bandwidth"])
+    $(`${name}_typed`).onchange = (event) => {
+      const value = event.target.value === "" && name === "bandwidth" ? null : Number(event.target.value);
+      if (value !== null && !(value > 0)) return;
+      [state[name], state.repriced, state.network] = [value, true, ""];
+      look("communication_seconds");
+      draw();
+    };
+  const scales = { epsilon: 1, bytes: 1e6, seconds: 1 };
+  for (const [name, scale] of Object.entries(scales))
+    $(`most_${name}`).onchange = (event) => {
+      const value = Number(event.target.value);
+      state.limits[name] = event.target.value !== "" && value >= 0 ? value * scale : null;
+      draw();
+    };
+  $("clock").onchange = (event) => { state.clock = event.target.value; draw(); };
   options($("network"), [["as_run", "as run"], ["", "own values"], ...Object.keys(DATA.networks).map((name) => [name, name])], "as_run");
   $("network").onchange = (event) => {
-    const chosen = DATA.networks[event.target.value];
-    state.repriced = Boolean(chosen) || event.target.value === "";
+    choose(event.target.value);
     if (event.target.value === "as_run") state.weighted = false;
-    if (chosen) [state.latency, state.bandwidth] = chosen;
     if (state.repriced) look("communication_seconds");
     draw();
   };
   $("chart").onpointermove = point;
   $("chart").onpointerleave = () => { if ($("tip")) { $("tip").hidden = true; $("spot").setAttribute("visibility", "hidden"); } };
   window.onresize = () => drawChart(ranking());
-  openPanel(0);
+  const view = recall();
+  openPanel(view.place);
+  if (view.split) [state.split, $("split").value] = [view.split, view.split];
+  for (const [name, scale] of Object.entries(scales)) if (state.limits[name] !== null) $(`most_${name}`).value = state.limits[name] / scale;
+  draw();
 }
 
 // Show the axis on which a slider tells.

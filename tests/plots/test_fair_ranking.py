@@ -1,0 +1,198 @@
+"""The report ranks only what is alike, and says how sure it is, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from vflbench.plots import report
+
+NETWORKS = {"us_uk": (136.0, 0.42, "us_uk, timing=round"), "us_us": (67.0, 1.15, "us_us, timing=round")}
+#: SVFL plays the method whose course depends on time
+KNOWN = {"svfl": True, "stcd": False, "mtcd": False}
+
+
+@pytest.fixture
+def opened(browser: Any, convex_runs: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens the page of the convex runs, each changed by `change(algorithm, manifest, summary, curve)` before."""
+
+    def show(change: Callable[[str, dict[str, Any], dict[str, Any]], None] | None = None, view: str = "") -> Any:
+        root = tmp_path / "runs"
+        shutil.rmtree(root, ignore_errors=True)
+        for source in sorted(convex_runs.iterdir()):
+            folder = root / source.name
+            folder.mkdir(parents=True)
+            for name in ("curve.csv", "ledger.parquet", "trace.parquet"):
+                shutil.copy(source / name, folder / name)
+            shutil.copytree(source / ".hydra", folder / ".hydra")
+            manifest, summary = (json.loads((source / f"{name}.json").read_text()) for name in ("manifest", "summary"))
+            if change:
+                change(summary["algorithm"], manifest, summary)
+            for name, values in (("manifest", manifest), ("summary", summary)):
+                (folder / f"{name}.json").write_text(json.dumps(values))
+        page = tmp_path / "report.html"
+        page.write_text(report.to_html(report.read([root], KNOWN), NETWORKS), encoding="utf-8")
+        browser.get("about:blank")  # else only the fragment changes, and nothing is read again
+        browser.get(page.as_uri() + view)
+        return browser
+
+    for kind in ("performance", "browser"):  # of the page before
+        browser.get_log(kind)
+    yield show
+    assert browser.get_log("browser") == []
+
+
+def choose(browser: Any, select: str, value: str) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    Select(browser.find_element("id", select)).select_by_value(value)
+
+
+def ranks(browser: Any) -> dict[str, str]:
+    rows = browser.find_elements("css selector", "#ranking tbody tr")
+    return {row.get_attribute("data-line"): row.find_elements("css selector", "td")[0].text for row in rows}
+
+
+def answer(browser: Any) -> str:
+    return str(browser.find_element("id", "answer").text)
+
+
+def legend(browser: Any) -> list[str]:
+    return [item.text for item in browser.find_elements("css selector", ".legend li")]
+
+
+def enter(browser: Any, name: str, text: str) -> None:
+    from selenium.webdriver import Keys
+
+    browser.find_element("id", name).send_keys(Keys.CONTROL + "a", Keys.NULL, text or Keys.BACKSPACE, Keys.ENTER)
+
+
+def test_what_cannot_be_priced_anew_leaves_ranking_headline_and_picture(opened: Callable[..., Any]) -> None:
+    page = opened()
+    assert set(ranks(page)) == {"SVFL", "STCD", "MTCD"} and all(ranks(page).values())
+    assert set(legend(page)) == {"SVFL", "MTCD"}  # STCD comes to an exact zero, which a logarithm cannot show
+    choose(page, "network", "us_us")
+    assert ranks(page)["SVFL"] == "" and list(ranks(page))[-1] == "SVFL" and legend(page) == ["MTCD"]
+    assert "SVFL" not in answer(page)
+    note = page.find_element("id", "not_ranked").text
+    assert "SVFL is not ranked: what it does depends on time" in note
+    assert "vflbench -m algorithm=svfl" in note and note.endswith("seed=0,1 network=us_us network.timing=round")
+    for axis in ("bytes", "round"):  # on another network it would have been another run: its bytes too
+        choose(page, "axis", axis)
+        assert ranks(page)["SVFL"] == ""
+    choose(page, "network", "as_run")
+    assert all(ranks(page).values()) and not page.find_element("id", "not_ranked").is_displayed()
+
+
+def test_a_run_that_was_made_on_the_chosen_network_is_ranked_there(opened: Callable[..., Any]) -> None:
+    import yaml
+
+    from vflbench import registry
+
+    us_us = yaml.safe_load((registry.config_dir() / "network/us_us.yaml").read_text())
+
+    def moved(algorithm: str, manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+        if algorithm == "svfl":
+            manifest["config"]["network"] = {**us_us, "timing": "round"}
+
+    page = opened(moved)
+    choose(page, "network", "us_us")
+    (name,) = [line for line in ranks(page) if line.startswith("SVFL")]
+    assert "network=us_us, timing=round" in name and ranks(page)[name] != ""
+    choose(page, "network", "us_uk")
+    assert ranks(page)[name] == ""
+
+
+def test_clocks_are_never_on_one_axis_of_running_time(opened: Callable[..., Any]) -> None:
+    def timed(algorithm: str, manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+        if algorithm != "mtcd":
+            summary["compute_clock"], summary["compute_seconds"] = "modelled", 21.0
+
+    page = opened(timed)
+    assert not page.find_element("id", "clock").is_displayed()
+    choose(page, "axis", "virtual_seconds")
+    assert legend(page) == ["SVFL"] and ranks(page)["MTCD"] == "" and "MTCD" not in answer(page)
+    assert "MTCD is not ranked: its compute clock is none, not modelled" in page.find_element("id", "not_ranked").text
+    choose(page, "clock", "none")
+    assert legend(page) == ["MTCD"] and "Only runs with compute clock none" in page.find_element("id", "rule").text
+    choose(page, "axis", "bytes")
+    assert all(ranks(page).values())
+
+
+def test_the_headline_keeps_to_the_readers_limits(opened: Callable[..., Any]) -> None:
+    page = opened()
+    choose(page, "axis", "bytes")
+    sent = dict(page.execute_script("return ranking().map((row) => [title(row.line), row.goal.value])"))
+    order = sorted(sent, key=lambda name: sent[name])
+    assert order[0] in answer(page)
+    between = (sent[order[1]] + sent[order[2]]) / 2
+    enter(page, "most_bytes", f"{between / 1e6:.9f}")
+    assert ranks(page)[order[2]] == "" and f"Beyond your limits: {order[2]} (more than" in answer(page)
+    enter(page, "most_epsilon", "1")
+    assert "is within your limits" in answer(page) and answer(page).count("no privacy") == 3
+    enter(page, "most_epsilon", "")
+    enter(page, "most_bytes", "")
+    assert all(ranks(page).values())
+
+
+def test_typed_networks_and_the_view_in_the_address(opened: Callable[..., Any]) -> None:
+    page = opened()
+    enter(page, "latency_typed", "50")
+    enter(page, "bandwidth_typed", "0.1")
+    enter(page, "most_seconds", "1000")
+    assert "every link 50 ms, 0.1 Gbit/s" in page.find_element("id", "rule").text
+    assert page.execute_script("return [state.latency, state.bandwidth]") == [50, 0.1]
+    assert "network.client_server.latency_ms=50" in page.find_element("id", "not_ranked").text
+    choose(page, "axis", "cost")
+    view = page.execute_script("return location.hash")
+    before = ranks(page)
+    again = opened(view=view)
+    assert ranks(again) == before and again.find_element("id", "axis").get_attribute("value") == "cost"
+    assert again.execute_script("return [state.latency, state.bandwidth, state.limits.seconds]") == [50, 0.1, 1000]
+    assert again.find_element("id", "most_seconds").get_attribute("value") == "1000"
+    for nonsense in ("#panel=7&axis=no&split=&network=a,b&target=x&clock=z&ratio=-1", "#%%%"):
+        assert set(ranks(opened(view=nonsense))) == set(before)
+
+
+def test_the_interval_of_paired_differences_is_students(opened: Callable[..., Any]) -> None:
+    page, rng = opened(), np.random.default_rng(0)
+    for seeds in (2, 3, 5, 31):
+        a, b = np.exp(rng.normal(size=(2, seeds)))
+        found = page.execute_script(
+            "return compare(...arguments)", *({str(k): float(x) for k, x in enumerate(values)} for values in (a, b))
+        )
+        difference = np.log(b) - np.log(a)
+        low, high = stats.t.interval(0.95, seeds - 1, difference.mean(), stats.sem(difference))
+        assert found["low"] == pytest.approx(math.exp(low), rel=1e-3)
+        assert found["high"] == pytest.approx(math.exp(high), rel=1e-3)
+        assert found["tie"] == (low <= 0 <= high) and found["seeds"] == seeds
+    assert page.execute_script("return compare({0: 1, 1: 2}, {1: 3, 2: 4})") is None  # one common seed
+    zeros = page.execute_script("return compare({0: 0, 1: 0}, {0: 0, 1: 0})")
+    assert zeros["tie"] and not zeros["ratio"]
+    sure = page.execute_script("return compare({0: 1, 1: 1}, {0: 2, 1: 2})")
+    assert not sure["tie"] and sure["low"] == pytest.approx(2)
+
+
+def test_a_tie_and_one_seed_are_said(opened: Callable[..., Any]) -> None:
+    page = opened()
+    page.execute_script(
+        "for (const run of panel().runs) run.axes.bytes = run.axes.bytes.map(() => 100 + (run.line + 1) * run.seed);"
+        "state.axis = 'bytes'; draw();"
+    )
+    assert "A tie with" in answer(page) and "2 common seeds" in answer(page)
+    assert [rank[-1] for rank in ranks(page).values()] == ["1", "≈", "≈"]
+
+    def alone(algorithm: str, manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+        summary["status"] = "failed" if summary["seed"] else summary["status"]
+
+    page = opened(alone)
+    assert "Fewer than two common seeds: no statement" in answer(page)
+    assert [rank[-1] for rank in ranks(page).values()] == ["1", "?", "?"]
