@@ -15,7 +15,7 @@ from scipy import stats
 
 from vflbench.plots import report
 
-NETWORKS = {"us_uk": (136.0, 0.42, "us_uk, timing=round"), "us_us": (67.0, 1.15, "us_us, timing=round")}
+NETWORKS = {"us_uk": (136.0, 0.42), "us_us": (67.0, 1.15)}
 #: SVFL plays the method whose course depends on time
 KNOWN = {"svfl": True, "stcd": False, "mtcd": False}
 
@@ -77,18 +77,21 @@ def enter(browser: Any, name: str, text: str) -> None:
 
 def test_what_cannot_be_priced_anew_leaves_ranking_headline_and_picture(opened: Callable[..., Any]) -> None:
     page = opened()
+    assert ranks(page)["SVFL"] == "" and "no communication time" in page.find_element("id", "not_ranked").text
+    choose(page, "axis", "bytes")
     assert set(ranks(page)) == {"SVFL", "STCD", "MTCD"} and all(ranks(page).values())
     assert set(legend(page)) == {"SVFL", "MTCD"}  # STCD comes to an exact zero, which a logarithm cannot show
     choose(page, "network", "us_us")
     assert ranks(page)["SVFL"] == "" and list(ranks(page))[-1] == "SVFL" and legend(page) == ["MTCD"]
     assert "SVFL" not in answer(page)
     note = page.find_element("id", "not_ranked").text
-    assert "SVFL is not ranked: what it does depends on time" in note
-    assert "vflbench -m algorithm=svfl" in note and note.endswith("seed=0,1 network=us_us network.timing=round")
+    assert "SVFL is not ranked: its course depends on time" in note
+    assert "vflbench -m algorithm=svfl" in note and note.endswith("seed=0,1 network=us_us")
     for axis in ("bytes", "round"):  # on another network it would have been another run: its bytes too
         choose(page, "axis", axis)
         assert ranks(page)["SVFL"] == ""
     choose(page, "network", "as_run")
+    choose(page, "axis", "bytes")
     assert all(ranks(page).values()) and not page.find_element("id", "not_ranked").is_displayed()
 
 
@@ -101,13 +104,16 @@ def test_a_run_that_was_made_on_the_chosen_network_is_ranked_there(opened: Calla
 
     def moved(algorithm: str, manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         if algorithm == "svfl":
-            manifest["config"]["network"] = {**us_us, "timing": "round"}
+            manifest["config"]["network"] = us_us
 
     page = opened(moved)
     choose(page, "network", "us_us")
     (name,) = [line for line in ranks(page) if line.startswith("SVFL")]
-    assert "network=us_us, timing=round" in name and ranks(page)[name] != ""
+    assert "network=us_us" in name and ranks(page)[name] == ""  # it has no communication time
+    choose(page, "axis", "bytes")
+    assert ranks(page)[name] != ""
     choose(page, "network", "us_uk")
+    choose(page, "axis", "bytes")
     assert ranks(page)[name] == ""
 
 
@@ -194,5 +200,27 @@ def test_a_tie_and_one_seed_are_said(opened: Callable[..., Any]) -> None:
         summary["status"] = "failed" if summary["seed"] else summary["status"]
 
     page = opened(alone)
+    choose(page, "axis", "bytes")
     assert "Fewer than two common seeds: no statement" in answer(page)
     assert [rank[-1] for rank in ranks(page).values()] == ["1", "?", "?"]
+
+
+def test_all_runs_on_another_network_equal_fresh_runs_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AVFL depends on time and is trained there; VFL is re-priced."""
+    from vflbench import cli
+
+    monkeypatch.chdir(tmp_path)
+    link = [f"network.{kind}.latency_ms=50" for kind in ("client_server", "client_client")]
+    own = ["dataset=breast_cancer", "dataset.problem=learning", "rounds=2", "plot=none", "seed=0,1"]
+    sweep = ["-m", "algorithm=avfl,vfl", *own]
+    assert cli.command([*sweep, *link, "hydra.sweep.dir=slow"]) == 0
+    assert cli.command([*sweep, "network=lan", "hydra.sweep.dir=fresh"]) == 0
+    for words in (["slow", "--rerun", "lan", "--out", "a.html", "--csv", "a.csv"], ["fresh", "--csv", "b.csv"]):
+        assert cli.command(["report", *words]) == 0
+    table = Path("a.csv").read_text()
+    assert table == Path("b.csv").read_text() and ",avfl," in table and ",vfl," in table
+    before = {path: path.stat().st_mtime_ns for path in Path("outputs/rerun").glob("*/summary.json")}
+    assert len(before) == 4
+    assert cli.command(["report", "slow", "--rerun", "lan", "--out", "c.html"]) == 0  # kept
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert cli.command(["report", "slow", "--rerun", "lann", "--out", "d.html"]) == 1 and not Path("d.html").exists()

@@ -22,7 +22,7 @@ from vflbench.plots.report_terminal import show
 from vflbench.results import reader, sweep, texts
 
 KNOWN = {"svfl": False, "stcd": False, "mtcd": False}
-NETWORKS = {"us_uk": (136.0, 0.42, "us_uk, timing=round")}
+NETWORKS = {"us_uk": (136.0, 0.42)}
 # Every panel and every run's messages, one after the other: all that the page can show.
 EVERYTHING = """
 const found = [];

@@ -23,7 +23,7 @@ from vflbench.results.reader import Run, load
 from vflbench.types import DataSource, Metric
 
 KNOWN = {"svfl": False, "stcd": False, "mtcd": False, "glasu": False}
-NETWORKS = {"us_uk": (136.0, 0.42, "us_uk, timing=round"), "us_us": (67.0, 1.15, "us_us, timing=round")}
+NETWORKS = {"us_uk": (136.0, 0.42), "us_us": (67.0, 1.15)}
 
 
 def page_data(html: str) -> dict[str, Any]:

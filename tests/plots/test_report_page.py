@@ -16,7 +16,7 @@ from vflbench.plots import report
 from vflbench.results import pricing, selection
 
 KNOWN = {"svfl": False, "stcd": False, "mtcd": False}
-NETWORKS = {"us_uk": (136.0, 0.42, "us_uk, timing=round"), "us_us": (67.0, 1.15, "us_us, timing=round")}
+NETWORKS = {"us_uk": (136.0, 0.42), "us_us": (67.0, 1.15)}
 
 
 @pytest.fixture(scope="module")

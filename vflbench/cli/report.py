@@ -6,18 +6,17 @@ from pathlib import Path
 
 import yaml
 
-from vflbench import registry
-from vflbench.cli.words import complain, say, shown
+from vflbench import config, registry
+from vflbench.cli.words import RUNS, complain, say, shown
 from vflbench.plots import report as page
 from vflbench.plots.report import Report
-from vflbench.results import inventory
+from vflbench.results import inventory, selection
 from vflbench.results.folder import atomic_write
-from vflbench.results.network import network_label
 from vflbench.types import VflbenchError
 
 
 def command(args: list[str]) -> int:
-    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--overwrite]`: runs on one page."""
+    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--rerun NETWORK] [--overwrite]`."""
     parser = ArgumentParser(
         prog="vflbench report", description="Runs side by side, as one HTML file that needs nothing else."
     )
@@ -27,6 +26,10 @@ def command(args: list[str]) -> int:
         "--csv", metavar="FILE", help="its table, with all digits; a text that would be a formula gets an apostrophe"
     )
     parser.add_argument("--markdown", metavar="FILE", help="its tables, to paste")
+    parser.add_argument(
+        "--rerun", metavar="NETWORK",
+        help="show the runs on this network: those whose course depends on time are trained there, others re-priced",
+    )  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace these files if they exist")
     flags = parser.parse_args(args)
     files = [Path(name) for name in (flags.out, flags.csv, flags.markdown) if name]
@@ -38,6 +41,10 @@ def command(args: list[str]) -> int:
     if not flags.overwrite and (there := [str(path) for path in files if os.path.lexists(path)]):
         raise VflbenchError(f"{', '.join(there)}: already there; name another file, or replace it with --overwrite")
     found = read_runs(flags.runs)
+    failed = 0
+    if flags.rerun:
+        folders, failed = _moved(found, flags.rerun)
+        found = read_runs(folders or flags.runs)
     atomic_write(Path(flags.out), page.to_html(found, _networks()), replace=True)
     if flags.csv:
         atomic_write(Path(flags.csv), page.to_csv(found), replace=True)
@@ -51,7 +58,46 @@ def command(args: list[str]) -> int:
     for label in dict.fromkeys(panel.alarm for panel in found.panels if panel.alarm):
         say(label)
     say(f"report: {shown(Path(flags.out))}")
-    return 0
+    return 1 if failed else 0
+
+
+def _moved(found: Report, name: str) -> tuple[list[str], int]:
+    """Every run on another network, below outputs/rerun: trained where its course depends on time, else re-priced.
+
+    Returns
+    -------
+    Folders of runs that have ended, now or before; how many there could not be.
+
+    Raises
+    ------
+    ConfigError : there is no such network.
+    """
+    from vflbench.cli import train
+    from vflbench.runner import reprice
+
+    with config.session() as hydra:
+        ((typed, network),) = config.profiles(hydra, [f"network={name}"])
+    profile = reprice.Profile(typed, network)
+    folders, failed = [], 0
+    for run in (run for panel in found.panels for run in panel.runs):
+        s = run.summary
+        folder = RUNS / "rerun" / f"{s['algorithm']}_{s['dataset']}_{run.manifest['config_hash']}_{name}"
+        try:
+            if run.folder in found.time_dependent:
+                if (words := selection.overrides(run, network=False)) is None:
+                    raise VflbenchError("its overrides are not known")
+                place = [f"seed={s['seed']}", "resume=true", "plot=none", config.quoted("hydra.run.dir", str(folder))]
+                train.run([*words, f"network={name}", *place], selection.config_dir(run))
+            else:
+                finished = reprice.Finished(run.folder.resolve())
+                finished.check()
+                finished.write(profile, folder, "vflbench report --rerun", overwrite=False, draw=None)
+            folders.append(str(folder))
+        except VflbenchError as error:
+            failed += 1
+            complain(f"{run.folder} on {name}: {error}")
+    say(f"{len(folders)} runs on {name}, below {shown(RUNS / 'rerun')}")
+    return folders, failed
 
 
 def read_runs(paths: list[str]) -> Report:
@@ -62,16 +108,12 @@ def read_runs(paths: list[str]) -> Report:
     return found
 
 
-def _networks() -> dict[str, tuple[float, float | None, str]]:
-    """Latency in ms and bandwidth in Gbit/s of each network whose links are all alike and not ideal.
-
-    Beside them what a run there is called under the rule by which the page prices.
-    """
+def _networks() -> dict[str, tuple[float, float | None]]:
+    """Latency in ms and bandwidth in Gbit/s of each network whose links are all alike and not ideal."""
     found = {}
     for path in sorted((registry.config_dir() / "network").glob("*.yaml")):
         profile = yaml.safe_load(path.read_text(encoding="utf-8"))
         link = profile["client_server"]
         if link == profile["client_client"] and link["latency_ms"] > 0:
-            there = network_label({**profile, "timing": "round"})
-            found[profile["name"]] = link["latency_ms"], link["bandwidth_gbps"], there
+            found[profile["name"]] = link["latency_ms"], link["bandwidth_gbps"]
     return found

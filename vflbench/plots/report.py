@@ -67,6 +67,7 @@ class Report:
     priced: dict[Path, pricing.Priced] = field(default_factory=dict)  # by run folder
     traffic: dict[Path, pricing.Traffic | None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    time_dependent: set[Path] = field(default_factory=set)  # folders of runs whose course depends on time
 
 
 def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Report:
@@ -87,6 +88,8 @@ def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Rep
         settings = selection.settings(runs)
         report.panels.append(Panel(settings, *selection.target(settings), selection.choose(settings)))
     for run in found.runs:
+        if time_dependent.get(run.summary["algorithm"]):
+            report.time_dependent.add(run.folder)
         try:
             ledger = run.arrays("ledger")
             report.traffic[run.folder] = pricing.traffic(ledger)
@@ -107,11 +110,14 @@ def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Rep
 
 def table(report: Report) -> list[dict[str, Any]]:
     """One row per setting, with the runs' own numbers; None where one does not apply."""
-    return [row(panel, setting) for panel in report.panels for setting in panel.settings]
+    return [row(report, panel, setting) for panel in report.panels for setting in panel.settings]
 
 
-def row(panel: Panel, setting: Setting) -> dict[str, Any]:
-    """A setting's row of the table: means over its runs."""
+def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
+    """A setting's row of the table: means over its runs.
+
+    A method whose course depends on time has no communication time: without computing it would have been another run.
+    """
     first = setting.runs[0].summary
     places = [] if panel.target is None else [(run, selection.reached(run, panel.target)) for run in setting.runs]
     hits = [(run, place) for run, place in places if place is not None]
@@ -133,6 +139,8 @@ def row(panel: Panel, setting: Setting) -> dict[str, Any]:
     for key in ("bytes", "communication_seconds", "cost"):
         row[f"{key}_to_target"] = float(np.mean([run.curve[key].iloc[place] for run, place in hits])) if hits else None
     spent = [run.summary["privacy"]["epsilon"] for run in setting.runs]
+    if setting.runs[0].folder in report.time_dependent:
+        row["communication_seconds"] = row["communication_seconds_to_target"] = None
     row["epsilon"] = max((float(epsilon) for epsilon in spent if epsilon is not None), default=None)
     return row
 
@@ -153,7 +161,7 @@ def to_markdown(report: Report) -> str:
     """The tables, the selected settings, and what was left out."""
     lines: list[str] = []
     for panel in report.panels:
-        rows = [row(panel, setting) for setting in panel.settings]
+        rows = [row(report, panel, setting) for setting in panel.settings]
         lines += [f"## {markdown(panel.title)}", ""] + ([f"**{markdown(panel.alarm)}**", ""] if panel.alarm else [])
         goal = (
             f"Target: {panel.target:g} ({panel.target_why}). "
@@ -182,15 +190,16 @@ def cells(row: Mapping[str, Any]) -> list[str]:
     part = f" ({row['reached']} of {row['runs']})" if 0 < row["reached"] < row["runs"] else ""
     missed = "–" if row["target"] is None else "not reached"
     nbytes, seconds = row["bytes_to_target"], row["communication_seconds_to_target"]
+    timed = row["communication_seconds"] is None
     return [
         style.look(row["algorithm"]).label,
         row["differs"],
         row["seeds"],
         *(_score(row[which], row[f"{which}_sd"], row["metric"]) for which in ("selected", "final")),
         human_bytes(row["bytes"]),
-        f"{row['communication_seconds']:.4g} s",
+        "–" if timed else f"{row['communication_seconds']:.4g} s",
         missed if nbytes is None else human_bytes(nbytes) + part,
-        missed if seconds is None else f"{seconds:.4g} s{part}",
+        "–" if timed else missed if seconds is None else f"{seconds:.4g} s{part}",
         "–" if row["epsilon"] is None else f"{row['epsilon']:.4g}",
     ]
 
@@ -246,12 +255,12 @@ def _network(run: Run) -> str:
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def to_html(report: Report, networks: Mapping[str, tuple[float, float | None, str]]) -> str:
+def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) -> str:
     """The page.
 
     Parameters
     ----------
-    networks : to choose from: name -> latency in ms, bandwidth in Gbit/s, and what a run there is called.
+    networks : to choose from: name -> latency in ms and bandwidth in Gbit/s.
     """
     settings = [setting for panel in report.panels for setting in panel.settings]
     runs = sum(len(setting.runs) for setting in settings)
@@ -328,6 +337,8 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     names = [f"{split}_{metric['name']}" for split in splits(metric["name"])]
     there = [name for name in names if any(run.curve[name].notna().any() for run in runs)]
     axes = [axis for axis in AXES if any(run.curve[axis].notna().any() for run in runs)]
+    if report.time_dependent.issuperset(run.folder for run in runs):
+        axes.remove("communication_seconds")  # of another run, without computing
     if not any(run.summary["compute_seconds"] for run in runs):
         axes = [axis for axis in axes if axis != "virtual_seconds"]
     if not any(run.curve["communication_seconds"].any() for run in runs) and any(
@@ -337,12 +348,13 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     lines: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
     for setting, look in zip(panel.settings, style.looks([s.algorithm for s in panel.settings]), strict=True):
-        known = row(panel, setting)
+        known = row(report, panel, setting)
         lines.append(
             {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
             | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
             | {"clock": setting.runs[0].summary["compute_clock"], "network": _network(setting.runs[0])}
             | {"again": selection.rerun(setting, network=False)}
+            | {"time_dependent": setting.runs[0].folder in report.time_dependent}
             | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd")}
         )
         entries += [

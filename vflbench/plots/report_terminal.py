@@ -29,7 +29,12 @@ def show(report: Report, console: Console | None = None) -> None:
             console.print(_text(panel.alarm, style="bold red"))
         goal = panel.target_why if panel.target is None else f"target {panel.target:g}: {panel.target_why}"
         console.print(_text(f"{goal}; times: {rule(panel)}", style="dim"))
-        _print(console, HEADS, [cells(row(panel, setting)) for setting in panel.settings], right=range(3, len(HEADS)))
+        _print(
+            console,
+            HEADS,
+            [cells(row(report, panel, setting)) for setting in panel.settings],
+            right=range(3, len(HEADS)),
+        )
         runs = panel.runs
         if len(runs) > 1:
             choices = [[*choice_cells(choice).values()] for choice in panel.choices]

@@ -336,17 +336,23 @@ def rerun(setting: Setting, network: bool = True) -> str | None:
     Without `network` it leaves the network to whoever adds it.
     """
     run = setting.runs[0]
-    if run.overrides is None:
+    if (kept := overrides(run, network)) is None:
         return None
-    dropped = ("seed=", "hydra.", "resume=", "overwrite=", "plot=", *(() if network else ("network=", "network.")))
-    kept = [word for word in run.overrides if not word.startswith(dropped)]
     flags = ["-m"] if len(setting.runs) > 1 else []
-    if named := _config_dir(run):
+    if named := config_dir(run):
         flags += ["--config-dir", named]
     return shlex.join(["vflbench", *flags, *kept, f"seed={','.join(str(seed) for seed in sorted(setting.seeds))}"])
 
 
-def _config_dir(run: Run) -> str | None:
+def overrides(run: Run, network: bool = True) -> list[str] | None:
+    """What was typed for the run and decides what it computes, without its seed; None where it is not known."""
+    if run.overrides is None:
+        return None
+    dropped = ("seed=", "hydra.", "resume=", "overwrite=", "plot=", *(() if network else ("network=", "network.")))
+    return [word for word in run.overrides if not word.startswith(dropped)]
+
+
+def config_dir(run: Run) -> str | None:
     """The folder of options that the run's command names."""
     command = run.manifest.get("command")
     try:

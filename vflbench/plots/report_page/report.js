@@ -47,13 +47,12 @@ function along(run, axis) {
 
 // Whether a run's values on this axis are those it had, though the others' are priced anew.
 function asItWas(run, axis) {
-  return (axis === "communication_seconds" && state.repriced && !run.chains && !there(run)) || (axis === "cost" && state.weighted && !run.links);
+  return (axis === "communication_seconds" && state.repriced && !run.chains) || (axis === "cost" && state.weighted && !run.links);
 }
 
-// Whether a run was made on the chosen network, by the rule that prices the others.
+// Whether a run was made on the chosen network.
 function there(run) {
-  const chosen = DATA.networks[state.network];
-  return Boolean(chosen) && panel().lines[run.line].network === chosen[2];
+  return state.network in DATA.networks && panel().lines[run.line].network === state.network;
 }
 
 // --- what is compared ---------------------------------------------------------------------------------------------------
@@ -73,7 +72,9 @@ const sends = (line) => runsOf(line).some((run) => run.bytes > 0);
 function leftOut(line) {
   const runs = runsOf(line);
   const fixed = runs.find((run) => run.why && !there(run));
+  if (state.axis === "communication_seconds" && line.time_dependent) return "its course depends on time, so it has no communication time of its own; compare bytes or running time";
   if (state.repriced && fixed) return fixed.why;
+  if (state.repriced && state.axis === "virtual_seconds" && !runs.every(there)) return "running time is not re-priced here";
   if (state.axis === "cost" && state.weighted && runs.some((run) => !run.links)) return runs.find((run) => !run.links).why;
   if (state.axis === "virtual_seconds" && line.clock !== state.clock) return `its compute clock is ${line.clock}, not ${state.clock}`;
   return null;
@@ -85,7 +86,8 @@ function exceeds(line) {
   const needs = (axis) => toTarget(line, axis).value ?? total(line, axis);
   if (epsilon !== null && !(line.epsilon !== null && line.epsilon <= epsilon)) found.push(line.epsilon === null ? "no privacy" : `epsilon above ${digits(epsilon)}`);
   if (bytes !== null && needs("bytes") > bytes) found.push(`more than ${shown(bytes, "bytes")}`);
-  if (most !== null && needs("communication_seconds") > most) found.push(`more than ${shown(most, "communication_seconds")}`);
+  if (most !== null && line.time_dependent) found.push("no communication time");
+  else if (most !== null && needs("communication_seconds") > most) found.push(`more than ${shown(most, "communication_seconds")}`);
   return found;
 }
 
@@ -263,17 +265,17 @@ function drawLeftOut(rows) {
   const out = rows.filter((row) => row.why !== null);
   $("not_ranked").replaceChildren(...out.map(({ line, why }) => {
     const item = element("li", {}, `† ${title(line)} is not ranked: ${why}.`);
-    if (state.repriced && line.again) item.append(" Train it there: ", element("code", {}, `${line.again} ${networkWords()}`));
+    if (state.repriced && line.again && !runsOf(line).every(there)) item.append(" Train it there: ", element("code", {}, `${line.again} ${networkWords()}`));
     return item;
   }));
   $("not_ranked").hidden = !out.length;
 }
 
-// The overrides of the chosen network, under the rule that prices the others.
+// The overrides of the chosen network.
 function networkWords() {
-  if (DATA.networks[state.network]) return `network=${state.network} network.timing=round`;
+  if (DATA.networks[state.network]) return `network=${state.network}`;
   const each = (kind) => `network.${kind}.latency_ms=${state.latency} network.${kind}.bandwidth_gbps=${state.bandwidth}`;
-  return `network=ideal ${each("client_server")} ${each("client_client")} network.timing=round`;
+  return `network=ideal ${each("client_server")} ${each("client_client")}`;
 }
 
 // --- table --------------------------------------------------------------------------------------------------------------
@@ -302,6 +304,7 @@ function certainty(row) {
 
 function cell(column, row) {
   if (!column.axis) return String(column.cell(row));
+  if (column.axis === "communication_seconds" && row.line.time_dependent) return "–";
   const mark = runsOf(row.line).some((run) => asItWas(run, column.axis)) ? " †" : "";
   if (!column.target) return shown(column.value(row), column.axis) + mark;
   const goal = toTarget(row.line, column.axis);
