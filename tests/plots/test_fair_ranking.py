@@ -224,3 +224,40 @@ def test_all_runs_on_another_network_equal_fresh_runs_there(tmp_path: Path, monk
     assert cli.command(["report", "slow", "--rerun", "lan", "--out", "c.html"]) == 0  # kept
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert cli.command(["report", "slow", "--rerun", "lann", "--out", "d.html"]) == 1 and not Path("d.html").exists()
+
+
+def test_picture_and_table_are_downloaded_as_shown(opened: Callable[..., Any], tmp_path: Path) -> None:
+    import time
+    from io import BytesIO
+    from xml.etree import ElementTree
+
+    from PIL import Image
+
+    page = opened()
+    page.execute_script("window.saved = {}; save = (name, address) => { saved[name.split('.').pop()] = address; };")
+    for kind in ("svg", "png", "pdf", "csv", "tex"):
+        page.find_element("id", f"save_{kind}").click()
+    for _ in range(50):  # pictures are painted in the background
+        found = page.execute_script("return saved")
+        if len(found) == 5:
+            break
+        time.sleep(0.1)
+    from base64 import b64decode
+    from urllib.parse import unquote
+
+    read = {
+        kind: b64decode(text) if ";base64," in head + "," else unquote(text).encode()
+        for kind, (head, text) in ((kind, address.split(",", 1)) for kind, address in found.items())
+    }
+    image = Image.open(BytesIO(read["png"]))
+    assert len(image.getcolors(10**7) or []) > 10  # lines and texts, not a blank
+    picture = ElementTree.fromstring(read["svg"])
+    texts = {part.text for part in picture.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"MTCD", "communication time"} <= texts
+    assert image.width == 2 * int(picture.get("width") or 0)
+    assert read["pdf"].startswith(b"%PDF-1.4") and b"/DCTDecode" in read["pdf"]
+    start = int(read["pdf"].rsplit(b"startxref\n", 1)[1].split()[0])
+    assert read["pdf"][start:].startswith(b"xref\n")
+    heads, *rows = read["csv"].decode().strip().split("\r\n")
+    assert len(rows) == 3 and '"sent to target"' in heads and any('"MTCD"' in row for row in rows)
+    assert read["tex"].startswith(b"\\begin{tabular}") and b"$\\pm$" in read["tex"] and b"MTCD" in read["tex"]

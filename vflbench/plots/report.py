@@ -269,7 +269,10 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
     data = {"panels": [_data(report, panel, most) for panel in report.panels], "networks": networks}
     algorithms = dict.fromkeys(style.look(setting.algorithm).label for setting in settings)
     datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
-    css, js = ((PAGE / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    css = (PAGE / "report.css").read_text(encoding="utf-8")
+    js = "\n".join(
+        (PAGE / f"{part}.js").read_text(encoding="utf-8") for part in ("compare", "show", "save", "controls")
+    )
     return page_template(PAGE / "report.html").render(
         heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on "
         f"{_listed(list(datasets))}",

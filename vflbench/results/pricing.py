@@ -1,6 +1,6 @@
 """Communication time and cost of a finished run under any latency and bandwidth.
 
-They are sums that a page can price by itself; plots/report_page/report.js has the same formula. The rule is
+They are sums that a page can price by itself; plots/report_page/compare.js has the same formula. The rule is
 network.timing=round (federation/links.py `Medium`) with equal links and no time for computing. An exchange at a server
 costs `latencies` x L + its bytes / B. A message between two clients costs L + its bytes / B, after those before it on
 its link.
