@@ -107,6 +107,7 @@ class Poisoner:
             "goal",
             "neighbouring",
             "covers",
+            "metric_of",
             "compute_clock",
             "timing",
             "accounting",

@@ -89,6 +89,30 @@ def write_run(path: Path, evaluations: int = 3, **changes: Any) -> Run:
     return load(path)
 
 
+def test_whose_metric_it_is_is_said_where_methods_differ(tmp_path: Path) -> None:
+    workers = {"final": 0.95, "selected": 0.96, "selected_round": 2}
+    write_run(tmp_path / "mixed/a", extra={"metric_of": "server"})
+    write_run(
+        tmp_path / "mixed/b",
+        algorithm="d_psgd",
+        options={"name": "d_psgd"},
+        extra={"metric_of": "mean worker", "averaged_model": workers},
+    )
+    found = report.read([tmp_path / "mixed"], KNOWN)
+    assert {row["algorithm"]: (row["metric_of"], row["averaged"]) for row in report.table(found)} == {
+        "glasu": ("server", None), "d_psgd": ("mean worker", 0.96)
+    }  # fmt: skip
+    (panel,) = found.panels
+    said = "the metric of D-PSGD is the mean over its workers, that of the others one model's"
+    assert report.rule(panel).endswith(said)
+    assert "averaged model" in report.to_markdown(found)
+    (line,) = [line for line in page_data(report.to_html(found, NETWORKS))["panels"][0]["lines"] if line["averaged"]]
+    assert line["averaged"] == 0.96
+    write_run(tmp_path / "alike/b", algorithm="d_psgd", options={"name": "d_psgd"}, extra={"metric_of": "server"})
+    (panel,) = report.read([tmp_path / "alike"], KNOWN).panels
+    assert "one model" not in report.rule(panel)
+
+
 def test_the_table_by_hand(tmp_path: Path) -> None:
     """Two seeds of three evaluations; validation 0.267, 0.533, 0.8: the target of 0.8 is reached at the third, by
     both."""

@@ -133,3 +133,22 @@ def test_a_delta_that_publishes_rows_is_said(tmp_path: Path, caplog: pytest.LogC
     noisy = ["privacy=gaussian_embedding", "privacy.noise_multiplier=1", "privacy.delta=0.5"]
     vflbench.run([*RUN, *noisy, f"hydra.run.dir={tmp_path / 'run'}"])
     assert "privacy.delta=0.5 is not below 1/n" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "dataset", "whose"),
+    [
+        ("glasu", "digits_graph", "mean worker"),
+        ("centralized_gnn", "digits_graph", "server"),
+        ("d_psgd", "digits", "mean worker"),
+        ("fedavg", "digits", "server"),
+        ("svfl", "ridge", "server"),
+        ("vfl", "digits", "server"),
+    ],
+)
+def test_the_summary_says_whose_metric_it_is(algorithm: str, dataset: str, whose: str, tmp_path: Path) -> None:
+    run = vflbench.run(
+        [f"algorithm={algorithm}", f"dataset={dataset}", "rounds=1", "plot=none", f"hydra.run.dir={tmp_path / 'a'}"]
+    )
+    assert run.summary["metric_of"] == whose
+    assert (run.summary.get("averaged_model") is not None) == (dataset == "digits" and algorithm != "vfl")

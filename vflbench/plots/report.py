@@ -132,6 +132,8 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
     }
     for which in ("selected", "final"):
         row[which], row[f"{which}_sd"] = _moments(setting.scores(which))
+    row["metric_of"] = _metric_of(setting)
+    row["averaged"] = _moments(_averaged(setting))[0]
     row["bytes"] = float(np.mean([run.summary["bytes"]["total"] for run in setting.runs]))
     for key in ("communication_seconds", "cost"):
         row[key] = float(np.mean([run.summary[key] for run in setting.runs]))
@@ -180,7 +182,7 @@ def to_markdown(report: Report) -> str:
 
 
 HEADS = (
-    *("method", "differs", "seeds", "selected", "final", "sent", "communication"),
+    *("method", "differs", "seeds", "selected", "final", "averaged model", "sent", "communication"),
     *("sent to target", "time to target", "epsilon"),
 )
 
@@ -196,6 +198,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
         row["differs"],
         row["seeds"],
         *(_score(row[which], row[f"{which}_sd"], row["metric"]) for which in ("selected", "final")),
+        _score(row["averaged"], None, row["metric"]),
         human_bytes(row["bytes"]),
         "–" if timed else f"{row['communication_seconds']:.4g} s",
         missed if nbytes is None else human_bytes(nbytes) + part,
@@ -244,7 +247,25 @@ def rule(panel: Panel) -> str:
         "timing": {run.summary["timing"] for run in panel.runs},
         "accounting": {run.summary["accounting"] for run in panel.runs},
     }
-    return ", ".join(f"{name} {' and '.join(sorted(map(str, values)))}" for name, values in found.items())
+    scored = {run.summary.get("metric_of") for run in panel.runs} - {None}
+    text = ", ".join(f"{name} {' and '.join(sorted(map(str, values)))}" for name, values in found.items())
+    if len(scored) < 2:
+        return text
+    means = sorted({style.look(s.algorithm).label for s in panel.settings if _metric_of(s) == "mean worker"})
+    return f"{text}; the metric of {', '.join(means)} is the mean over its workers, that of the others one model's"
+
+
+def _averaged(setting: Setting) -> np.ndarray:
+    """The averaged model's metric of every run that has one, (runs,); selected by validation where it can be."""
+    found = [run.summary.get("averaged_model") or {} for run in setting.runs]
+    values = [one.get("final") if one.get("selected") is None else one["selected"] for one in found]
+    return np.array([value for value in values if value is not None], dtype=float)
+
+
+def _metric_of(setting: Setting) -> str | None:
+    """Whose metric it is: `server`, one model's, or `mean worker`; None in older runs."""
+    of: str | None = setting.runs[0].summary.get("metric_of")
+    return of
 
 
 def _network(run: Run) -> str:
@@ -358,7 +379,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
             | {"clock": setting.runs[0].summary["compute_clock"], "network": _network(setting.runs[0])}
             | {"again": selection.rerun(setting, network=False)}
             | {"time_dependent": setting.runs[0].folder in report.time_dependent}
-            | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd")}
+            | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd", "averaged")}
         )
         entries += [
             _entry(report, run, panel.target, axes, there, most) | {"line": len(lines) - 1} for run in setting.runs

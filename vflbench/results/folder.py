@@ -377,11 +377,12 @@ _SUMMARY: dict[str, Any] = {
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "schema": (SCHEMA,), "status": get_args(Status), "data_source": ("real", "partial", "synthetic", None),
     "metric.goal": ("max", "min", None), "privacy.neighbouring": ("add_remove", "replace_one", None),
-    "privacy.covers": ("model", "transcript", None),
+    "privacy.covers": ("model", "transcript", None), "metric_of": ("server", "mean worker"),
 }  # fmt: skip
 # Keys that only some runs have.
 _SUMMARY_OPTIONAL: dict[str, Any] = {
-    "attack": dict, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL, "waiting_seconds": _NUMBER, "engine": str,
+    "attack": dict, "metric_of": str, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL,
+    "waiting_seconds": _NUMBER, "engine": str,
     "cores": _NUMBER,
 }  # fmt: skip
 _MANIFEST: dict[str, Any] = {

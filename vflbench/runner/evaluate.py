@@ -89,7 +89,8 @@ class Observer:
     metric, and the mean of their losses on fixed training rows. `models` scores them where that is not done here
     (runner/distributed.py).
 
-    `extra` has what else the summary shows: the last `facts` that were reported, by name.
+    `extra` has what else the summary shows: the last `facts` that were reported, by name, and `metric_of`. That is
+    `server` where one model was scored, wherever it is, and `mean worker` where the metric is the mean over several.
     """
 
     def __init__(self, task: Task, config: RunConfig, models: WholeModels | None = None) -> None:
@@ -145,6 +146,7 @@ class Observer:
         row = None
         parameters = [r["parameters"] for r in reported if "parameters" in r]
         if predictions or parameters:
+            self.extra["metric_of"] = "mean worker" if len(predictions or parameters) > 1 else "server"
             row = self._row(round, engine, predictions, reported)
             if self.models is not None and parameters:
                 row |= self.models.score(round, parameters)
@@ -181,6 +183,7 @@ class Observer:
         if value is None:
             return self._stops(round, engine, None)
         self.losses = [value]
+        self.extra["metric_of"] = "server"
         row = self._row(round, engine, [], reported)
         self.rows.append(row)
         if math.isfinite(value):

@@ -106,6 +106,7 @@ const COLUMNS = [
   { key: "seeds", head: "seeds", number: true, cell: (row) => row.line.runs.length, value: (row) => row.line.runs.length },
   { key: "selected", head: "selected", number: true, best: true, cell: (row) => spread(row.line.selected, row.line.selected_sd), value: (row) => row.line.selected },
   { key: "final", head: "final", number: true, best: true, cell: (row) => spread(row.line.final, row.line.final_sd), value: (row) => row.line.final },
+  { key: "averaged", head: "averaged model", number: true, best: true, cell: (row) => (row.line.averaged === null ? "–" : scored(row.line.averaged)), value: (row) => row.line.averaged },
   ...["bytes", "communication_seconds", "cost"].map((axis) => ({
     key: axis, head: { bytes: "sent", communication_seconds: "communication", cost: "cost" }[axis], number: true, axis, value: (row) => total(row.line, axis),
   })),
@@ -133,7 +134,7 @@ function cell(column, row) {
 }
 
 function drawTable(rows) {
-  const columns = COLUMNS.filter(({ key }) => !["epsilon", "selected"].includes(key) || panel().lines.some((line) => line[key] !== null));
+  const columns = COLUMNS.filter(({ key }) => !["epsilon", "selected", "averaged"].includes(key) || panel().lines.some((line) => line[key] !== null));
   const head = element("tr");
   for (const column of columns) {
     const sorted = (state.sort && state.sort.key === column.key) || (!state.sort && column.key === "rank");
