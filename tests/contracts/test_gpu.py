@@ -278,22 +278,38 @@ def test_a_method_that_leaves_the_gpu_is_found(monkeypatch: pytest.MonkeyPatch, 
 # --- on a GPU ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.gpu
-@REAL
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize(("algorithm", "layout"), TRAINED)
-def test_every_algorithm_has_the_curve_of_the_cpu(algorithm: str, layout: str, dtype: str, tmp_path: Path) -> None:
-    given = [*words(algorithm, layout), f"model.dtype={dtype}"]
-    whole = run(tmp_path / "cpu", "cpu", given)
+@pytest.fixture
+def memory() -> Iterator[None]:
+    """The test has used the GPU's memory."""
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.max_memory_allocated()
-    there = run(tmp_path / "cuda", "cuda", given)
-    assert torch.cuda.max_memory_allocated() > before and there.summary["device"] == "cuda"
-    assert max(differences(whole, there).values()) <= TOLERANCE[dtype]
-    for first, then in (("cuda", "cuda"), ("cpu", "cuda"), ("cuda", "cpu")):
-        folder = tmp_path / f"{first}_{then}"
-        stopped(folder, first, given)
-        assert max(differences(whole, run(folder, then, given, "resume=true")).values()) <= TOLERANCE[dtype]
+    yield
+    assert torch.cuda.max_memory_allocated() > before
+
+
+@pytest.mark.gpu
+@REAL
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize(("algorithm", "layout"), TRAINED)
+def test_every_algorithm_has_the_curve_of_the_cpu(algorithm: str, layout: str, tmp_path: Path) -> None:
+    given = words(algorithm, layout)
+    whole, there = run(tmp_path / "cpu", "cpu", given), run(tmp_path / "cuda", "cuda", given)
+    assert there.summary["device"] == "cuda"
+    assert max(differences(whole, there).values()) <= TOLERANCE["float32"]
+
+
+@pytest.mark.gpu
+@REAL
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize(("algorithm", "layout"), TRAINED)
+def test_every_checkpoint_moves_between_devices(algorithm: str, layout: str, tmp_path: Path) -> None:
+    given = [*words(algorithm, layout), "model.dtype=float64"]
+    whole = run(tmp_path / "cpu", "cpu", given)
+    for first, then in (("cpu", "cuda"), ("cuda", "cpu")):
+        stopped(tmp_path / first, first, given)
+        moved = run(tmp_path / first, then, given, "resume=true")
+        assert moved.summary["device"] == then
+        assert max(differences(whole, moved).values()) <= TOLERANCE["float64"]
 
 
 @pytest.mark.gpu
