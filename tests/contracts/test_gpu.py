@@ -306,8 +306,9 @@ def test_every_checkpoint_moves_between_devices(algorithm: str, layout: str, tmp
     given = [*words(algorithm, layout), "model.dtype=float64"]
     whole = run(tmp_path / "cpu", "cpu", given)
     for first, then in (("cpu", "cuda"), ("cuda", "cpu")):
-        stopped(tmp_path / first, first, given)
-        moved = run(tmp_path / first, then, given, "resume=true")
+        folder = tmp_path / f"{first}_{then}"
+        stopped(folder, first, given)
+        moved = run(folder, then, given, "resume=true")
         assert moved.summary["device"] == then
         assert max(differences(whole, moved).values()) <= TOLERANCE["float64"]
 
