@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "report": ("results.report", "`vflbench report` over 200 runs, and the size of a page of 50", ()),
     "start": ("start.start", "`vflbench --help` and `vflbench list`", ()),
     "ray": ("processes.ray", "a message through Ray; GLASU on Cora through Ray", ("ray",)),
+    "gpu": ("gpu.gpu", "a method of each family on a GPU, against the CPU and against its bare arithmetic there", ()),
     "broker": ("processes.broker", "embeddings through a NATS server, and by Ray's calls", ("ray", "nats")),
 }
 
@@ -46,6 +47,10 @@ def main() -> int:
         )
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import vflbench  # noqa: F401  sets what torch reads when it is imported
+
+    if "gpu" in wanted and not importlib.import_module("torch").cuda.is_available():
+        print("left out, as torch finds no CUDA device here: gpu", file=sys.stderr)
+        left.append("gpu")
 
     common = importlib.import_module("benchmarks.common")
     for name in wanted:

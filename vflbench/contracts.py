@@ -82,6 +82,10 @@ class AlgorithmHooks(Protocol):
         """The configuration with what the algorithm chooses once it sees the data; and that choice, for the summary."""
 
     @staticmethod
+    def devices(task: Any, config: RunConfig) -> tuple[str, ...]:
+        """What its parties can compute on with these data, of types.DEVICES; without this hook: on all of them."""
+
+    @staticmethod
     def max_releases(config: RunConfig, rounds: int) -> int:
         """How often one row of a party is released at most; a target epsilon is calibrated to it."""
 

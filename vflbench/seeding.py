@@ -36,11 +36,11 @@ def stream(seed: int, name: str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(derive(seed, name)))
 
 
-def torch_stream(seed: int, name: str, device: str = "cpu") -> torch.Generator:
-    """Generator of torch's for the stream `name`, on `device`."""
+def torch_stream(seed: int, name: str) -> torch.Generator:
+    """Generator of torch's for the stream `name`, on the CPU: a seed then means the same numbers on every device."""
     import torch
 
-    return torch.Generator(device=device).manual_seed(derive(seed, name))
+    return torch.Generator().manual_seed(derive(seed, name))
 
 
 def batches(seed: int, epoch: int, samples: int, size: int) -> list[np.ndarray]:

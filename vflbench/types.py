@@ -239,6 +239,7 @@ class RunConfig:
     broker: BrokerConfig = field(default_factory=BrokerConfig)
 
 
+DEVICES = ("cpu", "cuda")  # what parties can compute on; a GPU may have a number, cuda:1
 DIVISORS = ("parties", "workers", "parts")  # keys of an algorithm that say into how many parts a data set is divided
 
 

@@ -17,6 +17,7 @@ from tests.federation.toys import (
     run_programs,
     run_toy,
 )
+from tests.pretended_gpu import PretendedGpu
 from vflbench.federation.party import PartySpec
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.federation.snapshot import freeze, optimised, thaw
@@ -248,6 +249,30 @@ def test_restoring_keeps_what_learns_and_leaves_data_alone():
     assert back["plain"] is plain
     assert parameter.tolist() == plain.tolist() == back["data"].tolist() == [1.0, 1.0]
     assert data.tolist() == back["same"].tolist() == [0.0, 0.0]  # the party's own data, or another entry's tensor
+
+
+@pytest.mark.parametrize("wrote", ["cpu", "cuda"])
+@pytest.mark.parametrize("reads", ["cpu", "cuda"])
+def test_tensors_come_back_on_the_partys_device(wrote, reads):
+    """Those that its program made on the CPU by itself stay there; where something is in their place, on its device."""
+    with PretendedGpu():
+        state = {"own": [torch.ones(2, device=wrote)], "built": torch.ones(2, device=wrote)}
+        state |= {"numbers": torch.ones(2)} if wrote == "cuda" else {}
+        frozen = read_back(plain_bytes(freeze(state, home=wrote)))
+        back = thaw(frozen, {"built": torch.zeros(2, device="cpu")}, home=reads)
+        assert back["own"][0].device.type == reads and back["built"].device.type == "cpu"
+        assert wrote == "cpu" or back["numbers"].device.type == "cpu"
+        assert back["own"][0].tolist() == back["built"].tolist() == [1.0, 1.0]
+        optimiser = None
+        for device in (wrote, reads):
+            model = torch.nn.Linear(2, 1).to(device)
+            before, optimiser = optimiser, torch.optim.Adam(model.parameters(), fused=True)
+            if before is not None:
+                thaw(frozen, optimiser, home=reads)
+            model(torch.ones(1, 2, device=device)).sum().backward()
+            optimiser.step()
+            frozen = read_back(plain_bytes(freeze(optimiser, home=device)))
+        assert all(s["step"] == 2 and s["exp_avg"].device.type == reads for s in optimiser.state.values())
 
 
 def test_an_array_that_cannot_be_saved_is_named():

@@ -364,6 +364,8 @@ def test_a_device_that_is_none_is_told_with_its_party(monkeypatch: pytest.Monkey
     assert plan.config is not None
     with pytest.raises(ConfigError, match=r"engine.devices.client_0=cuda:1: this machine has 0 GPUs"):
         party(plan.config, registry.algorithms()["glasu"], 1, None, "client_0")
+    with pytest.raises(ConfigError, match=r"engine.devices.client_0=cuda:1: this algorithm computes on cpu only"):
+        party(plan.config, registry.algorithms()["glasu"], 1, None, "client_0", devices=("cpu",))
     found = party(plan.config, registry.algorithms()["glasu"], 1, None, "client_1", source="real")
     assert found["specs"]["client_1"].data is not None
     with pytest.raises(

@@ -1,6 +1,9 @@
 """The compute clock: how long a computation takes in virtual time."""
 
+import time
 from dataclasses import dataclass
+
+import torch
 
 from vflbench.types import ClockMode, ComputeConfig
 
@@ -10,11 +13,18 @@ class ComputeClock:
     """How long a computation takes.
 
     `mode` is `none` (no time), `modelled` (the delay model of the group `compute`) or `measured` (the seconds it took
-    here).
+    here, on `device`).
     """
 
     mode: str
     config: ComputeConfig
+    device: str = "cpu"
+
+    def moment(self) -> float:
+        """Seconds of this machine's clock, to be subtracted; a GPU that is measured has done all that it was given."""
+        if self.mode == "measured" and self.device.startswith("cuda"):
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
 
     def seconds(self, cost: float, measured: float) -> float:
         """The virtual seconds of a computation.

@@ -236,9 +236,10 @@ class Party(ABC):
 
     @abstractmethod
     def torch_rng(self, name: str) -> torch.Generator:
-        """The torch generator of this party's stream `name`, on its device.
+        """The torch generator of this party's stream `name`; within `evaluating()` an independent one.
 
-        Within `evaluating()` an independent one.
+        It is on the CPU, so that a seed means the same numbers on every device. Draw there, and move what was drawn:
+        `torch.randn(n, generator=me.torch_rng("noise")).to(me.device)`.
         """
 
     @abstractmethod

@@ -15,8 +15,10 @@ import torch
 from vflbench.types import FederationError
 
 
-def freeze(value: Any, where: str = "state") -> Any:
+def freeze(value: Any, where: str = "state", home: str = "cpu") -> Any:
     """Copy a value into plain data.
+
+    A tensor that is not on `home`, the party's device, is marked: elsewhere `thaw` moves the others to its party's.
 
     Raises
     ------
@@ -24,7 +26,8 @@ def freeze(value: Any, where: str = "state") -> Any:
         A checkpoint cannot hold the value, whose place is `where`.
     """
     if isinstance(value, torch.Tensor):
-        return value.detach().clone()
+        copy = value.detach().clone()
+        return copy if copy.device.type == home.partition(":")[0] else {"__cpu__": copy.cpu()}
     if isinstance(value, np.str_):
         return str(value)
     # np.generic before float: np.float64 is a float, and a file of plain data cannot hold it
@@ -39,12 +42,12 @@ def freeze(value: Any, where: str = "state") -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (tuple, list)):
-        frozen = [freeze(v, f"{where}[{i}]") for i, v in enumerate(value)]
+        frozen = [freeze(v, f"{where}[{i}]", home) for i, v in enumerate(value)]
         return tuple(frozen) if isinstance(value, tuple) else frozen
     if hasattr(value, "state_dict"):
-        return {"__state_dict__": freeze(dict(value.state_dict()), where)}
+        return {"__state_dict__": freeze(dict(value.state_dict()), where, home)}
     if isinstance(value, dict):
-        return {k: freeze(v, f"{where}.{k}") for k, v in value.items()}
+        return {k: freeze(v, f"{where}.{k}", home) for k, v in value.items()}
     raise FederationError(
         f"{where} is a {type(value).__name__}: state holds modules, optimisers, tensors, arrays, numbers, text or "
         "containers of those"
@@ -60,14 +63,23 @@ def optimised(state: Iterable[tuple[str, Any]]) -> set[int]:
     return {id(parameter) for group in groups for parameter in group["params"]}
 
 
-def thaw(value: Any, current: Any = None, where: str = "state", kept: set[int] | frozenset[int] = frozenset()) -> Any:
-    """The inverse of `freeze`.
+def thaw(
+    value: Any,
+    current: Any = None,
+    where: str = "state",
+    kept: set[int] | frozenset[int] = frozenset(),
+    home: str = "cpu",
+) -> Any:
+    """The inverse of `freeze`, also of one that another device wrote.
 
-    `current` is what the program has just built in that place. An object with a state_dict is loaded into it. A tensor
-    that learns (requires_grad, or its id in `kept`) keeps its identity. All else is new: `current` may share memory
-    with the party's data.
+    `current` is what the program has just built in that place. An object with a state_dict is loaded into it: from
+    tensors on the CPU, as torch's objects expect. A tensor that learns (requires_grad, or its id in `kept`) keeps its
+    identity. All else is new: `current` may share memory with the party's data. It is on the device of `current`, or
+    where that is no tensor on `home`, the party's.
     """
     if isinstance(value, dict):
+        if "__cpu__" in value:
+            return thaw(value["__cpu__"], current, where, kept)
         if "__ndarray__" in value:
             return value["__ndarray__"].numpy().copy(order="K")
         if "__scalar__" in value:
@@ -78,13 +90,13 @@ def thaw(value: Any, current: Any = None, where: str = "state", kept: set[int] |
             current.load_state_dict(thaw(value["__state_dict__"]))
             return current
         old = current if isinstance(current, dict) else {}
-        return {k: thaw(v, old.get(k), f"{where}.{k}", kept) for k, v in value.items()}
+        return {k: thaw(v, old.get(k), f"{where}.{k}", kept, home) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
         old_items = (
             current if isinstance(current, (tuple, list)) and len(current) == len(value) else [None] * len(value)
         )
         return type(value)(
-            thaw(v, o, f"{where}[{i}]", kept) for i, (v, o) in enumerate(zip(value, old_items, strict=True))
+            thaw(v, o, f"{where}[{i}]", kept, home) for i, (v, o) in enumerate(zip(value, old_items, strict=True))
         )
     if isinstance(value, torch.Tensor):
         learns = isinstance(current, torch.Tensor) and (current.requires_grad or id(current) in kept)
@@ -92,7 +104,7 @@ def thaw(value: Any, current: Any = None, where: str = "state", kept: set[int] |
             with torch.no_grad():
                 current.copy_(value)
             return current
-        return value.to(current.device, copy=True) if isinstance(current, torch.Tensor) else value.clone()
+        return value.to(current.device if isinstance(current, torch.Tensor) else home, copy=True)
     return value
 
 

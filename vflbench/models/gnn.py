@@ -145,9 +145,8 @@ def dropout(x: Tensor, share: float, generator: torch.Generator | None) -> Tenso
     drop = round(share * 65536)
     if generator is None or drop == 0:
         return x
-    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(
-        -(2**63), None, generator=generator
-    )
+    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=generator.device)
+    draws = draws.random_(-(2**63), None, generator=generator).to(x.device)
     keep = draws.view(torch.int16)[: x.numel()].view(x.shape) >= drop - 32768
     return x * keep.to(x.dtype).mul_(65536 / (65536 - drop))
 

@@ -109,7 +109,7 @@ class ExamplePrivacy:
         rows : rows that the worker trains on.
         batch : expected rows of a batch.
         steps : batches of the whole run.
-        generator : draws the noise, on the model's device.
+        generator : draws the noise.
 
         Raises
         ------

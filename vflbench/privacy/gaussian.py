@@ -108,7 +108,6 @@ class GaussianEmbedding:
         Parameters
         ----------
         ids : (n,); an id that occurs twice is counted twice.
-        generator : lives on the device of `rows`.
 
         Raises
         ------
@@ -182,9 +181,10 @@ def as_index(ids: torch.Tensor | np.ndarray) -> np.ndarray:
 
 
 def gaussian_like(like: torch.Tensor, generator: torch.Generator | SecretStream) -> torch.Tensor:
-    """Standard normal noise of the shape, type and device of `like`; a torch `generator` lives on that device."""
+    """Standard normal noise of the shape, type and device of `like`, drawn where `generator` lives."""
     import torch
 
     if isinstance(generator, SecretStream):
         return torch.from_numpy(generator.normal(size=tuple(like.shape))).to(like)
-    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+    drawn = torch.randn(like.shape, generator=generator, dtype=like.dtype, device=generator.device)
+    return drawn.to(like.device)

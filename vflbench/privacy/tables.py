@@ -123,7 +123,7 @@ class NoisyGradients:
         sample_rate : the largest probability with which a row is part of a batch.
         steps : batches of the whole run.
         rng : draws batches.
-        noise : draws the noise, on the model's device.
+        noise : draws the noise.
         """
         self.rng, self.noise = rng, noise
         if self.planned is not None:

@@ -37,8 +37,8 @@ from vflbench.runner.evaluate import METRICS, Observer
 from vflbench.runner.federation import Federation, Known, resolve_device
 from vflbench.runner.models import WholeModels
 from vflbench.types import (
+    DEVICES,
     AlgorithmInfo,
-    ConfigError,
     FederationError,
     Problem,
     RunConfig,
@@ -158,7 +158,8 @@ class Surveyor:
         specs = {
             name: dataclasses.replace(spec, program=elsewhere, data=None) for name, spec in federation.specs.items()
         }
-        known = Known(task.without_features(), federation.layout, federation.decided, federation.facts, specs)
+        bare = task.without_features()
+        known = Known(bare, federation.layout, federation.decided, federation.facts, federation.devices, specs)
         return known, _briefings(federation)
 
     def score(self, round: int, models: list[Any]) -> tuple[dict[str, float], dict[str, Any]]:
@@ -222,16 +223,12 @@ def party(
     known: Known | None = None,
     index: int | None = None,
     source: str | None = None,  # the kind of data that the surveyor found, where the party loads the whole set
+    devices: tuple[str, ...] = DEVICES,  # what it can compute on, as the surveyor found
     broker: Channels | None = None,  # passes on what the party publishes to other organisations
 ) -> dict[str, Any]:
     """In the party's process: the arguments of its `PartyEngine`, with its own data and nobody else's."""
     if (device := config.engine.devices.get(name)) is not None:
-        try:
-            config = dataclasses.replace(config, device=resolve_device(device))
-        except ConfigError as error:
-            raise ConfigError(
-                [dataclasses.replace(one, key=f"engine.devices.{name}") for one in error.problems]
-            ) from error
+        config = dataclasses.replace(config, device=resolve_device(device, devices, f"engine.devices.{name}"))
     if known is None:
         federation = Federation(config, info)
         # they differ, for example, where a download failed for one of them
@@ -241,7 +238,7 @@ def party(
                 f"{source}"
             )
     else:
-        task, decided = known.task, dataclasses.replace(known.decided, device=resolve_device(config.device))
+        task, decided = known.task, dataclasses.replace(known.decided, device=resolve_device(config.device, devices))
         if index is not None:
             load_own, root = registry.load_dataset(config.dataset.name).load_own, sources.data_root(config.data_root)
             task = load_own(config.dataset, known.layout, division(config.algorithm), config.seed, root, task, index)
@@ -325,7 +322,8 @@ class Host:
     def engine(self, observer: Observer, **options: Any) -> Engine:
         """The engine of the run, whose parties are not started yet."""
         federation, every = self.federation, options.get("checkpoint_every")
-        whole = partial(party, self.config, self.info, federation.eval_every, every, source=self.known.task.source.kind)
+        kind, devices = self.known.task.source.kind, self.known.devices
+        whole = partial(party, self.config, self.info, federation.eval_every, every, source=kind, devices=devices)
         builds = dict.fromkeys(federation.specs, whole)
         for name, message in self.messages.items():
             builds[name] = partial(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +21,7 @@ from vflbench.privacy import examples, mechanisms
 from vflbench.runner.costs import Standing, link_problems
 from vflbench.runner.evaluate import Observer
 from vflbench.types import (
+    DEVICES,
     AlgorithmInfo,
     ConfigError,
     Problem,
@@ -38,26 +39,24 @@ from vflbench.types import (
 SCALES = {"full": 10**12, "small": None, "smoke": 2}  # the most rounds; small: a quarter
 
 
-def resolve_device(device: str) -> str:
-    """`auto` is a GPU where there is one.
+def resolve_device(device: str, usable: Sequence[str] = DEVICES, key: str = "device") -> str:
+    """The device of parties that can compute on those that are `usable`; `auto` is a GPU where there is one.
 
     Raises
     ------
     ConfigError
-        The GPU is not there.
+        The GPU of `key` is not usable, or not there.
     """
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda"):
+        return "cuda" if "cuda" in usable and torch.cuda.is_available() else "cpu"
+    if (kind := device.partition(":")[0]) not in usable:
+        allowed = f"this algorithm computes on {', '.join(usable)} only with these data: use auto or cpu"
+        raise ConfigError([Problem(key, device, allowed)])
+    if kind == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(device.partition(":")[2] or 0) >= count:
-            raise ConfigError(
-                [
-                    Problem(
-                        "device", device, f"this machine has {count} GPUs that torch can use; auto and cpu always work"
-                    )
-                ]
-            )
+            allowed = f"this machine has {count} GPUs that torch can use; auto and cpu always work"
+            raise ConfigError([Problem(key, device, allowed)])
     return device
 
 
@@ -72,6 +71,7 @@ class Known:
     layout: str
     decided: RunConfig
     facts: dict[str, Any]  # what the algorithm chose by itself, for the summary
+    devices: tuple[str, ...]  # what its parties can compute on, of DEVICES
     specs: dict[str, PartySpec]
 
 
@@ -83,6 +83,7 @@ class Federation:
         self.module: ModuleType = registry.load_algorithm(info.name)
         self._settle()
         found = known or self._survey()
+        self.devices, self.device = found.devices, resolve_device(config.device, found.devices)
         self.task, self.layout, self.decided, self.facts, self.specs = (
             found.task,
             found.layout,
@@ -93,12 +94,12 @@ class Federation:
         self._connect()
 
     def _settle(self) -> None:
-        """Decide what the configuration leaves open.
+        """Decide what the configuration leaves open before data are read, and refuse a GPU that is not there.
 
-        Device, clock, randomness, the number of rounds and how often they are scored.
+        Clock, randomness, the number of rounds and how often they are scored.
         """
         config, info = self.config, self.info
-        self.device = resolve_device(config.device)
+        resolve_device(config.device)
         if config.engine.threads is not None:
             torch.set_num_threads(config.engine.threads)
         self.live = config.engine.name == "ray"  # times are measured
@@ -119,8 +120,10 @@ class Federation:
     def _survey(self) -> Known:
         """Load the data, let the algorithm look at them, refuse what does not go with them, build its parties."""
         task, layout = self._load()
+        devices = self._devices(task)
         # An algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
-        decided, facts = dataclasses.replace(self.config, device=self.device, rounds=self.rounds), dict[str, Any]()
+        device, facts = resolve_device(self.config.device, devices), dict[str, Any]()
+        decided = dataclasses.replace(self.config, device=device, rounds=self.rounds)
         if self.live:
             decided = dataclasses.replace(
                 decided, engine=dataclasses.replace(decided.engine, compute_clock=self.clock_mode)
@@ -128,7 +131,16 @@ class Federation:
         if decide := hook(self.module, "decide"):
             decided, facts = decide(task, decided)
         self._check(task)
-        return Known(task, layout, decided, facts, self.module.parties(task, decided))
+        return Known(task, layout, decided, facts, devices, self.module.parties(task, decided))
+
+    def _devices(self, task: Task) -> tuple[str, ...]:
+        """What the algorithm's parties can compute on with these data."""
+        ask = hook(self.module, "devices")
+        devices: tuple[str, ...] = ask(task, self.config) if ask else DEVICES
+        if "cpu" not in devices or not set(devices) <= set(DEVICES):
+            allowed = "it must have 'cpu', and may have 'cuda'"
+            raise VflbenchError(f"{self.module.__file__}: devices(task, config) gives {devices!r}: {allowed}")
+        return devices
 
     def _load(self) -> tuple[Task, str]:
         """The task, and which layout it has."""
@@ -209,7 +221,7 @@ class Federation:
         return {
             "network": config.network, "connected": self.topology.connected, "neighbours": self.topology.neighbours,
             "rounds": self.rounds, "eval_every": self.eval_every, "seed": config.seed, "device": self.device,
-            "clock": clock.ComputeClock(self.clock_mode, config.compute), "window": config.engine.window,
+            "clock": clock.ComputeClock(self.clock_mode, config.compute, self.device), "window": config.engine.window,
             "codec": config.codec,
             "remembered": self.info.remembered, "exposes": self.module.EXPOSES, "reports": self.info.reports,
             "secure": self.secure,

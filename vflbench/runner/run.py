@@ -335,7 +335,7 @@ def _answer(party: Any, inputs: np.ndarray, rng: np.random.Generator, codec: Any
     with torch.no_grad():
         rows = model(torch.as_tensor(inputs, dtype=like.dtype, device=like.device))
         if party.privacy is not None:
-            generator = torch.Generator(device=like.device).manual_seed(int(rng.integers(2**62)))
+            generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
             rows = party.privacy.noised(rows, generator)
     if codec is not None:
         rows = Encoder(codec, rng).encode(rows).value

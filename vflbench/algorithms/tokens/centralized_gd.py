@@ -39,6 +39,7 @@ ALGORITHM = AlgorithmInfo(
 )
 EXPOSES = ()
 check = shared.check
+devices = shared.devices
 
 
 @dataclass

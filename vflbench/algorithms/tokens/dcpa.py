@@ -61,6 +61,7 @@ ALGORITHM = AlgorithmInfo(
     "bound",
 )
 EXPOSES = (Sent("dual", "client", "client", "embeddings", "client"),)
+devices = shared.devices
 
 
 @dataclass

@@ -89,6 +89,7 @@ EXPOSES = (
     Sent("token", "client", "client", "embeddings", "client"),
     Sent("token", "client", "client", "parameters", "server"),
 )
+devices = shared.devices
 
 
 @dataclass

@@ -22,7 +22,7 @@ from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer
 from vflbench.models.vertical import COMPOSED, SHARES
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, Count, Positive, Problem, RunConfig
+from vflbench.types import DEVICES, ConfigError, Count, Positive, Problem, RunConfig
 
 NETWORK_LR = 0.01  # learning rate of networks, where lr is null
 LANCZOS_STEPS = 8
@@ -262,6 +262,11 @@ def check(config: RunConfig) -> list[Problem]:
         allowed = f"the scores of {config.model.name} are a sum: use sum" if shares else "model.aggregate says it"
         problems.append(Problem("algorithm.aggregation", cfg.aggregation, allowed))
     return problems
+
+
+def devices(task: AlignedTask, config: RunConfig) -> tuple[str, ...]:
+    """The devices that these methods compute on: convex objectives are NumPy's (models/glm.py)."""
+    return DEVICES if task.objective is None else ("cpu",)
 
 
 def check_parties(task: AlignedTask, config: RunConfig) -> None:

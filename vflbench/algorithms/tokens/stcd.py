@@ -52,6 +52,7 @@ ALGORITHM = AlgorithmInfo(
     exact="the token is the only copy of the sum of predictions: what every hop rounds off stays in it",
 )
 EXPOSES = (Sent("token", "client", "client", "embeddings", "client"),)
+devices = shared.devices
 
 
 @dataclass

@@ -67,6 +67,7 @@ EXPOSES = (
     Sent("token", "server", "client", "embeddings", "client"),
     Sent("token", "server", "client", "parameters", "server"),  # theta_0 of a network
 )
+devices = shared.devices
 
 
 @dataclass

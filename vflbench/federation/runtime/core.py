@@ -241,7 +241,7 @@ class Runtime:
             "src": self.order[link.src].name,
             "dst": dst,
             "tag": tag,
-            "payload": freeze(payload, f"a message '{tag}'"),
+            "payload": freeze(payload, f"a message '{tag}'", self.device),
             "seq": seq,
             "round": round,
             "bytes": nbytes,
@@ -264,7 +264,7 @@ class Runtime:
             link, code = self.link(m["src"], m["dst"]), self.ledger.tag(m["tag"])
             message: Message = (
                 m["delivered"],
-                thaw(m["payload"]),
+                thaw(m["payload"], home=self.device),
                 m["seq"],
                 m["round"],
                 link,

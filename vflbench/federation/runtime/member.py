@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import types
 from array import array
 from collections import deque
@@ -113,7 +112,7 @@ class Member:
         """As `Party.torch_rng`."""
         key = f"evaluation/{name}/{self.name}" if self.in_evaluation else f"{name}/{self.name}"
         if key not in self.torch_generators:
-            self.torch_generators[key] = seeding.torch_stream(self.runtime.seed, key, self.device)
+            self.torch_generators[key] = seeding.torch_stream(self.runtime.seed, key)
         return self.torch_generators[key]
 
     def secret_rng(self, name: str) -> np.random.Generator | seeding.SecretStream:
@@ -324,9 +323,9 @@ class Member:
             return batches.compute(self, function, args, cost)
         if clock.mode == "none" or self.in_evaluation:
             return Done(function(*args))
-        start = time.perf_counter()
+        start = clock.moment()
         result = function(*args)
-        elapsed = time.perf_counter() - start
+        elapsed = clock.moment() - start
         if clock.mode == "modelled" and seconds is not None:
             self.advance(latency, idle=True)
             self.advance(seconds)
@@ -418,7 +417,7 @@ class Member:
         runtime = self.runtime
         self.orphans = [orphan for orphan in self.orphans if orphan[2] > cut.round]
         cut.parties[self.name] = {
-            "state": {name: freeze(value, f"{self.name}'s state.{name}") for name, value in self.state},
+            "state": {name: freeze(value, f"{self.name}'s state.{name}", self.device) for name, value in self.state},
             "privacy": freeze(self.privacy) if hasattr(self.privacy, "state_dict") else None,
             "now": runtime.time.now(self),
             "generators": {k: freeze(g.bit_generator.state) for k, g in self.generators.items()},
@@ -478,7 +477,7 @@ class Member:
         kept = optimised(self.state)
         for name, value in saved["state"].items():
             where = f"{self.name}'s state.{name}"
-            setattr(self.state, name, thaw(value, getattr(self.state, name, None), where, kept))
+            setattr(self.state, name, thaw(value, getattr(self.state, name, None), where, kept, self.device))
         if saved["privacy"] is not None:
             thaw(saved["privacy"], self.privacy, f"{self.name}'s privacy")
         if self.encoder is not None:
@@ -486,7 +485,7 @@ class Member:
         for key, state in saved["generators"].items():  # in place: the program may hold the generator already
             self.generators.setdefault(key, np.random.Generator(np.random.PCG64())).bit_generator.state = thaw(state)
         for key, state in saved["torch_generators"].items():
-            self.torch_generators.setdefault(key, torch.Generator(device=self.device)).set_state(state)
+            self.torch_generators.setdefault(key, torch.Generator()).set_state(state)
         if self.secret is not None:
             try:
                 self.secret.load_state_dict(saved["secret"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import types
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,9 +52,9 @@ class Cohort:
         for call in calls:
             groups.setdefault(call.key, []).append(call)
         for members in groups.values():
-            start = time.perf_counter()
+            start = clock.moment()
             results = run_batch(members[0].function, [call.args for call in members])
-            elapsed = (time.perf_counter() - start) / len(members)
+            elapsed = (clock.moment() - start) / len(members)
             for call, result in zip(members, results, strict=True):
                 self.results[call.party.name] = result
                 call.party.advance(clock.seconds(call.cost, elapsed))
