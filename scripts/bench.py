@@ -22,7 +22,8 @@ BENCHMARKS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "pubsub": ("split.pubsub", "an epoch of 700,000 rows; operations of the broker", ()),
     "reprice": ("results.reprice", "`vflbench reprice` of a run of 1,000,000 messages", ()),
     "report": ("results.report", "`vflbench report` over 200 runs, and the size of a page of 50", ()),
-    "start": ("start.start", "`vflbench --help` and `vflbench list`", ()),
+    "start": ("start.start", "`vflbench --help`, `vflbench list`, a dry run, a first job", ()),
+    "sweep": ("start.sweep", "20 toy jobs, by each launcher on this machine", ()),
     "ray": ("processes.ray", "a message through Ray; GLASU on Cora through Ray", ("ray",)),
     "broker": ("processes.broker", "embeddings through a NATS server, and by Ray's calls", ("ray", "nats")),
 }
