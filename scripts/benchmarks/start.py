@@ -12,7 +12,8 @@ from pathlib import Path
 
 from benchmarks.common import ratio, say
 
-TOY = ["algorithm=stcd", "algorithm.parties=3", "dataset=ridge", "dataset.samples=40", "dataset.features=24", "topology=path", "rounds=2"]
+TOY = ["algorithm=stcd", "algorithm.parties=3", "dataset=ridge", "dataset.samples=40", "dataset.features=24"]
+TOY += ["topology=path", "rounds=2"]
 JOBS = 20
 
 
@@ -21,7 +22,8 @@ def start() -> None:
         seconds = statistics.median(_timed(*args)[1] for _ in range(5))
         say(f"start: CPU seconds of vflbench {' '.join(args)} (under 1)", f"{seconds:.2f}", seconds < 1)
     for name, words in {"dry_run=true": ["dry_run=true"], "a first job of 2 rounds": []}.items():
-        seconds, cpu = (statistics.median(values) for values in zip(*(_timed(*TOY, *words) for _ in range(5))))
+        timings = [_timed(*TOY, *words) for _ in range(5)]
+        seconds, cpu = map(statistics.median, zip(*timings, strict=True))
         say(f"start: seconds of {name} (under 3)", f"{seconds:.2f}   ({cpu:.2f} of CPU)", seconds < 3)
 
 
