@@ -62,6 +62,21 @@ class Launcher:
             if value is None:
                 os.environ.pop(name, None)
 
+    def parallel(self, jobs: list[Any], keys: dict[str, Any]) -> list[Any]:
+        """Do the jobs in processes of joblib; the plugin composes each job's configuration again in them.
+
+        Raises
+        ------
+        RuntimeError
+            A process has ended without a result.
+        """
+        import joblib
+
+        # the plugin's configuration has numbers as texts
+        keys = {key: int(value) if str(value).isdigit() else value for key, value in keys.items()}
+        done: list[Any] = joblib.Parallel(**{**keys, "backend": "loky"})(joblib.delayed(job)() for job in jobs)
+        return done
+
     def submit(self, jobs: list[Any], keys: dict[str, Any]) -> list[Any]:
         """Do the jobs in `width` processes of submitit, each of which takes another as long as there is one.
 
@@ -125,6 +140,7 @@ def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
                 [Problem("hydra.launcher.n_jobs", wanted, "must be a number of processes; -1: one for each core")]
             )
         side_by_side = joblib.effective_n_jobs(wanted)
+        launcher.do = launcher.parallel
     else:
         # As many jobs at once as there are cores, unless the user sets the number.
         side_by_side = cfg.hydra.sweeper.max_batch_size or joblib.cpu_count()
