@@ -176,8 +176,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     source = found.source(variant, note)
     shape = (len(stay), 1 + len(measured.COLUMNS))
     large = 4 * shape[0] * shape[1] >= _LARGE
+    made_of = prepared.key(key, cohort, held.stamp)
     if large:
-        path = measured.cache_file(f"features-{prepared.key(key, cohort, held.stamp)}")
+        path = measured.cache_file(f"features-{made_of}")
         whole = prepared.memory_map(path, shape, lambda out: statistics(events, stay, hour, out, place))
         chosen = np.concatenate([splits[split] for split in SPLITS])
         features = _standardized_map(whole, splits, path)
@@ -185,8 +186,13 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         others = tuple(RawTable(table.name, table.keys, standardize(table), table.columns) for table in others)
         order = order[chosen]
     else:
-        features = np.empty(shape, np.float32)
-        statistics(events, stay, hour, features, place)
+
+        def made() -> dict[str, np.ndarray]:
+            out = np.empty(shape, np.float32)
+            statistics(events, stay, hour, out, place)
+            return {"features": out}
+
+        features = np.array(prepared.arrays(measured.cache_file(f"statistics-{made_of}"), made)["features"])
     table = RawTable("events", {"ICUSTAY_ID": keys[order]}, features, ("hour", *measured.COLUMNS))
     raw = RawTables((*others, table), "events", labels[order], 2, JOINS)
     return divide(config.name, raw, splits, source, METRIC, layout=layout, parts=parties, standardized=large)

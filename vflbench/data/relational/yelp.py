@@ -420,7 +420,7 @@ def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.n
             values[len(_VOTES) : len(_VOTES) + _INFORMATIVE] += 0.7 * praise[at]
             yield at, values.T
 
-    review = _gathered(blocks, (rows, columns), _TRAIN, f"yelp-twin-{columns}.npy", memory_gb)
+    review = _gathered(blocks, (rows, columns), _TRAIN, f"yelp-twin-{prepared.key(columns)}", memory_gb)
     counts = np.log1p(np.bincount(user, minlength=_USERS))[:, None]
     person = np.exp(counts + rng.normal(0, 1, (_USERS, len(_USER_COLUMNS)))).astype(np.float32)
     person[:, 0], person[:, -1] = np.clip(3.8 + 0.8 * taste, 1, 5), rng.integers(2004, 2023, _USERS)
