@@ -174,9 +174,9 @@ class Session(Hydra):
         """What `task` returns for the configuration, in the folder that Hydra makes; `log`: Hydra sets up logging."""
         return self.run("config", task, overrides, with_log_configuration=log).return_value
 
-    def sweep(self, task: TaskFunction, overrides: list[str]) -> list[Any]:
-        """What `task` returns for each job of a sweep."""
-        with _own_launchers():
+    def sweep(self, task: TaskFunction, overrides: list[str], do: Launch | None = None) -> list[Any]:
+        """What `task` returns for each job of a sweep; `do` does the jobs in place of Hydra's launcher."""
+        with _own_launchers(do):
             return [item.return_value for batch in self.multirun("config", task, overrides) for item in batch]
 
     def show(self, flags: Namespace, parser: ArgumentParser) -> None:
@@ -303,69 +303,88 @@ def quoted(key: str, text: str) -> str:
 OWN_LAUNCHER = "vflbench.hydra_internals.OwnLauncher"  # `_target_` of theirs
 
 
-class Job:
-    """One of a sweep's jobs: call it, in any process, to do it.
+class Shared:
+    """What all jobs of a sweep take along: Hydra's context, the task, and what Hydra keeps once in a process.
 
-    It takes along what Hydra keeps once in a process.
+    It is pickled once for all of them, and unpickled once by a process that does several.
     """
 
-    def __init__(self, context: HydraContext, task: TaskFunction, config: DictConfig, state: dict[Any, Any]) -> None:
-        self.context, self.task, self.config, self.state = context, task, config, state
+    def __init__(self, context: HydraContext, task: TaskFunction, state: dict[Any, Any]) -> None:
+        self.context, self.task, self.state = context, task, state
+
+    @functools.cached_property
+    def _pickled(self) -> bytes:
+        import cloudpickle  # what Hydra keeps has local functions
+
+        pickled: bytes = cloudpickle.dumps((self.context, self.task, self.state))
+        return pickled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _shared, (self._pickled,)
+
+
+@functools.lru_cache(maxsize=1)
+def _shared(pickled: bytes) -> Shared:
+    return Shared(*pickle.loads(pickled))
+
+
+class Job:
+    """One of a sweep's jobs: call it, in any process, to do it."""
+
+    def __init__(self, shared: Shared, config: DictConfig) -> None:
+        self.shared, self.config = shared, config
 
     def __call__(self) -> JobReturn:
         setup_globals()
-        Singleton.set_state(self.state)
+        Singleton.set_state(self.shared.state)
         done = run_job(
-            hydra_context=self.context, task_function=self.task, config=self.config,
+            hydra_context=self.shared.context, task_function=self.shared.task, config=self.config,
             job_dir_key="hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir",
         )  # fmt: skip
         done.cfg = done.hydra_cfg = None  # not needed, and they cannot be sent to another process
         return done
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle it with cloudpickle, since what Hydra keeps has local functions."""
-        import cloudpickle
 
-        return _job, (cloudpickle.dumps(self.__dict__),)
-
-
-def _job(pickled: bytes) -> Job:
-    return Job(**pickle.loads(pickled))
+Launch = Callable[[list[Job], Any], list[JobReturn]]  # jobs, the launcher's keys -> what each returned, in their order
 
 
 class OwnLauncher(Launcher):
-    """Makes jobs of what Hydra's sweeper asks for, and lets the option `name` do them."""
+    """Makes jobs of what Hydra's sweeper asks for, and lets a function do them."""
 
-    def __init__(self, name: str, **keys: Any) -> None:
-        self.module = registry.load_option("launcher", name)
-        self.keys = self.module.Config(name=name, **keys)
+    def __init__(self, do: Launch, keys: Any) -> None:
+        self.do, self.keys = do, keys
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.context, self.task, self.config = hydra_context, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         setup_globals()
+        shared = Shared(self.context, self.task, Singleton.get_state())
         jobs = []
         for number, overrides in enumerate(job_overrides, start=initial_job_idx):
             cfg = self.context.config_loader.load_sweep_config(self.config, list(overrides))
             with open_dict(cfg):
                 cfg.hydra.job.id = f"{cfg.hydra.job.name}_{number}"
                 cfg.hydra.job.num = number
-            jobs.append(Job(self.context, self.task, cfg, Singleton.get_state()))
-        done: list[JobReturn] = self.module.launch(jobs, self.keys)
+            jobs.append(Job(shared, cfg))
+        done = self.do(jobs, self.keys)
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         return done
 
 
 @contextlib.contextmanager
-def _own_launchers() -> Iterator[None]:
-    """Let Hydra start `OwnLauncher` too, for as long as this lasts."""
+def _own_launchers(do: Launch | None) -> Iterator[None]:
+    """Let Hydra start `OwnLauncher` too, for as long as this lasts; `do` takes the place of any other launcher."""
     plugins = Plugins.instance()
     start = plugins._instantiate
 
     def start_or_own(config: DictConfig) -> Any:
         keys = {str(key): value for key, value in config.items()}
-        return OwnLauncher(**keys) if keys.pop("_target_", None) == OWN_LAUNCHER else start(config)
+        target = keys.pop("_target_", None)
+        if target == OWN_LAUNCHER:
+            module = registry.load_option("launcher", keys["name"])
+            return OwnLauncher(module.launch, module.Config(**keys))
+        return OwnLauncher(do, keys) if do is not None and str(target).endswith("Launcher") else start(config)
 
     plugins._instantiate = start_or_own  # type: ignore[method-assign]
     try:

@@ -211,13 +211,14 @@ def test_a_run_that_is_ended_while_it_loads_leaves_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
 def test_the_jobs_of_a_sweep_end_with_it(launcher: str, tmp_path: Path) -> None:
     """SIGTERM reaches the sweep's own process alone."""
     words = ["-m", *RUN, "rounds=200000", "seed=0,1,2", f"hydra/launcher={launcher}", "hydra.sweep.dir=s"]
     words += ["hydra.launcher.n_jobs=2"] * (launcher == "joblib")
+    words += ["hydra.sweeper.max_batch_size=2"] * (launcher == "submitit_local")
     process = start(COMMAND, *words, where=tmp_path)
-    until(tmp_path, f"s/{int(launcher == 'joblib')}/checkpoint/*.pt", process)
+    until(tmp_path, f"s/{int(launcher != 'basic')}/checkpoint/*.pt", process)
     below = family(process.pid)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=120)

@@ -6,8 +6,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -98,11 +101,45 @@ def test_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_submitit_starts_no_more_jobs_at_once_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joblib, "cpu_count", lambda: 8)
-    assert launchers.of(composed("submitit_local"), 30, []).overrides[0] == "hydra.sweeper.max_batch_size=8"
+    warm = launchers.of(composed("submitit_local"), 30, [])
+    assert (warm.width, warm.do) == (8, warm.submit)
+    assert warm.overrides == ["hydra.sweeper.max_batch_size=null", f"hydra.launcher.timeout_min={launchers.YEAR}"]
+    assert launchers.of(composed("submitit_local", max_batch_size=3), 30, []).width == 3
+    # a job that may not take longer has a process of its own
     mine = ["hydra.launcher.timeout_min=5"]
-    assert launchers.of(composed("submitit_local", max_batch_size=3), 30, mine).overrides == [
-        "hydra.sweeper.max_batch_size=3"
-    ]
+    timed = launchers.of(composed("submitit_local", max_batch_size=3), 30, mine)
+    assert (timed.overrides, timed.do) == (["hydra.sweeper.max_batch_size=3"], None)
+
+
+def submitted(at: Path, *ends: int | None, width: int = 2) -> list[int]:
+    """The process that did each job; a job with a number in `ends` ends its process with that exit code."""
+    pytest.importorskip("submitit")
+
+    def job(number: int, end: int | None) -> int:
+        (at / f"job {number}").touch()
+        if end is not None:
+            os._exit(end)
+        return os.getpid()
+
+    launcher = launchers.Launcher("submitit_local", at, width)
+    keys = {"submitit_folder": f"{at}/.submitit/%j", "timeout_min": 1, "name": "toy"}
+    return launcher.submit([partial(job, number, end) for number, end in enumerate(ends)], keys)
+
+
+def test_a_process_of_submitit_does_job_after_job(tmp_path: Path) -> None:
+    processes = submitted(tmp_path, *[None] * 7)
+    assert len(processes) == 7 and len(set(processes)) <= 2 and os.getpid() not in processes
+    assert len(list((tmp_path / ".submitit").glob("*/*_log.err"))) == 2, "a log for each process"
+
+
+def test_a_process_of_submitit_that_dies_leaves_the_other_jobs_to_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = pytest.importorskip("submitit.core.core")
+    monkeypatch.setattr(core.Job, "_results_timeout_s", 0)  # it waits for slow file systems
+    with pytest.raises(launchers.DIED, match="has not produced any output"):
+        submitted(tmp_path, 9, *[None] * 6)
+    assert len(list(tmp_path.glob("job *"))) == 7
 
 
 # --- whole sweeps -----------------------------------------------------------------------------------------------------
@@ -134,6 +171,10 @@ def swept(at: Path, *words: str, **environment: str) -> Path:
     return at
 
 
+def two_at_a_time(launcher: str) -> str:
+    return "hydra.launcher.n_jobs=2" if launcher == "joblib" else "hydra.sweeper.max_batch_size=2"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_a_sweep_side_by_side_is_the_one_after_the_other(
@@ -142,8 +183,7 @@ def test_a_sweep_side_by_side_is_the_one_after_the_other(
     """A failing job leaves a status and the rest go on; results to the last bit; a repeated sweep does what is left."""
     if importlib.util.find_spec(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher") is None:
         absent(f"the launcher {launcher} is not installed: pip install 'vflbench[parallel,slurm]'")
-    two = "hydra.launcher.n_jobs=2" if launcher == "joblib" else "hydra.sweeper.max_batch_size=2"
-    words = [f"hydra/launcher={launcher}", two]
+    words = [f"hydra/launcher={launcher}", two_at_a_time(launcher)]
     at = swept(tmp_path, *words)
     for job in ("0", "2", "3"):
         for name in FILES:
@@ -171,3 +211,25 @@ def test_of_two_processes_that_start_the_same_run_one_wins_and_the_other_says_so
     loser = said[[process.returncode for process in both].index(1)][1]
     assert "is running there" in loser or "holds a run that has ended" in loser  # it may have come late
     assert json.loads((tmp_path / "r" / "summary.json").read_text())["status"] == "completed"
+
+
+@pytest.mark.slow
+def test_a_sweep_survives_the_death_of_a_process_of_submitit(tmp_path: Path) -> None:
+    """The job that it did is left; the same command does it."""
+    pytest.importorskip("submitit")
+    words = ["-m", *SMALL, "rounds=400", "seed=0,1,2,3", "hydra.sweep.dir=s", "hydra/launcher=submitit_local"]
+    words.append(two_at_a_time("submitit_local"))
+    sweep = vflbench(*words, at=tmp_path)
+    while not (lists := list(tmp_path.glob("s/*/checkpoint"))):
+        assert sweep.poll() is None, sweep.communicate()
+        time.sleep(0.01)
+    doomed = int(str(inventory.holder(lists[0].parent)).split()[1])
+    os.kill(doomed, signal.SIGKILL)
+    out, err = sweep.communicate(timeout=400)
+    assert sweep.returncode == 1 and "the process of a job has ended without a result" in err, err
+    assert "below s/.submitit" in err and "hydra.sweep.dir=s, does what is left" in err
+    ended = {place.parent.name for place in tmp_path.glob("s/*/summary.json")}
+    assert ended == {"0", "1", "2", "3"} - {lists[0].parent.name}
+    again = vflbench(*words, at=tmp_path)
+    out, err = again.communicate(timeout=400)
+    assert again.returncode == 0 and out.count("completed, kept") == 3, err

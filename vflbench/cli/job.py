@@ -108,7 +108,7 @@ def job(
             outcome = done
         else:
             files.prepare(folder)
-            with lock.held(folder):
+            with lock.held(folder), interrupts.once():  # also while an interrupted run is reported
                 try:
                     outcome = _outcome_of(cfg, folder, label, command, quiet)
                 finally:

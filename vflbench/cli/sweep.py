@@ -46,9 +46,10 @@ def start(
     files.prepare(folder)
     try:
         inventory.writing(folder, "multirun.yaml")  # by Hydra
-        with launcher, interrupts.passed_on(folder), config.refusing():
+        with launcher, interrupts.passed_on(folder, launcher.processes), config.refusing():
+            task = partial(job, command=command, total=len(jobs), swept=swept)
             try:
-                outcomes = hydra.sweep(partial(job, command=command, total=len(jobs), swept=swept), overrides)
+                outcomes = hydra.sweep(task, overrides, launcher.do)
             except launchers.DIED as error:
                 if launcher.name == "basic":
                     raise

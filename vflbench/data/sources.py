@@ -7,26 +7,25 @@ them, checks their sha256 and logs what it did. The loader then reads through `F
 
 import contextlib
 import datetime
+import functools
 import gzip
 import hashlib
 import http.client
 import importlib
 import logging
-import math
 import os
 import shutil
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 from vflbench.types import DataError, DataSource, VflbenchError, closest
 
@@ -82,7 +81,7 @@ class Found:
 
     root: Path
     paths: dict[str, Path]  #: RawFile.path -> where it lies, possibly with .gz
-    files: tuple[tuple[str, str], ...]  #: (path below the root, its `_stamp`), for the record
+    files: tuple[tuple[str, str], ...]  #: (path below the root, its `stamp`), for the record
     made_up: tuple[str, ...] = ()  #: parts that are missing and have a twin
 
     def __contains__(self, file: RawFile) -> bool:
@@ -249,30 +248,8 @@ def atomic(path: Path) -> Iterator[Path]:
         place.unlink(missing_ok=True)
 
 
-def memory_map(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> np.ndarray:
-    """The float32 array in the file `path`, read-only, which `fill` writes if the file is missing.
-
-    Raises
-    ------
-    DataError : there is too little room for the file.
-    """
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        size, free = 4 * math.prod(shape), shutil.disk_usage(path.parent).free
-        if free < size + 1e9:  # a memory map on a full disk ends the process without a message
-            sizes = f"{size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free"
-            raise DataError(f"{path}: {sizes}. Set XDG_CACHE_HOME to another disk.")
-        with atomic(path) as place:
-            out = np.lib.format.open_memmap(place, "w+", np.float32, shape)
-            fill(out)
-            out.flush()
-            del out
-    held: np.ndarray = np.load(path, mmap_mode="r")
-    return held
-
-
 def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) -> tuple[tuple[str, str], ...]:
-    """Path below the root and `_stamp` of each file.
+    """Path below the root and `stamp` of each file.
 
     Raises
     ------
@@ -282,7 +259,7 @@ def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) ->
     for file in (file for part in files.parts for group in part.groups for file in group if file.path in paths):
         path = paths[file.path]
         label = path.relative_to(root).as_posix()
-        checksum = _stamp(path) if file.sha256 is None else _sha256(path)
+        checksum = stamp(path) if file.sha256 is None else _sha256(path)
         # The known checksum is that of the published file, so a gzipped copy is compared by its content.
         held = checksum if path.suffix != ".gz" or not file.sha256 else hashlib.sha256(content(path, label)).hexdigest()
         if verify and file.sha256 and held != file.sha256:
@@ -295,7 +272,7 @@ def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) ->
     return tuple(rows)
 
 
-def _stamp(path: Path) -> str:
+def stamp(path: Path) -> str:
     """The sha256 of a file, for the record; above HASHED bytes its size and time of change."""
     about = path.stat()
     if about.st_size <= HASHED:
@@ -304,6 +281,16 @@ def _stamp(path: Path) -> str:
 
 
 def _sha256(path: Path) -> str:
+    """The sha256 of a file, which is read once by a process, and again where it may have changed."""
+    about = path.stat()
+    state = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    # one that has just been changed may be changed again within a tick of the file system's clock
+    again = time.time() - about.st_ctime < 2
+    return _digest.__wrapped__(path, state) if again else _digest(path, state)
+
+
+@functools.lru_cache(maxsize=1024)
+def _digest(path: Path, _state: tuple[int, ...]) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

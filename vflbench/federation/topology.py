@@ -45,10 +45,15 @@ class Topology:
     @cached_property
     def components(self) -> tuple[tuple[str, ...], ...]:
         """The connected components, each and all in the parties' order; a party without edges is one of its own."""
-        from scipy.sparse.csgraph import connected_components
-
-        count, label = connected_components(self.adjacency, directed=False)  # labels are numbered as first met
-        return tuple(tuple(self.parties[i] for i in np.flatnonzero(label == component)) for component in range(count))
+        found, left = [], np.ones(len(self.parties), dtype=bool)
+        while left.any():
+            reached, new = np.zeros_like(left), np.arange(len(left)) == left.argmax()
+            while new.any():
+                reached |= new
+                new = self.adjacency[new].any(axis=0) & ~reached
+            found.append(tuple(self.parties[i] for i in np.flatnonzero(reached)))
+            left &= ~reached
+        return tuple(found)
 
     def neighbours(self, name: str) -> tuple[str, ...]:
         """The parties that `name` has an edge to, in the parties' order."""

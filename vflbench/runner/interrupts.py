@@ -12,7 +12,7 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,16 +115,17 @@ def held_back() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def passed_on(folder: Path) -> Iterator[None]:
-    """A signal first ends the jobs of joblib's processes, which run below `folder`.
+def passed_on(folder: Path, processes: Sequence[int] = ()) -> Iterator[None]:
+    """A signal first ends the jobs of joblib's and of these other processes, which run below `folder`.
 
     So they write what they have reached; joblib would kill them.
     """
 
     def end(interrupt: Callable[[], None]) -> None:
-        children = multiprocessing.active_children()
+        children = [*(child.pid for child in multiprocessing.active_children() if child.pid), *processes]
         for child in children:
-            child.terminate()  # SIGTERM
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
         deadline = time.monotonic() + PATIENCE
         while children and lock.held_below(folder) and time.monotonic() < deadline:
             time.sleep(0.05)

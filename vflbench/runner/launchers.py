@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from vflbench.runner import interrupts
 from vflbench.types import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -29,6 +33,8 @@ class Launcher:
     width: int | None = None  # jobs side by side on this machine; None where they run elsewhere
     overrides: list[str] = field(default_factory=list)  # for Hydra, after the user's
     before: dict[str, str | None] = field(default_factory=dict)  # THREADS in the environment before
+    do: Callable[[list[Any], Any], list[Any]] | None = None  # does the jobs, instead of Hydra's launcher
+    processes: list[int] = field(default_factory=list)  # started by `do`; they pass SIGTERM on
 
     @property
     def hears(self) -> bool:
@@ -55,6 +61,49 @@ class Launcher:
         for name, value in self.before.items():
             if value is None:
                 os.environ.pop(name, None)
+
+    def parallel(self, jobs: list[Any], keys: dict[str, Any]) -> list[Any]:
+        """Do the jobs in processes of joblib; the plugin composes each job's configuration again in them.
+
+        Raises
+        ------
+        RuntimeError
+            A process has ended without a result.
+        """
+        import joblib
+
+        # the plugin's configuration has numbers as texts
+        keys = {key: int(value) if str(value).isdigit() else value for key, value in keys.items()}
+        done: list[Any] = joblib.Parallel(**{**keys, "backend": "loky"})(joblib.delayed(job)() for job in jobs)
+        return done
+
+    def submit(self, jobs: list[Any], keys: dict[str, Any]) -> list[Any]:
+        """Do the jobs in `width` processes of submitit, each of which takes another as long as there is one.
+
+        The plugin gives each job a process of its own, which spends seconds on imports, and starts no other before all
+        of a batch have ended.
+
+        Raises
+        ------
+        RuntimeError
+            A process has ended without a result, and the others have done what was left.
+        """
+        import submitit
+
+        executor = submitit.AutoExecutor(folder=keys.pop("submitit_folder"), cluster="local")
+        executor.update_parameters(**keys)
+        with tempfile.TemporaryDirectory(prefix="vflbench-") as taken:
+            # Ctrl-C is for this process, which passes SIGTERM on; submitit would soon kill what still writes.
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
+                workers = [executor.submit(_work, jobs, taken) for _ in range(self.width or 1)]
+                self.processes[:] = [int(worker.job_id) for worker in workers]
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+            while not all(worker.done() for worker in workers):
+                time.sleep(0.05)  # submitit itself looks once a second
+            done = dict(pair for worker in workers for task in worker.results() for pair in task)
+        return [done[number] for number in range(len(jobs))]
 
     def last_words(self, error: RuntimeError) -> str:
         """What to say where a job's process has died.
@@ -91,12 +140,32 @@ def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
                 [Problem("hydra.launcher.n_jobs", wanted, "must be a number of processes; -1: one for each core")]
             )
         side_by_side = joblib.effective_n_jobs(wanted)
+        launcher.do = launcher.parallel
     else:
-        # submitit starts a whole batch at once: as many jobs as there are cores, unless the user sets the number. There
-        # is no queue that must know how long a job may take.
+        # As many jobs at once as there are cores, unless the user sets the number.
         side_by_side = cfg.hydra.sweeper.max_batch_size or joblib.cpu_count()
-        launcher.overrides.append(f"hydra.sweeper.max_batch_size={side_by_side}")
-        if not any(text.startswith("hydra.launcher.timeout_min=") for text in overrides):
-            launcher.overrides.append(f"hydra.launcher.timeout_min={YEAR}")
+        if any(text.startswith("hydra.launcher.timeout_min=") for text in overrides):
+            # A job that may not take longer needs a process of its own, and submitit starts a whole batch at once.
+            launcher.overrides.append(f"hydra.sweeper.max_batch_size={side_by_side}")
+        else:
+            # There is no queue that must know how long a job may take.
+            launcher.do = launcher.submit
+            launcher.overrides += ["hydra.sweeper.max_batch_size=null", f"hydra.launcher.timeout_min={YEAR}"]
     launcher.width = min(side_by_side, jobs)
     return launcher
+
+
+def _work(jobs: Sequence[Callable[[], Any]], taken: str) -> list[tuple[int, Any]]:
+    """Do jobs that no other process has taken, one after the other; the number and the result of each.
+
+    Parameters
+    ----------
+    taken : a folder with an empty file for each job that a process has taken.
+    """
+    interrupts.heed_sigterm()  # submitit lets it pass
+    done = []
+    for number, job in enumerate(jobs):
+        with contextlib.suppress(FileExistsError):
+            Path(taken, str(number)).touch(exist_ok=False)
+            done.append((number, job()))
+    return done

@@ -43,7 +43,7 @@ def collect(command: str, threads: int, device: str) -> dict[str, Any]:
         "command": without_home(command),
         "started": now(),
         "versions": _versions(),
-        "git": _git(Path(__file__).parents[1]),
+        "git": _own_git(),
         "hardware": _hardware(device),
         "platform": platform.platform(),
         "threads": threads,
@@ -85,6 +85,11 @@ def _versions() -> dict[str, str]:
     return found
 
 
+@functools.cache  # the code that a process runs is what it has imported, whatever changes later
+def _own_git() -> dict[str, Any] | None:
+    return _git(Path(__file__).parents[1])
+
+
 def _git(folder: Path) -> dict[str, Any] | None:
     """Commit and whether tracked files were changed.
 
@@ -110,6 +115,7 @@ def _hardware(device: str) -> dict[str, Any]:
     return hardware
 
 
+@functools.cache
 def _cpu() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists() and (model := re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)):

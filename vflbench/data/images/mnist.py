@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition, sources, twins
+from vflbench.data import partition, prepared, sources, twins
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.seeding import stream
@@ -59,12 +59,15 @@ FILE_SETS = (FileSet("mnist", _FOLDER, (Part("idx files", (_FILES,)),), also=("M
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> ShardedTask:
     """MNIST, its training images dealt to `parties` workers."""
     found = sources.locate(FILE_SETS[0], root, config.source, config.verify)
-    if found is not None:
-        train, test = read(found)
-        source = found.source()
-    else:
-        train, test = twin()
-        source = twins.twin_source()
+    source = found.source() if found is not None else twins.twin_source()
+
+    def made() -> dict[str, np.ndarray]:
+        train, test = read(found) if found is not None else twin()
+        return {"train": train.features, "digits": train.labels, "test": test.features, "test_digits": test.labels}
+
+    held = prepared.arrays(sources.cache_folder() / "images" / f"mnist-{prepared.key(source.files)}", made)
+    train = Shard(held["train"], held["digits"])
+    test = Shard(np.array(held["test"]), np.array(held["test_digits"]))  # the task may change its own
     order = stream(seed, "split").permutation(len(train.labels))
     kept, rest = (Shard(train.features[rows], train.labels[rows]) for rows in np.split(order, [config.validation]))
     metric = Metric("accuracy", "max")

@@ -41,7 +41,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import csv_files, sources, twins
+from vflbench.data import csv_files, prepared, sources, twins
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3_events import CsvFile, Stays
 from vflbench.data.relational.mimic3_statistics import statistics
@@ -176,17 +176,23 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     source = found.source(variant, note)
     shape = (len(stay), 1 + len(measured.COLUMNS))
     large = 4 * shape[0] * shape[1] >= _LARGE
+    made_of = prepared.key(key, cohort, held.stamp)
     if large:
-        path = measured.cache_file(f"features-{key}-{cohort}-{held.stamp}.npy")
-        whole = sources.memory_map(path, shape, lambda out: statistics(events, stay, hour, out, place))
+        path = measured.cache_file(f"features-{made_of}")
+        whole = prepared.memory_map(path, shape, lambda out: statistics(events, stay, hour, out, place))
         chosen = np.concatenate([splits[split] for split in SPLITS])
         features = _standardized_map(whole, splits, path)
         splits = in_order(splits)
         others = tuple(RawTable(table.name, table.keys, standardize(table), table.columns) for table in others)
         order = order[chosen]
     else:
-        features = np.empty(shape, np.float32)
-        statistics(events, stay, hour, features, place)
+
+        def made() -> dict[str, np.ndarray]:
+            out = np.empty(shape, np.float32)
+            statistics(events, stay, hour, out, place)
+            return {"features": out}
+
+        features = np.array(prepared.arrays(measured.cache_file(f"statistics-{made_of}"), made)["features"])
     table = RawTable("events", {"ICUSTAY_ID": keys[order]}, features, ("hour", *measured.COLUMNS))
     raw = RawTables((*others, table), "events", labels[order], 2, JOINS)
     return divide(config.name, raw, splits, source, METRIC, layout=layout, parts=parties, standardized=large)
@@ -408,4 +414,4 @@ def _standardized_map(features: np.ndarray, splits: dict[str, np.ndarray], path:
             rows = chosen[first : first + SLICE]
             out[first : first + len(rows)] = np.nan_to_num((features[rows] - mean) / scale, nan=0.0)
 
-    return sources.memory_map(path.with_name(f"{path.stem}-{digest}.npy"), features.shape, fill)
+    return prepared.memory_map(path.with_name(f"{path.name}-{digest}"), features.shape, fill)

@@ -15,8 +15,6 @@ own, and one file serves all runs.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import sources, twins
+from vflbench.data import prepared, sources, twins
 from vflbench.data.relational import text, yelp_lines
 from vflbench.data.relational.tables import (
     SPLITS,
@@ -168,8 +166,7 @@ def _read(
             yield place[rows], np.column_stack([votes, encode(_texts(table))])
 
     checksums = sorted(checksum for _, checksum in found.files)
-    made_of = [1, checksums, encode.fingerprint(), config.validation, config.test, split_seed]
-    name = f"yelp-{hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]}.npy"
+    name = f"yelp-{prepared.key(checksums, encode.fingerprint(), config.validation, config.test, split_seed)}"
     review = _gathered(blocks, (len(order), len(_REVIEW_COLUMNS)), training, name, config.memory_gb)
     # As in the paper, only restaurants and users with a review; the files have more.
     used, wrote = np.unique(at_business), np.unique(at_user)
@@ -330,7 +327,7 @@ def _gathered(
     Parameters
     ----------
     blocks : gives (rows, their raw features), each row once.
-    name : of the file in the cache folder that keeps features larger than `memory_gb`. It is written once.
+    name : of the folder in the cache folder that keeps features larger than `memory_gb`. They are written once.
 
     Raises
     ------
@@ -341,16 +338,13 @@ def _gathered(
         features = np.empty(shape, np.float32)
         _fill(features, blocks(), training)
         return features
-    path = sources.cache_folder() / "features" / name
-    if not path.is_file():
-        log.info("computing %.1f GB of review features once, into %s", size / 1e9, path)
-    try:
-        features = sources.memory_map(path, shape, lambda out: _fill(out, blocks(), training))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error}).") from None
-    if features.shape != shape:
-        raise DataError(f"{path}: is not the file of features that it should be. Remove it.")
-    return features
+    folder = sources.cache_folder() / "features" / name
+
+    def fill(out: np.ndarray) -> None:
+        log.info("computing %.1f GB of review features once, into %s", size / 1e9, folder)
+        _fill(out, blocks(), training)
+
+    return prepared.memory_map(folder, shape, fill)
 
 
 _ROWS = 1 << 12  # at a time, so that they stay in the processor's cache between two steps
@@ -426,7 +420,7 @@ def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.n
             values[len(_VOTES) : len(_VOTES) + _INFORMATIVE] += 0.7 * praise[at]
             yield at, values.T
 
-    review = _gathered(blocks, (rows, columns), _TRAIN, f"yelp-twin-{columns}.npy", memory_gb)
+    review = _gathered(blocks, (rows, columns), _TRAIN, f"yelp-twin-{prepared.key(columns)}", memory_gb)
     counts = np.log1p(np.bincount(user, minlength=_USERS))[:, None]
     person = np.exp(counts + rng.normal(0, 1, (_USERS, len(_USER_COLUMNS)))).astype(np.float32)
     person[:, 0], person[:, -1] = np.clip(3.8 + 0.8 * taste, 1, 5), rng.integers(2004, 2023, _USERS)

@@ -13,10 +13,8 @@ split and the labels are in memory, about 50 bytes a row. An algorithm should re
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import functools
 import logging
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import csv_files, sources
+from vflbench.data import csv_files, prepared, sources
 from vflbench.data.relational.tables import SPLITS, check_fractions, in_order, moments, split_rows, take
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
@@ -49,7 +47,6 @@ NUMBERS, CATEGORIES = 13, 26
 COLUMNS = (*(f"I{i}" for i in range(1, NUMBERS + 1)), *(f"C{i}" for i in range(1, CATEGORIES + 1)))
 TWIN_ROWS = 100_000
 _ROWS = 1 << 16  # encoded at a time
-_FORMAT = 1  # of the raw arrays in the cache: to be raised with every change of the parser or the hash
 log = logging.getLogger(__name__)
 
 
@@ -131,7 +128,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         raise DataError(f"dataset criteo: {count} rows; at least 10 are needed. Get the file again.")
     split_seed = seed if config.split_seed is None else config.split_seed
     splits = split_rows(count, config.validation, config.test, split_seed)
-    folder = held.folder / f"split-{split_seed}-{config.validation:g}-{config.test:g}"
+    folder = held.folder.with_name(f"{held.folder.name}-split-{split_seed}-{config.validation:g}-{config.test:g}")
     owned = table.party_columns(config.columns, parties, len(COLUMNS))
     blocks_of = [encode(held, own, config.hashed, splits, folder) for own in owned]
     note = f"{count} rows, a party's categories hashed into {config.hashed} columns"
@@ -237,45 +234,37 @@ def raw(blocks: Iterable[Block], names: Sequence[str], samples: int | None) -> R
     ------
     DataError : as `read`; there are no rows; the cache folder cannot be written.
     """
-    key = hashlib.sha256(repr((_FORMAT, list(names), samples)).encode()).hexdigest()[:16]
-    folder = sources.cache_folder() / "criteo" / key
-    if not folder.is_dir():
-        _write(blocks, samples, folder)
+    folder = sources.cache_folder() / "criteo" / prepared.key(list(names), samples)
+    try:
+        prepared.keep(folder, functools.partial(_write, blocks, samples, folder))
+    except OSError as error:
+        advice = "Set XDG_CACHE_HOME to another disk."
+        raise DataError(f"{folder}: cannot be written ({error.strerror}). {advice}") from None
     labels = np.fromfile(folder / "labels.u8", np.uint8)
     numbers = np.memmap(folder / "numbers.f32", np.float32, "r", shape=(len(labels), NUMBERS))
     mixed = np.memmap(folder / "hashes.u32", np.uint32, "r", shape=(len(labels), CATEGORIES))
     return Raw(folder, labels, numbers, mixed)
 
 
-def _write(blocks: Iterable[Block], samples: int | None, folder: Path) -> None:
+def _write(blocks: Iterable[Block], samples: int | None, folder: Path, part: Path) -> None:
     log.info("reading Criteo's lines (once; they are kept in %s)", folder)
-    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     count = 0
-    try:
-        part.mkdir(parents=True)
-        with (
-            (part / "labels.u8").open("wb") as labels,
-            (part / "numbers.f32").open("wb") as numbers,
-            (part / "hashes.u32").open("wb") as mixed,
-        ):
-            for block in blocks:
-                some = slice(None if samples is None else samples - count)
-                labels.write(block.labels[some].tobytes())
-                values = block.numbers[some]
-                numbers.write((np.sign(values) * np.log1p(np.abs(values))).astype(np.float32).tobytes())
-                mixed.write(hashes(block.tokens[some], block.present[some]).tobytes())
-                count += len(values)
-                if count == samples:
-                    break
-        if not count:
-            raise DataError("dataset criteo: the file holds no rows. Get it again.")
-        part.rename(folder)
-    except OSError as error:
-        if not folder.is_dir():  # else another process was quicker
-            advice = "Set XDG_CACHE_HOME to another disk."
-            raise DataError(f"{folder}: cannot be written ({error.strerror}). {advice}") from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with (
+        (part / "labels.u8").open("wb") as labels,
+        (part / "numbers.f32").open("wb") as numbers,
+        (part / "hashes.u32").open("wb") as mixed,
+    ):
+        for block in blocks:
+            some = slice(None if samples is None else samples - count)
+            labels.write(block.labels[some].tobytes())
+            values = block.numbers[some]
+            numbers.write((np.sign(values) * np.log1p(np.abs(values))).astype(np.float32).tobytes())
+            mixed.write(hashes(block.tokens[some], block.present[some]).tobytes())
+            count += len(values)
+            if count == samples:
+                break
+    if not count:
+        raise DataError("dataset criteo: the file holds no rows. Get it again.")
 
 
 # --- from raw arrays to a party's features ----------------------------------------------------------------------------
@@ -313,7 +302,7 @@ def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray],
                 block[np.arange(len(rows)), held_numbers + column] += 1
             out[first : first + len(rows)] = block
 
-    return sources.memory_map(folder / f"columns-{own.start}-{own.stop}-hashed-{hashed}.npy", (count, width), fill)
+    return prepared.memory_map(folder / f"columns-{own.start}-{own.stop}-hashed-{hashed}", (count, width), fill)
 
 
 # --- the synthetic twin -----------------------------------------------------------------------------------------------

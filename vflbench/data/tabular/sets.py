@@ -3,12 +3,15 @@
 All of them are checked, found and divided in the same way, by the code of this file.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from vflbench.data import sources, twins
+import numpy as np
+
+from vflbench.data import prepared, sources, twins
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Keys, Table
@@ -112,6 +115,32 @@ class Files:
         editions = self.asked(config.variant)
         found = sources.locate(self.file_set(config.variant), root, config.source, self.verify(config))
         if found is None:
-            return editions[0].twin(), twins.twin_source(editions[0].variant)
+            return self._kept(editions[0], editions[0].twin), twins.twin_source(editions[0].variant)
         edition, form = next((e, f) for e in editions for f in e.forms if all(file in found for file in f.files))
-        return form.read(form.contents(found)), found.source(edition.variant, used=form.files)
+        source = found.source(edition.variant, used=form.files)
+        return self._kept(edition, lambda: form.read(form.contents(found)), source.files), source
+
+    def _kept(self, edition: Edition, made: Callable[[], Table], made_of: tuple[tuple[str, str], ...] = ()) -> Table:
+        return kept(self.info.name, made, edition.variant, made_of)
+
+
+# --- kept between jobs ------------------------------------------------------------------------------------------------
+
+
+def kept(name: str, made: Callable[[], Table], *made_of: Any) -> Table:
+    """The table that `made` makes of `made_of`, in memory maps of the cache folder, where a later job finds it."""
+
+    def arrays() -> dict[str, np.ndarray]:
+        whole = made()
+        about = json.dumps([whole.columns, dict(whole.levels), whole.classes])
+        return {"values": whole.values, "labels": whole.labels, "about": np.frombuffer(about.encode(), np.uint8)}
+
+    held = prepared.arrays(sources.cache_folder() / "tables" / f"{name}-{prepared.key(*made_of)}", arrays)
+    columns, levels, classes = json.loads(held["about"].tobytes())
+    return Table(
+        held["values"],
+        tuple(columns),
+        {column: tuple(names) for column, names in levels.items()},
+        held["labels"],
+        classes,
+    )

@@ -5,13 +5,14 @@ informative and 50 redundant columns, and 1 % of the labels drawn at random.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 
 from vflbench.data.tabular import table
-from vflbench.data.tabular.sets import TabularSet
+from vflbench.data.tabular.sets import TabularSet, kept
 from vflbench.data.tabular.table import Table
 from vflbench.seeding import derive, stream
 from vflbench.types import DatasetInfo, DataSource, Metric, Positive, Problem, Range
@@ -53,13 +54,21 @@ def _problems(config: Config) -> list[Problem]:
 
 
 def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
+    samples = config.samples or 1_000_000
+    source = DataSource(
+        "synthetic", note=f"made up by make_classification: {samples} samples, {config.features} columns"
+    )
+    shape = samples, config.features, config.informative, config.redundant, config.separation, config.flipped
+    return kept(config.name, partial(_drawn, config, samples), *shape), source
+
+
+def _drawn(config: Config, samples: int) -> Table:
     """The rows in float32, rows and columns in random order: the same for every seed.
 
     The peak of memory is twice the table in float64.
     """
     from sklearn.datasets import make_classification
 
-    samples = config.samples or 1_000_000
     # shuffle=False: its own shuffling copies the float64 table twice.
     features, labels = make_classification(
         samples,
@@ -77,10 +86,7 @@ def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
     for first in range(0, samples, _ROWS):
         values[first : first + _ROWS] = features[rows[first : first + _ROWS]][:, columns]
     names = tuple(f"x{number}" for number in range(1, config.features + 1))
-    source = DataSource(
-        "synthetic", note=f"made up by make_classification: {samples} samples, {config.features} columns"
-    )
-    return Table(values, names, {}, labels[rows].astype(np.int64), 2), source
+    return Table(values, names, {}, labels[rows].astype(np.int64), 2)
 
 
 SET = TabularSet(DATASETS[0], Metric("auroc", "max"), lambda config: config.features, _make, _problems)
