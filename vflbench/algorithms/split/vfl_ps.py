@@ -92,9 +92,10 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
         for j, rows in enumerate(batches(config.seed, t, public.samples, cfg.batch_size)):
             own = parts(rows, cfg.workers)[side.place]
             if len(own):
-                await me.send(partner, tuple(Embedding(j, 0, 0.0, await side.embed(own))), tag="embedding")
+                made = await side.embed(own)
+                await me.send(partner, tuple(Embedding(j, 0, 0.0, made.z)), tag="embedding")
                 gradient = Gradient(*await me.recv(partner, tag="gradient"))
-                await side.backward(side.theta, own, gradient.dz)
+                await side.backward(made, own, gradient.dz)
             await me.send(side.organisation, side.theta, tag="replica")
             side.theta.copy_(await me.recv(side.organisation, tag="model"))
 
