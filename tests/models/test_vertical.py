@@ -82,7 +82,7 @@ def test_tokens_train_deep_networks(name: str, kind: str) -> None:
     cfg = replace(config(svfl, task, aggregation=kind), model=model)
     blocks = [SplitClient(k, task.part(k, True), task.public, cfg, model, "cpu") for k in range(task.parties)]
     server = make_server(task.joined(), task.public, cfg, model, "cpu")
-    token = server.token([block.represent() for block in blocks])
+    token = server.token([block.represent().detach() for block in blocks])
     loss = torch.nn.functional.cross_entropy(
         server.fusion(server.aggregation.of([block.local(block.x) for block in blocks])), server.y
     )
