@@ -95,7 +95,7 @@ def pubsub() -> None:
     batches = small.task.public.samples
     nothing, made = torch.zeros(1, 1), Embedded(torch.zeros(1), torch.zeros(1, 1))
     methods = Side._embed, Side._backward, Side._learn
-    Side._embed = lambda self, rows, keeps: made  # type: ignore[method-assign]
+    Side._embed = lambda self, rows, waiting: made  # type: ignore[method-assign]
     Side._backward = lambda self, made, rows, dz, steps: None  # type: ignore[method-assign]
     Side._learn = lambda self, rows, zs, steps: (0.0, [nothing])  # type: ignore[method-assign]
     seconds = seconds_of_rounds(small, 1)

@@ -423,9 +423,9 @@ def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
             }
         return t, ids[t][rows.tobytes()]
 
-    def on_embed(side: Side, rows: np.ndarray, keeps: bool) -> split_learning.Embedded:
+    def on_embed(side: Side, rows: np.ndarray, waiting: int) -> split_learning.Embedded:
         record.embedded[behind(side.me).organisation, *place(side, rows)] += 1
-        return embed(side, rows, keeps)
+        return embed(side, rows, waiting)
 
     def on_learn(side: Side, rows: np.ndarray, zs: Sequence[torch.Tensor], steps: bool) -> Any:
         model[:] = [side.model]

@@ -74,6 +74,11 @@ class Passive(Held):
         network = vertical.bottom(config, shape, outputs, labelled=False)
         super().__init__(network, network.initial(generator))
 
+    def kept_rows(self, x: Tensor, sharing: int) -> float:
+        """How many rows' graphs one of `sharing` parties may keep (`vertical.kept_rows`)."""
+        theta = self.theta.detach().clone().requires_grad_()
+        return vertical.kept_rows(lambda rows: self.network(theta, rows), x, sharing)
+
     def embed(self, x: Tensor, keeps: bool = True) -> Embedded:
         """The embeddings of rows x; `keeps`: with their graph."""
         theta = self.theta.detach().clone().requires_grad_(keeps)

@@ -111,6 +111,8 @@ class SplitClient(nn.Module):
         self.x = torch.as_tensor(np.asarray(data.features), dtype=kept, device=device)
         self.y = targets(data.labels, public.classes, model, device)[0] if data.labels is not None else None
         self.held_out = data.held_out
+        self.kept_rows: float | None = None  # whose graph it may keep until a token comes
+        self._taken: tuple[np.ndarray | None, Tensor, Tensor] = (None, self.x, self.x)  # the round's batch: its rows
 
     @property
     def theta(self) -> Tensor:
@@ -125,12 +127,21 @@ class SplitClient(nn.Module):
         assert self.y is not None
         if rows is None:
             return self.x, self.y
-        at = torch.from_numpy(rows).to(self.x.device)
-        return self.x[at], self.y[at]
+        if self._taken[0] is not rows:
+            at = torch.from_numpy(rows).to(self.x.device)
+            self._taken = rows, self.x[at], self.y[at]
+        return self._taken[1:]
 
     def represent(self, rows: np.ndarray | None = None) -> Tensor:
-        """The representation h_k of all samples, (N, E), or of `rows`, (B, E); with its graph, for `visit`."""
-        h: Tensor = self.local(self._batch(rows)[0])
+        """The representation h_k of all samples, (N, E), or of `rows`, (B, E).
+
+        It has its graph, for `visit`, where memory allows.
+        """
+        x, _ = self._batch(rows)
+        if self.kept_rows is None:
+            self.kept_rows = vertical.kept_rows(self.local, x, self.aggregation.parties)
+        with torch.set_grad_enabled(len(x) <= self.kept_rows):
+            h: Tensor = self.local(x)
         return h
 
     def visit(
@@ -161,8 +172,8 @@ class SplitClient(nn.Module):
         own = list(self.local.parameters())
         kept = [parameter.data for parameter in own]
         vector_to_parameters(theta, own)
-        retains = h is not None  # another token may start from the same graph
-        h = self.local(x) if h is None else h
+        retains = h is not None and h.requires_grad  # another token may start from the same graph
+        h = self.local(x) if h is None or not h.requires_grad else h
         others = self.aggregation.without(a, h.detach())
         for place in range(1, steps + 1):
             loss = criterion(fusion(self.aggregation.put(others, h, self.k)), y, self.classes)

@@ -15,7 +15,7 @@ Departures, where the paper is silent or cannot be taken literally
 1. Messages pass hub to hub (one link each way); inside an organisation they are free. A hub's broker holds what comes
    to it.
 2. A passive worker waits for the gradients of at most `outstanding` batches. It keeps the parameters and the graph of
-   each; of images only the first graph, and computes the other forward passes again.
+   each; beyond a bound in bytes it computes the forward pass again.
 3. A missed deadline or a failing worker ends an attempt. The batch goes back to the queue of the passive parties with
    the next attempt number; what belongs to an earlier attempt is discarded on arrival. Every party steps once on every
    batch of an epoch: one that has stepped takes part in later attempts without a step. The summary says what was

@@ -166,6 +166,8 @@ class Side:
         number = 0 if self.organisation == ACTIVE else int(self.organisation.rpartition("_")[2])
         generator = vertical.generator(config.model, config.seed, number, self.organisation)
         self.me, self.data = me, data
+        self.sharing = workers * public.parties
+        self.kept_rows: float | None = None  # whose graphs it may keep until their gradients come
         self.delay = partial(Delays(config.compute).seconds, party=number, workers=workers)  # (part, rows) -> seconds
         self.dtype, self.latency = DTYPES[config.model.dtype], config.compute.batch_latency
         self.model: Any
@@ -198,15 +200,14 @@ class Side:
     async def embed(self, rows: np.ndarray, waiting: int = 0) -> Embedded:
         """Passive: the embeddings of the party's rows.
 
-        Their graph is kept for `backward`. Graphs of images are large: of them only one is kept at a time.
+        Their graph is kept for `backward`, where memory allows.
 
         Parameters
         ----------
         waiting : how many embeddings wait for their gradients already.
         """
-        keeps = not (self.images and waiting)
         made: Embedded = await self.me.compute(
-            self._embed, rows, keeps, seconds=self.delay("passive_forward", len(rows)), latency=self.latency
+            self._embed, rows, waiting, seconds=self.delay("passive_forward", len(rows)), latency=self.latency
         )
         return made
 
@@ -236,8 +237,11 @@ class Side:
         )
         return result
 
-    def _embed(self, rows: np.ndarray, keeps: bool) -> Embedded:
-        made: Embedded = self.model.embed(self.rows(self.data.features, rows), keeps)
+    def _embed(self, rows: np.ndarray, waiting: int) -> Embedded:
+        x = self.rows(self.data.features, rows)
+        if self.kept_rows is None:
+            self.kept_rows = self.model.kept_rows(x, self.sharing)
+        made: Embedded = self.model.embed(x, keeps=(waiting + 1) * len(rows) <= self.kept_rows)
         return made
 
     def _backward(self, made: Embedded, rows: np.ndarray, dz: Tensor, steps: bool) -> None:
