@@ -2,8 +2,10 @@
 
 import statistics
 import time
+from functools import partial
+from typing import Any
 
-from benchmarks.common import say, topology_config
+from benchmarks.common import federation, ratio, say, seconds_of_rounds, topology_config
 
 
 def token_hops(clients: int, width: int, hops: int, rounds: int, samples: int = 1000, local_steps: int = 20) -> float:
@@ -41,34 +43,243 @@ def token_hops(clients: int, width: int, hops: int, rounds: int, samples: int = 
     return (marks[-1] - marks[0]) / (rounds * hops)
 
 
-def bare_products(
-    width: int, samples: int = 1000, local_steps: int = 20, clients: int = 40, repeats: int = 1000
-) -> float:
-    """CPU seconds of the two matrix-vector products of `local_steps` steps, over the blocks of `clients`."""
+class Convex:
+    """Rounds of a convex objective in plain NumPy, with the steps, walks and averages of each method."""
+
+    def __init__(self, federation: Any) -> None:
+        import numpy as np
+
+        task, graph = federation.task, federation.topology
+        self.cfg, self.samples, self.objective = federation.config.algorithm, len(task.labels), task.objective
+        self.blocks = [np.asarray(block, dtype=np.float64) for block in task.features]
+        if self.cfg.name == "centralized_gd":
+            self.blocks = [np.concatenate(self.blocks, axis=1)]
+        self.ridge, self.lr = task.objective.kind == "ridge", 1e-3
+        self.y = task.labels if self.ridge else np.where(task.labels > 0, 1.0, -1.0)
+        self.thetas = [np.zeros(block.shape[1]) for block in self.blocks]
+        self.near, self.rng = neighbours(graph), np.random.default_rng(0)
+        self.h, self.ys, self.psis, self.zs = ([np.zeros(self.samples) for _ in self.blocks] for _ in range(4))
+        self.visited: set[int] = set()
+        self.at, self.u = 0, np.zeros(self.samples)  # stcd's token
+        if self.cfg.name == "dcpa":
+            self.mixing = (np.eye(len(self.blocks)) + graph.mixing("metropolis")) / 2
+
+    def visit(self, k: int, theta: Any, u: Any, onward: bool = True) -> tuple[Any, Any]:
+        import numpy as np
+        from scipy.special import expit
+
+        x, y, theta, u = self.blocks[k], self.y, theta.copy(), u.copy()
+        for place in range(1, self.cfg.local_steps + 1):
+            if self.ridge:
+                step = -self.lr * (x.T @ (u - y) + self.objective.weight * theta)
+            else:
+                moved = theta - self.lr * (x.T @ (expit(-y * u) * (-y / self.samples)))
+                step = np.sign(moved) * np.maximum(np.abs(moved) - self.lr * self.objective.weight, 0) - theta
+            theta += step
+            if onward or place < self.cfg.local_steps:
+                u += x @ step
+        return theta, u
+
+    def svfl(self) -> None:
+        u = added([x @ theta for x, theta in zip(self.blocks, self.thetas, strict=True)])
+        for k, theta in enumerate(self.thetas):
+            self.thetas[k] = self.visit(k, theta, u, onward=False)[0]
+
+    centralized_gd = svfl  # of one block
+
+    def mtcd(self) -> None:
+        for k in self.visited:
+            self.h[k] = self.blocks[k] @ self.thetas[k]
+        start, tokens = added(self.h), self.cfg.tokens
+        copies: list[dict[int, Any]] = [{} for _ in self.blocks]
+        for token in range(tokens):
+            u, k = start, int(self.rng.integers(len(copies)))
+            for hop in range(self.cfg.hops + 1):
+                theta = copies[k].get(token, self.thetas[k])
+                copies[k][token], u = self.visit(k, theta, u, onward=hop < self.cfg.hops)
+                k = int(self.rng.choice(self.near[k]))
+        self.visited = {k for k, own in enumerate(copies) if own}
+        for k in self.visited:
+            self.thetas[k] = (sum(copies[k].values()) + (tokens - len(copies[k])) * self.thetas[k]) / tokens
+
+    def stcd(self) -> None:
+        for _ in range(self.cfg.hops):
+            self.thetas[self.at], self.u = self.visit(self.at, self.thetas[self.at], self.u)
+            self.at = int(self.rng.choice(self.near[self.at]))
+
+    def dcpa(self) -> None:
+        """Of ridge."""
+        for _ in range(self.cfg.iterations):
+            phis, dual = [], self.cfg.dual_lr
+            for k, x in enumerate(self.blocks):
+                self.thetas[k] = self.thetas[k] - self.lr * (self.objective.weight * self.thetas[k] + x.T @ self.ys[k])
+                psi = self.ys[k] + dual * (x @ self.thetas[k])
+                phis.append(psi + self.zs[k] - self.psis[k])
+                self.psis[k] = psi
+            for k, near in enumerate(self.near):
+                self.zs[k] = sum(self.mixing[k, other] * phis[other] for other in near)
+                self.ys[k] = (self.zs[k] - dual * self.y) / (1 + dual)
+
+
+class Networks:
+    """Rounds of networks with a sum on top in plain torch, with the steps, walks and averages of each method."""
+
+    def __init__(self, federation: Any) -> None:
+        import numpy as np
+
+        from vflbench.models.split_network import SplitClient, SplitServer
+        from vflbench.models.vertical import criterion
+
+        task, config = federation.task, federation.config
+        self.cfg, self.public = config.algorithm, task.public
+        centre = SplitServer(task.labels, task.public, config, config.model, "cpu")
+        parts = [
+            SplitClient(k, task.part(k, True), task.public, config, config.model, "cpu") for k in range(task.parties)
+        ]
+        self.networks, self.blocks, self.labels = [part.local for part in parts], [part.x for part in parts], centre.y
+        self.owns = [list(network.parameters()) for network in self.networks]
+        self.fusion, self.frozen = centre.fusion, parts[0]._fusion[0]  # frozen: as the clients have it in a round
+        self.tops, self.lr = list(self.fusion.parameters()), 0.01
+        self.near, self.rng = neighbours(federation.topology), np.random.default_rng(0)
+        self.criterion = partial(criterion, classes=task.public.classes)
+        self.round = 0
+
+    def batch(self) -> None:
+        """Draw the rows of the next round, and hand the fusion network to the clients."""
+        import torch
+
+        from vflbench.algorithms.tokens.shared import batch
+
+        self.round += 1
+        rows = batch(0, self.round, self.public.samples, self.cfg.batch_size)
+        at = slice(None) if rows is None else torch.from_numpy(rows)
+        self.xs, self.y = [x[at] for x in self.blocks], self.labels[at]
+        with torch.no_grad():
+            for theirs, ours in zip(self.frozen.parameters(), self.tops, strict=True):
+                theirs.copy_(ours)
+
+    def descend(self, parameters: list[Any], loss: Any) -> None:
+        import torch
+
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.sub_(gradient, alpha=self.lr)
+
+    def local_steps(self, k: int, a: Any, h: Any) -> Any:
+        """Take a client's steps, the first one from its representation h; returns what others add to a."""
+        others = a - h.detach()
+        for q in range(self.cfg.local_steps):
+            h = self.networks[k](self.xs[k]) if q else h
+            self.descend(self.owns[k], self.criterion(self.frozen(others + h), self.y))
+        return others
+
+    def top_steps(self, a: Any, steps: int) -> None:
+        for _ in range(steps if self.tops else 0):
+            self.descend(self.tops, self.criterion(self.fusion(a), self.y))
+
+    def centralized_gd(self) -> None:
+        self.batch()
+        every = [*self.tops, *(parameter for own in self.owns for parameter in own)]
+        for _ in range(self.cfg.local_steps):
+            a = added([network(x) for network, x in zip(self.networks, self.xs, strict=True)])
+            self.descend(every, self.criterion(self.fusion(a), self.y))
+
+    def svfl(self) -> None:
+        self.batch()
+        hs = [network(x) for network, x in zip(self.networks, self.xs, strict=True)]
+        a = added([h.detach() for h in hs])
+        for k, h in enumerate(hs):
+            self.local_steps(k, a, h)
+        self.top_steps(a, self.cfg.local_steps)
+
+    def mtcd(self) -> None:
+        """With batches: every client sends its representation in every round."""
+        import torch
+        from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+        self.batch()
+        hs, tokens = [network(x) for network, x in zip(self.networks, self.xs, strict=True)], self.cfg.tokens
+        start = added([h.detach() for h in hs])
+        thetas = [parameters_to_vector(own).detach() for own in self.owns]
+        copies: list[dict[int, Any]] = [{} for _ in thetas]
+        for token in range(tokens):
+            a, k = start, int(self.rng.integers(len(thetas)))
+            for hop in range(self.cfg.hops + 1):
+                vector_to_parameters(copies[k].get(token, thetas[k]).clone(), self.owns[k])
+                others = self.local_steps(k, a, self.networks[k](self.xs[k]))
+                if hop < self.cfg.hops:
+                    with torch.no_grad():
+                        a = others + self.networks[k](self.xs[k])
+                copies[k][token] = parameters_to_vector(self.owns[k]).detach()
+                k = int(self.rng.choice(self.near[k]))
+        for own, theta, passed in zip(self.owns, thetas, copies, strict=True):
+            vector_to_parameters((sum(passed.values()) + (tokens - len(passed)) * theta) / tokens, own)
+        self.top_steps(start, self.cfg.local_steps * (self.cfg.hops + 1))
+
+
+def neighbours(graph: Any) -> list[Any]:
+    """Per client, the numbers of the clients where its token may go, its own among them."""
     import numpy as np
 
-    rng = np.random.default_rng(0)
-    blocks = [rng.normal(size=(samples, width)) for _ in range(clients)]
-    u, theta = rng.normal(size=samples), rng.normal(size=width)
+    links = graph.adjacency[graph.servers :, graph.servers :]
+    return [np.flatnonzero(row) for row in links | np.eye(len(links), dtype=bool)]
+
+
+def added(parts: list[Any]) -> Any:
+    """The sum of arrays or tensors."""
+    return sum(parts[1:], start=parts[0])
+
+
+def bare(federation: Any, rounds: int) -> float:
+    """CPU seconds of `rounds` rounds in one plain loop, where what a party would be sent is at hand."""
+    kind = Networks if federation.task.objective is None else Convex
+    a_round = getattr(kind(federation), federation.config.algorithm.name)
     began = time.process_time()
-    for i in range(repeats):
-        x = blocks[i % clients]
-        for _ in range(local_steps):
-            x.T @ u
-            x @ theta
-    return (time.process_time() - began) / repeats
+    for _ in range(rounds):
+        a_round()
+    return time.process_time() - began
+
+
+# SVFL and DCPA have two products between messages, which are worth a message from a few thousand samples on
+LONG = "dataset.samples=4000"
+RIDGE = ("dataset=ridge", "algorithm.parties=40", "topology=ring", "algorithm.lr=0.001")
+LOGISTIC = ("dataset=bank", "dataset.problem=sparse_logistic", "algorithm.parties=10", "algorithm.lr=0.001")
+NETWORKS = ("dataset=bank", "algorithm.parties=4", "algorithm.lr=0.01")
+MLP = (*NETWORKS, "model=mlp")
+VERTICAL = (*NETWORKS, "model=vertical", "model.aggregate=sum")
+WALKS = ("algorithm.tokens=2", "algorithm.hops=4", "algorithm.local_steps=5", "algorithm.batch_size=2048")
+CASES: tuple[tuple[str, int, str, tuple[str, ...]], ...] = (  # method, rounds, data, configuration
+    ("svfl", 12, "ridge, N = 4,000, 40 clients", (*RIDGE, LONG)),
+    ("svfl", 10, "sparse logistic of bank", LOGISTIC),
+    ("svfl", 4, "bank, model=mlp", MLP),
+    ("svfl", 4, "bank, model=vertical", VERTICAL),
+    ("mtcd", 10, "ridge, N = 1,000, 40 clients", RIDGE),
+    ("mtcd", 2, "bank, model=mlp", (*MLP, *WALKS)),
+    ("mtcd", 2, "bank, model=vertical", (*VERTICAL, *WALKS)),
+    ("stcd", 5, "ridge, N = 1,000, 40 clients", RIDGE),
+    ("dcpa", 2, "ridge, N = 4,000, 40 clients", (*RIDGE, LONG)),
+    ("centralized_gd", 25, "ridge, N = 4,000", (*RIDGE[:2], RIDGE[-1], LONG)),
+    ("centralized_gd", 4, "bank, model=mlp", MLP),
+    ("centralized_gd", 4, "bank, model=vertical", VERTICAL),
+)
+
+
+def tokens() -> None:
+    """Rounds of every method against their bare arithmetic."""
+    import torch
+
+    torch.set_num_threads(1)
+    for name, rounds, data, words in CASES:
+        whole = federation(f"algorithm={name}", *words)
+        ratio(
+            f"tokens: {rounds} rounds of {name}, {data}",
+            partial(seconds_of_rounds, whole, rounds),
+            partial(bare, whole, rounds),
+        )
 
 
 def mtcd() -> None:
-    hops, bare = [], []
-    for _ in range(5):
-        hops.append(token_hops(40, 50, hops=500, rounds=2))
-        bare.append(bare_products(50))
-    say("mtcd: us a hop, N = 1,000, d_k = 50, Q = 20, 40 clients on a ring", f"{1e6 * min(hops):.0f}")
-    say(
-        "  over its bare matrix-vector products (at most 1.5)",
-        f"{min(hops) / min(bare):.2f}   ({1e6 * min(bare):.0f} us)",
-    )
     seconds = 100_000 * token_hops(1000, 2, hops=10_000, rounds=10)
     say("mtcd: CPU s, 100,000 hops over 1,000 clients, d_k = 2, Q = 20 (at most 60)", f"{seconds:.1f}")
     sizes, many, few = (10, 100, 1000, 10_000), 50_000, 5_000

@@ -94,7 +94,7 @@ def test_a_visit_to_a_split_network_follows_joint_autograd() -> None:
         model = cfg.model
         blocks = [SplitClient(k, task.part(k, True), task.public, cfg, model, "cpu") for k in range(task.parties)]
         server = shared.make_server(task.joined(), task.public, cfg, model, "cpu")
-        token = server.token([block.represent() for block in blocks])
+        token = server.token([block.represent().detach() for block in blocks])
         scores = server.fusion(server.aggregation.of([block.local(block.x) for block in blocks]))
         loss = torch.nn.functional.cross_entropy(scores, server.y)
         for block in blocks:
@@ -104,6 +104,10 @@ def test_a_visit_to_a_split_network_follows_joint_autograd() -> None:
             moved, _ = block.visit(block.theta, token, None, 1, 0.1)
             torch.testing.assert_close((block.theta - moved) / 0.1, joint, rtol=1e-9, atol=1e-12)
             assert not torch.equal(moved, block.theta)  # the network itself has not moved: other tokens start from it
+            h, passed = block.represent(), block.visit(block.theta, token, None, 2, 0.1)
+            for onward in (False, True):  # two tokens start from one graph, the first one at its last hop
+                again, (mine, _) = block.visit(block.theta, token, None, 2, 0.1, h, onward)
+                assert torch.equal(again, passed[0]) and torch.equal(mine, passed[1][0] if onward else token[0])
 
 
 # --- the token is in accordance with the iterate ----------------------------------------------------------------------
@@ -117,7 +121,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[tuple[Any, A
         visit = kind.visit
 
         def one_by_one(
-            self: Any, theta: Any, token: Any, rows: Any, steps: int, lr: float, visit: Any = visit
+            self: Any, theta: Any, token: Any, rows: Any, steps: int, lr: float, *_: Any, visit: Any = visit
         ) -> tuple[Any, Any]:
             seen: list[tuple[Any, Any]] = []
             for _ in range(steps):
@@ -150,8 +154,8 @@ def represent(task: AlignedTask, cfg: Any) -> list[Any]:
     blocks = [SplitClient(k, task.part(k, True), task.public, cfg, cfg.model, "cpu") for k in range(task.parties)]
 
     def of(theta: Any, rows: Any, block: SplitClient) -> Any:
-        block.theta = theta
-        return block.represent(rows).numpy()
+        block.move(theta)
+        return block.represent(rows).detach().numpy()
 
     return [partial(of, block=block) for block in blocks]
 

@@ -423,9 +423,9 @@ def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
             }
         return t, ids[t][rows.tobytes()]
 
-    def on_embed(side: Side, rows: np.ndarray) -> torch.Tensor:
+    def on_embed(side: Side, rows: np.ndarray, waiting: int) -> split_learning.Embedded:
         record.embedded[behind(side.me).organisation, *place(side, rows)] += 1
-        return embed(side, rows)
+        return embed(side, rows, waiting)
 
     def on_learn(side: Side, rows: np.ndarray, zs: Sequence[torch.Tensor], steps: bool) -> Any:
         model[:] = [side.model]
@@ -433,11 +433,12 @@ def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
         record.steps["active", *place(side, rows)] += steps
         return learn(side, rows, zs, steps)
 
-    def on_backward(side: Side, theta: torch.Tensor, rows: np.ndarray, dz: torch.Tensor, steps: bool) -> None:
+    def on_backward(side: Side, made: split_learning.Embedded, rows: np.ndarray, dz: torch.Tensor, steps: bool) -> None:
         t, j = place(side, rows)
         party = int(behind(side.me).organisation.rpartition("_")[2])
         x = torch.from_numpy(task.features[party][rows])
-        z = side.model.network(theta, x)  # the embedding that these parameters make
+        z = side.model.network(made.theta.detach(), x)  # the embedding that these parameters make
+        assert torch.equal(z, made.z)
         took = [(at, zs) for at, zs in learnt[t, j] if torch.equal(zs[party - 1], z)]
         assert took, "nobody trained this batch with this embedding"
         mine, y = torch.from_numpy(task.features[0][rows]), torch.from_numpy(task.labels[rows])
@@ -448,7 +449,7 @@ def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
             found.append(torch.autograd.grad(loss, inputs[party - 1])[0])
         assert any(torch.equal(dz, one) for one in found)
         record.steps[behind(side.me).organisation, t, j] += steps
-        backward(side, theta, rows, dz, steps)
+        backward(side, made, rows, dz, steps)
 
     def on_step(side: Side, gradient: torch.Tensor) -> None:
         assert "_worker_" in side.me.name or cfg.algorithm.name in ("vfl", "avfl")

@@ -79,16 +79,26 @@ def test_an_embedding_is_a_function_of_its_row(name: str) -> None:
     torch.testing.assert_close(model(x)[2:3], model(x[2:3]), rtol=1e-12, atol=1e-12)
 
 
-def test_a_passive_gradient_is_at_the_parameters_that_it_is_given() -> None:
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_passive_gradient_is_at_the_parameters_of_its_embedding(keeps: bool) -> None:
     model, x, dz = Passive(SMALL, (6,), generator()), rows(7, 6), rows(7, 3, seed=9)
-    past = model.network.initial(generator(5))
-    at = past.clone().requires_grad_()
-    (model.network(at, x) * dz).sum().backward()
-    torch.testing.assert_close(model.gradient(past, x, dz), at.grad, rtol=1e-12, atol=1e-12)
-    assert not torch.allclose(model.gradient(model.theta, x, dz), at.grad)
-    assert not past.requires_grad and model.theta.grad is None
+    at = model.theta.clone().requires_grad_()
+    z = model.network(at, x)
+    (z * dz).sum().backward()
+    asked: list[None] = []
+
+    def again() -> torch.Tensor:
+        asked.append(None)
+        return x
+
     halved = SimpleNamespace(clip=lambda z: z / 2)  # a gradient passes through what privacy does to an embedding
-    torch.testing.assert_close(model.gradient(past, x, dz, halved), at.grad / 2, rtol=1e-12, atol=1e-12)
+    for privacy, expected in ((None, at.grad), (halved, at.grad / 2)):  # type: ignore[operator]
+        made = model.embed(x, keeps)
+        assert torch.equal(made.z, z) and made.z.requires_grad == keeps
+        model.theta.mul_(2)  # a step, before the gradient comes
+        torch.testing.assert_close(model.gradient(made, again, dz, privacy), expected, rtol=1e-12, atol=1e-12)
+        model.theta.div_(2)
+    assert len(asked) == 2 * (not keeps) and model.theta.grad is None and not model.theta.requires_grad
 
 
 @pytest.mark.parametrize("classes", [3, 0])

@@ -82,7 +82,7 @@ def test_tokens_train_deep_networks(name: str, kind: str) -> None:
     cfg = replace(config(svfl, task, aggregation=kind), model=model)
     blocks = [SplitClient(k, task.part(k, True), task.public, cfg, model, "cpu") for k in range(task.parties)]
     server = make_server(task.joined(), task.public, cfg, model, "cpu")
-    token = server.token([block.represent() for block in blocks])
+    token = server.token([block.represent().detach() for block in blocks])
     loss = torch.nn.functional.cross_entropy(
         server.fusion(server.aggregation.of([block.local(block.x) for block in blocks])), server.y
     )
@@ -100,6 +100,23 @@ def test_a_module_is_a_function_of_its_parameters() -> None:
     assert torch.equal(network(theta, x), module(x)) and not torch.equal(network(2 * theta, x), module(x))
     slope = torch.autograd.grad(network(theta.requires_grad_(), x).sum(), theta)[0]
     assert slope.shape == (network.size,) and slope.abs().max() > 0
+
+
+def test_how_many_rows_a_party_may_keep() -> None:
+    network = vertical.Deep(split_learning.Config(depth=3, width=8, embedding=2), 5, 2, "mlp10")
+    theta = network.initial(torch.Generator().manual_seed(0)).requires_grad_()
+    x = torch.zeros(4, 5)
+    assert vertical.kept_rows(lambda rows: network(theta, rows), x, 10) == vertical.KEPT_BYTES / 10 / (2 * 8 * 4)
+
+
+@pytest.mark.parametrize("name", ["vfl", "avfl", "svfl", "mtcd"])
+def test_a_graph_that_is_not_kept_changes_no_number(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (*DIGITS, "model=split_mlp", "rounds=2")
+    kept = run(tmp_path / "kept", name, *words)
+    monkeypatch.setattr(vertical, "KEPT_BYTES", 0)
+    again = run(tmp_path / "again", name, *words)
+    assert kept.curve.equals(again.curve)
+    assert all(np.array_equal(a, b) for a, b in zip(parameters(kept), parameters(again), strict=True))
 
 
 def parameters(run: Run) -> list[np.ndarray]:

@@ -66,7 +66,7 @@ class Loss:
         """The penalty, (alpha / 2) ||theta||^2 or beta ||theta||_1."""
         return float(self.decay / 2 * (theta @ theta) + self.l1 * np.abs(theta).sum())
 
-    def prox_conjugate(self, z: np.ndarray, c: float, near: np.ndarray | None = None) -> np.ndarray:
+    def prox_conjugate(self, z: np.ndarray, c: float, last: tuple[np.ndarray, np.ndarray] | None = None) -> np.ndarray:
         """The proximal step of the conjugate of g = this loss: argmin_y g*(y) + ||y - z||^2 / (2 c), (N,).
 
         Ridge: (z - c y) / (1 + c). Logistic has no closed form: by Moreau it is z - c prox_{g/c}(z / c), by Newton's
@@ -74,11 +74,11 @@ class Loss:
 
         Parameters
         ----------
-        near : (N,), where the search for prox_{g/c}(z / c) starts.
+        last : z and the result of an earlier step, (N,): what its search found is where this one starts.
         """
         if self.ridge:
             return (z - c * self.y) / (1 + c)
-        return z - c * self._prox(z / c, 1 / c, near)
+        return z - c * self._prox(z / c, 1 / c, None if last is None else (last[0] - last[1]) / c)
 
     def _prox(self, v: np.ndarray, c: float, near: np.ndarray | None) -> np.ndarray:
         """argmin_u loss(u) + ||u - v||^2 / (2 c) of the logistic loss, for every sample separately.
@@ -149,9 +149,9 @@ class Glm(torch.nn.Module):
         """The parameters, (d_k,) float64: 0 at the start, so that every representation is 0 and need not be sent."""
         return self._theta
 
-    @theta.setter
-    def theta(self, value: np.ndarray) -> None:
-        self._theta[:] = value
+    def move(self, theta: np.ndarray) -> None:
+        """Set the parameters; a property's setter would pass `nn.Module.__setattr__`, which takes as long as a step."""
+        self._theta[:] = theta
 
     @property
     def smoothness(self) -> float:
@@ -168,13 +168,22 @@ class Glm(torch.nn.Module):
         return {"partial": {"train": self.represent()}, "penalty": self.loss.penalty(self._theta)}
 
     def visit(
-        self, theta: np.ndarray, u: np.ndarray, rows: np.ndarray | None, steps: int, lr: float
+        self,
+        theta: np.ndarray,
+        u: np.ndarray,
+        rows: np.ndarray | None,
+        steps: int,
+        lr: float,
+        h: np.ndarray | None = None,
+        onward: bool = True,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Take (proximal) gradient steps on theta_k from `theta`, and keep the token u in accordance.
 
         Parameters
         ----------
         u : the token, (N,) or (B,).
+        h : not used: a split network's graph.
+        onward : whether the token is needed afterwards; else it lacks the last step.
 
         Returns
         -------
@@ -183,7 +192,7 @@ class Glm(torch.nn.Module):
         loss = self.loss
         x = self.x if rows is None else self.x[rows]
         transposed, theta, u = x.T, theta.copy(), u.copy()
-        for _ in range(steps):
+        for place in range(1, steps + 1):
             step = transposed @ loss.gradient(u, rows)
             if loss.decay:
                 step += loss.decay * theta
@@ -191,5 +200,6 @@ class Glm(torch.nn.Module):
             if loss.l1:
                 step = soft_threshold(theta + step, lr * loss.l1) - theta
             theta += step
-            u += x @ step
+            if onward or place < steps:
+                u += x @ step
         return theta, u

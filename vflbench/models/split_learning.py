@@ -11,9 +11,9 @@ computed at it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -53,6 +53,13 @@ def check(config: Config) -> list[Problem]:
 # --- parties ----------------------------------------------------------------------------------------------------------
 
 
+class Embedded(NamedTuple):
+    """A passive party's forward pass, whose gradient is yet to come."""
+
+    theta: Tensor  # the parameters that it was made with, (size,): later steps do not reach them
+    z: Tensor  # the embeddings, (B, d_e), with their graph where it is kept
+
+
 class Passive(Held):
     """The model of a party without labels: its bottom network.
 
@@ -67,17 +74,30 @@ class Passive(Held):
         network = vertical.bottom(config, shape, outputs, labelled=False)
         super().__init__(network, network.initial(generator))
 
-    def gradient(self, theta: Tensor, x: Tensor, dz: Tensor, privacy: Any = None) -> Tensor:
+    def kept_rows(self, x: Tensor, sharing: int) -> float:
+        """How many rows' graphs one of `sharing` parties may keep (`vertical.kept_rows`)."""
+        theta = self.theta.detach().clone().requires_grad_()
+        return vertical.kept_rows(lambda rows: self.network(theta, rows), x, sharing)
+
+    def embed(self, x: Tensor, keeps: bool = True) -> Embedded:
+        """The embeddings of rows x; `keeps`: with their graph."""
+        theta = self.theta.detach().clone().requires_grad_(keeps)
+        return Embedded(theta, self.network(theta, x))
+
+    def gradient(self, made: Embedded, x: Callable[[], Tensor], dz: Tensor, privacy: Any = None) -> Tensor:
         """The gradient d loss / d theta, (size,).
 
         Parameters
         ----------
-        theta : the parameters that the embedding was made with.
+        made : the forward pass; it is computed again where its graph was not kept.
+        x : returns its rows.
         dz : d loss / d z.
         privacy : if given, it clipped the embedding.
         """
-        theta = theta.detach().requires_grad_()
-        z = self.network(theta, x)
+        theta, z = made
+        if not z.requires_grad:
+            theta = theta.detach().requires_grad_()
+            z = self.network(theta, x())
         return torch.autograd.grad(z if privacy is None else privacy.clip(z), theta, dz)[0]
 
 

@@ -111,33 +111,55 @@ class SplitClient(nn.Module):
         self.x = torch.as_tensor(np.asarray(data.features), dtype=kept, device=device)
         self.y = targets(data.labels, public.classes, model, device)[0] if data.labels is not None else None
         self.held_out = data.held_out
+        self.kept_rows: float | None = None  # whose graph it may keep until a token comes
+        self._taken: tuple[np.ndarray | None, Tensor, Tensor] = (None, self.x, self.x)  # the round's batch: its rows
 
     @property
     def theta(self) -> Tensor:
         """The network's parameters, as one vector."""
         return parameters_to_vector(self.local.parameters()).detach()
 
-    @theta.setter
-    def theta(self, value: Tensor) -> None:
-        vector_to_parameters(value, self.local.parameters())
+    def move(self, theta: Tensor) -> None:
+        """Set the parameters."""
+        vector_to_parameters(theta, self.local.parameters())
 
     def _batch(self, rows: np.ndarray | None) -> tuple[Tensor, Tensor]:
         assert self.y is not None
         if rows is None:
             return self.x, self.y
-        at = torch.from_numpy(rows).to(self.x.device)
-        return self.x[at], self.y[at]
+        if self._taken[0] is not rows:
+            at = torch.from_numpy(rows).to(self.x.device)
+            self._taken = rows, self.x[at], self.y[at]
+        return self._taken[1:]
 
     def represent(self, rows: np.ndarray | None = None) -> Tensor:
-        """The representation h_k of all samples, (N, E), or of `rows`, (B, E)."""
-        with torch.no_grad():
-            h: Tensor = self.local(self._batch(rows)[0])
+        """The representation h_k of all samples, (N, E), or of `rows`, (B, E).
+
+        It has its graph, for `visit`, where memory allows.
+        """
+        x, _ = self._batch(rows)
+        if self.kept_rows is None:
+            self.kept_rows = vertical.kept_rows(self.local, x, self.aggregation.parties)
+        with torch.set_grad_enabled(len(x) <= self.kept_rows):
+            h: Tensor = self.local(x)
         return h
 
     def visit(
-        self, theta: Tensor, token: Token, rows: np.ndarray | None, steps: int, lr: float
+        self,
+        theta: Tensor,
+        token: Token,
+        rows: np.ndarray | None,
+        steps: int,
+        lr: float,
+        h: Tensor | None = None,
+        onward: bool = True,
     ) -> tuple[Tensor, Token]:
         """Take gradient steps on theta_k from `theta`, and keep A in accordance.
+
+        Parameters
+        ----------
+        h : what `represent` returned for `rows` at `theta`; None: it is computed.
+        onward : whether the token is needed afterwards; else it stays as it came.
 
         Returns
         -------
@@ -147,21 +169,24 @@ class SplitClient(nn.Module):
         x, y = self._batch(rows)
         fusion = self._fusion[0]
         vector_to_parameters(theta_0, fusion.parameters())
-        own, kept = list(self.local.parameters()), self.theta
+        own = list(self.local.parameters())
+        kept = [parameter.data for parameter in own]
         vector_to_parameters(theta, own)
-        others: Tensor | None = None
-        for _ in range(steps):
-            h = self.local(x)
-            if others is None:
-                others = self.aggregation.without(a, h.detach())
+        retains = h is not None and h.requires_grad  # another token may start from the same graph
+        h = self.local(x) if h is None or not h.requires_grad else h
+        others = self.aggregation.without(a, h.detach())
+        for place in range(1, steps + 1):
             loss = criterion(fusion(self.aggregation.put(others, h, self.k)), y, self.classes)
-            gradient = torch.autograd.grad(loss, own)
+            gradient = torch.autograd.grad(loss, own, retain_graph=retains and place == 1)
             theta = theta - lr * torch.cat([g.reshape(-1) for g in gradient])
             vector_to_parameters(theta, own)
-        assert others is not None
-        with torch.no_grad():
-            a = self.aggregation.put(others, self.local(x), self.k)
-        vector_to_parameters(kept, own)  # another token's copy starts from these
+            if place < steps:
+                h = self.local(x)
+        if onward:
+            with torch.no_grad():
+                a = self.aggregation.put(others, self.local(x), self.k)
+        for parameter, data in zip(own, kept, strict=True):  # another token's copy starts from these
+            parameter.data = data
         return theta, (a, theta_0)
 
     def held_out_representations(self) -> dict[str, Tensor]:

@@ -33,6 +33,7 @@ from vflbench.models import DTYPES
 SHARES = ("linear", "mlp")  # the sum over the parties is the scores: there is no top
 DEEP = ("mlp10", "residual_mlp")
 COMPOSED = "vertical"
+KEPT_BYTES = 2**31  # of activations that wait for gradients, of all parties together; beyond it they are computed again
 IMAGES = ("mvcnn", "resnet")
 
 
@@ -237,6 +238,26 @@ class Held(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The network's output for rows x."""
         return self.network(self.theta, x)
+
+
+def kept_rows(network: Callable[[Tensor], Tensor], x: Tensor, sharing: int) -> float:
+    """How many rows' activations one of `sharing` parties may keep; `network` is differentiable.
+
+    A row takes what the backward pass of two rows of `x` needs more than that of one.
+    """
+    taken = []
+    for rows in (x[:1], x[:2]):
+        sizes: dict[int, int] = {}
+
+        def note(saved: Tensor, sizes: dict[int, int] = sizes) -> Tensor:
+            sizes[saved.untyped_storage().data_ptr()] = saved.untyped_storage().nbytes()
+            return saved
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
+            graph = network(rows)  # while it lives, no two tensors have one address
+        taken.append(sum(sizes.values()))
+        del graph
+    return KEPT_BYTES / sharing / max(taken[1] - taken[0], 1)
 
 
 def module(network: Network, generator: Any) -> nn.Module:

@@ -14,8 +14,8 @@ broker and parameter server. What a hub keeps for an epoch, with the channels Ce
 Departures, where the paper is silent or cannot be taken literally
 1. Messages pass hub to hub (one link each way); inside an organisation they are free. A hub's broker holds what comes
    to it.
-2. A passive worker waits for the gradients of at most `outstanding` batches. It keeps the parameters of each, and
-   computes the forward pass again when the gradient comes.
+2. A passive worker waits for the gradients of at most `outstanding` batches. It keeps the parameters and the graph of
+   each; beyond a bound in bytes it computes the forward pass again.
 3. A missed deadline or a failing worker ends an attempt. The batch goes back to the queue of the passive parties with
    the next attempt number; what belongs to an earlier attempt is discarded on arrival. Every party steps once on every
    batch of an epoch: one that has stepped takes part in later attempts without a step. The summary says what was
@@ -35,8 +35,8 @@ Departures, where the paper is silent or cannot be taken literally
    has 16 bytes.
 9. A worker that fails (failure_rate) is back at once, with its parameters. It loses what it had in hand and what it
    waited for. A worker whose process dies (engine=ray) does not come back. The others do its work; what its replica
-   learnt since the last average is lost. The second forward pass of departure 2 takes no time on the modelled clock:
-   the delay model was fitted without it.
+   learnt since the last average is lost. A second forward pass takes no time on the modelled clock: the delay model
+   was fitted without it.
 10. With privacy, noise is calibrated for a number of publications of a row. A batch with a row that has reached it is
     left out, and counted as `skipped`. Embeddings are clipped, in the passive gradient too. The hub adds the noise; its
     scale is not the paper's (privacy/gdp.py).
@@ -72,6 +72,7 @@ from vflbench.algorithms.split.shared import (
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import Party, PartyLost, PartySpec
+from vflbench.models.split_learning import Embedded
 from vflbench.seeding import batches
 from vflbench.types import AlgorithmInfo, Count, FederationError, Positive, Problem, RunConfig
 
@@ -198,7 +199,7 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        made: dict[int, torch.Tensor] = {}  # batch ID -> the parameters that its embedding was made with
+        made: dict[int, Embedded] = {}  # by batch ID
         while (task := Task(*await me.recv(hub, tag="task"))).kind != "end":
             j = task.batch
             if task.kind == "forget":
@@ -208,8 +209,8 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
                 made.clear()
                 result = Result("failed", j, task.attempt)
             elif task.kind == "forward":
-                made[j] = side.theta.detach().clone()
-                result = Result("embedded", j, task.attempt, await side.embed(rows[j]))
+                made[j] = await side.embed(rows[j], len(made))
+                result = Result("embedded", j, task.attempt, made[j].z)
             else:
                 await side.backward(made.pop(j), rows[j], task.tensors, task.steps)
                 result = Result("stepped", j, task.attempt)

@@ -20,7 +20,7 @@ from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import PartySpec, Program, party_names
 from vflbench.models import DTYPES, vertical
-from vflbench.models.split_learning import Active, Passive
+from vflbench.models.split_learning import Active, Embedded, Passive
 from vflbench.models.vertical import DEEP, IMAGES
 from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, Sent
 
@@ -166,6 +166,8 @@ class Side:
         number = 0 if self.organisation == ACTIVE else int(self.organisation.rpartition("_")[2])
         generator = vertical.generator(config.model, config.seed, number, self.organisation)
         self.me, self.data = me, data
+        self.sharing = workers * public.parties
+        self.kept_rows: float | None = None  # whose graphs it may keep until their gradients come
         self.delay = partial(Delays(config.compute).seconds, party=number, workers=workers)  # (part, rows) -> seconds
         self.dtype, self.latency = DTYPES[config.model.dtype], config.compute.batch_latency
         self.model: Any
@@ -190,28 +192,35 @@ class Side:
 
     def rows(self, features: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Tensor:
         """Rows of the party's features, in the form that the model takes."""
-        taken = torch.from_numpy(np.array(features[rows])).to(self.me.device)
+        taken = torch.from_numpy(np.require(features[rows], requirements="W")).to(self.me.device)
         if self.images:
             return taken
         return taken.flatten(1).to(self.dtype) / 255 if taken.dtype == torch.uint8 else taken.flatten(1).to(self.dtype)
 
-    async def embed(self, rows: np.ndarray) -> Tensor:
-        """Passive: the embeddings z of the party's rows, (B, d_e)."""
-        z: Tensor = await self.me.compute(
-            self._embed, rows, seconds=self.delay("passive_forward", len(rows)), latency=self.latency
-        )
-        return z
+    async def embed(self, rows: np.ndarray, waiting: int = 0) -> Embedded:
+        """Passive: the embeddings of the party's rows.
 
-    async def backward(self, theta: Tensor, rows: np.ndarray, dz: Tensor, steps: bool = True) -> None:
+        Their graph is kept for `backward`, where memory allows.
+
+        Parameters
+        ----------
+        waiting : how many embeddings wait for their gradients already.
+        """
+        made: Embedded = await self.me.compute(
+            self._embed, rows, waiting, seconds=self.delay("passive_forward", len(rows)), latency=self.latency
+        )
+        return made
+
+    async def backward(self, made: Embedded, rows: np.ndarray, dz: Tensor, steps: bool = True) -> None:
         """Passive: step on d loss / d z.
 
         Parameters
         ----------
-        theta : the parameters that the embedding was made with.
+        made : what `embed` returned for these rows.
         dz : d loss / d z, (B, d_e).
         steps : whether the parameters change.
         """
-        await self.me.compute(self._backward, theta, rows, dz, steps, seconds=self.delay("passive_backward", len(rows)))
+        await self.me.compute(self._backward, made, rows, dz, steps, seconds=self.delay("passive_backward", len(rows)))
 
     async def learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool = True) -> tuple[float, list[Tensor]]:
         """Active: step on a batch.
@@ -228,15 +237,17 @@ class Side:
         )
         return result
 
-    def _embed(self, rows: np.ndarray) -> Tensor:
-        with torch.no_grad():
-            z: Tensor = self.model(self.rows(self.data.features, rows))
-        return z
+    def _embed(self, rows: np.ndarray, waiting: int) -> Embedded:
+        x = self.rows(self.data.features, rows)
+        if self.kept_rows is None:
+            self.kept_rows = self.model.kept_rows(x, self.sharing)
+        made: Embedded = self.model.embed(x, keeps=(waiting + 1) * len(rows) <= self.kept_rows)
+        return made
 
-    def _backward(self, theta: Tensor, rows: np.ndarray, dz: Tensor, steps: bool) -> None:
-        gradient = self.model.gradient(theta, self.rows(self.data.features, rows), dz, self.me.privacy)
+    def _backward(self, made: Embedded, rows: np.ndarray, dz: Tensor, steps: bool) -> None:
         if steps:
-            self._step(gradient)
+            again = partial(self.rows, self.data.features, rows)
+            self._step(self.model.gradient(made, again, dz, self.me.privacy))
 
     def _learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool) -> tuple[float, list[Tensor]]:
         assert self.data.labels is not None
@@ -349,7 +360,7 @@ async def run_ahead(
     At most `outstanding` gradients are due at a time.
     """
     queue = deque(ids)
-    made: dict[int, Tensor] = {}  # batch ID -> the parameters that its embedding was made with
+    made: dict[int, Embedded] = {}  # by batch ID
     while queue or made:
         message = None
         if made:
@@ -361,8 +372,9 @@ async def run_ahead(
             await side.backward(made.pop(gradient.batch), rows[gradient.batch], gradient.dz)
         else:
             j = queue.popleft()
-            made[j] = side.theta.detach().clone()
-            await me.send(partner, tuple(Embedding(j, 0, me.clock, await side.embed(rows[j]))), tag="embedding")
+            now = me.clock
+            made[j] = await side.embed(rows[j], len(made))
+            await me.send(partner, tuple(Embedding(j, 0, now, made[j].z)), tag="embedding")
 
 
 async def latest_first(

@@ -46,9 +46,10 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
 
     async for t in me.rounds():
         for j, rows in enumerate(batches(config.seed, t, public.samples, config.algorithm.batch_size)):
-            await me.send(ACTIVE, tuple(Embedding(j, 0, 0.0, await side.embed(rows))), tag="embedding")
+            made = await side.embed(rows)
+            await me.send(ACTIVE, tuple(Embedding(j, 0, 0.0, made.z)), tag="embedding")
             gradient = Gradient(*await me.recv(ACTIVE, tag="gradient"))
-            await side.backward(side.theta, rows, gradient.dz)
+            await side.backward(made, rows, gradient.dz)
         await score(me, side, t)
 
 

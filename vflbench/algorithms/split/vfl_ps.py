@@ -59,9 +59,11 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     )
 
 
-def parts(rows: np.ndarray, workers: int) -> list[np.ndarray]:
-    """A batch's rows by pair."""
-    return np.array_split(rows, workers)
+def part(rows: np.ndarray, workers: int, place: int) -> np.ndarray:
+    """A pair's rows of a batch; the first pairs have one more where they cannot have equally many."""
+    size, more = divmod(len(rows), workers)
+    first = place * size + min(place, more)
+    return rows[first : first + size + (place < more)]
 
 
 async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
@@ -74,7 +76,7 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
 
     async for t in me.rounds():
         for rows in batches(config.seed, t, public.samples, cfg.batch_size):
-            sizes = [len(part) for part in parts(rows, len(workers))]
+            sizes = [len(part(rows, len(workers), place)) for place in range(len(workers))]
             replicas = await me.recv_all(workers, tag="replica")
             side.theta.copy_(await me.compute(average, replicas, sizes, seconds=seconds))
             await me.send_many(workers, side.theta, tag="model")
@@ -90,11 +92,12 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
 
     async for t in me.rounds():
         for j, rows in enumerate(batches(config.seed, t, public.samples, cfg.batch_size)):
-            own = parts(rows, cfg.workers)[side.place]
+            own = part(rows, cfg.workers, side.place)
             if len(own):
-                await me.send(partner, tuple(Embedding(j, 0, 0.0, await side.embed(own))), tag="embedding")
+                made = await side.embed(own)
+                await me.send(partner, tuple(Embedding(j, 0, 0.0, made.z)), tag="embedding")
                 gradient = Gradient(*await me.recv(partner, tag="gradient"))
-                await side.backward(side.theta, own, gradient.dz)
+                await side.backward(made, own, gradient.dz)
             await me.send(side.organisation, side.theta, tag="replica")
             side.theta.copy_(await me.recv(side.organisation, tag="model"))
 
@@ -109,7 +112,7 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
     async for t in me.rounds():
         losses = []
         for j, rows in enumerate(batches(config.seed, t, public.samples, cfg.batch_size)):
-            own = parts(rows, cfg.workers)[side.place]
+            own = part(rows, cfg.workers, side.place)
             if len(own):
                 zs = [Embedding(*message).z for message in await me.recv_all(partners, tag="embedding")]
                 loss, dzs = await side.learn(own, zs)

@@ -88,7 +88,9 @@ class _Columns(torch.nn.Module):
         self.block = Glm(np.concatenate([part.features for part in data.parts], axis=1), data.labels, public.objective)
 
     def update(self, rows: np.ndarray | None, steps: int, lr: float) -> None:
-        self.block.theta, _ = self.block.visit(self.block.theta, self.block.represent(rows), rows, steps, lr)
+        u = self.block.represent(rows)
+        theta, _ = self.block.visit(self.block.theta, u, rows, steps, lr, onward=False)
+        self.block.move(theta)
 
     def score(self) -> dict[str, Any]:
         return self.block.score()

@@ -116,20 +116,21 @@ async def client(
         psi = y + dual * (x @ (2 * new - w if loss.l1 else new))
         return new, psi, psi + z - psi_old
 
+    own = sum(name < me.name for name in me.neighbours)  # the place among the neighbours
+    shares = [weights[name] for name in sorted((*me.neighbours, me.name))]
+
     async for t in me.rounds():
         for _ in range(cfg.iterations):
             w, psi, phi = await me.compute(
                 ascend, block.theta, me.state.y, me.state.z, me.state.psi, cost=public.samples
             )
-            block.theta, me.state.psi = w, psi
+            block.move(w)
+            me.state.psi = psi
             await me.send_many(me.neighbours, phi, tag="dual")
-            received = dict(zip(me.neighbours, await me.recv_all(me.neighbours, tag="dual"), strict=True))
-            received[me.name] = phi
-            z = np.zeros(public.samples)
-            for name in sorted(received):  # in the order of names
-                z += weights[name] * received[name]
-            near = (me.state.z - me.state.y) / scaled  # the result of the last search
-            me.state.z = z
-            me.state.y = await me.compute(loss.prox_conjugate, z, scaled, near, cost=public.samples)
+            duals = await me.recv_all(me.neighbours, tag="dual")
+            duals.insert(own, phi)
+            z = sum(share * dual for share, dual in zip(shares, duals, strict=True))
+            last, me.state.z = (me.state.z, me.state.y), z
+            me.state.y = await me.compute(loss.prox_conjugate, z, scaled, last, cost=public.samples)
         if me.evaluates(t):
             me.report(iterations=t * cfg.iterations, **block.score())

@@ -199,8 +199,10 @@ async def client(
         n = public.samples if rows is None else len(rows)
         walk = walks.of(t)
 
+        h = None
         if k in senders(cfg, public, walks, t):
-            await me.send(SERVER, await me.compute(block.represent, rows, cost=n), tag="representation")
+            h = await me.compute(block.represent, rows, cost=n)
+            await me.send(SERVER, h, tag="representation")
 
         step = halved(cfg, lr, t, public.samples)
         copies: dict[int, Any] = {}
@@ -211,12 +213,14 @@ async def client(
                 token = stays.pop(gamma)
             else:
                 token = await me.recv(SERVER if s == 0 else me.clients[path[s - 1]], tag="token")
-            theta, q = copies.get(gamma, block.theta), cfg.local_steps
-            copies[gamma], token = await me.compute(block.visit, theta, token, rows, q, step, cost=q * n)
-            if s < cfg.hops and path[s + 1] == k:
+            theta, graph = (copies[gamma], None) if gamma in copies else (block.theta, h)
+            q, onward = cfg.local_steps, s < cfg.hops
+            copies[gamma], token = await me.compute(block.visit, theta, token, rows, q, step, graph, onward, cost=q * n)
+            if onward and path[s + 1] == k:
                 stays[gamma] = token
-            elif s < cfg.hops:
+            elif onward:
                 await me.send(me.clients[path[s + 1]], token, tag="token")
         if copies:
-            block.theta = synchronised(block.theta, copies, cfg.tokens, cfg.weights)
+            block.move(synchronised(block.theta, copies, cfg.tokens, cfg.weights))
+        h = graph = None  # graphs end with the round
         await score(me, block, t)

@@ -111,7 +111,7 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
             if s == cfg.hops:
                 break
             theta, token = await me.compute(block.visit, block.theta, token, None, q, lr, cost=q * public.samples)
-            block.theta[:] = theta
+            block.move(theta)
             if path[s + 1] != k:
                 await me.send(me.clients[path[s + 1]], token, tag="token")
         me.state.token = token if path[-1] == k else None

@@ -138,8 +138,11 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     async for t in me.rounds():
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
         n = public.samples if rows is None else len(rows)
-        await me.send(SERVER, await me.compute(block.represent, rows, cost=n), tag="representation")
+        h = await me.compute(block.represent, rows, cost=n)
+        await me.send(SERVER, h, tag="representation")
         token = await me.recv(SERVER, tag="token")
         step = halved(cfg, me.state.lr, t, public.samples)
-        block.theta, _ = await me.compute(block.visit, block.theta, token, rows, q, step, cost=q * n)
+        theta, _ = await me.compute(block.visit, block.theta, token, rows, q, step, h, False, cost=q * n)
+        block.move(theta)
+        del h  # the graph ends with the round
         await score(me, block, t)
