@@ -181,14 +181,9 @@ class Side:
             )
             self.model = Active(config.model, shape, public, data.labels, generator, above).to(me.device)
         cfg = config.algorithm
-        theta = [self.model.theta]
-        self.optimiser = torch.optim.SGD(theta, cfg.lr) if cfg.optimizer == "sgd" else torch.optim.Adam(theta, cfg.lr)
-
-    @property
-    def theta(self) -> nn.Parameter:
-        """The model's parameters, as one vector."""
-        theta: nn.Parameter = self.model.theta
-        return theta
+        self.theta: nn.Parameter = self.model.theta  # all parameters, as one vector
+        optimiser = torch.optim.SGD if cfg.optimizer == "sgd" else torch.optim.Adam
+        self.optimiser: torch.optim.Optimizer = optimiser([self.theta], cfg.lr)
 
     def rows(self, features: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Tensor:
         """Rows of the party's features, in the form that the model takes."""
