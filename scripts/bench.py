@@ -15,9 +15,12 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 # name: file and function below benchmarks/, what it times, packages that may not be installed
 BENCHMARKS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "engine": ("engine.engine", "messages a second, with 3 and with 1,000 parties", ()),
-    "glasu": ("graph.glasu", "a round on Cora against its bare arithmetic", ()),
+    "graph": ("graph.graph", "rounds of every graph method on Cora against its bare arithmetic", ()),
+    "glasu": ("graph.glasu", "the lines of `graph` about GLASU", ()),
+    "joins": ("joins.joins", "epochs of every method over joins on MovieLens against its bare arithmetic", ()),
     "tablepuppet": ("joins.tablepuppet", "epochs over joins, the table mapping, growth with joined rows", ()),
     "mtcd": ("tokens.mtcd", "a hop of a token, from 10 to 10,000 clients; views of meshes", ("trimesh", "embreex")),
+    "gossip": ("gossip.gossip", "iterations of every method of workers against its bare arithmetic", ()),
     "leasgd": ("gossip.leasgd", "iterations of up to 1,000 workers; on a GPU where there is one", ()),
     "pubsub": ("split.pubsub", "an epoch of 700,000 rows; operations of the broker", ()),
     "reprice": ("results.reprice", "`vflbench reprice` of a run of 1,000,000 messages", ()),
