@@ -15,10 +15,13 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 # name: file and function below benchmarks/, what it times, packages that may not be installed
 BENCHMARKS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "engine": ("engine.engine", "messages a second, with 3 and with 1,000 parties", ()),
-    "glasu": ("graph.glasu", "a round on Cora against its bare arithmetic", ()),
+    "graph": ("graph.graph", "rounds of every graph method on Cora against its bare arithmetic", ()),
+    "glasu": ("graph.glasu", "the lines of `graph` about GLASU", ()),
+    "joins": ("joins.joins", "epochs of every method over joins on MovieLens against its bare arithmetic", ()),
     "tablepuppet": ("joins.tablepuppet", "epochs over joins, the table mapping, growth with joined rows", ()),
     "tokens": ("tokens.tokens", "a round of every method with tokens against its bare arithmetic", ()),
     "mtcd": ("tokens.mtcd", "hops of a token, from 10 to 10,000 clients; views of meshes", ("trimesh", "embreex")),
+    "gossip": ("gossip.gossip", "iterations of every method of workers against its bare arithmetic", ()),
     "leasgd": ("gossip.leasgd", "iterations of up to 1,000 workers; on a GPU where there is one", ()),
     "split": ("split.split", "an epoch of every split learning method against its bare arithmetic", ()),
     "pubsub": ("split.pubsub", "PubSub-VFL on 500 columns; operations of its broker", ()),

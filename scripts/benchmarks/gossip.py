@@ -2,14 +2,16 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from benchmarks.common import say, topology_config
+from benchmarks.common import ratio, say, topology_config
+
+METHODS = ("allreduce_sgd", "centralized_sgd", "easgd", "fedavg", "leasgd", "leasgd_async", "local_sgd")
 
 
-def iteration(algorithm: str, task: Any, model: Any, device: str, count: int = 60, **options: Any) -> float:
-    """Seconds of an iteration of `algorithm` through the federation, the least disturbed of 5 runs; the first round is
-    left out."""
+def seconds(algorithm: str, task: Any, model: Any, device: str, rounds: int, **options: Any) -> float:
+    """Seconds of so many rounds of `algorithm` through the federation; a first one is left out."""
     from vflbench import registry
     from vflbench.federation import topology
     from vflbench.federation.simulated import SimulatedEngine
@@ -18,26 +20,28 @@ def iteration(algorithm: str, task: Any, model: Any, device: str, count: int = 6
     module = registry.load_algorithm(algorithm)
     graph_config = topology_config(registry.algorithms()[algorithm].topologies[0])
     others = NetworkConfig("ideal"), graph_config, PrivacyConfig(), EngineConfig(), ComputeConfig()
+    config = RunConfig(module.Config(**options), None, model, *others, rounds=rounds + 1, device=device)  # type: ignore[arg-type]
+    marks: list[float] = []
+
+    def on_round(round: int, engine: SimulatedEngine) -> bool:
+        marks.append(moment(device))
+        return round == rounds + 1  # the last round would be evaluated
+
+    specs = module.parties(task, config)
+    servers = [name for name, spec in specs.items() if spec.role == "server"]
+    graph = topology.build(graph_config, servers, [name for name in specs if name not in servers], 0)
+    SimulatedEngine(
+        specs, task.public, config, rounds=rounds + 2, eval_every=rounds + 3, on_round=on_round, device=device,
+        connected=graph.connected, neighbours=graph.neighbours,
+    ).run()  # fmt: skip
+    return marks[-1] - marks[0]
+
+
+def iteration(algorithm: str, task: Any, model: Any, device: str, count: int = 60, **options: Any) -> float:
+    """Seconds of an iteration of `algorithm` through the federation, the least disturbed of 5 runs."""
     steps = task.public.rows[0] // options["batch_size"]
-    rounds = max(3, 1 + count // steps)
-    config = RunConfig(module.Config(**options), None, model, *others, rounds=rounds, device=device)  # type: ignore[arg-type]
-    found = []
-    for _ in range(5):
-        marks: list[float] = []
-
-        def on_round(round: int, engine: SimulatedEngine, marks: list[float] = marks) -> bool:
-            marks.append(moment(device))
-            return False
-
-        specs = module.parties(task, config)
-        graph = topology.build(graph_config, [], list(specs), 0)
-        engine = SimulatedEngine(
-            specs, task.public, config, rounds=rounds, eval_every=rounds + 1, on_round=on_round, device=device,
-            connected=graph.connected, neighbours=graph.neighbours,
-        )  # fmt: skip
-        engine.run()
-        found.append((marks[-1] - marks[0]) / ((rounds - 1) * steps))
-    return min(found)
+    rounds = max(2, count // steps)
+    return min(seconds(algorithm, task, model, device, rounds, **options) for _ in range(5)) / (rounds * steps)
 
 
 def moment(device: str) -> float:
@@ -87,58 +91,166 @@ def looped(task: Any, model: Any, batch: int, device: str) -> float:
     return least(step, device, 40)
 
 
-def bare_d_psgd(task: Any, model: Any, batch: int, device: str) -> float:
-    """Seconds of a D-PSGD iteration's tensor arithmetic alone, on stacked models: batches, W w - eta g by the program's
-    own in-place step.
+def bare(  # noqa: C901  (one plain loop is its point)
+    algorithm: str, task: Any, model: Any, device: str, rounds: int, **options: Any
+) -> float:
+    """Seconds of the same rounds as one plain loop: all workers' models stacked, stepped by the program's own kernel.
 
-    The others' shares of W w are one product, taken before the step changes w.
+    Of `leasgd_async`, see `bare_clocks`.
     """
-    import numpy as np
     import torch
 
-    from vflbench.federation import topology
     from vflbench.models import classifiers
 
-    count, network = len(task.shards), classifiers.network(model, task.public)
+    count, batch, lr, decay = len(task.shards), options["batch_size"], 0.1, 1e-4
+    network = classifiers.network(model, task.public)
     init = classifiers.flat(classifiers.build(model, task.public.shape, task.public.outputs, torch.Generator()))
     w = init.repeat(count, 1).to(device)
     x = torch.stack([torch.from_numpy(shard.features) for shard in task.shards]).to(device)
     y = torch.stack([torch.from_numpy(shard.labels) for shard in task.shards]).to(device)
-    matrix = topology.build(topology_config("ring"), [], [f"w{i}" for i in range(count)], 0).mixing()
-    own = float(matrix[0, 0])  # 1/3, of all workers of a ring
-    others = torch.from_numpy(matrix - own * np.eye(count)).to(device, torch.float32)
-    rows = torch.randint(x.shape[1], (count, batch)).to(device)
-    who = torch.arange(count, device=device)[:, None]
+    size, steps = x.shape[1], x.shape[1] // batch
+    centre, running = init.clone().to(device), torch.zeros(count, device=device)
 
-    def step() -> None:
-        mixed = others @ w
-        network.descend(w, x[who, rows], y[who, rows], own - 0.1 * 1e-4, 0.1)
+    def descend(w: Any, x: Any, y: Any, own: float = 1.0) -> Any:
+        return network.descend(w, x, y, own - lr * decay, lr)
+
+    def d_psgd(i: int, x: Any, y: Any) -> None:
+        mixed = others @ w  # the others' shares of W w, before the step changes w
+        descend(w, x, y, own)
         w.add_(mixed)
 
-    def steps() -> None:  # as `iteration` counts: the least of 5 means over 60, no single lucky one
-        for _ in range(60):
-            step()
+    def allreduce_sgd(i: int, x: Any, y: Any) -> None:
+        gradients = torch.func.vmap(network.gradient)(w, x, y)[1].add_(w, alpha=decay)
+        w.sub_(gradients.mean(dim=0), alpha=lr)
 
-    return least(steps, device, 5) / 60
+    def easgd(i: int, x: Any, y: Any) -> None:
+        pull = (centre - w).mul_(0.9 / count)
+        centre.sub_(pull.sum(dim=0))
+        descend(w, x, y)
+        w.add_(pull)
+
+    def leasgd(i: int, x: Any, y: Any) -> None:
+        nonlocal ranks
+        if i % 10 == 0:
+            ranks = running.argsort(descending=True)
+        few = (count - 1) // 2
+        followers, leaders = ranks[:few], ranks[few:][torch.randperm(count - few, device=device)[:few]]
+        pull = (w[leaders] - w[followers]).mul_(0.5)
+        running.mul_(0.9).add_(descend(w, x, y), alpha=0.1)
+        w.index_add_(0, followers, pull).index_add_(0, leaders, pull, alpha=-1)
+
+    def alone(i: int, x: Any, y: Any) -> None:
+        descend(w, x, y)
+
+    step = {"d_psgd": d_psgd, "allreduce_sgd": allreduce_sgd, "easgd": easgd, "leasgd": leasgd}.get(algorithm, alone)
+    if algorithm == "d_psgd":
+        matrix = torch.from_numpy(ring(count))
+        own = float(matrix[0, 0])  # 1/3, of all workers of a ring
+        others = (matrix - own * torch.eye(count)).to(device, torch.float32)
+    ranks, every = torch.arange(count, device=device), torch.arange(count, device=device)
+    began = moment(device)
+    for t in range(rounds):
+        who = every
+        if algorithm == "fedavg":  # a part of the workers starts from the server's model
+            who = torch.randperm(count, device=device)[: round(0.4 * count)]
+            w = centre.repeat(len(who), 1)
+        order = torch.stack([torch.randperm(size, device=device)[: steps * batch] for _ in who])
+        for i, rows in enumerate(order.split(batch, dim=1)):
+            step(t * steps + i, x[who[:, None], rows], y[who[:, None], rows])
+        if algorithm == "fedavg":
+            centre = w.mean(dim=0)
+    return moment(device) - began
 
 
-def leasgd() -> None:
+def bare_clocks(task: Any, model: Any, device: str, rounds: int, **options: Any) -> float:
+    """Seconds of as many rounds of asynchronous LEASGD: workers step one by one by clocks, and pull a partner."""
+    import heapq
+
     import numpy as np
     import torch
 
-    from vflbench.data.tasks import Shard, ShardedTask
     from vflbench.models import classifiers
+
+    count, batch, lr, decay = len(task.shards), options["batch_size"], 0.1, 1e-4
+    network = classifiers.network(model, task.public)
+    init = classifiers.flat(classifiers.build(model, task.public.shape, task.public.outputs, torch.Generator()))
+    w = init.repeat(count, 1).to(device)
+    data = [
+        (torch.from_numpy(shard.features).to(device), torch.from_numpy(shard.labels).to(device))
+        for shard in task.shards
+    ]
+    rng, losses = np.random.default_rng(0), np.zeros(count)
+    rates = 0.5 + np.arange(count) / (count - 1)  # of wakes per iteration of the mean worker
+    alarms = [(rng.exponential(1 / rate), i) for i, rate in enumerate(rates)]
+    heapq.heapify(alarms)
+    end = rounds * (len(task.shards[0].labels) // batch)
+    began = moment(device)
+    while alarms[0][0] < end:
+        when, i = alarms[0]
+        heapq.heapreplace(alarms, (when + rng.exponential(1 / rates[i]), i))
+        x, y = data[i]
+        rows = torch.from_numpy(rng.choice(len(y), batch, replace=False, shuffle=False)).to(device)
+        loss = network.descend(w[i : i + 1], x[rows][None], y[rows][None], 1 - lr * decay, lr)
+        losses[i] = 0.9 * losses[i] + 0.1 * float(loss)
+        followers = np.argsort(-losses)[: (count - 1) // 2]
+        pool = followers if i not in followers else np.setdiff1d(np.arange(count), followers)
+        j = int(rng.choice(pool))
+        pull = (w[j] - w[i]).mul_(0.5)
+        w[i].add_(pull)
+        w[j].sub_(pull)
+    return moment(device) - began
+
+
+def ring(count: int) -> Any:
+    """The matrix W of a ring of so many workers."""
+    from vflbench.federation import topology
+
+    return topology.build(topology_config("ring"), [], [f"w{i}" for i in range(count)], 0).mixing()
+
+
+def gossip(workers: int = 15) -> None:
+    """Every method of workers, on a network and rows of MNIST's size."""
+    import torch
+
+    from vflbench.models import classifiers
+
+    torch.set_num_threads(1)
+    device, wide = "cuda" if torch.cuda.is_available() else "cpu", classifiers.Config("mlp3", [200])
+    for name, batch in [("d_psgd", 10), ("d_psgd", 32), ("d_psgd", 128), *((name, 32) for name in METHODS)]:
+        several = name != "centralized_sgd"
+        made = task(workers if several else 1, 10 * batch, 784)
+        rounds = 4 if several else 40
+        options = {"batch_size": batch} | ({"workers": workers} if several else {})
+        plain = bare_clocks if name == "leasgd_async" else partial(bare, name)
+        ratio(
+            f"{name}: ms of {10 * rounds} iterations, m = {len(made.shards)}, 784-200-10, batch {batch}, {device}",
+            partial(seconds, name, made, wide, device, rounds, **options),
+            partial(plain, made, wide, device, rounds, **options),
+            pairs=5,
+        )
+
+
+def task(workers: int, rows: int, width: int) -> Any:
+    """A sharded task of made-up rows in 10 classes."""
+    import numpy as np
+
+    from vflbench.data.tasks import Shard, ShardedTask
     from vflbench.types import DataSource, Metric
+
+    rng = np.random.default_rng(0)
+    shards = [
+        Shard(rng.normal(size=(rows, width)).astype(np.float32), rng.integers(0, 10, rows)) for _ in range(workers)
+    ]
+    return ShardedTask("made", DataSource("synthetic"), Metric("accuracy", "max"), 10, tuple(shards), {})
+
+
+def leasgd() -> None:
+    import torch
+
+    from vflbench.models import classifiers
 
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    rng = np.random.default_rng(0)
-
-    def task(workers: int, rows: int, width: int) -> ShardedTask:
-        shards = [
-            Shard(rng.normal(size=(rows, width)).astype(np.float32), rng.integers(0, 10, rows)) for _ in range(workers)
-        ]
-        return ShardedTask("made", DataSource("synthetic"), Metric("accuracy", "max"), 10, tuple(shards), {})
 
     wide = classifiers.Config("mlp3", [200])
     for batch, limit in ((10, "at least 1.8"), (32, "at least 1"), (128, "at least 1")):
@@ -150,22 +262,14 @@ def leasgd() -> None:
         limit = "at least 8" if device == "cuda" else limit
         say(f"leasgd: ms, 15 workers of 784-200-10 at once, batch {batch}, {device}", f"{1e3 * one:.2f}")
         say(f"  a loop over them, over that ({limit})", f"{loop / one:.2f}   ({1e3 * loop:.2f} ms)")
-    for batch in (10, 32, 128):
-        made = task(15, 10 * batch, 784)
-        whole, bare = (
-            iteration("d_psgd", made, wide, device, workers=15, batch_size=batch),
-            bare_d_psgd(made, wide, batch, device),
-        )
-        say(f"leasgd: ms, a D-PSGD iteration, m = 15, batch {batch}, {device}", f"{1e3 * whole:.2f}")
-        say("  over its batched arithmetic alone (at most 1.3)", f"{whole / bare:.2f}   ({1e3 * bare:.2f} ms)")
 
     public = task(1, 512, 784).public
     net = classifiers.build(wide, public.shape, 10, torch.Generator()).to(device)
     network, theta = classifiers.network(wide, public), classifiers.flat(net)
     x, y = torch.randn(512, 784, device=device), torch.randint(10, (512,), device=device)
     counts = torch.ones(512, device=device)
-    seconds = least(lambda: network.clipped_gradient(theta, x, y, counts, 1.0), device)
-    say(f"leasgd: ms, clipped gradients of 512 rows, 784-200-10, {device} (under 116)", f"{1e3 * seconds:.1f}")
+    took = least(lambda: network.clipped_gradient(theta, x, y, counts, 1.0), device)
+    say(f"leasgd: ms, clipped gradients of 512 rows, 784-200-10, {device} (under 116)", f"{1e3 * took:.1f}")
     single = torch.func.vmap(
         torch.func.grad(lambda w, x, y: network.losses(network.predict(w, x[None]), y[None])[0]), (None, 0, 0)
     )
@@ -173,5 +277,5 @@ def leasgd() -> None:
 
     many = task(1000, 100, 20)
     for name in ("d_psgd", "leasgd"):
-        seconds = iteration(name, many, classifiers.Config("logistic"), device, count=10, workers=1000, batch_size=10)
-        say(f"leasgd: s, an iteration of {name} with 1,000 workers, {device} (under 1)", f"{seconds:.3f}")
+        took = iteration(name, many, classifiers.Config("logistic"), device, count=10, workers=1000, batch_size=10)
+        say(f"leasgd: s, an iteration of {name} with 1,000 workers, {device} (under 1)", f"{took:.3f}")

@@ -1,4 +1,4 @@
-"""Learning over joins: an epoch at MovieLens-1M's size, the table mapping, and how time grows with joined rows."""
+"""Learning over joins: every method against its bare arithmetic, the table mapping, how time grows with joined rows."""
 
 import itertools
 import resource
@@ -6,7 +6,165 @@ import statistics
 import time
 from typing import Any
 
-from benchmarks.common import say, topology_config
+from benchmarks.common import federation, ratio, say, seconds_of_rounds, topology_config
+from vflbench.runner.run import Federation
+
+
+def joins() -> None:
+    """Every method over joins on MovieLens."""
+    for algorithm, rounds, bare in (
+        ("rfl_admm_v", 10, bare_admm), ("rfl_admm", 3, bare_consensus), ("vfl_admm", 3, bare_admm),
+        ("rfl_sgd_v", 10, bare_sgd), ("rfl_sgd", 10, bare_sgd), ("gd_join", 60, bare_sgd),
+        ("vfl_sgd", 10, bare_sgd), ("centralized_join", 10, bare_sgd),
+    ):  # fmt: skip
+        made = federation(f"algorithm={algorithm}", "dataset=movielens")
+        kind = f"{made.task.source.kind} MovieLens {made.task.source.variant or ''}".strip()
+        ratio(
+            f"{algorithm}: ms of {rounds} epochs, {kind}, over bare",
+            lambda made=made, rounds=rounds: seconds_of_rounds(made, rounds),
+            lambda made=made, rounds=rounds, bare=bare: bare(made, rounds),
+            pairs=5,
+        )
+
+
+class Tables:
+    """What is learnt from: per table its rows that join; y of the joined rows, centred.
+
+    Attributes
+    ----------
+    x : per table (n_i, d_i); of aligned rows (N, d_i).
+    rows : per table (N,) int64, the row of x behind each joined row; None where rows are aligned.
+    """
+
+    def __init__(self, made: Federation) -> None:
+        import numpy as np
+        import torch
+
+        from vflbench.data.tasks import RelationalTask
+        from vflbench.models import DTYPES
+
+        task, dtype = made.task, DTYPES[made.config.model.dtype]
+        self.owner, self.rows = task.public.owner, None
+        labels = task.training_labels()
+        if isinstance(task, RelationalTask):
+            _, behind = joined(task, "none")
+            labels = labels[behind[task.label_table]]
+            parts = [np.concatenate([task.clients[c].features for c in own]) for own in task.public.parts]
+            places = [np.unique(behind[table], return_inverse=True) for table in task.tables]
+            blocks = [part[distinct] for part, (distinct, _) in zip(parts, places, strict=True)]
+            self.rows = [torch.from_numpy(inverse) for _, inverse in places]
+        else:
+            blocks = list(task.features)
+        self.x = [torch.from_numpy(np.ascontiguousarray(block)).to(dtype) for block in blocks]
+        self.y = torch.from_numpy(labels - labels.mean()).to(dtype)
+
+    def expand(self, table: int, values: Any, rows: Any) -> Any:
+        """`values` (n,) of the table's rows for every joined row."""
+        return values if rows is None else values.index_select(0, rows[table])
+
+    def collapse(self, table: int, values: Any, rows: Any, size: int) -> Any:
+        """The sum of `values` over the joined rows of each row of the table."""
+        return values if rows is None else values.new_zeros(size).index_add_(0, rows[table], values)
+
+
+def bare_sgd(made: Federation, rounds: int) -> float:
+    """CPU seconds of epochs of SGD on the join as one plain loop; of gd_join one batch of all rows."""
+    import torch
+
+    cfg, tables = made.config.algorithm, Tables(made)
+    every, size = range(len(tables.x)), getattr(cfg, "batch_size", len(tables.y))
+    weights, bias = [x.new_zeros(x.shape[1]) for x in tables.x], tables.y.new_zeros(())
+    batches = []  # which rows of each table, and which of these are behind each joined row
+    for at in range(0, len(tables.y), size):
+        taken = slice(at, at + size)
+        if tables.rows is None or size >= len(tables.y):
+            batches.append((taken, None, tables.rows))
+        else:
+            distinct, places = zip(*(rows[taken].unique(return_inverse=True) for rows in tables.rows), strict=True)
+            batches.append((taken, distinct, places))
+    began = time.process_time()
+    for _ in range(rounds):
+        total = 0.0
+        for taken, distinct, places in batches:
+            y = tables.y[taken]
+            if distinct is None:
+                x = [x if places is not None else x[taken] for x in tables.x]
+            else:
+                x = [x.index_select(0, rows) for x, rows in zip(tables.x, distinct, strict=True)]
+            own = [x[i] @ weights[i] + (bias if i == tables.owner else 0) for i in every]
+            gradient = sum(tables.expand(i, own[i], places) for i in every) - y
+            total += float(gradient.square().sum()) / 2
+            for i in every:
+                back = tables.collapse(i, gradient, places, len(own[i]))
+                weights[i].mul_(1 - cfg.lr * cfg.weight_decay).sub_(torch.mv(x[i].T, back) / len(y), alpha=cfg.lr)
+                if i == tables.owner:
+                    bias.mul_(1 - cfg.lr * cfg.weight_decay).sub_(back.sum() / len(y), alpha=cfg.lr)
+    return time.process_time() - began
+
+
+def bare_admm(made: Federation, rounds: int, parts: int = 1) -> float:
+    """CPU seconds of epochs of ADMM as one plain loop; tables are fitted by the program's own update.
+
+    Parameters
+    ----------
+    parts : of each table; several agree in rounds of consensus.
+    """
+    import numpy as np
+    import torch
+
+    from vflbench.algorithms.joins.admm import Objective, ThetaUpdate
+    from vflbench.models.partial import Partial
+
+    cfg, tables = made.config.algorithm, Tables(made)
+    y, rows, every, total = tables.y, tables.rows, range(len(tables.x)), len(tables.y)
+    counts = [torch.ones_like(y)] * len(every) if rows is None else [r.bincount().to(y.dtype) for r in rows]
+    updates = []  # per table and part
+    for i, x in enumerate(tables.x):
+        held = zip(x.tensor_split(parts), counts[i].tensor_split(parts), strict=True)
+        updates.append([])
+        for own, count in held:
+            model = Partial(made.config.model, x.shape[1], 1, i == tables.owner, np.random.default_rng(0), "cpu")
+            one = Objective(cfg.rho, decay=cfg.weight_decay)
+            several = Objective(cfg.rho, share=float(count.sum()) / total, pull=cfg.rho)
+            updates[i].append(ThetaUpdate(model, own, count, one if parts == 1 else several, cfg))
+    z, dual, h = torch.zeros_like(y), torch.zeros_like(y), [x.new_zeros(len(x)) for x in tables.x]
+    began = 0.0
+    for t in range(rounds + 1):
+        if t == 1:  # as of the other, the first epoch is left out: it factors what stays
+            began = time.process_time()
+        own = [tables.expand(i, h[i], rows) for i in every]
+        summed = sum(own)
+        z = (y + dual + cfg.rho * summed) / (1 + cfg.rho)
+        dual = dual + cfg.rho * (summed - z)
+        pull = dual + cfg.rho * (summed - z)
+        for i in every:
+            residual = tables.collapse(i, pull - cfg.rho * own[i], rows, len(h[i]))
+            pieces = residual[:, None].tensor_split(parts)
+            if parts == 1:
+                updates[i][0](pieces[0])
+            else:
+                agree(updates[i], pieces, cfg)
+            h[i] = torch.cat([update.model(update.x)[:, 0] for update in updates[i]])
+        float((sum(tables.expand(i, h[i], rows) for i in every) - y).square().mean() / 2)
+    return time.process_time() - began
+
+
+def agree(updates: Any, residuals: Any, cfg: Any) -> None:
+    """Rounds of consensus between the parts of a table."""
+    import torch
+
+    w = torch.zeros_like(updates[0].model.theta)
+    duals, weight = [torch.zeros_like(w) for _ in updates], cfg.rho * len(updates)
+    for _ in range(cfg.inner_rounds):
+        for update, residual, dual in zip(updates, residuals, duals, strict=True):
+            update(residual, w - dual)
+        w = (sum(update.model.theta for update in updates) + sum(duals)) * (cfg.rho / (weight + cfg.weight_decay))
+        duals = [dual + update.model.theta - w for update, dual in zip(updates, duals, strict=True)]
+
+
+def bare_consensus(made: Federation, rounds: int) -> float:
+    """As `bare_admm`, of tables in the method's number of parts."""
+    return bare_admm(made, rounds, made.config.algorithm.parts)
 
 
 def epochs(algorithm: str, task: Any, count: int = 4, dtype: str = "float64", **options: Any) -> list[float]:

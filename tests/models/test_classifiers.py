@@ -97,6 +97,17 @@ def test_steps_in_place_of_several_models_are_their_gradients(name: str, classes
     torch.testing.assert_close(losses, torch.stack([loss for loss, _ in expected]), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize(("name", "classes"), [case for case in CASES if case[0] != "cnn3"])
+def test_gradients_of_several_models_have_the_very_numbers_of_vmap(name: str, classes: int) -> None:
+    _, network, x, y = made(name, classes, 12)
+    thetas = torch.randn(3, sum(network.sizes), dtype=torch.float64)
+    xs, ys = x.view(3, 4, *x.shape[1:]), y.view(3, 4)
+    losses, found = network.gradients(thetas, xs, ys, -0.3)
+    expected = torch.func.vmap(lambda theta, x, y: network.gradient(theta, x, y, -0.3))(thetas, xs, ys)
+    assert torch.equal(losses, expected[0])
+    assert torch.equal(found, expected[1])
+
+
 def test_initial_values_come_from_the_generator_alone() -> None:
     torch.manual_seed(0)
     first = classifiers.flat(made("mlp3", 4)[0])

@@ -266,11 +266,22 @@ class Backbone(nn.Module, ABC):
         -------
         H^+, and h0 at its rows.
         """
-        for layer in range(self.ends[segment - 1] + 1 if segment else 0, self.ends[segment] + 1):
+        for layer in self._layers_of(segment):
             if self.keeps_start:
-                h0 = h0[blocks[layer].own]
+                h0 = h0.index_select(0, blocks[layer].own)
             h = self._layer(layer, blocks[layer], h, h0, generator)
         return h, h0
+
+    def kept(self, segment: int, blocks: Sequence[Adjacency]) -> Tensor:
+        """The rows of a segment's h0 that it hands on, int64."""
+        first, *rest = self._layers_of(segment)
+        rows = blocks[first].own
+        for layer in rest:
+            rows = rows[blocks[layer].own]
+        return rows
+
+    def _layers_of(self, segment: int) -> range:
+        return range(self.ends[segment - 1] + 1 if segment else 0, self.ends[segment] + 1)
 
     def classify(self, h: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Logits, (rows, classes)."""
@@ -365,10 +376,9 @@ class ResidualGCN(Backbone):
     ) -> tuple[Tensor, Tensor]:
         """As `Backbone.segment`, with the segment's input mixed in."""
         out, h0 = super().segment(segment, blocks, h, h0, generator)
-        for layer in range(self.ends[segment - 1] + 1 if segment else 0, self.ends[segment] + 1):
-            h = h[blocks[layer].own]
+        kept = h.index_select(0, self.kept(segment, blocks))
         mu = self.mu / (segment + 1)
-        return mu * out + (1 - mu) * h[:, self.first : self.last], h0
+        return mu * out + (1 - mu) * kept[:, self.first : self.last], h0
 
 
 BACKBONES: dict[str, type[Backbone]] = {"gcn": GCN, "gat": GAT, "gcnii": GCNII, "residual_gcn": ResidualGCN}

@@ -58,6 +58,7 @@ class Partial(Held):
         network = Share(config, width, outputs, is_label)
         super().__init__(network, network.initial(rng).to(device))
         self.width, self.outputs, self.bias = width, outputs, network.bias
+        self.views = network.views(self.theta)  # every update of theta is in place
 
     @property
     def linear(self) -> bool:
@@ -65,8 +66,8 @@ class Partial(Held):
         return not self.network.hidden and not self.network.relu_output
 
     def gradient(self, x: Tensor, cotangent: Tensor, out: Tensor, inside: Tensor) -> Tensor:
-        """The vector sum_r (d f_r / d theta)^T cotangent_r; `out` and `inside` are what `Share.inside` returns."""
-        first, _, last, bias = self.network.views(self.theta)
+        """The vector sum_r (d f_r / d theta)^T cotangent_r; `out` and `inside` are what `inside` returns."""
+        first, _, last, bias = self.views
         if self.network.relu_output:
             cotangent = cotangent * (out > 0)
         parts = [] if bias is None else [cotangent.sum(dim=0)]
@@ -76,9 +77,14 @@ class Partial(Held):
             parts[:0] = [(x.T @ back).reshape(-1), back.sum(dim=0)]
         return torch.cat(parts)
 
-    def pull_back(self, x: Tensor, cotangent: Tensor, private: NoisyGradients | None = None) -> Tensor:
-        """The `gradient` after a new forward pass; with `private`, clipped per row and with noise."""
-        out, inside = self.network.inside(self.theta, x)
+    def inside(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The prediction of rows x, and the input of the last layer: what `gradient` needs of the forward pass."""
+        return self.network.passed(self.views, x)
+
+    def private_gradient(
+        self, x: Tensor, cotangent: Tensor, out: Tensor, inside: Tensor, private: NoisyGradients | None
+    ) -> Tensor:
+        """The `gradient`; with `private`, clipped per row and with noise."""
         if private is not None:
             return private.gradient(self, x, cotangent, out, inside)
         return self.gradient(x, cotangent, out, inside)
@@ -92,7 +98,7 @@ class Partial(Held):
 
         A layer's gradient is an outer product, so its norm is the product of two norms.
         """
-        first, _, last, _ = self.network.views(self.theta)
+        first, _, last, _ = self.views
         if self.network.relu_output:
             cotangent = cotangent * (out > 0)
         square = cotangent.square().sum(dim=1) * (inside.square().sum(dim=1) + int(self.bias))

@@ -34,6 +34,7 @@ SHARES = ("linear", "mlp")  # the sum over the parties is the scores: there is n
 DEEP = ("mlp10", "residual_mlp")
 COMPOSED = "vertical"
 KEPT_BYTES = 2**31  # of activations that wait for gradients, of all parties together; beyond it they are computed again
+Views = tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]
 IMAGES = ("mvcnn", "resnet")
 
 
@@ -86,7 +87,7 @@ class Share:
             values += [generator.uniform(-1, 1, self.hidden * self.outputs) / np.sqrt(self.hidden)]
         return torch.from_numpy(np.concatenate([*values, np.zeros(self.outputs * self.bias)])).to(self.dtype)
 
-    def views(self, theta: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]:
+    def views(self, theta: Tensor) -> Views:
         """W1 (d, hidden), b1, W2 (hidden or d, outputs), b2 as views into `theta`."""
         at, first, shift = 0, None, None
         if self.hidden:
@@ -99,7 +100,11 @@ class Share:
 
     def inside(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """The output, and the input of the last layer."""
-        first, shift, last, bias = self.views(theta)
+        return self.passed(self.views(theta), x)
+
+    def passed(self, views: Views, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As `inside`, of parameters as `views` gives them."""
+        first, shift, last, bias = views
         inside = x if first is None or shift is None else torch.addmm(shift, x, first).relu_()
         out = inside @ last if bias is None else torch.addmm(bias, inside, last)
         return (out.relu_() if self.relu_output else out), inside

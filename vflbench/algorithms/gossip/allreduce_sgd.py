@@ -65,5 +65,5 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
             await me.send_many(others, mean, tag="mean")
             means = await me.recv_all(others, tag="mean")
             means.insert(m, mean)
-            sgd.w = sgd.w.sub(torch.cat(means), alpha=cfg.lr)
+            sgd.w.sub_(torch.cat(means), alpha=cfg.lr)
         me.report(**sgd.end(t, me.evaluates(t)))

@@ -140,9 +140,9 @@ async def meet(
 ) -> None:
     """Move towards the model of `src`; if that model is no answer, answer it first."""
     me.state.heard[me.clients.index(src)] = loss
-    own = me.state.asked if answers else sgd.w.clone()
+    own = me.state.asked if answers else sgd.w
     if answers:
         me.state.asked = None
     else:
         await me.send(src, (True, own, float(sgd.running)), tag="model")
-    sgd.w.add_(other - own, alpha=cfg.alpha)
+    sgd.w.add_(other.sub_(own), alpha=cfg.alpha)

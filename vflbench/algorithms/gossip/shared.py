@@ -192,8 +192,10 @@ class LocalSgd:
             if self.secret is None:
                 place = number % ahead
                 if place == 0:
-                    rows = order[number : number + ahead]
-                    x, y = self.x[rows], self.y[rows]
+                    rows = order[number : number + ahead].flatten()
+                    shape = -1, self.batch
+                    x = self.x.index_select(0, rows).unflatten(0, shape)  # several times faster than [rows]
+                    y = self.y.index_select(0, rows).unflatten(0, shape)
                 self.chosen = x[place], y[place]
             yield (round - 1) * self.steps + number
 
@@ -319,7 +321,16 @@ def _step(network: Network) -> Any:
         loss, change = network.gradient(w, x, y, -lr)
         return change.add_(w, alpha=own - lr * decay), *_seen(running, total, loss)
 
-    return step
+    def together(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, lr: float, own: float, decay: float
+    ) -> Moved:
+        losses, change = network.gradients(w, x, y, -lr)
+        return change.add_(w, alpha=own - lr * decay), *_seen(running, total, losses)
+
+    function: Any = step
+    if network.dense:
+        function.together = together
+    return function
 
 
 @functools.lru_cache(maxsize=32)

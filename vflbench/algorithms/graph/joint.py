@@ -163,19 +163,24 @@ async def exact_gradients(
     The party's own loss.
     """
     projected = model.start(x, generator)
-    start = projected.detach().requires_grad_()  # every segment may use it: its gradients are collected here
-    # per segment: its own H^+, and the aggregate that follows, where this party's autograd graph starts anew
-    h, h0, ends = start, start, []
+    h = h0 = start = projected.detach().requires_grad_()
+    # per segment: its leaf h0, its own H^+, and the aggregate that follows; at both this party's graph starts anew
+    segments = []
     for segment in range(len(model.ends)):
-        own, h0 = model.segment(segment, blocks, h, h0, generator)
+        own, after = model.segment(segment, blocks, h, h0, generator)
         h = (await exchange(segment, own.detach())).requires_grad_()
-        ends.append((own, h))
+        segments.append((h0, own, h))
+        h0 = after.detach().requires_grad_() if model.keeps_start else start
     loss = F.cross_entropy(model.classify(h, generator), labels)
     loss.backward()
-    for segment in reversed(range(len(ends))):
-        own, aggregate = ends[segment]
+    later: Tensor | None = None  # d (sum of losses) / d h0, through the segments above
+    for segment, (h0, own, aggregate) in reversed(list(enumerate(segments))):
         assert aggregate.grad is not None
-        own.backward(await exchange_gradient(segment, aggregate.grad), retain_graph=segment > 0)
+        own.backward(await exchange_gradient(segment, aggregate.grad))
+        if later is not None:
+            assert h0.grad is not None
+            h0.grad.index_add_(0, model.kept(segment, blocks), later)
+        later = h0.grad if model.keeps_start else None
     projected.backward(start.grad)
     return loss.detach()
 

@@ -190,7 +190,7 @@ class ThetaUpdate:
         batches = list(zip(*(t.split(self.batch_size) for t in (self.x, self.counts[:, None], right)), strict=True))
         for _ in range(self.epochs):
             for x, g, r in batches:
-                out, inside = model.network.inside(model.theta, x)
+                out, inside = model.inside(x)
                 self._descend(
                     model.gradient(x, torch.addcmul(r, g, out, value=rho), out, inside).mul_(self.scale), centre
                 )
@@ -205,7 +205,7 @@ class ThetaUpdate:
         for _ in range(steps):
             chosen = torch.from_numpy(private.sample(rows, rate)).to(self.x.device)
             x, g, r = self.x[chosen], self.counts[chosen, None], right[chosen]
-            out, inside = model.network.inside(model.theta, x)
+            out, inside = model.inside(x)
             cotangent = torch.addcmul(r, g, out, value=rho).mul_(scale)
             self._descend(private.gradient(model, x, cotangent, out, inside).mul_(o.share / size), centre)
 

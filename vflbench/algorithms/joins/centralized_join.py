@@ -61,10 +61,11 @@ async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: Run
     blocks = [table.features.split(cfg.batch_size) for table in tables]
 
     def step(xs: tuple[torch.Tensor, ...], y: torch.Tensor) -> float:
-        z = sum_of([table.model(x) for table, x in zip(tables, xs, strict=True)])
+        passed = [table.model.inside(x) for table, x in zip(tables, xs, strict=True)]
+        z = sum_of([out for out, _ in passed])
         gradient = loss.gradient(z, y)
-        for table, x in zip(tables, xs, strict=True):
-            table.model.descend(table.model.pull_back(x, gradient) / len(y), cfg.lr, cfg.weight_decay)
+        for table, x, (out, inside) in zip(tables, xs, passed, strict=True):
+            table.model.descend(table.model.gradient(x, gradient, out, inside) / len(y), cfg.lr, cfg.weight_decay)
         return loss.mean(z, y) * len(y)
 
     async for t in me.rounds():

@@ -79,9 +79,10 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
     async for t in me.rounds():
         if x is None:
             x, _ = table.joining(me.state.rows, me.state.counts)
-        await me.send(SERVER, model(x), tag="prediction")
+        out, inside = model.inside(x)
+        await me.send(SERVER, out, tag="prediction")
         residual = await me.recv(SERVER, tag="residual")
-        gradient = await me.compute(model.pull_back, x, residual, cost=len(x))
+        gradient = await me.compute(model.gradient, x, residual, out, inside, cost=len(x))
         model.descend(gradient / me.state.joined, cfg.lr, cfg.weight_decay)
         if me.evaluates(t):
             me.report(partial=table.predictions())

@@ -39,6 +39,7 @@ EXPOSES = (
 )
 FEW = 0.1  # where a smaller share of a table's rows joins, the join is probably wrong
 log = logging.getLogger(__name__)
+MOST_KEPT = 50_000_000  # numbers in the gathered batches of one client: 200 MB of float32
 KINDS = ("number", "text", "date", "empty")
 
 
@@ -179,6 +180,8 @@ class Join:
 
     def divide(self, table: int, values: Tensor) -> tuple[Tensor, ...]:
         """`values` (n_i, ...) divided as the clients of `table` hold its rows."""
+        if len(self.held[table]) == 1:
+            return (values,)
         parts: tuple[Tensor, ...] = values.split(list(self.held[table]))
         return parts
 
@@ -238,6 +241,7 @@ class ClientBatches:
         self.drawn = tables.trains_privately(config.privacy)
         self.noisy: NoisyGradients | None = None
         self.count = 0
+        self.kept: list[Tensor] = []  # the features of batches that are the same in every epoch
 
     async def receive(self) -> None:
         """Keep in `me.state.batches` which own rows each batch needs, and how many joined rows the batch has."""
@@ -247,8 +251,11 @@ class ClientBatches:
             # rows of the part, not of those that join
             state.batches = {"rows": state.rows[named], "lengths": lengths, "sizes": sizes}
 
-    async def epoch(self) -> AsyncIterator[tuple[Tensor, int]]:
-        """Yield for each batch the rows of the client's part, ascending, and the divisor of the sum of gradients."""
+    async def epoch(self, features: Tensor) -> AsyncIterator[tuple[Tensor, Tensor, int]]:
+        """Yield for each batch the client's rows, ascending, their `features`, and the divisor of the sum of gradients.
+
+        Rows that are the same in every epoch are gathered once, as far as memory allows.
+        """
         state, device = self.me.state, self.me.device
         expected = min(self.size, state.joined)
         if not self.count:
@@ -257,12 +264,20 @@ class ClientBatches:
             self.noisy = tables.noisy_steps(self.me, self.config, rate, self.count, drawn_by_server=True)
         if not self.drawn:
             rows = torch.from_numpy(state.batches["rows"]).to(device).split(state.batches["lengths"].tolist())
-            for own, size in zip(rows, state.batches["sizes"].tolist(), strict=True):
-                yield own, size
+            few = len(state.batches["rows"]) * features.shape[1] <= MOST_KEPT
+            if few and not self.kept:
+                self.kept = [gathered(features, own) for own in rows]
+            for number, (own, size) in enumerate(zip(rows, state.batches["sizes"].tolist(), strict=True)):
+                yield own, self.kept[number] if few else gathered(features, own), size
             return
         for _ in range(self.count):
-            own = state.rows[await self.me.recv(SERVER, tag="rows")]
-            yield torch.from_numpy(own).to(device), expected
+            drawn = torch.from_numpy(state.rows[await self.me.recv(SERVER, tag="rows")]).to(device)
+            yield drawn, gathered(features, drawn), expected
+
+
+def gathered(features: Tensor, rows: Tensor) -> Tensor:
+    """`features[rows]`; indexing takes several times as long."""
+    return features.index_select(0, rows)
 
 
 def union(public: RelationalPublic, parts: Sequence[Tensor]) -> list[Tensor]:

@@ -71,6 +71,8 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
             for i, clients in enumerate(public.parts):  # LoJ scatters to LoU, and LoU to its clients
                 for c, part in zip(clients, join.divide(i, join.collapse(i, gradient)), strict=True):
                     await me.send(me.clients[c], part, tag="residual")
+            if not groups:
+                continue
             received = dict(zip(everyone, await me.recv_all(everyone, tag="gradient"), strict=True))
             for names in groups:
                 divisor = min(batches.size, len(labels.y)) if batches.drawn else len(y)
@@ -91,11 +93,11 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
         await batches.receive()
 
     async for t in me.rounds():
-        async for rows, size in batches.epoch():
-            x = table.features[rows]
-            await me.send(SERVER, tables.protect_predictions(me, model(x), rows), tag="prediction")
+        async for rows, x, size in batches.epoch(table.features):
+            out, inside = model.inside(x)
+            await me.send(SERVER, tables.protect_predictions(me, out, rows), tag="prediction")
             residual = await me.recv(SERVER, tag="residual")
-            gradient = await me.compute(model.pull_back, x, residual, batches.noisy, cost=len(x))
+            gradient = await me.compute(model.private_gradient, x, residual, out, inside, batches.noisy, cost=len(x))
             if len(public.parts[number]) == 1:
                 step = gradient / size
             else:

@@ -111,10 +111,11 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
         for x in batches:
             if drawn:
                 rows = torch.from_numpy(await me.recv(SERVER, tag="rows"))
-                x = table.features[rows]
-            await me.send(SERVER, tables.protect_predictions(me, model(x), rows), tag="prediction")
+                x = table.features.index_select(0, rows)
+            out, inside = model.inside(x)
+            await me.send(SERVER, tables.protect_predictions(me, out, rows), tag="prediction")
             residual = await me.recv(SERVER, tag="residual")
-            gradient = await me.compute(model.pull_back, x, residual, noisy, cost=len(x))
+            gradient = await me.compute(model.private_gradient, x, residual, out, inside, noisy, cost=len(x))
             model.descend(gradient / (expected if drawn else len(x)), cfg.lr, cfg.weight_decay)
         if me.evaluates(t):
             me.report(partial=table.predictions())
