@@ -193,7 +193,7 @@ def joint(task: AlignedTask, cfg: RunConfig) -> tuple[dict[str, np.ndarray], lis
     for k, name in enumerate(names):
         widths = [task.features[k].shape[1], *[model.width] * (model.depth - 1), model.embedding]
         bottoms.append((plain if model.name == "mlp10" else Residual)(widths).double())
-        drawn = torch_stream(cfg.seed, f"init/{name}", "cpu")
+        drawn = torch_stream(cfg.seed, f"init/{name}")
         part = task.part(k)
         if k:
             whole = split_learning.Passive(model, part.features.shape[1:], drawn)

@@ -99,14 +99,15 @@ async def hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunCo
     me.state.model = model
     async for t in me.rounds():
         for batch, rows in enumerate(drawn(public, config, t)):
-            await me.send(other, model(features[rows]), tag="work")
+            made = model.embed(features[rows])
+            await me.send(other, made.z.detach(), tag="work")
             z = await me.recv(other, tag="work")
             if me.privacy is not None:
                 assert me.privacy.may_publish(rows)
                 z = me.privacy.protect(z, rows, me.torch_rng("noise"))
             await me.send("active", (batch, 0, float(me.clock), z), tag="embedding")
             *_, back = await me.recv("active", tag="gradient")
-            gradient = model.gradient(model.theta, features[rows], back, me.privacy)
+            gradient = model.gradient(made, lambda rows=rows: features[rows], back, me.privacy)
             descend(model, gradient, config)
         async with me.evaluating():
             for split in ("val", "test"):

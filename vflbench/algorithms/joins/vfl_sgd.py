@@ -111,7 +111,7 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
         for x in batches:
             if drawn:
                 rows = torch.from_numpy(await me.recv(SERVER, tag="rows"))
-                x = table.features.index_select(0, rows)
+                x = table.features.index_select(0, rows.to(table.features.device))
             out, inside = model.inside(x)
             await me.send(SERVER, tables.protect_predictions(me, out, rows), tag="prediction")
             residual = await me.recv(SERVER, tag="residual")
