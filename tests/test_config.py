@@ -299,18 +299,18 @@ def test_an_option_that_was_edited_is_read_again(mine: Path) -> None:
         assert run is not None and run.algorithm.local_steps == steps
 
 
+CLOCK = [
+    *((f"network.{kind}.latency_ms", None, 1e9) for kind in ("client_server", "client_client")),
+    *((f"network.{kind}bandwidth_gbps", 1e-9, 1e9) for kind in ("client_server.", "client_client.", "server_")),
+    ("network.ratio", 1e-9, 1e9),
+    *((f"compute.{key}", None, 1e6) for key in ("base_seconds", "seconds_per_unit", "batch_latency", "server_seconds")),
+    ("compute.core_cap", 1e-6, 1e6),
+]
+
+
 @pytest.mark.parametrize(
     ("key", "low", "high"),
-    [
-        *((f"network.{kind}.latency_ms", None, 1e9) for kind in ("client_server", "client_client")),
-        *((f"network.{kind}bandwidth_gbps", 1e-9, 1e9) for kind in ("client_server.", "client_client.", "server_")),
-        ("network.ratio", 1e-9, 1e9),
-        *(
-            (f"compute.{key}", None, 1e6)
-            for key in ("base_seconds", "seconds_per_unit", "batch_latency", "server_seconds")
-        ),
-        ("compute.core_cap", 1e-6, 1e6),
-    ],
+    [pytest.param(*found, marks=[] if n % 4 == 0 else [pytest.mark.slow]) for n, found in enumerate(CLOCK)],
 )
 def test_a_clock_can_go_on_under_every_physical_key(key: str, low: float | None, high: float) -> None:
     """At its ends a key is taken; beyond them it is refused with the end's value."""

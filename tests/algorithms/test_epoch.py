@@ -352,7 +352,7 @@ def test_an_epoch_is_over_when_every_party_was_done_with_all_notices() -> None:
 # --- together ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(
     st.integers(0, 10_000),
     st.integers(1, 3),

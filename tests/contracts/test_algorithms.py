@@ -91,7 +91,22 @@ class Case:
         return self.run(self.folder)
 
 
-@pytest.fixture(scope="module", params=CASES, ids="-".join)
+TYPICAL = {"glasu", "rfl_admm_v", "mtcd", "leasgd", "vfl", "pubsub_vfl"}  # in the fast tests: all are in the slow ones
+TWICE = {  # tests of several runs each
+    "test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped",
+    "test_communication_time_is_the_time_without_computing",
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "case" in metafunc.fixturenames:
+        few = metafunc.function.__name__ in TWICE
+        marks = {name: [pytest.mark.slow] if few and name not in TYPICAL else [] for name, _ in CASES}
+        cases = [pytest.param(found, marks=marks[found[0]], id="-".join(found)) for found in CASES]
+        metafunc.parametrize("case", cases, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     """Of the module: pytest then runs all tests of a case one after the other."""
     algorithm, layout = request.param
@@ -205,7 +220,9 @@ def test_communication_time_is_the_time_without_computing(case: Case, timing: st
     assert list(slow.curve[metric]) == list(instant.curve[metric])
 
 
-@pytest.mark.parametrize("algorithm", ["mtcd", "svfl", "centralized_gd"])
+@pytest.mark.parametrize(
+    "algorithm", ["mtcd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("svfl", "centralized_gd"))]
+)
 @pytest.mark.parametrize("batch_size", ["null", pytest.param("50", marks=pytest.mark.slow)])
 def test_networks_of_tokens_go_on_where_they_were_stopped(algorithm: str, batch_size: str, tmp_path: Path) -> None:
     """The same methods with split networks, on tables joined: repeated, and stopped after four rounds."""

@@ -150,7 +150,17 @@ def test_every_model_composes_with_its_algorithms(overrides: tuple[str, ...], hy
     assert composes(overrides, hydra)
 
 
-@pytest.mark.parametrize("path", PRESETS, ids=name_of)
+# the first of each paper in the fast tests
+FIRST = {folder: min(path for path in PRESETS if path.parent == folder) for folder in {path.parent for path in PRESETS}}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[] if path == FIRST[path.parent] else [pytest.mark.slow], id=name_of(path))
+        for path in PRESETS
+    ],
+)
 def test_every_preset_is_valid_and_says_how_to_start_it(path: Path, hydra: Any) -> None:
     preset = path.relative_to(CONF / "experiment").with_suffix("").as_posix()
     text = path.read_text(encoding="utf-8")

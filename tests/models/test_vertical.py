@@ -133,7 +133,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case == "mlp" else [pytest.mark.slow]) for case in CASES]
+)
 def test_every_family_trains_the_same_model(case: str, tmp_path: Path) -> None:
     data, more = CASES[case]
     common = (
@@ -176,7 +178,9 @@ COMPOSED = {
 }
 
 
-@pytest.mark.parametrize("data", [DIGITS, ENERGY], ids=["classes", "regression"])
+@pytest.mark.parametrize(
+    "data", [pytest.param(DIGITS, id="classes"), pytest.param(ENERGY, id="regression", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("case", COMPOSED)
 def test_every_family_trains_what_is_put_together(case: str, data: tuple[str, ...], tmp_path: Path) -> None:
     words = [f"model.{word}" for word in ("embedding=4", *COMPOSED[case])]

@@ -59,6 +59,7 @@ class Asked(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:constrained_layout not applied")
 def test_figure_pages_show_text_and_load_their_own_pictures_alone(browser: Any, tmp_path: Path, make_run: Any) -> None:
     folder = tmp_path / 'out #?"><img src=x onerror=window.hit=1>' / "glasu" / "javascript:window.hit=1"

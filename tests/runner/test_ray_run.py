@@ -336,6 +336,7 @@ def test_what_does_not_go_with_it_is_refused_by_name(monkeypatch: pytest.MonkeyP
     assert "engine=ray: needs Ray, which is not installed: pip install 'vflbench[ray]'" in refused()
 
 
+@pytest.mark.slow
 def test_a_device_for_no_party_and_bad_data_are_told_before_the_run(ray_cluster: Any, tmp_path: Path) -> None:
     import vflbench
 

@@ -344,7 +344,10 @@ def test_an_epsilon_that_no_noise_reaches_leaves_the_run_it_was_to_replace(tmp_p
 @pytest.mark.parametrize(
     "options",
     [["algorithm=leasgd", "algorithm.ranking=noisy"], ["algorithm=leasgd_async"]]
-    + [[f"algorithm={name}"] for name in ("d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")],
+    + [
+        pytest.param([f"algorithm={name}"], marks=pytest.mark.slow)
+        for name in ("d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
+    ],
     ids=lambda options: options[0].partition("=")[2],
 )
 def test_all_noise_is_calibrated_before_a_file_is_touched(
