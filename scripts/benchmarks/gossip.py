@@ -120,7 +120,7 @@ def bare(  # noqa: C901  (one plain loop is its point)
         w.add_(mixed)
 
     def allreduce_sgd(i: int, x: Any, y: Any) -> None:
-        gradients = torch.func.vmap(network.gradient)(w, x, y)[1].add_(w, alpha=decay)
+        gradients = network.gradients(w, x, y)[1].add_(w, alpha=decay)
         w.sub_(gradients.mean(dim=0), alpha=lr)
 
     def easgd(i: int, x: Any, y: Any) -> None:
@@ -148,6 +148,7 @@ def bare(  # noqa: C901  (one plain loop is its point)
         own = float(matrix[0, 0])  # 1/3, of all workers of a ring
         others = (matrix - own * torch.eye(count)).to(device, torch.float32)
     ranks, every = torch.arange(count, device=device), torch.arange(count, device=device)
+    flat = x.flatten(0, 1), y.flatten(0, 1)
     began = moment(device)
     for t in range(rounds):
         who = every
@@ -156,7 +157,8 @@ def bare(  # noqa: C901  (one plain loop is its point)
             w = centre.repeat(len(who), 1)
         order = torch.stack([torch.randperm(size, device=device)[: steps * batch] for _ in who])
         for i, rows in enumerate(order.split(batch, dim=1)):
-            step(t * steps + i, x[who[:, None], rows], y[who[:, None], rows])
+            at = (who[:, None] * size + rows).flatten()  # index_select is several times as fast as [who, rows]
+            step(t * steps + i, *(part.index_select(0, at).unflatten(0, rows.shape) for part in flat))
         if algorithm == "fedavg":
             centre = w.mean(dim=0)
     return moment(device) - began

@@ -233,14 +233,13 @@ def bare_svfl(made: Federation, rounds: int, device: str) -> Callable[[int], Non
     y = centre.y
 
     def step(t: int) -> None:
-        with torch.no_grad():
-            hs = [client.local(client.x) for client in clients]
-            total = centre.aggregation.of(hs)
+        hs = [client.local(client.x) for client in clients]
+        total = centre.aggregation.of([h.detach() for h in hs])
         for k, client in enumerate(clients):
             own = list(client.local.parameters())
-            others = centre.aggregation.without(total, hs[k])
-            for _ in range(cfg.local_steps):
-                h = client.local(client.x)
+            others = centre.aggregation.without(total, hs[k].detach())
+            for q in range(cfg.local_steps):
+                h = client.local(client.x) if q else hs[k]
                 loss = criterion(centre.fusion(centre.aggregation.put(others, h, k)), y, public.classes)
                 split_network.descend(own, loss, cfg.lr)
         own = list(centre.fusion.parameters())
@@ -267,11 +266,10 @@ def bare_split(made: Federation, rounds: int, device: str) -> Callable[[int], No
         for rows in batches(0, t, public.samples, cfg.batch_size):
             x, *xs = (torch.from_numpy(block[rows]).to(device, active.theta.dtype) for block in blocks)
             y = torch.from_numpy(task.labels[rows]).to(device)
-            with torch.no_grad():
-                zs = [model(own) for model, own in zip(passive, xs, strict=True)]
-            _, active.theta.grad, dzs = active.gradients(x, y, zs)
-            for model, own, dz in zip(passive, xs, dzs, strict=True):
-                model.theta.grad = model.gradient(model.theta, own, dz)
+            made = [model.embed(own) for model, own in zip(passive, xs, strict=True)]
+            _, active.theta.grad, dzs = active.gradients(x, y, [one.z.detach() for one in made])
+            for model, one, dz in zip(passive, made, dzs, strict=True):
+                model.theta.grad = torch.autograd.grad(one.z, one.theta, dz)[0]
             for optimiser in optimisers:
                 optimiser.step()
 

@@ -74,23 +74,20 @@ def bare_sgd(made: Federation, rounds: int) -> float:
     cfg, tables = made.config.algorithm, Tables(made)
     every, size = range(len(tables.x)), getattr(cfg, "batch_size", len(tables.y))
     weights, bias = [x.new_zeros(x.shape[1]) for x in tables.x], tables.y.new_zeros(())
-    batches = []  # which rows of each table, and which of these are behind each joined row
+    batches = []  # labels and rows of each table, and which of these are behind each joined row: the same every epoch
     for at in range(0, len(tables.y), size):
         taken = slice(at, at + size)
         if tables.rows is None or size >= len(tables.y):
-            batches.append((taken, None, tables.rows))
+            x = [x if tables.rows is not None else x[taken] for x in tables.x]
+            batches.append((tables.y[taken], x, tables.rows))
         else:
             distinct, places = zip(*(rows[taken].unique(return_inverse=True) for rows in tables.rows), strict=True)
-            batches.append((taken, distinct, places))
+            x = [x.index_select(0, rows) for x, rows in zip(tables.x, distinct, strict=True)]
+            batches.append((tables.y[taken], x, places))
     began = time.process_time()
     for _ in range(rounds):
         total = 0.0
-        for taken, distinct, places in batches:
-            y = tables.y[taken]
-            if distinct is None:
-                x = [x if places is not None else x[taken] for x in tables.x]
-            else:
-                x = [x.index_select(0, rows) for x, rows in zip(tables.x, distinct, strict=True)]
+        for y, x, places in batches:
             own = [x[i] @ weights[i] + (bias if i == tables.owner else 0) for i in every]
             gradient = sum(tables.expand(i, own[i], places) for i in every) - y
             total += float(gradient.square().sum()) / 2

@@ -207,7 +207,8 @@ class Networks:
             a, k = start, int(self.rng.integers(len(thetas)))
             for hop in range(self.cfg.hops + 1):
                 vector_to_parameters(copies[k].get(token, thetas[k]).clone(), self.owns[k])
-                others = self.local_steps(k, a, self.networks[k](self.xs[k]))
+                h = self.networks[k](self.xs[k]) if copies[k] else hs[k]  # nobody has moved its parameters yet
+                others = self.local_steps(k, a, h)
                 if hop < self.cfg.hops:
                     with torch.no_grad():
                         a = others + self.networks[k](self.xs[k])

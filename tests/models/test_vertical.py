@@ -106,7 +106,8 @@ def test_how_many_rows_a_party_may_keep() -> None:
     network = vertical.Deep(split_learning.Config(depth=3, width=8, embedding=2), 5, 2, "mlp10")
     theta = network.initial(torch.Generator().manual_seed(0)).requires_grad_()
     x = torch.zeros(4, 5)
-    assert vertical.kept_rows(lambda rows: network(theta, rows), x, 10) == vertical.KEPT_BYTES / 10 / (2 * 8 * 4)
+    a_row = 4 * (5 + 2 * 8)  # its five columns, which the batch's copy holds, and two hidden layers
+    assert vertical.kept_rows(lambda rows: network(theta, rows), x, 10) == vertical.KEPT_BYTES / 10 / a_row
 
 
 @pytest.mark.parametrize("name", ["vfl", "avfl", "svfl", "mtcd"])

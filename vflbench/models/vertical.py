@@ -251,7 +251,7 @@ def kept_rows(network: Callable[[Tensor], Tensor], x: Tensor, sharing: int) -> f
     A row takes what the backward pass of two rows of `x` needs more than that of one.
     """
     taken = []
-    for rows in (x[:1], x[:2]):
+    for rows in (x[:1].clone(), x[:2].clone()):  # copies: a batch's rows are kept too
         sizes: dict[int, int] = {}
 
         def note(saved: Tensor, sizes: dict[int, int] = sizes) -> Tensor:

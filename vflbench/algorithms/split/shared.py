@@ -186,7 +186,7 @@ class Side:
         self.optimiser: torch.optim.Optimizer = optimiser([self.theta], cfg.lr)
 
     def rows(self, features: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Tensor:
-        """Rows of the party's features, in the form that the model takes."""
+        """Rows of the party's features, in the form that the model takes; a slice may share their memory."""
         taken = torch.from_numpy(np.require(features[rows], requirements="W")).to(self.me.device)
         if self.images:
             return taken
