@@ -164,7 +164,10 @@ def test_typed_networks_and_the_view_in_the_address(opened: Callable[..., Any]) 
     assert ranks(again) == before and again.find_element("id", "axis").get_attribute("value") == "cost"
     assert again.execute_script("return [state.latency, state.bandwidth, state.limits.seconds]") == [50, 0.1, 1000]
     assert again.find_element("id", "most_seconds").get_attribute("value") == "1000"
-    for nonsense in ("#panel=7&axis=no&split=&network=a,b&target=x&clock=z&ratio=-1", "#%%%"):
+    for nonsense in (
+        "#panel=7&axis=no&split=&network=a,b&target=x&clock=z&ratio=-1", "#%%%", "#network=constructor",
+        "#network=1e999,5&epsilon=-5", "#network=__proto__", "#network=100,abc",
+    ):  # fmt: skip
         assert set(ranks(opened(view=nonsense))) == set(before)
 
 
@@ -203,6 +206,35 @@ def test_a_tie_and_one_seed_are_said(opened: Callable[..., Any]) -> None:
     choose(page, "axis", "bytes")
     assert "Fewer than two common seeds: no statement" in answer(page)
     assert [rank[-1] for rank in ranks(page).values()] == ["1", "?", "?"]
+
+    def lost(algorithm: str, manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+        summary["status"] = "diverged" if summary["seed"] and algorithm == "mtcd" else summary["status"]
+
+    page = opened(lost)  # the seed that it lost did not reach the target
+    choose(page, "axis", "bytes")
+    assert "MTCD" not in answer(page) and list(ranks(page))[-1] == "MTCD"
+
+
+def test_ranks_and_intervals_are_of_one_statistic(opened: Callable[..., Any]) -> None:
+    """The arithmetic means are the other way round: the interval would contradict the ranks."""
+    page = opened()
+    page.execute_script(
+        "const runs = panel().lines[0].runs.map((at) => panel().runs[at]);"
+        "panel().runs.forEach((run) => { run.axes.bytes = run.axes.bytes.map(() => 1000); });"
+        "runs[0].axes.bytes = runs[0].axes.bytes.map(() => 1); runs[1].axes.bytes = runs[1].axes.bytes.map(() => 5000);"
+        "state.axis = 'bytes'; draw();"
+    )
+    assert page.execute_script("return ranking()[0].line.label") == page.execute_script("return panel().lines[0].label")
+
+
+def test_a_metric_that_never_changes_is_drawn(opened: Callable[..., Any]) -> None:
+    page = opened()
+    page.execute_script(
+        "panel().log = false; for (const run of panel().runs)"
+        " run.scores.train = run.scores.train.map((_, i) => 0.7 + (i % 2) * 1.2e-16); draw();"
+    )
+    assert page.find_elements("css selector", "#chart svg path")
+    assert page.execute_script("return ticks(0.7, 0.7000000000000001, false, 6).length") <= 100
 
 
 def test_all_runs_on_another_network_equal_fresh_runs_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

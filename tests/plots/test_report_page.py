@@ -82,7 +82,7 @@ def expected(folder: Path, latency: float, bandwidth: float | None, ratio: float
                     else pricing.cost(*links, ratio)
                 )
         if len(values) == len(setting.runs):
-            costs[report.style.look(setting.algorithm).label] = float(np.mean(values))
+            costs[report.style.look(setting.algorithm).label] = float(np.exp(np.mean(np.log(values))))
     return costs
 
 

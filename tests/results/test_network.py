@@ -1,5 +1,7 @@
 """A network is called by its values."""
 
+from typing import Any
+
 import pytest
 
 from tests.conftest import network_option
@@ -40,6 +42,9 @@ def test_equal_values_are_one_experiment_and_others_are_not() -> None:
     typed = network_option("us_uk", client_server=us_us["client_server"], client_client=us_us["client_client"])
     assert network_label(typed) == "us_us"
     assert config_hash({"network": typed}) == config_hash({"network": us_us})
+    whole = {"latency_ms": 136, "bandwidth_gbps": 0.42}  # a typed 136 is 136.0
+    typed_whole = {"network": network_option("us_uk", client_server=whole, ratio=1)}
+    assert config_hash(typed_whole) == config_hash({"network": network_option("us_uk")})
     slow = network_option("us_uk", client_server=SLOW)
     assert config_hash({"network": slow}) == config_hash({"network": {**slow, "name": "mine"}})
     assert len({config_hash({"network": found}) for found in (typed, slow, network_option("us_uk"))}) == 3
@@ -49,3 +54,16 @@ def test_a_network_of_a_module_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -
     """Its links are computed: equal keys of two modules are not equal networks."""
     monkeypatch.setattr(registry, "option_entries", lambda group: {"scattered": None})
     assert network_label({**network_option("us_uk"), "name": "scattered"}) == "scattered"
+
+
+DAMAGES: list[dict[str, Any]] = [
+    {"links": 5},
+    {"client_server": 3},
+    {"client_server": {"latency_ms": 10**400}},
+    {"ratio": []},
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_network_still_has_a_name(damage: dict[str, Any]) -> None:
+    assert isinstance(network_label(network_option("lan", **damage)), str)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import yaml
 
-from vflbench import config, registry
-from vflbench.cli.words import RUNS, complain, say, shown
+from vflbench import registry
+from vflbench.cli import rerun
+from vflbench.cli.words import complain, say, shown
 from vflbench.plots import report as page
 from vflbench.plots.report import Report
-from vflbench.results import inventory, selection
+from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
 from vflbench.types import VflbenchError
 
@@ -41,10 +42,14 @@ def command(args: list[str]) -> int:
     if not flags.overwrite and (there := [str(path) for path in files if os.path.lexists(path)]):
         raise VflbenchError(f"{', '.join(there)}: already there; name another file, or replace it with --overwrite")
     found = read_runs(flags.runs)
-    failed = 0
-    if flags.rerun:
-        folders, failed = _moved(found, flags.rerun)
-        found = read_runs(folders or flags.runs)
+    failed: list[str] = []
+    if flags.rerun is not None:
+        folders, failed = rerun.moved(found, flags.rerun, flags.overwrite)
+        for note in failed:
+            complain(note)
+        say(f"{len(folders)} runs on {flags.rerun}, below {shown(rerun.FOLDER)}")
+        found = read_runs(list(map(str, folders)))
+        found.notes += failed
     atomic_write(Path(flags.out), page.to_html(found, _networks()), replace=True)
     if flags.csv:
         atomic_write(Path(flags.csv), page.to_csv(found), replace=True)
@@ -59,45 +64,6 @@ def command(args: list[str]) -> int:
         say(label)
     say(f"report: {shown(Path(flags.out))}")
     return 1 if failed else 0
-
-
-def _moved(found: Report, name: str) -> tuple[list[str], int]:
-    """Every run on another network, below outputs/rerun: trained where its course depends on time, else re-priced.
-
-    Returns
-    -------
-    Folders of runs that have ended, now or before; how many there could not be.
-
-    Raises
-    ------
-    ConfigError : there is no such network.
-    """
-    from vflbench.cli import train
-    from vflbench.runner import reprice
-
-    with config.session() as hydra:
-        ((typed, network),) = config.profiles(hydra, [f"network={name}"])
-    profile = reprice.Profile(typed, network)
-    folders, failed = [], 0
-    for run in (run for panel in found.panels for run in panel.runs):
-        s = run.summary
-        folder = RUNS / "rerun" / f"{s['algorithm']}_{s['dataset']}_{run.manifest['config_hash']}_{name}"
-        try:
-            if run.folder in found.time_dependent:
-                if (words := selection.overrides(run, network=False)) is None:
-                    raise VflbenchError("its overrides are not known")
-                place = [f"seed={s['seed']}", "resume=true", "plot=none", config.quoted("hydra.run.dir", str(folder))]
-                train.run([*words, f"network={name}", *place], selection.config_dir(run))
-            else:
-                finished = reprice.Finished(run.folder.resolve())
-                finished.check()
-                finished.write(profile, folder, "vflbench report --rerun", overwrite=False, draw=None)
-            folders.append(str(folder))
-        except VflbenchError as error:
-            failed += 1
-            complain(f"{run.folder} on {name}: {error}")
-    say(f"{len(folders)} runs on {name}, below {shown(RUNS / 'rerun')}")
-    return folders, failed
 
 
 def read_runs(paths: list[str]) -> Report:

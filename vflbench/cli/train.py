@@ -64,8 +64,8 @@ def _show(flags: Namespace, parser: ArgumentParser) -> int:
     return 0
 
 
-def run(overrides: list[str], config_dir: str | None = None) -> Run:
-    """See `vflbench.run`."""
+def run(overrides: list[str], config_dir: str | None = None, command: str | None = None) -> Run:
+    """See `vflbench.run`; `command`: what its manifest calls it."""
     from vflbench.cli import job
     from vflbench.results import reader
 
@@ -73,7 +73,7 @@ def run(overrides: list[str], config_dir: str | None = None) -> Run:
         plan = config.plan(hydra, overrides)
         if plan.jobs is not None or plan.cfg.dry_run:
             raise VflbenchError("vflbench.run runs one experiment: sweeps and dry_run belong to the command line")
-        outcome = job.start(hydra, plan.cfg, overrides, f"vflbench.run({overrides!r})", quiet=True)
+        outcome = job.start(hydra, plan.cfg, overrides, command or f"vflbench.run({overrides!r})", quiet=True)
     if outcome.error is not None:
         raise outcome.error
     return reader.load(outcome.folder)

@@ -86,7 +86,7 @@ def _whole(folder: Path) -> bool:
     """Whether every file of the folder is there and as it was written."""
     try:
         stamps = json.loads((folder / LIST).read_text(encoding="utf-8"))
-        return bool({name: sources.stamp(folder / name) for name in stamps} == stamps)
+        return bool(stamps) and bool({name: sources.stamp(folder / name) for name in stamps} == stamps)
     except (OSError, ValueError, TypeError):
         return False
 
@@ -146,7 +146,8 @@ def arrays(folder: Path, made: Callable[[], dict[str, np.ndarray]]) -> dict[str,
 
     try:
         keep(folder, write)
-        return {path.stem: np.asarray(np.load(path, mmap_mode="r")) for path in folder.glob("*.npy")}
+        names = json.loads((folder / LIST).read_text(encoding="utf-8"))
+        return {Path(name).stem: np.asarray(np.load(folder / name, mmap_mode="r")) for name in names}
     except OSError as error:
         log.warning("%s: cannot be kept (%s); each job makes these data again", folder, error)
         return held or made()

@@ -114,7 +114,7 @@ def table(report: Report) -> list[dict[str, Any]]:
 
 
 def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
-    """A setting's row of the table: means over its runs.
+    """A setting's row of the table: means over its runs, geometric ones of what it takes to reach the target.
 
     A method whose course depends on time has no communication time: without computing it would have been another run.
     """
@@ -139,12 +139,19 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
         row[key] = float(np.mean([run.summary[key] for run in setting.runs]))
     row |= {"target": panel.target, "reached": len(hits)}
     for key in ("bytes", "communication_seconds", "cost"):
-        row[f"{key}_to_target"] = float(np.mean([run.curve[key].iloc[place] for run, place in hits])) if hits else None
+        row[f"{key}_to_target"] = _middle([float(run.curve[key].iloc[place]) for run, place in hits]) if hits else None
     spent = [run.summary["privacy"]["epsilon"] for run in setting.runs]
     if setting.runs[0].folder in report.time_dependent:
         row["communication_seconds"] = row["communication_seconds_to_target"] = None
     row["epsilon"] = max((float(epsilon) for epsilon in spent if epsilon is not None), default=None)
     return row
+
+
+def _middle(values: Sequence[float]) -> float:
+    """The geometric mean where all values are positive, as the page ranks by ratios; else the mean."""
+    if min(values) <= 0 or min(values) == max(values):
+        return float(np.mean(values))
+    return float(np.exp(np.mean(np.log(values))))
 
 
 def _moments(values: np.ndarray) -> tuple[float | None, float | None]:
@@ -170,7 +177,8 @@ def to_markdown(report: Report) -> str:
             if panel.target is not None
             else f"{panel.target_why.capitalize()}. "
         )
-        lines += [markdown(f"{goal}Times as the runs had them: {rule(panel)}."), ""]
+        about = ". ".join(filter(None, [rule(panel), caveat(panel)]))
+        lines += [markdown(f"{goal}Times as the runs had them: {about}."), ""]
         lines += markdown_table(HEADS, [cells(row) for row in rows], {})
         lines += ["", "Selected settings", ""]
         choices = [list(choice_cells(choice).values()) for choice in panel.choices]
@@ -247,12 +255,16 @@ def rule(panel: Panel) -> str:
         "timing": {run.summary["timing"] for run in panel.runs},
         "accounting": {run.summary["accounting"] for run in panel.runs},
     }
-    scored = {run.summary.get("metric_of") for run in panel.runs} - {None}
-    text = ", ".join(f"{name} {' and '.join(sorted(map(str, values)))}" for name, values in found.items())
-    if len(scored) < 2:
-        return text
-    means = sorted({style.look(s.algorithm).label for s in panel.settings if _metric_of(s) == "mean worker"})
-    return f"{text}; the metric of {', '.join(means)} is the mean over its workers, that of the others one model's"
+    return ", ".join(f"{name} {' and '.join(sorted(map(str, values)))}" for name, values in found.items())
+
+
+def caveat(panel: Panel) -> str:
+    """Whose metrics they are, where methods differ in it; else an empty text."""
+    of = {whose: [s.algorithm for s in panel.settings if _metric_of(s) == whose] for whose in ("mean worker", "server")}
+    if not all(of.values()):
+        return ""
+    means, single = (", ".join(sorted({style.look(name).label for name in names})) for names in of.values())
+    return f"The metric of {means} is the mean over workers, that of {single} one model's"
 
 
 def _averaged(setting: Setting) -> np.ndarray:
@@ -395,6 +407,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         "target": panel.target,
         "target_why": panel.target_why.capitalize(),
         "rule": rule(panel),
+        "caveat": caveat(panel),
         "lines": lines,
         "runs": entries,
     }

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, cells, choice_cells, provenance, row, rule
+from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, caveat, cells, choice_cells, provenance, row, rule
 from vflbench.results.folder import splits
 from vflbench.results.pricing import Traffic
 from vflbench.results.reader import Run
@@ -28,7 +28,7 @@ def show(report: Report, console: Console | None = None) -> None:
         if panel.alarm:
             console.print(_text(panel.alarm, style="bold red"))
         goal = panel.target_why if panel.target is None else f"target {panel.target:g}: {panel.target_why}"
-        console.print(_text(f"{goal}; times: {rule(panel)}", style="dim"))
+        console.print(_text(f"{goal}; times: {'. '.join(filter(None, [rule(panel), caveat(panel)]))}", style="dim"))
         _print(
             console,
             HEADS,

@@ -20,8 +20,16 @@ def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = {key: value for key, value in config.items() if key not in EXCLUDED and not key.startswith("hydra.")}
     if isinstance(network := found.get("network"), Mapping) and "name" in network:
+        network = {key: _as_floats(value) if key != "latencies" else value for key, value in network.items()}
         found["network"] = {**network, "name": by_values(network)}
     return found
+
+
+def _as_floats(value: Any) -> Any:
+    """The value with all of its numbers as floats: 136 ms are 136.0 ms."""
+    if isinstance(value, Mapping):
+        return {key: _as_floats(item) for key, item in value.items()}
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53 else value
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -35,7 +35,9 @@ def by_values(network: Mapping[str, Any]) -> str:
     # the one with the fewest keys that differ
     nearest = min(alike, key=lambda name: sum(not _same(key, values, alike[name]) for key in values), default=None)
     usual = _options()[nearest or "us_uk"]
-    others = [f"{key}={value}" for key, value in values.items() if key not in LINKS and usual.get(key) != value]
+    others = [
+        f"{key}={as_text(value)}" for key, value in values.items() if key not in LINKS and usual.get(key) != value
+    ]
     return ", ".join([nearest or _links(values), *others])
 
 
@@ -54,7 +56,8 @@ def _links(values: Mapping[str, Any]) -> str:
     """Latency and bandwidth of all links."""
     kinds = [_link(values.get(kind, {})) for kind in KINDS]
     parts = [kinds[0]] if kinds[0] == kinds[1] else [" ".join(both) for both in zip(KINDS, kinds, strict=True)]
-    if own := len(values.get("links") or {}):
+    links = values.get("links")
+    if own := len(links) if isinstance(links, Mapping) else 0:
         parts.append(f"{own} link{'s' if own > 1 else ''} unlike the others")
     if (shared := values.get("server_bandwidth_gbps")) is not None:
         parts.append(f"the server {as_text(shared)} Gbit/s")

@@ -70,7 +70,10 @@ def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
         found.why = f"it has {len(ledger):,} messages; up to {MOST_MESSAGES:,} are re-priced here"
     else:
         try:
-            ends = chains(ledger, run.arrays("trace"), run.manifest["config"]["network"].get("latencies", 2))
+            latencies = run.manifest["config"]["network"].get("latencies", 2)
+            if latencies not in (1, 2):
+                raise VflbenchError(f"network.latencies={latencies!r} of {run.folder} must be 1 or 2")
+            ends = chains(ledger, run.arrays("trace"), latencies)
             if missing := [round for round in rounds if round not in ends]:
                 found.why = f"its trace ends before round {missing[0]}"
             else:

@@ -239,7 +239,7 @@ def target(found: Sequence[Setting]) -> tuple[float | None, str]:
         run.manifest["config"]["target"]
         for s in found
         for run in s.runs
-        if run.manifest["config"].get("target") is not None
+        if isinstance(run.manifest["config"].get("target"), int | float)
     ]
     if given:
         return float(max(set(given), key=given.count)), "the runs' target"
@@ -349,7 +349,7 @@ def overrides(run: Run, network: bool = True) -> list[str] | None:
     if run.overrides is None:
         return None
     dropped = ("seed=", "hydra.", "resume=", "overwrite=", "plot=", *(() if network else ("network=", "network.")))
-    return [word for word in run.overrides if not word.startswith(dropped)]
+    return [word for word in run.overrides if not word.lstrip("+~'\"").startswith(dropped)]
 
 
 def config_dir(run: Run) -> str | None:

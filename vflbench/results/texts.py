@@ -84,4 +84,5 @@ def human_bytes(count: float) -> str:
 
 def as_text(value: Any) -> str:
     """A configuration's value as text, for comparisons: 10 and 10.0 are the same."""
-    return f"{value:.12g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    number = isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
+    return f"{value:.12g}" if number else str(value)

@@ -144,7 +144,7 @@ def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
     else:
         # As many jobs at once as there are cores, unless the user sets the number.
         side_by_side = cfg.hydra.sweeper.max_batch_size or joblib.cpu_count()
-        if any(text.startswith("hydra.launcher.timeout_min=") for text in overrides):
+        if any(text.lstrip("+").startswith("hydra.launcher.timeout_min=") for text in overrides):
             # A job that may not take longer needs a process of its own, and submitit starts a whole batch at once.
             launcher.overrides.append(f"hydra.sweeper.max_batch_size={side_by_side}")
         else:

@@ -128,7 +128,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         raise DataError(f"dataset criteo: {count} rows; at least 10 are needed. Get the file again.")
     split_seed = seed if config.split_seed is None else config.split_seed
     splits = split_rows(count, config.validation, config.test, split_seed)
-    folder = held.folder.with_name(f"{held.folder.name}-split-{split_seed}-{config.validation:g}-{config.test:g}")
+    folder = held.folder.with_name(f"{held.folder.name}-split-{split_seed}-{config.validation!r}-{config.test!r}")
     owned = table.party_columns(config.columns, parties, len(COLUMNS))
     blocks_of = [encode(held, own, config.hashed, splits, folder) for own in owned]
     note = f"{count} rows, a party's categories hashed into {config.hashed} columns"

@@ -53,7 +53,7 @@ function asItWas(run, axis) {
 
 // Whether a run was made on the chosen network.
 function there(run) {
-  return state.network in DATA.networks && panel().lines[run.line].network === state.network;
+  return Object.hasOwn(DATA.networks, state.network) && panel().lines[run.line].network === state.network;
 }
 
 // --- what is compared ---------------------------------------------------------------------------------------------------
@@ -72,7 +72,8 @@ const sends = (line) => runsOf(line).some((run) => run.bytes > 0);
 // Why a line is not compared with the others now; null where it is.
 function leftOut(line) {
   const runs = runsOf(line);
-  const fixed = runs.find((run) => run.why && !there(run));
+  // its time there is by its own rule, not by the one that prices the others
+  const fixed = runs.find((run) => run.why && !(there(run) && state.axis !== "communication_seconds"));
   if (state.axis === "communication_seconds" && line.time_dependent) return "its course depends on time, so it has no communication time of its own; compare bytes or running time";
   if (state.repriced && fixed) return fixed.why;
   if (state.repriced && state.axis === "virtual_seconds" && !runs.every(there)) return "running time is not re-priced here";
@@ -105,10 +106,14 @@ function compare(a, b) {
   const half = ((STUDENT[pairs.length - 2] ?? 1.96) * deviation(differences)) / Math.sqrt(pairs.length), centre = mean(differences);
   const [low, high] = [centre - half, centre + half].map((value) => (ratio ? Math.exp(value) : value));
   const nothing = ratio ? 1 : 0;
-  return { seeds: pairs.length, low, high, ratio, tie: low <= nothing && nothing <= high };
+  return { seeds: pairs.length, low, high, ratio, centre: ratio ? Math.exp(centre) : centre, tie: low <= nothing && nothing <= high };
 }
 
-// Mean position on `axis` over the runs that reach the target on the judged split, and how many do.
+// Geometric mean where all values are positive, as intervals are of ratios; else the mean.
+const middle = (values) => (values.every((value) => value > 0) ? Math.exp(mean(values.map(Math.log))) : mean(values));
+
+// Middle position on `axis` over the runs that reach the target on the judged split, and how many do. A seed that another
+// line has, and this one has not, was lost: it did not reach the target.
 function toTarget(line, axis) {
   const target = state.targets[state.panel];
   const found = [], bySeed = {};
@@ -120,7 +125,8 @@ function toTarget(line, axis) {
     found.push(value);
     bySeed[run.seed] = value;
   }
-  return { count: found.length, of: line.runs.length, value: found.length ? mean(found) : null, bySeed };
+  const of = Math.max(...panel().lines.map((one) => one.runs.length));
+  return { count: found.length, of, value: found.length ? middle(found) : null, bySeed };
 }
 
 function total(line, axis) {
@@ -142,6 +148,7 @@ function ranking() {
     const share = b.goal.count / b.goal.of - a.goal.count / a.goal.of;
     if (share) return share;
     if (a.goal.count && a.goal.value !== b.goal.value) return a.goal.value - b.goal.value;
+    if (score(a) === null || score(b) === null) return (score(a) === null) - (score(b) === null);
     return score(a) === score(b) ? 0 : better(score(a), score(b)) ? -1 : 1;
   });
   rows.forEach((row, place) => {

@@ -135,19 +135,19 @@ function recall() {
   if (one.lines.some((line) => line.clock === view.get("clock"))) state.clock = view.get("clock");
   if (number("target") !== null && (!one.log || number("target") > 0)) state.targets[place] = number("target");
   if (number("ratio") > 0) [state.weighted, state.ratio] = [true, number("ratio")];
-  for (const key of Object.keys(state.limits)) state.limits[key] = number(key);
+  for (const key of Object.keys(state.limits)) state.limits[key] = number(key) >= 0 ? number(key) : null;
   const [latency, bandwidth] = (view.get("network") || "").split(",");
-  if (DATA.networks[latency]) choose(latency);
-  else if (Number(latency) > 0 && !(Number(bandwidth) < 0)) {
-    [state.repriced, state.network, state.latency, state.bandwidth] = [true, "", Number(latency), Number(bandwidth) || null];
-  }
+  const positive = (text) => Number(text) > 0 && Number.isFinite(Number(text));
+  if (Object.hasOwn(DATA.networks, latency)) choose(latency);
+  else if (positive(latency) && (!bandwidth || positive(bandwidth)))
+    [state.repriced, state.network, state.latency, state.bandwidth] = [true, "", Number(latency), bandwidth ? Number(bandwidth) : null];
   $("log").checked = state.log = view.get("log") === "1";
   return { place, split: one.splits.includes(view.get("split")) ? view.get("split") : null };
 }
 
 function choose(name) {
   [state.repriced, state.network] = [name !== "as_run", name];
-  if (DATA.networks[name]) [state.latency, state.bandwidth] = DATA.networks[name];
+  if (Object.hasOwn(DATA.networks, name)) [state.latency, state.bandwidth] = DATA.networks[name];
 }
 
 function start() {

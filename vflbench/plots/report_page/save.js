@@ -85,7 +85,7 @@ function latex() {
 
 function csv() {
   // a spreadsheet would obey a cell that begins like a formula
-  const cell = (text) => `"${(/^[=+\-@\t\r]/.test(text) ? "'" : "") + text.replaceAll('"', '""')}"`;
+  const cell = (text) => `"${(/^[=@\t\r]|^[+-](?![\d.])/.test(text) ? "'" : "") + text.replaceAll('"', '""')}"`;
   return shownTable().map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
 }
 

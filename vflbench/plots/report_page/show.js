@@ -56,7 +56,7 @@ function drawAnswer(rows) {
   const seeds = first.goal.of > 1 ? `, mean of ${first.goal.of} seeds` : "";
   box.append(`Least ${AXES[state.axis].name} to ${goal}: `, element("strong", {}, title(first.line)), `, ${shown(first.goal.value, state.axis)}${seeds}.`);
   if (second) {
-    const ratio = second.goal.value / first.goal.value, sure = second.by.above;
+    const sure = second.by.above, ratio = sure && sure.ratio ? sure.centre : second.goal.value / first.goal.value;
     const times = ratio >= 1.05 && Number.isFinite(ratio) ? ` (${digits(ratio, 2)} times as much)` : "";
     const span = (found) => `95 % interval of the ${found.ratio ? "ratio" : "difference"}: ${digits(found.low)} to ${digits(found.high)}, ${found.seeds} common seeds`;
     const next = `${title(second.line)}, ${shown(second.goal.value, state.axis)}${times}`;
@@ -67,7 +67,7 @@ function drawAnswer(rows) {
 }
 
 function drawRule() {
-  const left = panel().runs.filter((run) => run.why && !there(run));
+  const left = panel().runs.filter((run) => run.why);
   const parts = [];
   if (!state.repriced) parts.push(`Times as the runs had them: ${DATA.panels[state.panel].rule}.`);
   else {
@@ -77,6 +77,7 @@ function drawRule() {
   const clocks = [...new Set(panel().lines.map((line) => line.clock))];
   if (state.axis === "virtual_seconds" && clocks.length > 1) parts.push(`Only runs with compute clock ${state.clock}.`);
   if (state.weighted) parts.push(`Cost: a byte client-server counts ${digits(state.ratio)} times one client-client.`);
+  if (panel().caveat) parts.push(`${panel().caveat}.`);
   $("rule").textContent = parts.join(" ");
 }
 
@@ -93,7 +94,7 @@ function drawLeftOut(rows) {
 
 // The overrides of the chosen network.
 function networkWords() {
-  if (DATA.networks[state.network]) return `network=${state.network}`;
+  if (Object.hasOwn(DATA.networks, state.network)) return `network=${state.network}`;
   const each = (kind) => `network.${kind}.latency_ms=${state.latency} network.${kind}.bandwidth_gbps=${state.bandwidth}`;
   return `network=ideal ${each("client_server")} ${each("client_client")}`;
 }
@@ -210,7 +211,7 @@ function ticks(low, high, log, wanted) {
   const raw = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((digit) => digit * power).find((size) => size >= raw);
   const found = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-9; value += step) found.push(Number(value.toPrecision(12)));
+  for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9 && found.length < 100; i += 1) found.push(Number((i * step).toPrecision(12)));
   return found;
 }
 
@@ -237,7 +238,8 @@ function drawChart(rows) {
   if (right <= left) right = left + (left || 1);
   let [bottom, top] = [Math.min(...ys), Math.max(...ys)];
   if (!yLog) {
-    const pad = (top - bottom || Math.abs(top) || 1) * 0.06;
+    const flat = top - bottom <= 1e-9 * Math.max(Math.abs(top), Math.abs(bottom)); // equal but for rounding
+    const pad = ((flat ? 0 : top - bottom) || Math.abs(top) || 1) * 0.06;
     [bottom, top] = [bottom - pad, top + pad];
   } else if (bottom === top) [bottom, top] = [bottom / 2, top * 2];
   const scale = (value, low, high, from, to, log) => from + ((to - from) * (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low)));
