@@ -237,9 +237,12 @@ def test_a_metric_that_never_changes_is_drawn(opened: Callable[..., Any]) -> Non
     assert page.execute_script("return ticks(0.7, 0.7000000000000001, false, 6).length") <= 100
 
 
-def test_all_runs_on_another_network_equal_fresh_runs_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_runs_on_another_network_equal_fresh_runs_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """AVFL depends on time and is trained there; VFL is re-priced."""
     from vflbench import cli
+    from vflbench.cli import rerun
 
     monkeypatch.chdir(tmp_path)
     link = [f"network.{kind}.latency_ms=50" for kind in ("client_server", "client_client")]
@@ -256,6 +259,16 @@ def test_all_runs_on_another_network_equal_fresh_runs_there(tmp_path: Path, monk
     assert cli.command(["report", "slow", "--rerun", "lan", "--out", "c.html"]) == 0  # kept
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert cli.command(["report", "slow", "--rerun", "lann", "--out", "d.html"]) == 1 and not Path("d.html").exists()
+    for several in ("lan,us_us", "glob(*)", ""):
+        assert (
+            cli.command(["report", "slow", "--rerun", several, "--out", "d.html"]) == 1 and not Path("d.html").exists()
+        )
+    # what a folder holds may have been trained on other data, e.g. on a twin: the page then lacks it, and says so
+    monkeypatch.setattr(rerun, "_data", lambda run: str(run.folder))
+    capsys.readouterr()
+    assert cli.command(["report", "slow", "--rerun", "us_us", "--out", "e.html", "--csv", "e.csv"]) == 1
+    assert capsys.readouterr().err.count("was trained on other data") == 2
+    assert "was trained on other data" in Path("e.html").read_text() and ",avfl," not in Path("e.csv").read_text()
 
 
 def test_picture_and_table_are_downloaded_as_shown(opened: Callable[..., Any], tmp_path: Path) -> None:
