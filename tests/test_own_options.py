@@ -19,7 +19,7 @@ from hydra.core.config_store import ConfigStore
 import vflbench
 from vflbench import cli, registry
 from vflbench.results.reader import Run
-from vflbench.runner.reprice import network_config
+from vflbench.runner.costs import network_config
 from vflbench.types import ConfigError, LinkConfig, VflbenchError
 
 PAGES = Path(__file__).resolve().parents[1] / "docs/how-to"

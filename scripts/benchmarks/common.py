@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vflbench.federation.party import Party, PartySpec
 from vflbench.runner.run import Federation
 
 DATA = Path(os.environ.get("VFLBENCH_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -61,6 +62,30 @@ def seconds_of_rounds(federation: Federation, rounds: int) -> float:
 
     federation.engine(rounds=rounds + 2, eval_every=rounds + 3, on_round=on_round).run()
     return ends[-1] - ends[0]
+
+
+def star(clients: int, per_round: int, computes: bool = False) -> dict[str, PartySpec]:
+    """Clients that send 100 bytes to a server and get 100 bytes back, `per_round` times a round."""
+    import numpy as np
+
+    payload = np.zeros(25, np.float32)
+
+    async def server(me: Party, _data: None, _public: None, _config: None) -> None:
+        async for _ in me.rounds():
+            for _ in range(per_round):
+                await me.recv_all(me.clients, "up")
+                await me.send_many(me.clients, payload, "down")
+
+    async def client(me: Party, _data: None, _public: None, _config: None) -> None:
+        async for _ in me.rounds():
+            for _ in range(per_round):
+                if computes:
+                    await me.compute(lambda: None, cost=1.0)
+                await me.send("server", payload, "up")
+                await me.recv("server", "down")
+
+    parties = {f"client_{i:04d}": PartySpec(client) for i in range(clients)}
+    return {"server": PartySpec(server, role="server")} | parties
 
 
 def topology_config(name: str) -> Any:

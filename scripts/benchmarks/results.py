@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.common import say
+from benchmarks.common import say, star
 
 
 def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 500) -> None:
@@ -16,41 +16,21 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     trained."""
     import dataclasses
 
-    import numpy as np
-
     from vflbench import config
     from vflbench.federation.accounting import Payload
     from vflbench.federation.clock import ComputeClock
     from vflbench.federation.ledger import sort_ledger
     from vflbench.federation.links import LINK_KINDS
-    from vflbench.federation.party import Party, PartySpec
     from vflbench.federation.simulated import SimulatedEngine
     from vflbench.results import folder as files
     from vflbench.results.identity import config_hash
     from vflbench.runner.costs import Costs, Standing
     from vflbench.types import ComputeConfig, DataSource, LinkConfig, Metric, NetworkConfig
 
-    payload = np.zeros(25, np.float32)
-
-    async def server(me: Party, _data: None, _public: None, _config: None) -> None:
-        async for _ in me.rounds():
-            for _ in range(per_round):
-                await me.recv_all(me.clients, "up")
-                await me.send_many(me.clients, payload, "down")
-
-    async def client(me: Party, _data: None, _public: None, _config: None) -> None:
-        async for _ in me.rounds():
-            for _ in range(per_round):
-                await me.compute(lambda: None, cost=1.0)
-                await me.send("server", payload, "up")
-                await me.recv("server", "down")
-
     with config.session() as hydra:
         values = config.plain(config.plan(hydra, ["dataset=digits_graph"]).cfg)
     rounds = messages // (2 * clients * per_round)
-    specs = {"server": PartySpec(server, role="server")} | {
-        f"client_{i:02d}": PartySpec(client) for i in range(clients)
-    }
+    specs = star(clients, per_round, computes=True)
     network = NetworkConfig("us_uk", LinkConfig(136.0, 0.42), LinkConfig(136.0, 0.42))
     ends: list[float] = []
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import yaml
 
 from vflbench import registry
-from vflbench.cli import rerun
 from vflbench.cli.words import complain, say, shown
 from vflbench.plots import report as page
 from vflbench.plots.report import Report
@@ -44,6 +43,8 @@ def command(args: list[str]) -> int:
     found = read_runs(flags.runs)
     failed: list[str] = []
     if flags.rerun is not None:
+        from vflbench.cli import rerun
+
         folders, failed = rerun.moved(found, flags.rerun, flags.overwrite)
         for note in failed:
             complain(note)

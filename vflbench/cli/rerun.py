@@ -89,9 +89,7 @@ def _reprice(run: Run, values: dict[str, Any], name: str, place: Path, overwrite
     from vflbench.runner import reprice
 
     finished = reprice.Finished(run.folder.resolve())
+    finished.replacing = "--overwrite"
     finished.check()
     profile = reprice.Profile({"network": name}, values["network"])
-    try:
-        finished.write(profile, place, f"vflbench report --rerun {name}", overwrite=overwrite, draw=None)
-    except VflbenchError as error:
-        raise VflbenchError(str(error).replace("overwrite=true", "--overwrite")) from error
+    finished.write(profile, place, f"vflbench report --rerun {name}", overwrite=overwrite, draw=None)

@@ -3,6 +3,7 @@
 The same for a run that has just been trained and for one that is re-priced; so it imports no torch.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from vflbench import registry
 from vflbench.federation.accounting import Payload, Totals
 from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
 from vflbench.federation.replay import Program, idle_seconds
-from vflbench.types import NetworkConfig, Problem, closest, hook
+from vflbench.types import LinkConfig, NetworkConfig, Problem, VflbenchError, closest, hook
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,24 @@ class Costs:
             busy = core_seconds(np.concatenate(list(computed.values())), cores, threads)
         utilisation = float(busy / (cores * seconds)) if seconds > 0 else None
         return {"utilisation": utilisation, "waiting_seconds": float(np.mean(waiting) / max(rounds, 1))}
+
+
+def network_config(values: Mapping[str, Any]) -> NetworkConfig:
+    """The dataclass of a composed `network`, whose values have been checked.
+
+    Raises
+    ------
+    VflbenchError : a key of the network's module is not known, as its package is not there.
+    """
+    kind = registry.option_config("network", str(values.get("name", NetworkConfig.name)))
+    if unknown := values.keys() - {field.name for field in dataclasses.fields(kind)}:
+        raise VflbenchError(
+            f"network={values.get('name')} has no key {', '.join(sorted(unknown))}: is its package installed?"
+        )
+    kinds = {kind: LinkConfig(**values[kind]) for kind in ("client_server", "client_client") if kind in values}
+    links = {pair: LinkConfig(**link) for pair, link in (values.get("links") or {}).items()}
+    found: NetworkConfig = kind(**{**values, **kinds, "links": links})
+    return found
 
 
 def core_seconds(computed: np.ndarray, cores: float, threads: int) -> float:

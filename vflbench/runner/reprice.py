@@ -7,7 +7,6 @@ re-pricing takes seconds.
 
 import contextlib
 import copy
-import dataclasses
 import hashlib
 import os
 import re
@@ -31,8 +30,8 @@ from vflbench.results.identity import config_hash
 from vflbench.results.network import network_label
 from vflbench.results.reader import Arrays, Run
 from vflbench.runner import provenance
-from vflbench.runner.costs import Costs, Standing, clock, link_problems
-from vflbench.types import ENDED, ConfigError, LinkConfig, NetworkConfig, VflbenchError, refuse
+from vflbench.runner.costs import Costs, Standing, clock, link_problems, network_config
+from vflbench.types import ENDED, ConfigError, NetworkConfig, VflbenchError, refuse
 
 OLDER = "an older vflbench made it: its manifest.json lacks"
 TIMED_OUT = "max_virtual_seconds"
@@ -96,8 +95,7 @@ def reprice(
 
     Raises
     ------
-    VflbenchError
-        There are no runs at all, or two results for one folder.
+    VflbenchError : there are no runs at all, or two results for one folder.
     """
     jobs: list[tuple[Finished, Profile, Path]] = []
     places: dict[Path, Path] = {}
@@ -165,6 +163,8 @@ class Finished(Run):
     Its attributes raise VflbenchError where a file is damaged.
     """
 
+    replacing = "overwrite=true"  # what to type so that another run is replaced
+
     @cached_property
     def config(self) -> dict[str, Any]:
         """The configuration of the run."""
@@ -178,8 +178,7 @@ class Finished(Run):
 
         Raises
         ------
-        VflbenchError
-            The run cannot be re-priced so.
+        VflbenchError : the run cannot be re-priced so.
         """
         if self.status is None:
             raise VflbenchError("the run has not ended: continue it with resume=true, then re-price it")
@@ -260,8 +259,7 @@ class Finished(Run):
 
         Raises
         ------
-        VflbenchError
-            The run cannot be re-priced so, or the folder cannot be written.
+        VflbenchError : the run cannot be re-priced so, or the folder cannot be written.
         """
         config = profile.applied(self.config)
         origin = self._origin()
@@ -327,8 +325,7 @@ class Finished(Run):
 
         Raises
         ------
-        VflbenchError
-            It holds something that is not to be replaced.
+        VflbenchError : it holds something that is not to be replaced.
         """
         if not place.exists():
             return False
@@ -344,7 +341,7 @@ class Finished(Run):
         ):
             return True
         raise VflbenchError(
-            f"{place} holds another run: choose another place with --out, or replace it with overwrite=true"
+            f"{place} holds another run: choose another place with --out, or replace it with {self.replacing}"
         )
 
     def _refuse(self, config: Mapping[str, Any], network: NetworkConfig) -> None:
@@ -352,8 +349,7 @@ class Finished(Run):
 
         Raises
         ------
-        VflbenchError
-            The run cannot be re-priced so.
+        VflbenchError : the run cannot be re-priced so.
         """
         name, accounting = config["algorithm"]["name"], config["accounting"]
         info = registry.algorithms()[name]
@@ -383,8 +379,7 @@ class Finished(Run):
 
         Raises
         ------
-        VflbenchError
-            They would not be a fresh run's.
+        VflbenchError : they would not be a fresh run's.
         """
         done = self.program.retime(network)
         rounds = self.summary["rounds"]
@@ -433,25 +428,6 @@ class Finished(Run):
                 f"({now(rounds):.6g} s): train it under that network"
             )
         return ("completed", None) if timed_out else (status, reason)
-
-
-def network_config(values: Mapping[str, Any]) -> NetworkConfig:
-    """The dataclass of a composed `network`, whose values have been checked.
-
-    Raises
-    ------
-    VflbenchError
-        A key of the network's module is not known, as its package is not there.
-    """
-    kind = registry.option_config("network", str(values.get("name", NetworkConfig.name)))
-    if unknown := values.keys() - {field.name for field in dataclasses.fields(kind)}:
-        raise VflbenchError(
-            f"network={values.get('name')} has no key {', '.join(sorted(unknown))}: is its package installed?"
-        )
-    kinds = {kind: LinkConfig(**values[kind]) for kind in ("client_server", "client_client") if kind in values}
-    links = {pair: LinkConfig(**link) for pair, link in (values.get("links") or {}).items()}
-    found: NetworkConfig = kind(**{**values, **kinds, "links": links})
-    return found
 
 
 @contextlib.contextmanager

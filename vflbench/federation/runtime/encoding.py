@@ -1,4 +1,4 @@
-"""What becomes of a payload that is sent: a copy, and with a codec a compressed one.
+"""What becomes of a payload that is sent or reported: a copy, and with a codec a compressed one.
 
 A codec compresses what is sent from the first round on, to other organisations and outside evaluations.
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
 
 from vflbench.federation import links as L
 from vflbench.federation.codec import Encoded, Encoder
@@ -82,3 +85,12 @@ class Encoding:
                 self.together = False
 
         return send_many
+
+
+def observed(value: Any) -> Any:
+    """A detached copy of what a party reports: the observer reads it later, when the party has gone on."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return {k: observed(v) for k, v in value.items()} if isinstance(value, dict) else value

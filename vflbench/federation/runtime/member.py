@@ -17,7 +17,7 @@ from vflbench.federation.codec import Encoder
 from vflbench.federation.ledger import COMPUTE, RECV, trace_row
 from vflbench.federation.party import PartyLost, PartySpec, Report, State, check_report, role_of
 from vflbench.federation.payload import LINES, Form, form_bytes
-from vflbench.federation.runtime.encoding import Encoding, copying, sending
+from vflbench.federation.runtime.encoding import Encoding, copying, observed, sending
 from vflbench.federation.runtime.mail import NO_BOXES, Done, Mailboxes, Message, by_tag
 from vflbench.federation.runtime.me import narrow
 from vflbench.federation.snapshot import Cut, freeze, optimised, thaw
@@ -130,8 +130,7 @@ class Member:
 
         Raises
         ------
-        FederationError
-            There is no such party, or no edge to it.
+        FederationError : there is no such party, or no edge to it.
         """
         runtime = self.runtime
         if dst not in runtime.parties:
@@ -189,8 +188,7 @@ class Member:
 
         Raises
         ------
-        FederationError
-            There is no such party.
+        FederationError : there is no such party.
         """
         if src not in self.runtime.parties:
             raise FederationError(
@@ -245,8 +243,7 @@ class Member:
 
         Raises
         ------
-        PartyLost
-            The process of `src` has died, and nothing of it is left to read.
+        PartyLost : the process of `src` has died, and nothing of it is left to read.
         """
         try:
             box = (self.evaluation_boxes if self.in_evaluation else self.boxes)[src][tag]
@@ -290,8 +287,7 @@ class Member:
 
         Raises
         ------
-        PartyLost
-            The process of one in `srcs` has died, and nothing of it is left to read.
+        PartyLost : the process of one in `srcs` has died, and nothing of it is left to read.
         """
         self.runtime.refuse_round_timing(self, "recv_any")
         if self.in_evaluation:
@@ -370,7 +366,7 @@ class Member:
         """As `Party.report`."""
         check_report(self.name, self.round, values, self.runtime.reports)
         if self.runtime.on_report is not None:
-            self.runtime.on_report(self.name, self.round, _observed(values))
+            self.runtime.on_report(self.name, self.round, observed(values))
 
     def read_clock(self) -> float:
         """As `Party.clock`."""
@@ -502,12 +498,3 @@ def link_kind(a: Member, b: Member) -> str:
     if a.organisation == b.organisation:
         return L.LOCAL
     return L.CLIENT_SERVER if "server" in (a.role, b.role) else L.CLIENT_CLIENT
-
-
-def _observed(value: Any) -> Any:
-    """A detached copy of what a party reports: the observer reads it later, when the party has gone on."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    return {k: _observed(v) for k, v in value.items()} if isinstance(value, dict) else value
