@@ -53,6 +53,7 @@ from vflbench.data.relational.tables import (
     check_fractions,
     divide,
     in_order,
+    kept,
     moments,
     standardize,
 )
@@ -150,7 +151,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     files = _file_set("demo", "full") if config.variant == "auto" else _file_set(config.variant)
     found = sources.locate(files, root, config.source)
     if found is None:
-        raw, splits = twin(config.width)
+        raw, splits = kept("mimic3-twin", lambda: twin(config.width), config.width)
         source = twins.twin_source()
         return divide(config.name, raw, splits, source, METRIC, layout=layout, parts=parties, standardized=True)
 

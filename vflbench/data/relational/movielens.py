@@ -14,7 +14,7 @@ import numpy as np
 from vflbench.data import sources, twins
 from vflbench.data.relational import text
 from vflbench.data.relational.movielens_files import GENRES, OCCUPATIONS, Content, read
-from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, divide, split_rows
+from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, divide, kept, split_rows
 from vflbench.data.sources import FileSet, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
@@ -105,7 +105,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     has_twin = config.variant in ("auto", "1m")
     found = sources.locate(_file_set(config.variant), root, config.source, config.verify, has_twin)
     if found is None:
-        raw, splits = twin(config.width)
+        raw, splits = kept("movielens-twin", lambda: twin(config.width), config.width)
         narrowed = "" if config.width is None else f"; at most {config.width} features per table"
         note = f"synthetic twin of MovieLens-1M with its sizes and a split of its own{narrowed}"
         source = twins.twin_source("1m", note)

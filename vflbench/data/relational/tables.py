@@ -1,10 +1,13 @@
 """Tables as loaders give them, and how they become a task: splits, standardisation, horizontal parts, joined blocks."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from vflbench.data import prepared, sources
 from vflbench.data.relational.join import Keys, hand_over, join
 from vflbench.data.tasks import AlignedTask, Equality, HeldOut, RelationalPart, RelationalTask
 from vflbench.seeding import stream
@@ -32,6 +35,36 @@ class RawTables:
     labels: np.ndarray  # (n,) of the label table's rows: float64 target, or int64 class
     classes: int  # 0: regression
     joins: tuple[Equality, ...]
+
+
+def kept(
+    title: str, made: Callable[[], tuple[RawTables, dict[str, np.ndarray]]], *made_of: Any
+) -> tuple[RawTables, dict[str, np.ndarray]]:
+    """The tables and splits that `made` makes of `made_of`, kept in the cache folder, where a later job finds them.
+
+    Keys are numbers, not objects.
+    """
+
+    def arrays() -> dict[str, np.ndarray]:
+        raw, splits = made()
+        tables = [(table.name, list(table.keys), table.columns) for table in raw.tables]
+        joins = [(join.left, join.right) for join in raw.joins]
+        about = json.dumps([tables, raw.label_table, raw.classes, joins])
+        held = {"about": np.frombuffer(about.encode(), np.uint8), "labels": raw.labels}
+        for table in raw.tables:
+            held |= {f"{table.name}.features": table.features}
+            held |= {f"{table.name}.key.{key}": values for key, values in table.keys.items()}
+        return held | {f"rows.{split}": rows for split, rows in splits.items()}
+
+    held = prepared.arrays(sources.cache_folder() / "tables" / f"{title}-{prepared.key(*made_of)}", arrays)
+    tables, label_table, classes, joins = json.loads(held["about"].tobytes())
+    opened = tuple(
+        RawTable(name, {key: held[f"{name}.key.{key}"] for key in keys}, held[f"{name}.features"], tuple(columns))
+        for name, keys, columns in tables
+    )
+    equal = tuple(Equality(tuple(left), tuple(right)) for left, right in joins)
+    raw = RawTables(opened, label_table, held["labels"], classes, equal)
+    return raw, {split: held[f"rows.{split}"] for split in SPLITS}
 
 
 def check_fractions(validation: float, test: float) -> list[Problem]:

@@ -8,9 +8,9 @@ We differ from the authors' tables in two points. (1) A restaurant's stars and a
 very labels to predict, also of test rows. They are features with star_averages=true only. (2) Missing values are
 imputed; the authors leave the row out.
 
-Features of reviews are many (11.6 GB). Above `memory_gb` they are computed once into a memory-mapped file of the cache
-folder. Its rows are in the order train, val, test, so that each split is a view. The split therefore has a seed of its
-own, and one file serves all runs.
+Features of reviews are many (11.6 GB). They are computed once into a memory-mapped file of the cache folder. Above
+`memory_gb` they are never held in memory whole. Rows are in the order train, val, test, so that each split is a view.
+The split therefore has a seed of its own, and one file serves all runs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Config:
     split_seed: int | None = 0  # of the split; null: the run's seed (and a file of review features for each seed)
     # a restaurant's stars and a user's average stars, which are means of labels, are features
     star_averages: bool = False
-    # larger review features are kept in a memory-mapped file of the cache folder
+    # larger review features are never held in memory whole
     memory_gb: Annotated[float, Range(at_least=0)] = 2.0
     width: Count | None = 16  # twin: at most this many features per table; null: all
 
@@ -327,18 +327,22 @@ def _gathered(
     Parameters
     ----------
     blocks : gives (rows, their raw features), each row once.
-    name : of the folder in the cache folder that keeps features larger than `memory_gb`. They are written once.
+    name : of the folder in the cache folder that keeps the features.
+    memory_gb : features larger than this are not held in memory while they are made.
 
     Raises
     ------
     DataError : the file cannot be written, or a value is not finite.
     """
-    size = 4 * shape[0] * shape[1]
-    if size <= memory_gb * 1e9:
+    size, folder = 4 * shape[0] * shape[1], sources.cache_folder() / "features" / name
+
+    def made() -> dict[str, np.ndarray]:
         features = np.empty(shape, np.float32)
         _fill(features, blocks(), training)
-        return features
-    folder = sources.cache_folder() / "features" / name
+        return {"values": features}
+
+    if size <= memory_gb * 1e9:
+        return prepared.arrays(folder, made)["values"]
 
     def fill(out: np.ndarray) -> None:
         log.info("computing %.1f GB of review features once, into %s", size / 1e9, folder)
@@ -401,14 +405,9 @@ def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.n
     All restaurants and users join. Most users write one review and some write hundreds; restaurants are similar. A
     review's stars depend on its text, its restaurant and its user.
     """
-    rng = stream(0, "twin/yelp")
     rows = _TRAIN + _HELD_OUT
-    restaurant, user = (_drawn(*shape, rng) for shape in ((_RESTAURANTS, 1.3, 150), (_USERS, 1.15, 2000)))
-    place, taste = rng.standard_normal(_RESTAURANTS, dtype=np.float32), rng.standard_normal(_USERS, dtype=np.float32)
-    praise = rng.standard_normal(rows, dtype=np.float32)
-    mood = 0.5 * place[restaurant] + 0.6 * taste[user] + praise
-    stars = 1 + np.searchsorted(np.quantile(mood, np.cumsum(_STARS)[:-1]), mood)
-
+    drawn = prepared.arrays(sources.cache_folder() / "tables" / f"yelp-twin-{prepared.key(rows)}", _drawn_twin)
+    praise = drawn["praise"]
     columns = len(_REVIEW_COLUMNS) if width is None else min(width, len(_REVIEW_COLUMNS))
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -420,20 +419,33 @@ def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.n
             values[len(_VOTES) : len(_VOTES) + _INFORMATIVE] += 0.7 * praise[at]
             yield at, values.T
 
-    review = _gathered(blocks, (rows, columns), _TRAIN, f"yelp-twin-{prepared.key(columns)}", memory_gb)
+    review = _gathered(blocks, (rows, columns), _TRAIN, f"yelp-twin-{prepared.key(rows, columns)}", memory_gb)
+    places = {"business_id": np.arange(_RESTAURANTS)}
+    others = (
+        RawTable("restaurant", places, drawn["restaurants"][:, :width], _RESTAURANT_COLUMNS[:width]),
+        RawTable("user", {"user_id": np.arange(_USERS)}, drawn["users"][:, :width], _USER_COLUMNS[:width]),
+    )
+    val = _TRAIN + _HELD_OUT // 2
+    splits = {"train": np.arange(_TRAIN), "val": np.arange(_TRAIN, val), "test": np.arange(val, rows)}
+    return _task(review, (drawn["restaurant"], drawn["user"]), drawn["stars"], others), splits
+
+
+def _drawn_twin() -> dict[str, np.ndarray]:
+    """What the twin has but its reviews' features: keys, stars and `praise` of every review, and the other tables."""
+    rng = stream(0, "twin/yelp")
+    rows = _TRAIN + _HELD_OUT
+    restaurant, user = (_drawn(*shape, rng) for shape in ((_RESTAURANTS, 1.3, 150), (_USERS, 1.15, 2000)))
+    place, taste = rng.standard_normal(_RESTAURANTS, dtype=np.float32), rng.standard_normal(_USERS, dtype=np.float32)
+    praise = rng.standard_normal(rows, dtype=np.float32)
+    mood = 0.5 * place[restaurant] + 0.6 * taste[user] + praise
+    stars = 1 + np.searchsorted(np.quantile(mood, np.cumsum(_STARS)[:-1]), mood)
     counts = np.log1p(np.bincount(user, minlength=_USERS))[:, None]
     person = np.exp(counts + rng.normal(0, 1, (_USERS, len(_USER_COLUMNS)))).astype(np.float32)
     person[:, 0], person[:, -1] = np.clip(3.8 + 0.8 * taste, 1, 5), rng.integers(2004, 2023, _USERS)
     place_stars = np.clip(np.round(2 * (3.5 + 0.7 * place)) / 2, 1, 5)
     of_place = np.column_stack([place_stars, np.bincount(restaurant, minlength=_RESTAURANTS)]).astype(np.float32)
-    places = {"business_id": np.arange(_RESTAURANTS)}
-    others = (
-        RawTable("restaurant", places, of_place[:, :width], _RESTAURANT_COLUMNS[:width]),
-        RawTable("user", {"user_id": np.arange(_USERS)}, person[:, :width], _USER_COLUMNS[:width]),
-    )
-    val = _TRAIN + _HELD_OUT // 2
-    splits = {"train": np.arange(_TRAIN), "val": np.arange(_TRAIN, val), "test": np.arange(val, rows)}
-    return _task(review, (restaurant, user), stars, others), splits
+    of_review = {"restaurant": restaurant, "user": user, "stars": stars, "praise": praise}
+    return {**of_review, "restaurants": of_place, "users": person}
 
 
 def _drawn(size: int, tail: float, most: float, rng: np.random.Generator) -> np.ndarray:
