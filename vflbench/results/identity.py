@@ -19,6 +19,8 @@ def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
     A network is named by its values: the same links are the same experiment, whatever option they were made from.
     """
     found = {key: value for key, value in config.items() if key not in EXCLUDED and not key.startswith("hydra.")}
+    if isinstance(dataset := found.get("dataset"), Mapping) and dataset.get("order") == "file":
+        found["dataset"] = {key: value for key, value in dataset.items() if key != "order"}  # as before there was a key
     if isinstance(network := found.get("network"), Mapping) and "name" in network:
         network = {key: _as_floats(value) if key != "latencies" else value for key, value in network.items()}
         found["network"] = {**network, "name": by_values(network)}
