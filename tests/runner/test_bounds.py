@@ -101,10 +101,13 @@ def test_each_level_is_the_learner_on_those_columns_alone(cache):
             for blocks in (task.features, task.held_out_features["val"], task.held_out_features["test"])
         )
         model = trees.fit(x, task.labels, val, task.truth("val"), classes=0, metric="rmse", seed=4)
+        assert metrics.rmse(model.scores(val), task.truth("val")) == model.values[model.best - 1]
         return metrics.rmse(model.scores(test), task.truth("test"))
 
     whole = reached(0, 1, 2)
-    assert found["alone"] == {"metric": "rmse", "value": reached(0), "learner": "boosted trees"}
+    assert {**found["alone"], "validation": None} == {
+        "metric": "rmse", "value": reached(0), "validation": None, "learner": "boosted trees",
+    }  # fmt: skip
     assert found["centralised"]["value"] == whole
     for party, rest in enumerate(((1, 2), (0, 2), (0, 1))):
         assert found["brings"][f"party {party}"] == {"without": reached(*rest), "gain": reached(*rest) - whole}
@@ -156,9 +159,12 @@ def test_many_numbers_are_sampled_and_the_learner_says_so(cache, monkeypatch):
     monkeypatch.setattr(bounds, "MOST_NUMBERS", 240)
     monkeypatch.setattr(bounds, "MOST_ROWS", 60)
     seen = []
-    monkeypatch.setattr(
-        bounds, "_reached", lambda splits, own, *_: seen.append({s: len(t.labels) for s, t in splits.items()}) or 1.0
-    )
+
+    def reached(splits, own, task, seed):
+        seen.append({split: len(table.labels) for split, table in splits.items()})
+        return 1.0, 1.0
+
+    monkeypatch.setattr(bounds, "_reached", reached)
     assert levels(aligned(), 0, "auto")["alone"]["learner"] == "boosted trees on 40 of 100 training rows"
     assert seen[0] == {"train": 40, "val": 60, "test": 60}
     assert levels(aligned(), 0, "full")["alone"]["learner"] == "boosted trees"

@@ -131,9 +131,9 @@ def _learnt(task: Task, seed: int, how: str) -> dict[str, Any]:
             splits[split] = _some(task, split, min(1.0, MOST_ROWS / len(truth)) if how == "auto" else 1.0, seed)
     rows = len(splits["train"].labels)
     named = trees.LEARNER if rows == count else f"{trees.LEARNER} on {rows:,} of {count:,} training rows"
-    values: dict[tuple[int, ...], float] = {}
+    values: dict[tuple[int, ...], tuple[float, float | None]] = {}
 
-    def reached(parties: Iterable[int]) -> float:
+    def reached(parties: Iterable[int]) -> tuple[float, float | None]:
         own = tuple(parties)
         if own not in values:
             values[own] = _reached(splits, own, task, seed)
@@ -145,11 +145,13 @@ def _learnt(task: Task, seed: int, how: str) -> dict[str, Any]:
     if 1 < len(train.blocks) <= MOST_PARTIES:
         sign = 1 if task.metric.goal == "max" else -1
         for party in every:
-            without = reached(other for other in every if other != party)
-            brings[_name(task, party)] = {"without": without, "gain": sign * (whole - without)}
+            without, _ = reached(other for other in every if other != party)
+            brings[_name(task, party)] = {"without": without, "gain": sign * (whole[0] - without)}
     return {
-        "alone": {"metric": task.metric.name, "value": alone, "learner": named},
-        "centralised": {"metric": task.metric.name, "value": whole, "learner": named},
+        **{
+            name: {"metric": task.metric.name, "value": value, "validation": validation, "learner": named}
+            for name, (value, validation) in {"alone": alone, "centralised": whole}.items()
+        },
         "brings": brings,
     }
 
@@ -162,8 +164,10 @@ def _some(task: Task, split: str, share: float, seed: int) -> Table:
     return table
 
 
-def _reached(splits: Mapping[str, Table], parties: tuple[int, ...], task: Task, seed: int) -> float:
-    """The metric on test rows of a learner that has the columns of `parties`."""
+def _reached(
+    splits: Mapping[str, Table], parties: tuple[int, ...], task: Task, seed: int
+) -> tuple[float, float | None]:
+    """The metric on test and on validation rows of a learner that has the columns of `parties`."""
 
     def columns(split: str) -> np.ndarray:
         return np.concatenate([splits[split].blocks[party] for party in parties], axis=1)
@@ -172,7 +176,8 @@ def _reached(splits: Mapping[str, Table], parties: tuple[int, ...], task: Task, 
     held = (columns("val"), splits["val"].labels) if "val" in splits else (x[:0], labels[:0])
     name = task.metric.name
     model = trees.fit(x, labels, *held, classes=task.classes, metric=name, seed=seed)
-    return metrics.METRICS[name](model.scores(columns("test")), splits["test"].labels)
+    validation = model.values[model.best - 1] if model.values else None
+    return metrics.METRICS[name](model.scores(columns("test")), splits["test"].labels), validation
 
 
 def _name(task: Task, party: int) -> str:
