@@ -424,5 +424,9 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
         nbytes = int(local[:, COLUMN["bytes"]].sum())
         lines.append(f"  {'inside organisations, free':43} {len(local):6,} messages  {human_bytes(nbytes):>10}")
     seconds = f"one round takes {engine.boundary_clock:.4g} s of virtual time"
+    shipped = bounds.on_network(bounds.ship_it(federation.task), config.network)
     lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * federation.rounds))}; {seconds}")
+    if shipped["bytes"]:
+        once = f"{human_bytes(shipped['bytes'])} ({shipped['form']}), {shipped['seconds']:.4g} s"
+        lines.append(f"the data themselves, sent once (ship it): {once}")
     return "\n".join(lines)

@@ -179,7 +179,8 @@ function drawTable(rows) {
     return tr;
   });
   $("ranking").querySelector("thead").replaceChildren(head);
-  $("ranking").querySelector("tbody").replaceChildren(...body, ...boundRows(columns));
+  $("ranking").querySelector("tbody").replaceChildren(...body);
+  $("ranking").querySelector("tfoot").replaceChildren(...boundRows(columns));
 }
 
 // --- chart --------------------------------------------------------------------------------------------------------------
