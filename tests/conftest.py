@@ -137,6 +137,16 @@ def state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_STATE_HOME"] = os.environ["VFLBENCH_TEST_STATE"] = str(tmp_path_factory.getbasetemp() / "state")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def nothing_is_learnt_beside_runs() -> Iterator[None]:
+    """Runs of tests are not followed by trees for floor and ceiling; tests of these put them back."""
+    from vflbench.runner import bounds
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "levels", lambda *_, **__: {})
+        yield
+
+
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[Any]:
     """Ray for the runs of a module, which find it with engine.address=auto."""

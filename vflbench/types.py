@@ -231,6 +231,7 @@ class RunConfig:
     overwrite: bool = False
     dry_run: bool = False
     plot: Literal["auto", "none"] = "auto"
+    floor: Literal["auto", "full", "none"] = "auto"
     accounting: str = "strict"
     data_root: str | None = None
     scale: Literal["full", "small", "smoke"] = "full"

@@ -304,5 +304,5 @@ def test_picture_and_table_are_downloaded_as_shown(opened: Callable[..., Any], t
     start = int(read["pdf"].rsplit(b"startxref\n", 1)[1].split()[0])
     assert read["pdf"][start:].startswith(b"xref\n")
     heads, *rows = read["csv"].decode().strip().split("\r\n")
-    assert len(rows) == 3 and '"sent to target"' in heads and any('"MTCD"' in row for row in rows)
+    assert len(rows) == 4 and '"sent to target"' in heads and any('"MTCD"' in row for row in rows)
     assert read["tex"].startswith(b"\\begin{tabular}") and b"$\\pm$" in read["tex"] and b"MTCD" in read["tex"]

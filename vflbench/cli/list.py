@@ -37,4 +37,8 @@ def command(args: list[str]) -> int:
         f"\n{len(algorithms)} algorithms, {len(data)} data sets: vflbench algorithm=... dataset=... [privacy=...] "
         "[model=...] [attack=...]"
     )
+    say(
+        "\nBeside them, in every picture and table: ship it (the data sent once), label owner alone (its own columns), "
+        "centralised (all columns)"
+    )
     return 0

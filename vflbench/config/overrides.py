@@ -150,7 +150,7 @@ def sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
         ]
     if override.is_hydra_override():
         return [Problem(key, value, "cannot be swept")]
-    if key in ("dry_run", "resume", "overwrite", "plot"):
+    if key in ("dry_run", "resume", "overwrite", "plot", "floor"):
         return [Problem(key, value, "holds for the whole sweep: give one value")]
     if key == "experiment":  # each preset has its own sweep, which Hydra would drop silently
         return [Problem(key, value, "presets are started one at a time")]

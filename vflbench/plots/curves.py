@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter
 
-from vflbench.plots import style
+from vflbench.plots import bounds, style
 from vflbench.results import selection
 from vflbench.results.folder import atomic, atomic_write, splits
 from vflbench.results.identity import flat
@@ -124,6 +124,7 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
         )
         axes.set_xlim(left=0)
         _mark(axes, shown, summary["metric"]["selected_round"], scale, look.color)
+        bounds.draw(axes, [summary], x, metric.name, scale)
     entitle(axes, _title(summary, network), _alarm(summary))
     if note:
         axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
@@ -337,6 +338,7 @@ def _panel(
             continue
         axes.plot(line["x"] / scale, line["mean"], **look, markevery=_turns(len(line), place, step), label=text)
         axes.fill_between(line["x"] / scale, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    bounds.draw(axes, every, x, metric, scale)
     axes.set_xlim(left=0)
     return pd.concat(tables, ignore_index=True)
 

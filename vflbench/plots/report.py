@@ -11,7 +11,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from vflbench.plots import style
+from vflbench.plots import bounds, style
 from vflbench.results import pricing, selection, texts
 from vflbench.results.folder import splits
 from vflbench.results.network import network_label
@@ -179,7 +179,7 @@ def to_markdown(report: Report) -> str:
         )
         about = ". ".join(filter(None, [rule(panel), caveat(panel)]))
         lines += [markdown(f"{goal}Times as the runs had them: {about}."), ""]
-        lines += markdown_table(HEADS, [cells(row) for row in rows], {})
+        lines += markdown_table(HEADS, [*map(cells, rows), *bounds.cells(panel.runs, scored)], {})
         lines += ["", "Selected settings", ""]
         choices = [list(choice_cells(choice).values()) for choice in panel.choices]
         lines += markdown_table(CHOICE_HEADS, choices, {COMMAND: texts.code})
@@ -205,8 +205,8 @@ def cells(row: Mapping[str, Any]) -> list[str]:
         style.look(row["algorithm"]).label,
         row["differs"],
         row["seeds"],
-        *(_score(row[which], row[f"{which}_sd"], row["metric"]) for which in ("selected", "final")),
-        _score(row["averaged"], None, row["metric"]),
+        *(scored(row[which], row[f"{which}_sd"], row["metric"]) for which in ("selected", "final")),
+        scored(row["averaged"], None, row["metric"]),
         human_bytes(row["bytes"]),
         "–" if timed else f"{row['communication_seconds']:.4g} s",
         missed if nbytes is None else human_bytes(nbytes) + part,
@@ -215,7 +215,8 @@ def cells(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _score(value: float | None, sd: float | None, metric: str) -> str:
+def scored(value: float | None, sd: float | None, metric: str) -> str:
+    """A value of `metric` with its deviation, as a text."""
     form = ".2e" if metric == TRAINING_METRIC else ".4f"
     return "–" if value is None else f"{value:{form}}" + ("" if sd is None else f" ± {sd:{form}}")
 
@@ -230,8 +231,8 @@ def choice_cells(choice: selection.Choice) -> dict[str, str]:
     return {
         "group": named,
         "setting": selection.in_words(tuned) or "the only one",
-        "validation": _score(*_moments(choice.validation), choice.setting.metric),
-        "test": _score(*_moments(choice.setting.scores("selected")), choice.setting.metric),
+        "validation": scored(*_moments(choice.validation), choice.setting.metric),
+        "test": scored(*_moments(choice.setting.scores("selected")), choice.setting.metric),
         "command": choice.command or "",
         "why": choice.why,
     }
@@ -304,7 +305,7 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
     datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
     css = (PAGE / "report.css").read_text(encoding="utf-8")
     js = "\n".join(
-        (PAGE / f"{part}.js").read_text(encoding="utf-8") for part in ("compare", "show", "save", "controls")
+        (PAGE / f"{part}.js").read_text(encoding="utf-8") for part in ("compare", "bounds", "show", "save", "controls")
     )
     return page_template(PAGE / "report.html").render(
         heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on "
@@ -408,6 +409,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         "target_why": panel.target_why.capitalize(),
         "rule": rule(panel),
         "caveat": caveat(panel),
+        **bounds.page(panel.runs, metric["name"]),
         "lines": lines,
         "runs": entries,
     }

@@ -7,7 +7,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, caveat, cells, choice_cells, provenance, row, rule
+from vflbench.plots import bounds
+from vflbench.plots.report import (
+    CHOICE_HEADS,
+    HEADS,
+    Report,
+    caveat,
+    cells,
+    choice_cells,
+    provenance,
+    row,
+    rule,
+    scored,
+)
 from vflbench.results.folder import splits
 from vflbench.results.pricing import Traffic
 from vflbench.results.reader import Run
@@ -32,9 +44,11 @@ def show(report: Report, console: Console | None = None) -> None:
         _print(
             console,
             HEADS,
-            [cells(row(report, panel, setting)) for setting in panel.settings],
+            [*(cells(row(report, panel, setting)) for setting in panel.settings), *bounds.cells(panel.runs, scored)],
             right=range(3, len(HEADS)),
         )
+        if note := bounds.note(panel.runs, panel.runs[0].summary["metric"]["name"]):
+            console.print(_text(note, style="dim"), soft_wrap=True)
         runs = panel.runs
         if len(runs) > 1:
             choices = [[*choice_cells(choice).values()] for choice in panel.choices]

@@ -383,7 +383,8 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
 _SUMMARY_OPTIONAL: dict[str, Any] = {
     "attack": dict, "metric_of": str, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL,
     "waiting_seconds": _NUMBER, "engine": str,
-    "cores": _NUMBER,
+    "cores": _NUMBER, "ship_it": dict, "times_ship_it": _NUMBER_OR_NULL, "alone": dict, "centralised": dict,
+    "brings": dict,
 }  # fmt: skip
 _MANIFEST: dict[str, Any] = {
     "config": {"algorithm": {"name": str}, "dataset": {"name": str}, "network": dict},

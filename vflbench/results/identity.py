@@ -10,7 +10,7 @@ from vflbench.results.network import by_values
 
 # Keys that say how a run is carried out, not what it computes. Where the data are does not count either: the manifest
 # has their hashes.
-EXCLUDED = frozenset({"resume", "device", "overwrite", "dry_run", "plot", "data_root", "hydra"})
+EXCLUDED = frozenset({"resume", "device", "overwrite", "dry_run", "plot", "floor", "data_root", "hydra"})
 
 
 def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,6 +19,8 @@ def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
     A network is named by its values: the same links are the same experiment, whatever option they were made from.
     """
     found = {key: value for key, value in config.items() if key not in EXCLUDED and not key.startswith("hydra.")}
+    if isinstance(dataset := found.get("dataset"), Mapping) and dataset.get("order") == "file":
+        found["dataset"] = {key: value for key, value in dataset.items() if key != "order"}  # as before there was a key
     if isinstance(network := found.get("network"), Mapping) and "name" in network:
         network = {key: _as_floats(value) if key != "latencies" else value for key, value in network.items()}
         found["network"] = {**network, "name": by_values(network)}

@@ -348,7 +348,15 @@ def overrides(run: Run, network: bool = True) -> list[str] | None:
     """What was typed for the run and decides what it computes, without its seed; None where it is not known."""
     if run.overrides is None:
         return None
-    dropped = ("seed=", "hydra.", "resume=", "overwrite=", "plot=", *(() if network else ("network=", "network.")))
+    dropped = (
+        "seed=",
+        "hydra.",
+        "resume=",
+        "overwrite=",
+        "plot=",
+        "floor=",
+        *(() if network else ("network=", "network.")),
+    )
     return [word for word in run.overrides if not word.lstrip("+~'\"").startswith(dropped)]
 
 

@@ -33,7 +33,9 @@ from vflbench.federation.ray.cluster import Cluster
 from vflbench.federation.ray.driver import RayEngine
 from vflbench.federation.ray.nats_broker import Channels, Service
 from vflbench.federation.ray.party import elsewhere
-from vflbench.runner.evaluate import METRICS, Observer
+from vflbench.models.metrics import METRICS
+from vflbench.runner import bounds
+from vflbench.runner.evaluate import Observer
 from vflbench.runner.federation import Federation, Known, resolve_device
 from vflbench.runner.models import WholeModels
 from vflbench.types import (
@@ -159,7 +161,11 @@ class Surveyor:
             name: dataclasses.replace(spec, program=elsewhere, data=None) for name, spec in federation.specs.items()
         }
         bare = task.without_features()
-        known = Known(bare, federation.layout, federation.decided, federation.facts, federation.devices, specs)
+        levels = bounds.levels(task, config.seed, config.floor, kept_only=True) if config.floor != "none" else {}
+        known = Known(
+            bare, federation.layout, federation.decided, federation.facts, federation.devices, specs,
+            {"ship_it": bounds.ship_it(task), **levels},
+        )  # fmt: skip
         return known, _briefings(federation)
 
     def score(self, round: int, models: list[Any]) -> tuple[dict[str, float], dict[str, Any]]:

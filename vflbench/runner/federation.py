@@ -18,6 +18,7 @@ from vflbench.federation.engine import Engine
 from vflbench.federation.party import SERVER, PartySpec
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.privacy import examples, mechanisms
+from vflbench.runner import bounds
 from vflbench.runner.costs import Standing, link_problems
 from vflbench.runner.evaluate import Observer
 from vflbench.types import (
@@ -73,6 +74,7 @@ class Known:
     facts: dict[str, Any]  # what the algorithm chose by itself, for the summary
     devices: tuple[str, ...]  # what its parties can compute on, of DEVICES
     specs: dict[str, PartySpec]
+    bounds: dict[str, Any] | None = None  # floor and ceiling, for the summary; None: the task tells (runner/bounds.py)
 
 
 class Federation:
@@ -91,7 +93,16 @@ class Federation:
             found.facts,
             found.specs,
         )
+        self._bounds = found.bounds
         self._connect()
+
+    def bounds(self) -> dict[str, Any]:
+        """Floor and ceiling of the task, for the summary."""
+        if self._bounds is not None:
+            return self._bounds
+        how, seed = self.config.floor, self.config.seed
+        levels = bounds.levels(self.task, seed, how) if how != "none" else {}
+        return {"ship_it": bounds.ship_it(self.task), **levels}
 
     def _settle(self) -> None:
         """Decide what the configuration leaves open before data are read, and refuse a GPU that is not there.

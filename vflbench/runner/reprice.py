@@ -29,7 +29,7 @@ from vflbench.results import inventory, lock, reader
 from vflbench.results.identity import config_hash
 from vflbench.results.network import network_label
 from vflbench.results.reader import Arrays, Run
-from vflbench.runner import provenance
+from vflbench.runner import bounds, provenance
 from vflbench.runner.costs import Costs, Standing, clock, link_problems, network_config
 from vflbench.types import ENDED, ConfigError, NetworkConfig, VflbenchError, refuse
 
@@ -282,6 +282,9 @@ class Finished(Run):
             **self.summary, **found, "bytes": {"total": files.charged(by_link), "by_tag": by_tag, "by_link": by_link},
             "status": status, "reason": reason, "timing": network.timing, "accounting": config["accounting"],
         }  # fmt: skip
+        if shipped := self.summary.get("ship_it"):
+            shipped = bounds.on_network(shipped, network)
+            summary |= {"ship_it": shipped, "times_ship_it": bounds.times(files.charged(by_link), shipped)}
         # how a machine was used, and how long it took to start, has nothing to do with another network
         if self.summary.get("engine") == "ray":
             summary = {key: value for key, value in summary.items() if key not in LIVE}

@@ -28,7 +28,7 @@ from vflbench.results.identity import config_hash, hide
 from vflbench.results.network import network_label
 from vflbench.results.reader import Run
 from vflbench.results.texts import human_bytes
-from vflbench.runner import interrupts, provenance
+from vflbench.runner import bounds, interrupts, provenance
 from vflbench.runner.checkpoint import Checkpoints, Recorder, Saved
 from vflbench.runner.costs import Costs
 from vflbench.runner.evaluate import Observer
@@ -36,7 +36,7 @@ from vflbench.runner.federation import Federation
 from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.seeding import forget, stream
-from vflbench.types import AlgorithmInfo, FederationError, RunConfig, VflbenchError
+from vflbench.types import ENDED_WELL, AlgorithmInfo, FederationError, RunConfig, VflbenchError
 
 if TYPE_CHECKING:
     from vflbench.runner.distributed import Host
@@ -125,11 +125,13 @@ def run(
                     observer, privacy=privacy, on_read=writer.on_read if writer is not None else None, **shared
                 )
             failure = _drive(engine, observer, building)
+        wall_seconds = time.perf_counter() - began
+        floor = _bounds(federation) if observer.status in ENDED_WELL else {}
 
         try:
             with interrupts.held_back():
                 summary: dict[str, Any] = hide(
-                    _write(federation, engine, observer, recorder, folder, time.perf_counter() - began), hidden
+                    _write(federation, engine, observer, recorder, folder, wall_seconds, floor), hidden
                 )
                 if draw is not None and observer.rows:
                     draw(folder, summary)
@@ -250,6 +252,17 @@ def _drive(engine: Engine, observer: Observer, building: contextlib.ExitStack) -
         return error
 
 
+def _bounds(federation: Federation) -> dict[str, Any]:
+    """Floor and ceiling; where they fail the run is kept all the same, and its summary says why there are none."""
+    try:
+        return federation.bounds()
+    except KeyboardInterrupt:
+        log.warning("interrupted: the run is kept, without what its floor and ceiling are")
+    except Exception as error:
+        log.warning("the run is kept, without its floor and ceiling: %s: %s", type(error).__name__, error)
+    return {}
+
+
 def _forget(checkpoints: Checkpoints, engine: Engine) -> None:
     """Remove what only a run that goes on would need."""
     checkpoints.drop()
@@ -273,7 +286,13 @@ def _same_data(folder: Path, data: dict[str, Any]) -> None:
 
 
 def _write(
-    federation: Federation, engine: Engine, observer: Observer, recorder: Recorder, folder: Path, wall_seconds: float
+    federation: Federation,
+    engine: Engine,
+    observer: Observer,
+    recorder: Recorder,
+    folder: Path,
+    wall_seconds: float,
+    floor: dict[str, Any],
 ) -> dict[str, Any]:
     """Write curve, ledger, trace and model; return the summary."""
     config, metric = federation.config, federation.task.metric
@@ -303,17 +322,21 @@ def _write(
         **engine.facts,
         **costs.use(engine.cores or federation.cores, engine.boundary_clock, engine.finished_round, threads),
     }
+    spent_on = costs.summary(engine.finished_round, engine.boundary_clock)
+    if floor:
+        shipped = floor["ship_it"] if live else bounds.on_network(floor["ship_it"], config.network)
+        floor |= {"ship_it": shipped, "times_ship_it": bounds.times(files.charged(spent_on["bytes_by_link"]), shipped)}
     source = federation.task.source
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name,
         source=source,
         seed=config.seed, metric=metric, rows=rows, rounds=engine.finished_round,
         epochs=rows[-1].get("epoch") if rows else None,
-        **costs.summary(engine.finished_round, engine.boundary_clock), wall_seconds=wall_seconds,
+        **spent_on, wall_seconds=wall_seconds,
         compute_clock=federation.clock_mode, timing="measured" if live else config.network.timing,
         accounting=config.accounting,
         device=federation.device,
-        privacy=mechanisms.together(spent), extra={**federation.facts, **extra, **observer.extra},
+        privacy=mechanisms.together(spent), extra={**federation.facts, **extra, **floor, **observer.extra},
     )  # fmt: skip
 
 
@@ -401,5 +424,9 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
         nbytes = int(local[:, COLUMN["bytes"]].sum())
         lines.append(f"  {'inside organisations, free':43} {len(local):6,} messages  {human_bytes(nbytes):>10}")
     seconds = f"one round takes {engine.boundary_clock:.4g} s of virtual time"
+    shipped = bounds.on_network(bounds.ship_it(federation.task), config.network)
     lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * federation.rounds))}; {seconds}")
+    if shipped["bytes"]:
+        once = f"{human_bytes(shipped['bytes'])} ({shipped['form']}), {shipped['seconds']:.4g} s"
+        lines.append(f"the data themselves, sent once (ship it): {once}")
     return "\n".join(lines)

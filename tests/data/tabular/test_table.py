@@ -118,6 +118,53 @@ def test_columns_that_do_not_add_up_are_named_before_anything_is_loaded(columns,
     assert not synthetic.check(synthetic.Config(columns=[50, 450]), "aligned", 2)
 
 
+@pytest.mark.parametrize(
+    ("order", "given", "parties", "owned"),
+    [
+        ("interleaved", None, 2, [[0, 2, 4, 6], [1, 3, 5]]),
+        ("interleaved", None, 3, [[0, 3, 6], [1, 4], [2, 5]]),
+        # dealt 0, 1 | then party 0 has its one column, and party 1 gets the others
+        ("interleaved", [1, 6], 2, [[0], [1, 2, 3, 4, 5, 6]]),
+        ("interleaved", [4, 2, 1], 3, [[0, 3, 5, 6], [1, 4], [2]]),
+        ("file", [4, 2, 1], 3, [[0, 1, 2, 3], [4, 5], [6]]),
+    ],
+)
+def test_the_order_of_columns_before_they_are_divided(order, given, parties, owned):
+    found = table.party_columns(given, parties, 7, order)
+    assert [np.arange(7)[own].tolist() for own in found] == owned
+
+
+def test_shuffled_columns_are_divided_by_the_seed():
+    divisions = [table.party_columns([3, 4], 2, 7, "shuffled", seed) for seed in (0, 0, 1)]
+    named = [[own.tolist() for own in division] for division in divisions]
+    assert named[0] == named[1] != named[2]
+    for division in named:
+        assert [len(own) for own in division] == [3, 4] and sorted(division[0] + division[1]) == list(range(7))
+        assert division == [sorted(own) for own in division]
+
+
+@pytest.mark.parametrize("layout", ["aligned", "relational"])
+def test_parties_get_the_columns_of_their_order_encoded_as_ever(layout):
+    """The columns of `small` are age, job, one and size; the category job becomes three."""
+    given = small()
+    given.values[13, 1] = 2
+    one = divide(Both(validation=0.2, test=0.2), given, SOURCE, METRIC, layout="aligned", parties=1, seed=3)
+    dealt = Both(validation=0.2, test=0.2, order="interleaved", columns=[2, 2])
+    task = divide(dealt, given, SOURCE, METRIC, layout=layout, parties=2 if layout == "aligned" else 1, seed=3)
+    blocks = task.features if layout == "aligned" else [part.features for part in task.clients]
+    kept = [[0, 4], [1, 2, 3, 5]]  # of the six encoded columns
+    if layout == "aligned":
+        for own, block in zip(kept, blocks, strict=True):
+            np.testing.assert_array_equal(block, one.features[0][:, own])
+    assert [block.shape[1] for block in blocks] == [2, 4]
+
+
+def test_columns_that_are_not_divided_have_no_order():
+    (problem,) = table.check(Both(order="shuffled"), "sharded", 2, 4)
+    assert problem.key == "dataset.order" and problem.allowed.endswith("which are not divided: use file")
+    assert not table.check(Both(order="shuffled"), "aligned", 2, 4)
+
+
 def test_columns_are_of_aligned_data_only():
     (problem,) = table.check(Both(columns=[2, 2]), "sharded", 2, 4)
     assert problem.key == "dataset.columns" and "workers with rows of their own have all columns" in problem.allowed

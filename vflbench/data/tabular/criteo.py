@@ -81,6 +81,7 @@ class Config:
     hashed: Annotated[int, Range(at_least=1, at_most=2**31 - 1)] = 128
     # how many of the 39 columns each party has, party 0 (the labels' owner) first; null: evenly
     columns: list[int] | None = None
+    order: table.Order = "file"  # of the columns before they are divided: see table.party_columns
     validation: float = 0.1  # fraction of the rows
     test: float = 0.3
     # draws the splits; null: the run's seed, so that each seed has encoded arrays of its own on disk
@@ -129,7 +130,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     split_seed = seed if config.split_seed is None else config.split_seed
     splits = split_rows(count, config.validation, config.test, split_seed)
     folder = held.folder.with_name(f"{held.folder.name}-split-{split_seed}-{config.validation!r}-{config.test!r}")
-    owned = table.party_columns(config.columns, parties, len(COLUMNS))
+    owned = table.party_columns(config.columns, parties, len(COLUMNS), config.order, seed)
     blocks_of = [encode(held, own, config.hashed, splits, folder) for own in owned]
     note = f"{count} rows, a party's categories hashed into {config.hashed} columns"
     source = dataclasses.replace(source, note="; ".join(filter(None, (source.note, note))))
@@ -270,7 +271,9 @@ def _write(blocks: Iterable[Block], samples: int | None, folder: Path, part: Pat
 # --- from raw arrays to a party's features ----------------------------------------------------------------------------
 
 
-def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray], folder: Path) -> np.ndarray:
+def encode(
+    held: Raw, own: slice | np.ndarray, hashed: int, splits: Mapping[str, np.ndarray], folder: Path
+) -> np.ndarray:
     """The columns `own` as features, in a read-only memory map, which is written if it is missing.
 
     Returns
@@ -282,16 +285,19 @@ def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray],
     ------
     DataError : the disk is full.
     """
-    number = slice(min(own.start, NUMBERS), min(own.stop, NUMBERS))
-    category = slice(max(own.start - NUMBERS, 0), max(own.stop - NUMBERS, 0))
-    count, held_numbers = len(held.labels), number.stop - number.start
-    width = held_numbers + (hashed if category.stop > category.start else 0)
+    places = np.arange(len(COLUMNS))[own]
+    number, category = places[places < NUMBERS], places[places >= NUMBERS] - NUMBERS
+    count, held_numbers = len(held.labels), len(number)
+    width = held_numbers + (hashed if len(category) else 0)
+    named = f"{own.start}-{own.stop}" if isinstance(own, slice) else prepared.key(places.tolist())
 
     def fill(out: np.ndarray) -> None:
         train, order = splits["train"], np.concatenate([splits[split] for split in SPLITS])
-        mean, spread = moments(
-            held.numbers[:, number], [train[first : first + _ROWS] for first in range(0, len(train), _ROWS)]
-        )
+        batches = [train[first : first + _ROWS] for first in range(0, len(train), _ROWS)]
+        if isinstance(own, slice):  # moments of a view: other columns are not read
+            mean, spread = moments(held.numbers[:, own][:, :held_numbers], batches)
+        else:
+            mean, spread = (found[number] for found in moments(held.numbers, batches))
         scale = np.where(spread > 1e-12 * np.abs(mean), spread, np.inf)  # a constant column becomes 0
         for first in range(0, count, _ROWS):
             rows = order[first : first + _ROWS]
@@ -302,7 +308,7 @@ def encode(held: Raw, own: slice, hashed: int, splits: Mapping[str, np.ndarray],
                 block[np.arange(len(rows)), held_numbers + column] += 1
             out[first : first + len(rows)] = block
 
-    return prepared.memory_map(folder / f"columns-{own.start}-{own.stop}-hashed-{hashed}", (count, width), fill)
+    return prepared.memory_map(folder / f"columns-{named}-hashed-{hashed}", (count, width), fill)
 
 
 # --- the synthetic twin -----------------------------------------------------------------------------------------------

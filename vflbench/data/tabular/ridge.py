@@ -62,6 +62,6 @@ def load(
     if config.problem != "ridge" or check(config, layout, parties):
         return SET.load(config, layout, parties, seed, root)
     whole, source = _make(config, root)
-    owned = table.party_columns(config.columns, parties, config.features)
+    owned = table.party_columns(config.columns, parties, config.features, config.order, seed)
     blocks = [np.ascontiguousarray(whole.values[:, own]) for own in owned]
     return convex.task(config.name, source, blocks, whole.labels, Objective("ridge", config.alpha))

@@ -1,8 +1,9 @@
 """A table of columns with a label: how it is read from text, and how it becomes a task.
 
-Layout aligned: the columns are divided between the parties in their order, evenly or as `dataset.columns` says. A
-category is one column, and its one-hot columns stay with one party. With `problem=learning` rows are held out. With
-`ridge` or `sparse_logistic` all rows are training samples of a convex problem (tabular/convex.py).
+Layout aligned: the columns are divided between the parties in their order, or that of `dataset.order`, evenly or as
+`dataset.columns` says. A category is one column, and its one-hot columns stay with one party. With `problem=learning`
+rows are held out. With `ridge` or `sparse_logistic` all rows are training samples of a convex problem
+(tabular/convex.py).
 
 Layout sharded (learning only): whole rows are dealt to workers.
 
@@ -30,6 +31,7 @@ from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataError, DataSource, Metric, Positive, Problem, Range
 
 Samples = Annotated[int, Range(at_least=10)] | None
+Order = Literal["file", "interleaved", "shuffled"]
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Keys(partition.Sharding):
     test: float = 0.3
     #: how many columns each party has, party 0 (the labels' owner) first; null: evenly (joins: two)
     columns: list[int] | None = None
+    order: Order = "file"  #: of the columns before they are divided: see party_columns
 
     @property
     def regression(self) -> bool:
@@ -119,6 +122,9 @@ def check(config: Keys, layout: str, parties: int, columns: int) -> list[Problem
     if config.columns is not None:
         allowed = "workers with rows of their own have all columns: leave it null"
         problems.append(Problem("dataset.columns", config.columns, allowed))
+    if config.order != "file":
+        allowed = "workers with rows of their own have all columns, which are not divided: use file"
+        problems.append(Problem("dataset.order", config.order, allowed))
     if config.problem != "learning":
         allowed = "workers with rows of their own have no convex problem: use learning"
         problems.append(Problem("dataset.problem", config.problem, allowed))
@@ -153,11 +159,27 @@ def check_columns(given: Sequence[int] | None, parties: int, columns: int) -> li
     return []
 
 
-def party_columns(given: Sequence[int] | None, parties: int, columns: int) -> list[slice]:
-    """The columns of each party, in their order."""
-    sizes = [len(own) for own in np.array_split(np.arange(columns), parties)] if given is None else given
-    ends = np.cumsum([0, *sizes]).tolist()
-    return [slice(first, end) for first, end in itertools.pairwise(ends)]
+def party_columns(
+    given: Sequence[int] | None, parties: int, columns: int, order: Order = "file", seed: int = 0
+) -> list[slice] | list[np.ndarray]:
+    """The columns of each party, ascending.
+
+    Parameters
+    ----------
+    given : how many each party has; None: evenly.
+    order : `file` gives each party the next ones; `interleaved` deals them one by one until a party has all of its own;
+        `shuffled` gives each the next ones of a random order, by the stream "columns" of `seed`.
+    """
+    sizes = [len(own) for own in np.array_split(np.arange(columns), parties)] if given is None else list(given)
+    if order == "file":
+        ends = np.cumsum([0, *sizes]).tolist()
+        return [slice(first, end) for first, end in itertools.pairwise(ends)]
+    if order == "interleaved":
+        turns = sorted((turn, party) for party, size in enumerate(sizes) for turn in range(size))
+        owner = np.array([party for _, party in turns])
+        return [np.flatnonzero(owner == party) for party in range(parties)]
+    drawn = stream(seed, "columns").permutation(columns)
+    return [np.sort(own) for own in np.split(drawn, np.cumsum(sizes)[:-1])]
 
 
 # --- to a task --------------------------------------------------------------------------------------------------------
@@ -211,7 +233,7 @@ def divide(
         splits = {split: rows[chosen] for split, chosen in drawn.items() if len(chosen)}
     labels = {split: table.labels[chosen] for split, chosen in splits.items()}
     if layout == "relational":
-        encodings = _blocks(config, table, tables(config), {**splits, "all": rows}, scaling, np.float32)
+        encodings = _blocks(config, table, tables(config), {**splits, "all": rows}, scaling, np.float32, seed)
         whole = _by_row_id([encoding["all"] for encoding in encodings], table.labels[rows], table.classes)
         return relational.divide(
             config.name, whole, drawn, source, metric, layout=layout, parts=parties, standardized=True
@@ -223,7 +245,7 @@ def divide(
         how = {"classes": table.classes, "workers": parties, "seed": seed}
         return partition.shard(config.name, shards.pop("train"), shards, source, metric, config, **how)
     dtype = np.float32 if config.problem == "learning" else np.float64
-    parts = _blocks(config, table, parties, splits, scaling, dtype)
+    parts = _blocks(config, table, parties, splits, scaling, dtype, seed)
     if config.problem == "learning":
         blocks = {split: tuple(part[split] for part in parts) for split in splits}
         train, known = blocks.pop("train"), labels.pop("train")
@@ -239,13 +261,11 @@ def divide(
 
 
 def _blocks(
-    config: Keys, table: Table, parties: int, splits: Mapping[str, np.ndarray], scaling: str, dtype: type
+    config: Keys, table: Table, parties: int, splits: Mapping[str, np.ndarray], scaling: str, dtype: type, seed: int
 ) -> list[dict[str, np.ndarray]]:
     """Per party its columns, encoded."""
-    return [
-        encode(table, own, splits, scaling, dtype)
-        for own in party_columns(config.columns, parties, table.values.shape[1])
-    ]
+    owned = party_columns(config.columns, parties, table.values.shape[1], config.order, seed)
+    return [encode(table, own, splits, scaling, dtype) for own in owned]
 
 
 def _by_row_id(blocks: Sequence[np.ndarray], labels: np.ndarray, classes: int) -> RawTables:
@@ -256,7 +276,7 @@ def _by_row_id(blocks: Sequence[np.ndarray], labels: np.ndarray, classes: int) -
 
 
 def encode(
-    table: Table, own: slice, splits: Mapping[str, np.ndarray], scaling: str, dtype: type
+    table: Table, own: slice | np.ndarray, splits: Mapping[str, np.ndarray], scaling: str, dtype: type
 ) -> dict[str, np.ndarray]:
     """The columns `own` as features: numbers scaled, categories one-hot, in the order of the columns.
 
@@ -269,10 +289,11 @@ def encode(
     """
     mine = table.values[:, own]
     fitted = mine[splits["train"]]
-    numeric = np.array([name not in table.levels for name in table.columns[own]])
+    columns = np.array(table.columns, dtype=object)[own]
+    numeric = np.array([name not in table.levels for name in columns])
     levels = [None if number else np.unique(fitted[:, i]) for i, number in enumerate(numeric)]
     ends = np.cumsum([1 if seen is None else len(seen) for seen in levels])
-    names = [name for name, number in zip(table.columns[own], numeric, strict=True) if number]
+    names = [name for name, number in zip(columns, numeric, strict=True) if number]
     shift, scale = _scales(fitted[:, numeric], scaling, names)
     encoded = {}
     for split, rows in splits.items():

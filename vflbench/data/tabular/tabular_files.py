@@ -86,6 +86,8 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
             add("files", sql_sources.shown(file), "must be a .csv, .tsv or .parquet file (the texts also .gz)")
     if several and config.columns is not None:
         add("columns", config.columns, "every party has its own file and the columns in it: leave it null")
+    if several and config.order != "file":
+        add("order", config.order, "every party has its own file and the columns in it: use file")
     if not config.label:
         add("label", "null", "must name the column to predict, which is in the first file")
     return problems + (_check_psi(config) if config.alignment == "psi" else [])

@@ -6,7 +6,7 @@ splits from the task itself.
 """
 
 from vflbench.data.tasks.aligned import AlignedPart, AlignedPublic, AlignedTask, JoinedPart, Objective
-from vflbench.data.tasks.base import Task
+from vflbench.data.tasks.base import Table, Task
 from vflbench.data.tasks.graph import GraphPart, GraphPublic, GraphTask
 from vflbench.data.tasks.relational import Equality, HeldOut, RelationalPart, RelationalPublic, RelationalTask
 from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
@@ -14,5 +14,5 @@ from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
 __all__ = [
     "AlignedPart", "AlignedPublic", "AlignedTask", "Equality", "GraphPart", "GraphPublic", "GraphTask", "HeldOut",
     "JoinedPart", "Objective", "RelationalPart", "RelationalPublic", "RelationalTask", "Shard", "ShardedPublic",
-    "ShardedTask", "Task",
+    "ShardedTask", "Table", "Task",
 ]  # fmt: skip

@@ -6,7 +6,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from vflbench.data.tasks.base import Task, no_rows, replace_at
+from vflbench.data import shipping
+from vflbench.data.tasks.base import Table, Task, no_rows, replace_at, some
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,19 @@ class AlignedTask(Task):
     def training_features(self) -> dict[str, list[np.ndarray]]:
         """Every party's block."""
         return {f"party {party}": [features] for party, features in enumerate(self.features)}
+
+    def shipped(self) -> dict[str, shipping.Size]:
+        """The blocks of all but the labels' owner."""
+        return {f"party {p}": shipping.rows(block) for p, block in enumerate(self.features) if p != self.owner}
+
+    def table(self, split: str, rng: np.random.Generator | None = None, share: float = 1.0) -> Table | None:
+        """The rows of a split; None where it has none, or where rows are pictures."""
+        blocks = self.features if split == "train" else self.held_out_features.get(split, ())
+        if not blocks or any(block.ndim > 2 for block in blocks):
+            return None
+        labels = self.labels if split == "train" else self.held_out_labels[split]
+        rows = some(len(labels), rng, share)
+        return Table(tuple(block[rows] for block in blocks), labels[rows], self.owner)
 
     def block(self, client: int) -> tuple[int, np.ndarray]:
         """The number of the block that client `client` holds (its own number), and the block's features."""

@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from vflbench.data.shipping import Size
 from vflbench.types import DataSource, Metric
 
 if TYPE_CHECKING:
     from vflbench.data.tasks.aligned import Objective
     from vflbench.data.tasks.sharded import ShardedTask
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows whose columns are divided between parties, one of which has the labels."""
+
+    blocks: tuple[np.ndarray, ...]  #: per party (n, ...)
+    labels: np.ndarray  #: (n,)
+    owner: int  #: the place of the party that has them
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,24 @@ class Task(ABC):
         -------
         holder's name in messages -> arrays (n, ...). Empty where rows may be told apart without their features.
         """
+
+    @abstractmethod
+    def shipped(self) -> dict[str, Size]:
+        """What those send that do not learn themselves, if data are sent once and learnt from in one place.
+
+        Returns
+        -------
+        sender -> the smallest form of its training rows, with what else the learner must know of them.
+        """
+
+    def table(self, split: str, rng: np.random.Generator | None = None, share: float = 1.0) -> Table | None:
+        """The rows of `train`, `val` or `test`, or a random `share` of them drawn by `rng`.
+
+        Returns
+        -------
+        None where the data are no table whose columns are divided: every party has labels of its own.
+        """
+        return None
 
     # --- what is scored ---
 
@@ -103,6 +131,11 @@ class Task(ABC):
     def with_part(self, whole: Self, index: int) -> Self:
         """With part `index` of the whole task, as `load_own` reads it from files; `self` is what `facts_for` gives."""
         raise NotImplementedError
+
+
+def some(rows: int, rng: np.random.Generator | None, share: float) -> np.ndarray | slice:
+    """A random `share` of so many rows, in their order; all of them without `rng`."""
+    return slice(None) if rng is None else np.sort(rng.choice(rows, max(1, int(share * rows)), replace=False))
 
 
 def no_rows(array: np.ndarray) -> np.ndarray:

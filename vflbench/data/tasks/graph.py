@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from vflbench.data import shipping
 from vflbench.data.tasks.base import Task, no_rows, replace_at
 
 
@@ -57,6 +58,14 @@ class GraphTask(Task):
     def training_features(self) -> dict[str, list[np.ndarray]]:
         """Empty: nodes with equal features still differ by their edges."""
         return {}
+
+    def shipped(self) -> dict[str, shipping.Size]:
+        """Features and edges of every client, each edge in one direction: the server that learns has none."""
+        nodes = len(self.labels)
+        return {
+            f"client {m}": shipping.together([shipping.rows(own), shipping.ids(edges.shape[1], nodes)])
+            for m, (own, edges) in enumerate(zip(self.features, self.edges, strict=True))
+        }
 
     @property
     def public(self) -> GraphPublic:

@@ -6,8 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from vflbench.data import shipping
 from vflbench.data.relational.join import hand_over, join, unite
-from vflbench.data.tasks.base import Task, no_rows, replace_at
+from vflbench.data.tasks.base import Table, Task, no_rows, replace_at, some
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,40 @@ class RelationalTask(Task):
         for part in self.clients:
             held.setdefault(f"table {part.table}", []).append(part.features)
         return held
+
+    def shipped(self) -> dict[str, shipping.Size]:
+        """Features and keys of all tables but the label table."""
+        return {
+            f"client {c}": shipping.together([shipping.rows(part.features), *map(shipping.keys, part.keys.values())])
+            for c, part in enumerate(self.clients)
+            if part.table != self.label_table
+        }
+
+    def table(self, split: str, rng: np.random.Generator | None = None, share: float = 1.0) -> Table | None:
+        """The joined rows of a split, the tables' columns side by side; None where there are none."""
+        if split == "train":
+            behind = self._joined()
+        elif split in self.held_out:
+            behind = dict(zip(self.tables, self.held_out[split].rows, strict=True))
+        else:
+            return None
+        rows = some(len(behind[self.label_table]), rng, share)
+        blocks = []
+        for table, clients in zip(self.tables, self.public.parts, strict=True):
+            parts = [self.clients[client] for client in clients]
+            apart = split != "train" and table == self.label_table
+            whole = np.concatenate([part.held_out[split] if apart else part.features for part in parts])
+            blocks.append(whole[behind[table][rows]])
+        labels = self.training_labels()[behind[self.label_table]] if split == "train" else self.held_out[split].labels
+        return Table(tuple(blocks), labels[rows], self.public.owner)
+
+    def _joined(self) -> dict[str, np.ndarray]:
+        """Table -> its row behind every joined training row."""
+        keys = {}
+        for table, clients in zip(self.tables, self.public.parts, strict=True):
+            parts = [self.clients[client] for client in clients]
+            keys[table] = unite([hand_over(part.keys, part.rows, "none", table) for part in parts], table)
+        return join(keys, self.joins, self.label_table)
 
     def truth(self, split: str) -> np.ndarray | None:
         """Labels of the split's joined rows, (N_s,)."""

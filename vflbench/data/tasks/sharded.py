@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 
+from vflbench.data import shipping
 from vflbench.data.tasks.base import Task, no_rows
 
 
@@ -67,6 +68,15 @@ class ShardedTask(Task):
     def training_features(self) -> dict[str, list[np.ndarray]]:
         """Features of all workers together: the rows of one may well be equal."""
         return {"": [shard.features for shard in self.shards]}
+
+    def shipped(self) -> dict[str, shipping.Size]:
+        """Features and labels of all workers but the one with most rows."""
+        most = int(np.argmax(self.public.rows))
+        return {
+            f"worker {w}": shipping.together([shipping.rows(shard.features), shipping.rows(shard.labels)])
+            for w, shard in enumerate(self.shards)
+            if w != most
+        }
 
     def probe(self, rows: int) -> Shard:
         """About `rows` training rows, equally many of every shard, on which the training loss is measured."""

@@ -109,6 +109,7 @@ function draw() {
   drawTarget();
   drawRule();
   drawAnswer(rows);
+  drawBoundNote();
   drawChart(rows);
   drawTable(rows);
   drawLeftOut(rows);

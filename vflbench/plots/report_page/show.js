@@ -180,6 +180,7 @@ function drawTable(rows) {
   });
   $("ranking").querySelector("thead").replaceChildren(head);
   $("ranking").querySelector("tbody").replaceChildren(...body);
+  $("ranking").querySelector("tfoot").replaceChildren(...boundRows(columns));
 }
 
 // --- chart --------------------------------------------------------------------------------------------------------------
@@ -234,6 +235,9 @@ function drawChart(rows) {
     return;
   }
   if (target !== null && (state.split === panel().judged)) ys.push(target);
+  ys.push(...drawnLevels().map(level));
+  const largest = Math.max(...xs, 0);
+  xs.push(...drawnBounds().filter((bound) => near(bound, largest)).map(boundX));
   let [left, right] = [state.log && xs.length ? Math.min(...xs) : 0, Math.max(...xs, state.log ? 1e-9 : 0)];
   if (right <= left) right = left + (left || 1);
   let [bottom, top] = [Math.min(...ys), Math.max(...ys)];
@@ -271,6 +275,7 @@ function drawChart(rows) {
       drawn.push({ line, point, x: X(point.x), y: Y(point.y) });
     });
   }
+  drawBounds(svg, X, Y, { left: edge.left, right: width - edge.right, top: edge.top, bottom: height - edge.bottom }, largest);
   svg.append(shape("circle", { id: "spot", r: 7, fill: "none", visibility: "hidden" }));
   const legend = [...curves, ...levels].map(({ line }) => {
     const item = element("li");

@@ -1,0 +1,35 @@
+"""Every data set whose columns are divided can order them first, and no other has the key."""
+
+import pytest
+
+from vflbench import registry
+
+DIVIDED = [name for name in registry.datasets() if hasattr(registry.load_dataset(name).Config, "columns")]
+SMALL = {"criteo": {"samples": 60}, "synthetic": {"samples": 60, "features": 20, "informative": 5, "redundant": 3}}
+
+
+def test_it_stands_beside_columns():
+    assert {"bank", "criteo", "ridge", "tabular_files"} <= set(DIVIDED)
+    for name in registry.datasets():
+        config = registry.load_dataset(name).Config
+        assert hasattr(config, "order") == (name in DIVIDED), name
+
+
+@pytest.mark.parametrize("name", [name for name in DIVIDED if name != "tabular_files"])
+def test_a_division_keeps_every_column_and_changes_who_has_it(name):
+    module = registry.load_dataset(name)
+    kept = {"source": "auto"} if name in ("ridge", "synthetic") else {"source": "synthetic"}
+    if name in ("digits", "breast_cancer"):
+        kept = {}
+    keys = {"name": name, **kept, **SMALL.get(name, {"samples": 60})}
+    tasks = {
+        order: module.load(module.Config(**keys, order=order), "aligned", 2, 0, None)
+        for order in ("file", "interleaved", "shuffled")
+    }
+    widths = {order: [block.shape[1] for block in task.features] for order, task in tasks.items()}
+    if name != "criteo":  # there, categories of a party share its hashed columns
+        assert len({sum(width) for width in widths.values()}) == 1
+        columns = {o: sorted(c.tobytes() for b in task.features for c in b.T) for o, task in tasks.items()}
+        assert columns["file"] == columns["interleaved"] == columns["shuffled"]
+    first = {order: task.features[0].tobytes() for order, task in tasks.items()}
+    assert len(set(first.values())) == 3
