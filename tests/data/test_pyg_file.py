@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
 from vflbench.data.graph import graph_files, pyg_file
 from vflbench.data.graph.graph_files import Config
@@ -24,9 +23,17 @@ EDGES = np.array([(i, (i + 1) % NODES) for i in range(NODES)] + [(3, 3), (0, 1)]
 LABELS = np.arange(NODES) % 3
 
 
-def data(**changes: Any) -> Data:
+def data(**changes: Any) -> Any:
+    from torch_geometric.data import Data  # seconds, which no other test should wait for
+
     held = {"x": torch.tensor(FEATURES), "edge_index": torch.tensor(EDGES), "y": torch.tensor(LABELS), **changes}
     return Data(**{key: value for key, value in held.items() if value is not None})
+
+
+def data_set() -> Any:
+    from torch_geometric.data import InMemoryDataset
+
+    return InMemoryDataset
 
 
 def load(folder: Path, held: Any = None, seed: int = 0, parties: int = 2, **keys: Any) -> GraphTask:
@@ -78,19 +85,17 @@ def test_a_data_object_is_the_task_of_the_same_arrays_in_files(tmp_path: Path) -
 @pytest.mark.parametrize(
     "held",
     [
-        data().to_dict(),
-        (data(), None),  # as torch_geometric 2.0 saved its data sets
-        data(x=torch.tensor(FEATURES).to_sparse()),
-        "csr",  # making one warns
-        data(edge_index=torch.tensor(EDGES).int(), y=torch.tensor(LABELS).float()),
+        lambda: data().to_dict(),
+        lambda: (data(), None),  # as torch_geometric 2.0 saved its data sets
+        lambda: data(x=torch.tensor(FEATURES).to_sparse()),
+        lambda: data(x=torch.tensor(FEATURES).to_sparse_csr()),
+        lambda: data(edge_index=torch.tensor(EDGES).int(), y=torch.tensor(LABELS).float()),
     ],
     ids=["dict", "old", "sparse", "csr", "types"],
 )
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
 def test_other_forms_of_the_same_graph(tmp_path: Path, held: Any) -> None:
-    if held == "csr":
-        held = data(x=torch.tensor(FEATURES).to_sparse_csr())
-    assert_equal(load(tmp_path, held), as_files(tmp_path))
+    assert_equal(load(tmp_path, held()), as_files(tmp_path))
 
 
 def test_float64_features_and_half_ones(tmp_path: Path) -> None:
@@ -102,7 +107,7 @@ def test_float64_features_and_half_ones(tmp_path: Path) -> None:
 def test_the_folder_of_a_data_set(tmp_path: Path, file: str) -> None:
     place = tmp_path / "set" / file
     place.parent.mkdir(parents=True)
-    InMemoryDataset.save([data()], str(place))
+    data_set().save([data()], str(place))
     (place.parent / "pre_transform.pt").write_bytes(b"never read")
     assert_equal(load(tmp_path, pyg="set"), as_files(tmp_path))
     assert_equal(load(tmp_path, pyg=str(place)), as_files(tmp_path))
@@ -204,6 +209,8 @@ def test_no_other_name_is_looked_up(tmp_path: Path, call: Any) -> None:
 
 
 def test_what_others_allow_torch_to_load_is_not_allowed_here_and_stays_theirs(tmp_path: Path) -> None:
+    from torch_geometric.data import HeteroData
+
     before = torch.serialization.get_safe_globals()
     with torch.serialization.safe_globals([Evil]):
         assert Evil in torch.serialization.get_safe_globals()
@@ -287,18 +294,18 @@ def test_malformed_tensors_are_told(tmp_path: Path, changes: dict[str, Any], mes
 @pytest.mark.parametrize(
     ("held", "message"),
     [
-        (torch.ones(3), r"holds a Tensor where a graph belongs"),
-        ([data()], r"holds a list where a graph belongs"),
-        ({1: torch.ones(3)}, r"holds a dict where a graph belongs"),
-        ({}, r"has no x, the features \(it has no tensor\)"),
-        (Data(), r"has no x, the features \(it has no tensor\)"),
-        (InMemoryDataset.collate([data(), data()]), r"holds 2 graphs; one graph is needed"),
+        (lambda: torch.ones(3), r"holds a Tensor where a graph belongs"),
+        (lambda: [data()], r"holds a list where a graph belongs"),
+        (lambda: {1: torch.ones(3)}, r"holds a dict where a graph belongs"),
+        (lambda: {"name": "mine"}, r"has no x, the features \(it has no tensor\)"),
+        (lambda: data(x=None, edge_index=None, y=None), r"has no x, the features \(it has no tensor\)"),
+        (lambda: data_set().collate([data(), data()]), r"holds 2 graphs; one graph is needed"),
     ],
     ids=["tensor", "list", "dict", "empty dict", "empty", "two"],
 )
 def test_what_is_no_graph_is_told(tmp_path: Path, held: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        load(tmp_path, held)
+        load(tmp_path, held())
 
 
 def test_a_file_that_is_not_there_and_a_key_too_many(tmp_path: Path) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch_geometric.nn
 from torch import Tensor, nn
 
 from tests.algorithms.small_graphs import assert_same, config, differ, run, task
@@ -25,6 +26,14 @@ from vflbench.models import gnn, pyg
 from vflbench.models.pyg import Config, build, check, check_width
 
 NODES, WIDTH, CLASSES, HIDDEN = 30, 12, 4, 16
+PAGE = (Path(__file__).parents[2] / "docs/how-to/own-graphs.md").read_text(encoding="utf-8")
+LISTED = re.findall(r"`(\w+)`", PAGE.split("These work without further keys")[1].split("Others are refused")[0])
+
+
+def kind(name: str) -> Any:
+    import torch_geometric.nn  # seconds, which no other test should wait for
+
+    return getattr(torch_geometric.nn, name)
 
 
 def mlp() -> nn.Module:
@@ -94,7 +103,7 @@ def test_layers_equal_pytorch_geometrics_on_the_whole_graph(conv: str, options: 
     for segment in range(2):
         out, _ = model.segment(segment, [block()] * 2, h, h)
         got.append(out)
-        whole = WHOLE[conv, options](getattr(torch_geometric.nn, conv)).double()
+        whole = WHOLE[conv, options](kind(conv)).double()
         whole.load_state_dict(model.convs[segment].conv.state_dict())
         mixed = h if model.convs[segment].linear is None else model.convs[segment].linear(h)
         want.append(whole(mixed, edge_index()).relu())
@@ -108,7 +117,7 @@ def test_layers_equal_pytorch_geometrics_on_the_whole_graph(conv: str, options: 
     assert float(got[0].detach().abs().max()) > 0.1
 
 
-@pytest.mark.parametrize("conv", pyg.usable())
+@pytest.mark.parametrize("conv", LISTED)
 def test_sampled_rows_are_those_of_the_whole_graph(conv: str) -> None:
     """With all neighbours, a batch's representations do not depend on what else is computed."""
     model, x = make(settings(conv), layers=3, ends=(0, 2)).eval(), rows(NODES, WIDTH)
@@ -134,7 +143,7 @@ def test_shares_have_their_width_and_layers_take_the_full_one(conv: str, options
     assert model.classify(h).shape == (NODES, CLASSES)
 
 
-@pytest.mark.parametrize("conv", pyg.usable())
+@pytest.mark.parametrize("conv", LISTED)
 def test_no_global_generator(conv: str) -> None:
     before = torch.get_rng_state()
     model = make(settings(conv))
@@ -148,6 +157,14 @@ def test_no_global_generator(conv: str) -> None:
     other = build(settings(conv), WIDTH, CLASSES, 2, (1,), generator(9))
     own = [*model.convs.parameters()]
     assert not own or any(not torch.equal(a, b) for a, b in zip(own, other.convs.parameters(), strict=True))
+
+
+def test_the_how_to_lists_those_that_work() -> None:
+    import torch_geometric
+
+    if not torch_geometric.__version__.startswith("2.8."):
+        pytest.skip("the page lists those of torch_geometric 2.8")
+    assert tuple(LISTED) == pyg.usable()
 
 
 # --- in GLASU ---------------------------------------------------------------------------------------------------------
@@ -308,7 +325,9 @@ def test_what_cannot_be_a_layer_is_told() -> None:
 
 
 def test_a_convolution_that_draws_numbers_of_its_own_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Noisy(torch_geometric.nn.SAGEConv):  # type: ignore[misc]
+    import torch_geometric.nn
+
+    class Noisy(kind("SAGEConv")):  # type: ignore[misc]
         def forward(self, x: Any, edge_index: Tensor) -> Tensor:
             out: Tensor = super().forward(x, edge_index)
             return nn.functional.dropout(out, 0.5, self.training)
