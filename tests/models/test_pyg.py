@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import vflbench
 from tests.algorithms.small_graphs import assert_same, config, differ, run, task
 from vflbench.algorithms.graph import centralized_gnn, glasu, glasu_exact, simulated_centralized, standalone_gnn
 from vflbench.algorithms.graph.joint import Aggregation
@@ -24,6 +25,7 @@ from vflbench.data.graph.sampling import Graph, full_block, sample_blocks
 from vflbench.data.tasks import GraphTask
 from vflbench.models import gnn, pyg
 from vflbench.models.pyg import Config, build, check, check_width
+from vflbench.types import ConfigError
 
 NODES, WIDTH, CLASSES, HIDDEN = 30, 12, 4, 16
 PAGE = (Path(__file__).parents[2] / "docs/how-to/own-graphs.md").read_text(encoding="utf-8")
@@ -372,3 +374,22 @@ def test_without_torch_geometric_its_extra_is_named(monkeypatch: pytest.MonkeyPa
     assert str(problem) == "model=pyg: needs torch_geometric: pip install 'vflbench[pyg]'."
     assert check_width(settings(hidden=7)) == []
     pyg._names.cache_clear()
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_a_users_graph_with_a_users_convolution(tmp_path: Path) -> None:
+    from torch_geometric.data import Data
+
+    labels = torch.arange(NODES) % CLASSES
+    torch.save(Data(x=rows(NODES, WIDTH), edge_index=edge_index(), y=labels), tmp_path / "data.pt")
+    words = ["algorithm=glasu", "dataset=graph_files", f"dataset.pyg={tmp_path / 'data.pt'}", "model=pyg"]
+    conv = ["model.conv=TransformerConv", "model.conv_options={heads: 4}", "rounds=2", "plot=none"]
+    found = vflbench.run([*words, *conv, f"hydra.run.dir={tmp_path / 'run'}"])
+    assert found.summary["status"] == "completed" and found.summary["data_source"] == "real"
+    assert found.manifest["config"]["model"]["conv_options"] == {"heads": 4}
+    for one in ("model.conv_options.heads=4", "+model.conv_options.heads=4"):
+        with pytest.raises(ConfigError, match=r"model\.conv_options takes all its keys at once: model\.conv_options="):
+            vflbench.run([*words, one, f"hydra.run.dir={tmp_path / 'other'}"])
+    assert not (tmp_path / "other").exists()
