@@ -29,6 +29,7 @@ from tests.contracts.test_algorithms import (
 from tests.pretended_gpu import PretendedGpu
 from vflbench import registry
 from vflbench.federation.clock import ComputeClock
+from vflbench.models import pyg
 from vflbench.results.reader import Run
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.federation import Federation, resolve_device
@@ -130,6 +131,29 @@ def test_every_algorithm_computes_on_the_device_also_after_a_stop(
     with pretended(then):
         moved = run(tmp_path / "moved", then, given, "resume=true")
     assert (whole.summary["device"], moved.summary["device"]) == ("cpu", then)
+    same(whole, moved)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "conv"),
+    [
+        ("glasu", "SAGEConv"),
+        *(
+            pytest.param("glasu_exact", conv, marks=pytest.mark.slow)
+            for conv in ("APPNP", "GATv2Conv", "TransformerConv")
+        ),
+    ],
+)
+def test_a_convolution_of_torch_geometric_computes_there_also_after_a_stop(
+    algorithm: str, conv: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pyg, "failure", lambda name, options, width: "")  # it tries them on the CPU
+    given = [*words(algorithm, "graph"), "model=pyg", f"model.conv={conv}"]
+    whole = run(tmp_path / "cpu", "cpu", given)
+    with pretended("cuda"):
+        stopped(tmp_path / "moved", "cuda", given)
+        moved = run(tmp_path / "moved", "cuda", given, "resume=true")
+    assert (whole.summary["device"], moved.summary["device"]) == ("cpu", "cuda")
     same(whole, moved)
 
 

@@ -85,6 +85,9 @@ def value_problems(
                 return [Problem(key, typed, f"no {part} is chosen")]
             if (allowed := _unlisted_key(line(override), parts, depth, inside, part in fields)) is not None:
                 return [Problem(key, typed, allowed)]
+            if depth and any(typing.get_origin(each) is dict for each in typing.get_args(kind)):
+                above = ".".join(parts[:depth])
+                return [Problem(key, typed, f"{above} takes all its keys at once: {above}={{{part}: {typed}}}")]
             owner = _owner(parts[:depth], inside)
             has = f"{owner} has: {', '.join(n for n in listed if n != 'name')}" if depth else "see vflbench --help"
             return [Problem(key, typed, f"unknown key; {has}", _closest_key(parts, depth, listed, kinds))]

@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -58,12 +58,16 @@ class Config:
 def check_width(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
     """Return a problem where the width does not divide by the heads, nor, with aggregate=cat, by the parties."""
     heads = config.heads if config.name == "gat" else 1
-    shares = parties if aggregate == "cat" else 1
-    if config.hidden % (shares * heads):
-        below = config.hidden // (shares * heads) * (shares * heads)
+    return width_problems(config.hidden, heads, parties if aggregate == "cat" else 1)
+
+
+def width_problems(hidden: int, heads: int, shares: int) -> list[Problem]:
+    """A problem where `hidden` does not divide into `shares` of parties times `heads`."""
+    if hidden % (shares * heads):
+        below = hidden // (shares * heads) * (shares * heads)
         nearest = " or ".join(str(width) for width in (below, below + shares * heads) if width)
         by = [f"{shares} parties (algorithm.aggregate=cat)"] * (shares > 1) + [f"{heads} heads"] * (heads > 1)
-        return [Problem("model.hidden", config.hidden, f"must divide by {' times '.join(by)}; nearest: {nearest}")]
+        return [Problem("model.hidden", hidden, f"must divide by {' times '.join(by)}; nearest: {nearest}")]
     return []
 
 
@@ -195,10 +199,11 @@ class Projection(nn.Module):
 
 
 class Backbone(nn.Module, ABC):
-    """What the four networks share.
+    """What the networks share.
 
     Parameters
     ----------
+    config : its keys hidden and dropout; subclasses have others.
     inputs, classes, layers : d_m, C and L.
     ends : the layers, ascending, after which representations are aggregated; the last is layers - 1.
     columns : (first, last + 1) of the hidden columns that those layers hand out; None: all.
@@ -210,7 +215,7 @@ class Backbone(nn.Module, ABC):
 
     def __init__(
         self,
-        config: Config,
+        config: Any,
         inputs: int,
         classes: int,
         layers: int,
@@ -220,9 +225,10 @@ class Backbone(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.ends = tuple(ends)
-        self.drop = config.dropout
-        self.hidden = config.hidden
-        self.first, self.last = columns or (0, config.hidden)
+        self.drop: float = config.dropout
+        self.hidden: int = config.hidden
+        kept: tuple[int, int] = columns or (0, self.hidden)
+        self.first, self.last = kept
         # of the layers' outputs
         self.widths = [self.last - self.first if layer in self.ends else config.hidden for layer in range(layers)]
         self.projection = self._make_projection(inputs, generator)
@@ -235,7 +241,7 @@ class Backbone(nn.Module, ABC):
         return Projection(inputs, self.hidden, self.drop if self.drops_ends else 0.0, generator)
 
     @abstractmethod
-    def _make_layers(self, config: Config, generator: torch.Generator) -> None:
+    def _make_layers(self, config: Any, generator: torch.Generator) -> None:
         """The parameters of all layers."""
 
     @abstractmethod

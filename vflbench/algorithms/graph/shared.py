@@ -14,13 +14,13 @@ from vflbench.data.graph.sampling import Block
 from vflbench.data.tasks import GraphPart
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models import DTYPES, gnn
-from vflbench.types import Count, Problem, Range, RunConfig, Sent
+from vflbench.types import Count, Problem, Range, RunConfig, Sent, module_of
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("graph",),
     "divided_by": "parties",
     "reports": ("predictions",),
-    "models": ("gcnii", "gcn", "gat", "residual_gcn"),
+    "models": ("gcnii", "gcn", "gat", "residual_gcn", "pyg"),
     "search": (("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
 }
 EXPOSES = (
@@ -69,7 +69,7 @@ def check(config: RunConfig) -> list[Problem]:
         joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
     )
     shares = (cfg.parties, cfg.aggregate) if hasattr(cfg, "aggregate") else ()
-    return problems + gnn.check_width(config.model, *shares)
+    return [*problems, *module_of(config.model).check_width(config.model, *shares)]
 
 
 class GraphLearner:
@@ -98,7 +98,7 @@ class GraphLearner:
         self.features = gnn.Features(data.features, me.device, self.dtype)
         self.labels = torch.tensor(data.labels, device=me.device)
         generator = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
-        self.model = gnn.build(
+        self.model: gnn.Backbone = module_of(config.model).build(
             config.model, self.features.width, classes, self.algorithm.layers, ends, generator, me.device, columns
         )
         self.optimizer = make_optimizer(self.algorithm, self.model)

@@ -1,15 +1,19 @@
-"""A graph of the user's own: features, edges and labels as CSV, parquet, .npy or .npz.
+"""A graph of the user's own: features, edges and labels as CSV, parquet, .npy or .npz, or torch_geometric's `Data`.
 
 Node ids are row numbers of the feature file, from 0. A CSV of features has a header with the columns' names. CSVs of
 edges, labels and splits may have one; a first line of numbers only is data. Edges are two columns of node ids. Labels
 are one column of class ids from 0, and -1 or empty for a node without a label. Of an .npz the array `features`, `edges`
 or `labels` is read, else the only one. Edges may be (E, 2) or (2, E), features a scipy sparse matrix.
+
+A `Data` has x, edge_index and y. Its train_mask, val_mask and test_mask are the splits, where it has them; of several
+columns the run's seed takes its own, in turn. Edge weights and features are not used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +22,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from vflbench.data import partition
+from vflbench.data.graph import pyg_file
 from vflbench.data.partition import RawGraph
 from vflbench.data.readers import load_npy, load_npz, load_sparse, npz_names
 from vflbench.data.tasks import GraphTask
@@ -27,7 +32,7 @@ from vflbench.types import DataError, DatasetInfo, DataSource, Problem, Range, c
 DATASETS = (
     DatasetInfo(
         name="graph_files",
-        summary="your own graph: features, edges and labels as CSV, parquet, npy or npz",
+        summary="your own graph: features, edges and labels as CSV, parquet, npy or npz, or a torch_geometric Data",
         layouts=("graph",),
         sources=("real",),
     ),
@@ -45,6 +50,8 @@ class Config(partition.Division):
     features: str | None = None
     edges: str | None = None  # file of edges, two node ids a row; direction does not matter
     labels: str | None = None  # file of labels, a row per node; -1 or empty: none
+    pyg: str | None = None  # in place of these three: a saved torch_geometric Data, or the folder of a data set
+    masks: bool = True  # pyg: take its train_mask, val_mask and test_mask, if it has them
     # per client a list of its columns: names, numbers or ranges "0:10"; null: random equal blocks
     blocks: list[Any] | None = None
     client_edges: list[str] | None = None  # per client its own file of edges; null: every client has part of `edges`
@@ -55,14 +62,20 @@ class Config(partition.Division):
     test: float = 0.5  # fraction for testing; the rest is for validation
 
 
+log = logging.getLogger(__name__)
 _SPLITS = ("train", "val", "test")
+_TENSORS = ("x", "edge_index", "y")  # of a Data: features, edges and labels
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = partition.check_fractions(config.train, config.test)
-    for key in ("features", "labels") + (() if config.client_edges else ("edges",)):
-        if not (file := getattr(config, key)):
+    for key in ("features", "labels", "edges"):
+        file = getattr(config, key)
+        if config.pyg:
+            if file is not None:
+                problems.append(Problem(f"dataset.{key}", file, "dataset.pyg has it already: give one of the two"))
+        elif not file and not (key == "edges" and config.client_edges):
             problems.append(Problem(f"dataset.{key}", "null" if file is None else file, "must name a file"))
     for key, per_client in (("blocks", config.blocks), ("client_edges", config.client_edges)):
         if per_client is not None and len(per_client) != parties:
@@ -77,27 +90,30 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
     """The user's graph, divided between `parties` clients: by `blocks` and `client_edges`, else as GLASU does."""
     refuse(check(config, layout, parties))
-    assert config.features and config.labels
-    reader = _Reader(root)
-    features = reader.features(config.features)
+    reader = _Reader(root, config.pyg)
+    features = reader.features(config.features or "x")
     nodes = len(features.values)
-    labels, classes = reader.labels(config.labels, nodes, config.classes)
+    labels, classes = reader.labels(config.labels or "y", nodes, config.classes)
     own = tuple(reader.edges(path, nodes) for path in config.client_edges) if config.client_edges else None
-    every = [reader.edges(config.edges, nodes)] if config.edges else []
+    file = "edge_index" if config.pyg and not (own and "edge_index" not in reader.tensors) else config.edges
+    every = [reader.edges(file, nodes)] if file else []
     edges = partition.undirected(np.concatenate([*every, *(own or ())], axis=1), nodes)
     if not edges.size:
-        files = ", ".join([config.edges] if config.edges else config.client_edges or [])
+        files = ", ".join([given] if (given := config.pyg or config.edges) else config.client_edges or [])
         advice = "without edges dataset=tabular_files is the one to use"
         raise DataError(f"{files}: no edge between two different nodes; {advice}.")
     blocks = None if config.blocks is None else _blocks(config.blocks, features)
+    masked = config.masks and reader.masked()
     if config.split:
         splits = reader.split(config.split, labels)
+    elif masked:
+        splits = reader.masks(labels, seed)
     else:
         splits = partition.fraction_split(labels, classes, config.train, config.test, seed)
         for name, rows in splits.items():
             if not len(rows) and name != "val":
                 keys = f"dataset.train={config.train}, dataset.test={config.test}"
-                raise DataError(f"{config.labels}: too few labelled nodes for a {name} split ({keys}).")
+                raise DataError(f"{config.pyg or config.labels}: too few labelled nodes for a {name} split ({keys}).")
     graph = RawGraph(features.values, edges, labels, classes)
     source = DataSource(kind="real", note="the user's own files", files=tuple(reader.files))
     return partition.divide(
@@ -117,9 +133,11 @@ def load_own(
     ------
     DataError : as `load`; a file has changed since.
     """
-    assert config.features and config.client_edges and task.columns is not None
-    reader = _Reader(root)
-    block = np.ascontiguousarray(reader.features(config.features).values[:, task.columns[index]], dtype=np.float32)
+    assert config.client_edges and task.columns is not None
+    reader = _Reader(root, config.pyg)
+    block = np.ascontiguousarray(
+        reader.features(config.features or "x").values[:, task.columns[index]], dtype=np.float32
+    )
     if config.normalize_features:
         block = partition.row_normalized(block)
     own = reader.edges(config.client_edges[index], len(task.labels))
@@ -195,11 +213,18 @@ class _Table:
 
 
 class _Reader:
-    """Reads the user's files and keeps their names and checksums in `files`."""
+    """Reads the user's files and keeps their names and checksums in `files`.
 
-    def __init__(self, root: Path | None) -> None:
+    With a file `pyg` its tensors take the place of the files of features, edges and labels: x, edge_index and y.
+    """
+
+    def __init__(self, root: Path | None, pyg: str | None = None) -> None:
         self.root = root
         self.files: list[tuple[str, str]] = []
+        self.pyg = pyg
+        self.tensors = pyg_file.read(self._bytes(pyg), pyg) if pyg else {}
+        if unused := ", ".join(name for name in ("edge_weight", "edge_attr") if name in self.tensors):
+            log.warning("%s: %s is not used: edges have no weights here", pyg, unused)
 
     def features(self, file: str) -> _Table:
         """The features, (nodes, d) float32."""
@@ -212,7 +237,7 @@ class _Reader:
             count = f"({len(others)} such cells in all)"
             raise DataError(f"{where}: {cell} where a finite number belongs {count}. Fill or remove them.")
         if not values.size:
-            raise DataError(f"{file}: holds no features.")
+            raise DataError(f"{table.file}: holds no features.")
         return _Table(table.file, table.names, values.astype(np.float32), table.first)
 
     def edges(self, file: str, nodes: int) -> np.ndarray:
@@ -222,7 +247,7 @@ class _Reader:
         if table.first is None and values.shape[0] == 2 != values.shape[1]:
             values = values.T
         if values.shape[1] != 2:
-            raise DataError(f"{file}: {values.shape[1]} columns; edges are two columns of node ids.")
+            raise DataError(f"{table.file}: {values.shape[1]} columns; edges are two columns of node ids.")
         return partition.undirected(replace(table, values=values).whole("node", 0, nodes).T, nodes)
 
     def labels(self, file: str, nodes: int, classes: int | None) -> tuple[np.ndarray, int]:
@@ -231,15 +256,15 @@ class _Reader:
 
         table = self._table(file, "labels", header=None)
         if table.values.shape[1] != 1:
-            raise DataError(f"{file}: {table.values.shape[1]} columns; labels are one column.")
+            raise DataError(f"{table.file}: {table.values.shape[1]} columns; labels are one column.")
         if len(table.values) != nodes:
-            raise DataError(f"{file}: {len(table.values)} labels, but the features have {nodes} rows.")
+            raise DataError(f"{table.file}: {len(table.values)} labels, but the features have {nodes} rows.")
         filled = np.where(pd.isna(table.values), -1, table.values)
         labels = replace(table, values=filled).whole("label", -1, classes)[:, 0]
         present = np.unique(labels[labels >= 0])
         count = classes or (int(present.max()) + 1 if len(present) else 0)
         if len(present) < 2:
-            raise DataError(f"{file}: {len(present)} class(es); at least two are needed.")
+            raise DataError(f"{table.file}: {len(present)} class(es); at least two are needed.")
         if classes is None and len(present) < count:
             absent = next(c for c in range(count) if c not in present)
             found = f"{table.at(int(labels.argmax()))}: label {count - 1}, but class {absent} has no node"
@@ -259,6 +284,31 @@ class _Reader:
                 raise DataError(f"{file}: {table.values.shape[1]} columns; a split file has node,split.")
             which = table.values[:, 1].astype(str)
             table = _Table(file, ["node"], table.values[:, :1], table.first)
+        return self._splits(table, which, labels)
+
+    def masked(self) -> bool:
+        """Whether the graph says which nodes are for what."""
+        return any(f"{name}_mask" in self.tensors for name in _SPLITS)
+
+    def masks(self, labels: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+        """The splits that masks say, (nodes,) bool each; of several columns, (nodes, k), number seed mod k."""
+        own, chosen = {name: self.tensors.get(f"{name}_mask") for name in _SPLITS}, []
+        for name in _SPLITS:
+            mask = own[name]
+            if mask is None:
+                if name != "val":
+                    advice = "dataset.masks=false draws the splits"
+                    raise DataError(f"{self.pyg}: has masks, but no {name}_mask; {advice}.")
+                mask = np.zeros(len(labels), bool)
+            if mask.dtype != bool or mask.shape[:1] != labels.shape or mask.ndim > 2 or not mask.size:
+                needed = f"({len(labels)},) of type bool is needed"
+                raise DataError(f"{self.pyg}, {name}_mask: shape {mask.shape} and type {mask.dtype}; {needed}.")
+            chosen.append(np.flatnonzero(mask if mask.ndim == 1 else mask[:, seed % mask.shape[1]]))
+        table = _Table(f"{self.pyg}, masks", ["node"], np.concatenate(chosen)[:, None], None)
+        return self._splits(table, np.repeat(_SPLITS, [len(nodes) for nodes in chosen]), labels)
+
+    def _splits(self, table: _Table, which: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+        """Node ids by split, of a table of nodes and what each is for."""
         chosen = table.whole("node", 0, len(labels))[:, 0]
         unknown = np.flatnonzero(~np.isin(which, _SPLITS))
         if len(unknown):
@@ -273,15 +323,16 @@ class _Reader:
         splits = {name: np.sort(chosen[which == name]) for name in _SPLITS}
         empty = [name for name in ("train", "test") if not len(splits[name])]
         if empty:
-            raise DataError(f"{file}: no node in split {' and '.join(empty)}.")
+            raise DataError(f"{table.file}: no node in split {' and '.join(empty)}.")
         return splits
 
     def _bytes(self, file: str) -> bytes:
         path = Path(file).expanduser()
-        if self.root is not None and not path.is_absolute() and (self.root / path).is_file():
-            path = self.root / path
+        if self.root is not None and not path.is_absolute():
+            below = self.root / path
+            path = below if below.is_file() or (file == self.pyg and below.is_dir()) else path
         try:
-            data = path.read_bytes()
+            data = (pyg_file.find(path, file) if file == self.pyg else path).read_bytes()
         except OSError as error:
             places = "Looked below data_root and in the current folder"
             raise DataError(f"{file}: cannot be read ({error.strerror}). {places}.") from None
@@ -296,6 +347,8 @@ class _Reader:
         key : name of the array in an .npz.
         header : of a CSV: True, or None: there is one unless the first line has only numbers.
         """
+        if file in _TENSORS and self.pyg:
+            return self._tensor(file, key)
         data = self._bytes(file)
         name = file.removesuffix(".gz")
         if name.endswith((".npz", ".npy")):
@@ -315,10 +368,27 @@ class _Reader:
                 header = not all(dtype.kind in "iuf" for dtype in top.dtypes)
             frame, first = _frame("read_csv", data, file, header=0 if header else None, **options), 2 if header else 1
         else:
-            raise DataError(f"{file}: format not known; .csv, .tsv, .parquet, .npy and .npz are read.")
+            advice = "; dataset.pyg is the key of a torch_geometric Data" if name.endswith((".pt", ".pth")) else ""
+            raise DataError(f"{file}: format not known; .csv, .tsv, .parquet, .npy and .npz are read{advice}.")
         numeric = all(dtype.kind in "iufb" for dtype in frame.dtypes)
         values = frame.to_numpy(dtype=np.float64) if numeric else frame.to_numpy(dtype=object, na_value=np.nan)
         return _Table(file, [str(column) for column in frame.columns], values, first)
+
+    def _tensor(self, name: str, key: str) -> _Table:
+        """The tensor `name` as the table of `key`."""
+        where = f"{self.pyg}, {name}"
+        if name not in self.tensors:
+            held = ", ".join(self.tensors) or "no tensor"
+            raise DataError(f"{self.pyg}: has no {name}, the {key} (it has {held}).")
+        values = self.tensors[name]
+        values = values[:, None] if values.ndim == 1 and name == "y" else values
+        shape = {"x": "(nodes, features)", "edge_index": "(2, edges)", "y": "(nodes,) or (nodes, 1)"}[name]
+        wrong = values.ndim != 2 or values.dtype.kind not in "iufb"
+        if wrong or (name == "edge_index" and len(values) != 2) or (name == "y" and values.shape[1] != 1):
+            found = f"shape {self.tensors[name].shape} and type {values.dtype}"
+            raise DataError(f"{where}: {found}; numbers of shape {shape} are needed.")
+        values = values.T if name == "edge_index" else values
+        return _Table(where, [str(i) for i in range(values.shape[1])], values, None)
 
 
 def _array(data: bytes, file: str, key: str) -> np.ndarray:
