@@ -242,6 +242,13 @@ class AccountingHooks(Protocol):
     def seconds(rows: np.ndarray, payload: Payload, network: NetworkConfig) -> dict[int, float]:
         """Communication time charged for each round, instead of the engine's."""
 
+    @staticmethod
+    def price_before(rows: np.ndarray, payload: Payload) -> np.ndarray:
+        """Bytes charged for each message before the run, (n,): alignment, and what the method assumes.
+
+        Without this hook they are free.
+        """
+
 
 def check_algorithm(module: ModuleType) -> None:
     """Raise VflbenchError where `module` breaks the contract `Algorithm`: a line for each violation."""
