@@ -21,8 +21,6 @@ from vflbench.federation.ledger import COLUMN, LEDGER_FIELDS, RECV, SEND, TRACE_
 from vflbench.federation.replay import Program
 from vflbench.types import NetworkConfig
 
-PER = 1000  # predictions that the phase `predict` is told of: one request for so many
-
 Sending = tuple[str, str, int, int]  # receiver, tag, bytes, vectors
 Reading = tuple[str, str]  # sender, tag
 Event = Sending | Reading

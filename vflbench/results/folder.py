@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SCHEMA = 1  # version of every file written here; a reader refuses any other
 UNCHARGED_LINK = "local"  # inside one organisation or at the server: in the ledger, but in no total
 PHASES = ("align", "setup", "train", "predict")  # of a model's life: federation/phases.py
+PER = 1000  # predictions that the phase `predict` is told of: one request for so many
 EVENT_KINDS = ("compute", "send", "recv", "mark")  # the trace's `kind`, by code
 ROW_GROUP = 2**17  # rows in memory at a time while parts are merged
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from vflbench.results.folder import PER
 from vflbench.results.reader import OWN, Arrays, Run, natural
 from vflbench.types import VflbenchError
 
@@ -123,7 +124,7 @@ class Charged:
         found = -setup if "setup" in self.without else 0.0
         found += -align * has_align if "align" in self.without else align * (not has_align)
         number = run.summary.get("predictions", 0) if self.predictions is None else self.predictions
-        return found + (0.0 if "predict" in self.without else predict * number / 1000)
+        return found + (0.0 if "predict" in self.without else predict * number / PER)
 
 
 LIFE = ("align", "setup", "predict")  # the phases that a reader may leave out

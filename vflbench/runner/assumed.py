@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vflbench.federation.matching import DIGEST, PLACE, psi_bytes
+from vflbench.data.matching import DIGEST, PLACE, psi_bytes
 from vflbench.federation.phases import Exchange, Sized, Tapes, one_by_one
 from vflbench.types import AlgorithmInfo
 

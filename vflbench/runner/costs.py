@@ -16,8 +16,9 @@ from vflbench import registry
 from vflbench.federation.accounting import Payload, Totals
 from vflbench.federation.ledger import COLUMN, COMPUTE, TRACE_COLUMN
 from vflbench.federation.links import CLIENT_SERVER, LINK_KINDS, LOCAL, link_kind
-from vflbench.federation.phases import NOTHING, PER, Exchange, setup
+from vflbench.federation.phases import NOTHING, Exchange, setup
 from vflbench.federation.replay import Program, idle_seconds
+from vflbench.results.folder import PER
 from vflbench.types import LinkConfig, NetworkConfig, Problem, VflbenchError, closest, hook
 
 
@@ -116,7 +117,7 @@ class Costs:
 
         Seconds are of communication; those of `setup` and `train` add up to the run's. `align` is the data set's own
         alignment, as it was sent, and with what the accounting charges before the run both have that, too. `predict` is
-        one request for `phases.PER` predictions, by the bytes of a row in the last evaluation, whose `rows` it says. It
+        one request for `PER` predictions, by the bytes of a row in the last evaluation, whose `rows` it says. It
         is None where that is not known.
         """
         early = self.ledger[:, COLUMN["round"]] == 0
