@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vflbench.types import (
+    ASSUMED,
     DIVISORS,
     KINDS,
     SCORED,
@@ -381,6 +382,7 @@ def _facts(module: ModuleType) -> Iterator[str]:
     info: AlgorithmInfo = module.ALGORITHM
     yield from _layouts(module, "ALGORITHM", info.layouts)
     yield from _among("ALGORITHM reports", info.reports, SCORED)
+    yield from _among("ALGORITHM assumes", info.assumes, tuple(ASSUMED))
     if not info.reports:
         yield f"ALGORITHM reports is empty: what is scored must be some of {', '.join(SCORED)}"
     if "parameters" in info.reports and info.layouts != ("sharded",):

@@ -291,7 +291,7 @@ KINDS = (
 #: What a method may assume to be there for nothing, and what that means.
 ASSUMED = {
     "aligned_rows": "row i is the same sample at every party",
-    "join": "every party has its columns of the materialised join",
+    "join": "every party has its columns of the joined, matched rows",
     "labels": "every client has the training labels",
     "seed": "parties draw walks, batches or models from a common seed",
     "edges": "every client has all edges",

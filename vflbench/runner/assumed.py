@@ -29,7 +29,8 @@ SEED = 8  # bytes
 
 def assumes(info: AlgorithmInfo, task: Task) -> list[str]:
     """What the method assumes, without what these data did on the ledger."""
-    return [what for what in info.assumes if not (what == "aligned_rows" and task.source.alignment)]
+    done = {"aligned_rows", "join"} if task.source.alignment else set()
+    return [what for what in info.assumes if what not in done]
 
 
 def aligned(task: Task, holders: Sequence[str]) -> list[Sized]:
