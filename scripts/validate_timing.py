@@ -388,8 +388,8 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
     from vflbench.federation import links as L
     from vflbench.federation.accounting import Payload
     from vflbench.federation.ledger import COLUMN, MARK, TRACE_COLUMN, sort_ledger
+    from vflbench.federation.links import link_kind
     from vflbench.federation.replay import Program
-    from vflbench.federation.runtime.member import link_kind
     from vflbench.runner.costs import Costs
     from vflbench.runner.run import Federation
 

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vflbench.types import (
+    ASSUMED,
     DIVISORS,
     KINDS,
     SCORED,
@@ -242,6 +243,13 @@ class AccountingHooks(Protocol):
     def seconds(rows: np.ndarray, payload: Payload, network: NetworkConfig) -> dict[int, float]:
         """Communication time charged for each round, instead of the engine's."""
 
+    @staticmethod
+    def price_before(rows: np.ndarray, payload: Payload) -> np.ndarray:
+        """Bytes charged for each message before the run, (n,): alignment, and what the method assumes.
+
+        Without this hook they are free.
+        """
+
 
 def check_algorithm(module: ModuleType) -> None:
     """Raise VflbenchError where `module` breaks the contract `Algorithm`: a line for each violation."""
@@ -374,6 +382,7 @@ def _facts(module: ModuleType) -> Iterator[str]:
     info: AlgorithmInfo = module.ALGORITHM
     yield from _layouts(module, "ALGORITHM", info.layouts)
     yield from _among("ALGORITHM reports", info.reports, SCORED)
+    yield from _among("ALGORITHM assumes", info.assumes, tuple(ASSUMED))
     if not info.reports:
         yield f"ALGORITHM reports is empty: what is scored must be some of {', '.join(SCORED)}"
     if "parameters" in info.reports and info.layouts != ("sharded",):

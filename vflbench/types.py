@@ -226,6 +226,7 @@ class RunConfig:
     target: float | None = None
     max_bytes: Positive | None = None
     max_virtual_seconds: Positive | None = None
+    predictions: Annotated[int, Range(at_least=0)] | None = None
     resume: bool = False
     checkpoint_every: Count | None = 50
     overwrite: bool = False
@@ -288,6 +289,17 @@ KINDS = (
 )
 
 
+#: What a method may assume to be there for nothing, and what that means.
+ASSUMED = {
+    "aligned_rows": "row i is the same sample at every party",
+    "join": "every party has its columns of the joined, matched rows",
+    "labels": "every client has the training labels",
+    "seed": "parties draw walks, batches or models from a common seed",
+    "edges": "every client has all edges",
+    "pooled": "one party has all data",
+}
+
+
 @dataclass(frozen=True)
 class Sent:
     """One kind of message, an entry of an algorithm's `EXPOSES`: who sends what to whom, about whose data.
@@ -324,7 +336,9 @@ class AlgorithmInfo:
     attacks: tuple[str, ...] = ("none",)
     models: tuple[str, ...] = ()  #: allowed options of the model group; empty: takes none
     topologies: tuple[str, ...] = ("star",)
-    accounting: tuple[str, ...] = ("strict",)  #: rules by which its ledger may be priced
+    accounting: tuple[str, ...] = ("strict", "everything")  #: rules by which its ledger may be priced
+    #: of ASSUMED: what is there for nothing. accounting=everything charges it, so `pooled` and `edges` go without that
+    assumes: tuple[str, ...] = ()
     #: a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
     epochs: bool = False
     time_dependent: bool = False  #: control flow depends on virtual time: no replay, and engines may differ
@@ -380,3 +394,5 @@ class DataSource:
     variant: str | None = None
     note: str = ""  #: e.g. which parts are made up
     files: tuple[tuple[str, str], ...] = ()  #: (file name, sha256 or, of huge files, size and time), no machine paths
+    #: messages that brought rows together, before the run: part of the sender, of the receiver, tag, bytes
+    alignment: tuple[tuple[int, int, str, int], ...] = ()

@@ -37,7 +37,7 @@ from vflbench.federation import topology
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.delays import PARTS, Delays
 from vflbench.federation.ledger import COLUMN
-from vflbench.federation.runtime.member import link_kind
+from vflbench.federation.links import link_kind
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models import split_learning
 from vflbench.privacy.gdp import GdpEmbedding

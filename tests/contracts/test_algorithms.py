@@ -14,10 +14,11 @@ import pytest
 import vflbench
 from vflbench import registry
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.results.folder import validate_summary
+from vflbench.results.folder import PHASES, validate_summary
 from vflbench.results.reader import Run
 from vflbench.runner.evaluate import Observer
-from vflbench.types import VflbenchError
+from vflbench.runner.serving import PARTIAL
+from vflbench.types import ASSUMED, VflbenchError
 
 # Per layout, small data that every machine has.
 TABLES = ["dataset=star_schema", "dataset.rows=300", "dataset.dimension_rows=60", "dataset.width=3"]
@@ -119,6 +120,27 @@ def same(a: Run, b: Run) -> None:
     pd.testing.assert_frame_equal(a.trace, b.trace, check_exact=True)
     for path in sorted((a.folder / "model").iterdir()):
         assert path.read_bytes() == (b.folder / "model" / path.name).read_bytes(), path.name
+
+
+def test_every_message_has_a_phase_and_phases_add_up_to_the_ledger(case: Case) -> None:
+    run, phases = case.whole, case.whole.summary["phases"]
+    every = run.messages[run.messages["link"] != "local"]
+    assert set(every["phase"]) <= set(PHASES) and list(phases) == list(PHASES)
+    declared = {sent.tag for sent in registry.load_algorithm(case.algorithm).EXPOSES}
+    for name, rows in every.groupby("phase", observed=True):
+        assert set(rows["tag"]) <= declared | ({PARTIAL} if name == "predict" else set()), name
+        assert (rows["round"] == 0).all() if name == "setup" else (rows["round"] > 0).all()
+    times = 1000 / phases["predict"]["rows"]
+    for name in PHASES:
+        rows = every[every["phase"] == name]
+        found = rows["bytes"].sum() * (times if name == "predict" else 1)
+        assert (round(found), len(rows)) == (phases[name]["bytes"], phases[name]["messages"]), name
+    own = [phases[name] for name in ("setup", "train")]
+    assert sum(one["bytes"] for one in own) == run.summary["bytes"]["total"]
+    assert sum(one["messages"] for one in own) == run.summary["messages"]
+    if own[1]["seconds"] is not None:
+        assert sum(one["seconds"] for one in own) == pytest.approx(run.summary["communication_seconds"])
+    assert set(run.summary["assumes"]) <= set(ASSUMED)
 
 
 def test_every_algorithm_runs_and_keeps_the_contract(case: Case, tmp_path: Path) -> None:

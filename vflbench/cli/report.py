@@ -1,7 +1,7 @@
 """`vflbench report`."""
 
 import os
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 
 import yaml
@@ -12,11 +12,12 @@ from vflbench.plots import report as page
 from vflbench.plots.report import Report
 from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
+from vflbench.results.pricing import LIFE, Charged
 from vflbench.types import VflbenchError
 
 
 def command(args: list[str]) -> int:
-    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--rerun NETWORK] [--overwrite]`."""
+    """`vflbench report RUN... [--out FILE] [--csv FILE] [--markdown FILE] [--predictions N] [--without PHASES] ...`."""
     parser = ArgumentParser(
         prog="vflbench report", description="Runs side by side, as one HTML file that needs nothing else."
     )
@@ -30,6 +31,14 @@ def command(args: list[str]) -> int:
         "--rerun", metavar="NETWORK",
         help="show the runs on this network: those whose course depends on time are trained there, others re-priced",
     )  # fmt: skip
+    parser.add_argument(
+        "--predictions", type=_count, metavar="N",
+        help="predictions that are charged (default: as many as each run has test rows; 0: none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--without", type=_phases, default=frozenset(), metavar="PHASES",
+        help=f"phases that are not charged beside training, of {','.join(LIFE)}",
+    )  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace these files if they exist")
     flags = parser.parse_args(args)
     files = [Path(name) for name in (flags.out, flags.csv, flags.markdown) if name]
@@ -40,7 +49,8 @@ def command(args: list[str]) -> int:
         raise VflbenchError(f"{', '.join(map(str, files))}: each needs a file of its own")
     if not flags.overwrite and (there := [str(path) for path in files if os.path.lexists(path)]):
         raise VflbenchError(f"{', '.join(there)}: already there; name another file, or replace it with --overwrite")
-    found = read_runs(flags.runs)
+    charged = Charged(flags.without, flags.predictions)
+    found = read_runs(flags.runs, charged)
     failed: list[str] = []
     if flags.rerun is not None:
         from vflbench.cli import rerun
@@ -49,7 +59,7 @@ def command(args: list[str]) -> int:
         for note in failed:
             complain(note)
         say(f"{len(folders)} runs on {flags.rerun}, below {shown(rerun.FOLDER)}")
-        found = read_runs(list(map(str, folders)))
+        found = read_runs(list(map(str, folders)), charged)
         found.notes += failed
     atomic_write(Path(flags.out), page.to_html(found, _networks()), replace=True)
     if flags.csv:
@@ -67,9 +77,22 @@ def command(args: list[str]) -> int:
     return 1 if failed else 0
 
 
-def read_runs(paths: list[str]) -> Report:
+def _count(word: str) -> int:
+    if not word.isdecimal():
+        raise ArgumentTypeError(f"{word!r} is no whole number from 0")
+    return int(word)
+
+
+def _phases(word: str) -> frozenset[str]:
+    named = frozenset(filter(None, word.split(",")))
+    if unknown := sorted(named - set(LIFE)):
+        raise ArgumentTypeError(f"{', '.join(unknown)}: no phase that can be left out; there are {', '.join(LIFE)}")
+    return named
+
+
+def read_runs(paths: list[str], charged: Charged | None = None) -> Report:
     """The runs at or below `paths`; a line on stderr for each that is left out."""
-    found = page.read(paths, {name: info.time_dependent for name, info in registry.algorithms().items()})
+    found = page.read(paths, {name: info.time_dependent for name, info in registry.algorithms().items()}, charged)
     for note in found.notes:
         complain(note)
     return found

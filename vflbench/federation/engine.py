@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vflbench.federation.ledger import Ledger, take_trace
+from vflbench.federation.phases import Served
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +43,10 @@ class Observed(Protocol):
     @property
     def trace(self) -> array[float]:
         """Rows of what it has done, as `ledger.trace_row` packs them."""
+
+    @property
+    def served(self) -> Served:
+        """What it sent and read in its last evaluation."""
 
     def spent(self) -> dict[str, Any] | None:
         """What its privacy mechanism has spent; None without one."""

@@ -135,6 +135,13 @@ class Shared:
         return max(link.busy, self.egress[link.src]) + link.latency if serves else None
 
 
+def link_kind(a: Any, b: Any) -> str:
+    """The kind of the link between two parties: `local` inside one organisation, else by whether one is a server."""
+    if a.organisation == b.organisation:
+        return LOCAL
+    return CLIENT_SERVER if "server" in (a.role, b.role) else CLIENT_CLIENT
+
+
 def link_config(network: NetworkConfig, kind: str, pair: str) -> LinkConfig:
     """The configuration of the link `pair` ("src->dst").
 

@@ -129,6 +129,8 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     if note:
         axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
     rule = f"timing {summary['timing']} · accounting {summary['accounting']} · compute clock {summary['compute_clock']}"
+    if x not in ("round", "epsilon") and "phases" in summary:
+        rule += f" · phases {'align, ' if 'before' in summary else ''}setup and train"
     # Below the picture: inside it, the legend and the selected value could cover the curve.
     legend = figure.legend(
         *axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, title=rule, title_fontsize=7.5

@@ -1,7 +1,6 @@
 """`vflbench report`: runs side by side in one self-contained HTML file, and their table as CSV and Markdown."""
 
 import json
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,8 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from vflbench.plots import bounds, style
+from vflbench.plots import bounds, life, style
+from vflbench.plots.provenance import provenance
 from vflbench.results import pricing, selection, texts
 from vflbench.results.folder import splits
 from vflbench.results.network import network_label
@@ -68,13 +68,16 @@ class Report:
     traffic: dict[Path, pricing.Traffic | None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     time_dependent: set[Path] = field(default_factory=set)  # folders of runs whose course depends on time
+    charged: pricing.Charged = field(default_factory=pricing.Charged)  # phases beside training
 
 
-def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Report:
+def read(
+    paths: Sequence[str | Path], time_dependent: Mapping[str, bool], charged: pricing.Charged | None = None
+) -> Report:
     """The runs at or below `paths`.
 
     `time_dependent`: for every known algorithm, whether it depends on time. Runs of such an algorithm, or of an unknown
-    one, are not re-priced.
+    one, are not re-priced. `charged`: the phases that "to target" has.
 
     Raises
     ------
@@ -83,7 +86,7 @@ def read(paths: Sequence[str | Path], time_dependent: Mapping[str, bool]) -> Rep
     found = selection.collect(paths)
     if not found.runs:
         raise VflbenchError("\n".join(["none of the runs can be shown:", *found.notes]))
-    report = Report([], notes=found.notes)
+    report = Report([], notes=found.notes, charged=charged or pricing.Charged())
     for runs in selection.unlike(found.runs):
         settings = selection.settings(runs)
         report.panels.append(Panel(settings, *selection.target(settings), selection.choose(settings)))
@@ -139,11 +142,12 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
         row[key] = float(np.mean([run.summary[key] for run in setting.runs]))
     row |= {"target": panel.target, "reached": len(hits)}
     for key in ("bytes", "communication_seconds", "cost"):
-        row[f"{key}_to_target"] = _middle([float(run.curve[key].iloc[place]) for run, place in hits]) if hits else None
-    spent = [run.summary["privacy"]["epsilon"] for run in setting.runs]
+        spent = [float(run.curve[key].iloc[place]) + report.charged.more(run, key) for run, place in hits]
+        row[f"{key}_to_target"] = _middle(spent) if hits else None
+    epsilons = [run.summary["privacy"]["epsilon"] for run in setting.runs]
     if setting.runs[0].folder in report.time_dependent:
         row["communication_seconds"] = row["communication_seconds_to_target"] = None
-    row["epsilon"] = max((float(epsilon) for epsilon in spent if epsilon is not None), default=None)
+    row["epsilon"] = max((float(epsilon) for epsilon in epsilons if epsilon is not None), default=None)
     return row
 
 
@@ -177,7 +181,7 @@ def to_markdown(report: Report) -> str:
             if panel.target is not None
             else f"{panel.target_why.capitalize()}. "
         )
-        about = ". ".join(filter(None, [rule(panel), caveat(panel)]))
+        about = ". ".join(filter(None, [rule(panel), life.words(panel.runs, report.charged), caveat(panel)]))
         lines += [markdown(f"{goal}Times as the runs had them: {about}."), ""]
         lines += markdown_table(HEADS, [*map(cells, rows), *bounds.cells(panel.runs, scored)], {})
         lines += ["", "Selected settings", ""]
@@ -301,6 +305,7 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
     most = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // runs))
     panels = [_panel(report, panel, most) for panel in report.panels]
     data = {"panels": [_data(report, panel, most) for panel in report.panels], "networks": networks}
+    data["charged"] = {"without": sorted(report.charged.without), "predictions": report.charged.predictions}
     algorithms = dict.fromkeys(style.look(setting.algorithm).label for setting in settings)
     datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
     css = (PAGE / "report.css").read_text(encoding="utf-8")
@@ -426,6 +431,7 @@ def _entry(
         "name": run.folder.name,
         "seed": run.summary["seed"],
         "bytes": run.summary["bytes"]["total"],
+        **life.entry(run, priced),
         "axes": {axis: _numbers(curve[axis]) for axis in axes},
         "scores": {name.split("_")[0]: _numbers(curve[name]) for name in scores if curve[name].notna().any()},
     }
@@ -460,37 +466,3 @@ def _numbers(column: Any) -> list[float | int | None]:
         None if not np.isfinite(v) else int(v) if v == int(v) and abs(v) < 2**53 else float(f"{v:.6g}")
         for v in column.astype(float).tolist()
     ]
-
-
-def provenance(runs: Sequence[Run]) -> dict[str, list[tuple[str, int]]]:
-    """Where the runs come from: each distinct value, and how many runs have it."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
-    for run in runs:
-        for name, value in _origin(run).items():
-            if value:
-                found[name][value] += 1
-    return {name: counter.most_common() for name, counter in found.items()}
-
-
-def _origin(run: Run) -> dict[str, str]:
-    s, m = run.summary, run.manifest
-    data, git, hardware = (m.get(key) or {} for key in ("data", "git", "hardware"))
-    privacy, memory = s["privacy"], hardware.get("memory_bytes")
-    files = [f"{name} ({digest[:12]})" for name, digest in data.get("files") or []]
-    shown = [*files[:4], *([f"and {len(files) - 4} more files"] if len(files) > 4 else [])]
-    machine = [hardware.get("cpu"), f"{hardware['cores']} cores" if hardware.get("cores") else None]
-    machine += [f"{memory / 2**30:.0f} GiB" if memory else None, hardware.get("gpu"), f"device {s['device']}"]
-    machine += [f"{m['threads']} threads" if m.get("threads") else None]
-    return {
-        "data": ", ".join(filter(None, [f"{s['data_source']} data", s["data_variant"], data.get("note"), *shown])),
-        "status": s["status"] + (f": {s['reason']}" if s["reason"] else ""),
-        "times": f"timing {s['timing']}, accounting {s['accounting']}, compute clock {s['compute_clock']}",
-        "privacy": ", ".join(
-            f"{key} {value}" for key, value in privacy.items() if value is not None and privacy["mechanism"] != "none"
-        ),
-        "versions": ", ".join(f"{name} {version}" for name, version in (m.get("versions") or {}).items()),
-        "git": f"{git['commit']}{' with changes' if git.get('dirty') else ''}" if git.get("commit") else "",
-        "hardware": ", ".join(filter(None, machine)),
-        "platform": m.get("platform") or "",
-        "command": m.get("command") or "",
-    }

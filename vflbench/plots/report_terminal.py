@@ -7,19 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vflbench.plots import bounds
-from vflbench.plots.report import (
-    CHOICE_HEADS,
-    HEADS,
-    Report,
-    caveat,
-    cells,
-    choice_cells,
-    provenance,
-    row,
-    rule,
-    scored,
-)
+from vflbench.plots import bounds, life
+from vflbench.plots.provenance import provenance
+from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, caveat, cells, choice_cells, row, rule, scored
 from vflbench.results.folder import splits
 from vflbench.results.pricing import Traffic
 from vflbench.results.reader import Run
@@ -40,7 +30,8 @@ def show(report: Report, console: Console | None = None) -> None:
         if panel.alarm:
             console.print(_text(panel.alarm, style="bold red"))
         goal = panel.target_why if panel.target is None else f"target {panel.target:g}: {panel.target_why}"
-        console.print(_text(f"{goal}; times: {'. '.join(filter(None, [rule(panel), caveat(panel)]))}", style="dim"))
+        about = [rule(panel), life.words(panel.runs, report.charged), caveat(panel)]
+        console.print(_text(f"{goal}; times: {'. '.join(filter(None, about))}", style="dim"))
         _print(
             console,
             HEADS,
@@ -55,6 +46,7 @@ def show(report: Report, console: Console | None = None) -> None:
             _print(console, CHOICE_HEADS, choices, right=(2, 3))
         if len(runs) == len(report.panels) == 1:
             _curve(console, runs[0])
+            _phases(console, runs[0])
             _traffic(console, report.traffic[runs[0].folder])
             for name, values in provenance(runs).items():
                 console.print(_text(f"{name}: ", style="bold") + _text(values[0][0]), soft_wrap=True)
@@ -89,6 +81,21 @@ def _curve(console: Console, run: Run) -> None:
         for at in chosen.to_dict("records")
     ]
     _print(console, heads, rows, right=range(len(heads)))
+
+
+def _phases(console: Console, run: Run) -> None:
+    phases = run.summary.get("phases") or {}
+    shown = {name: one for name, one in phases.items() if one}
+    rows = [
+        [
+            name if "rows" not in one else f"{name} 1,000 (from {one['rows']:,})",
+            *(human_bytes(one["bytes"]), f"{one['messages']:,}"),
+            "–" if one["seconds"] is None else f"{one['seconds']:.4g} s",
+        ]
+        for name, one in shown.items()
+    ]
+    if rows:
+        _print(console, ("phase", "sent", "messages", "communication"), rows, right=(1, 2, 3))
 
 
 def _traffic(console: Console, traffic: Traffic | None) -> None:

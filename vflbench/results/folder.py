@@ -6,6 +6,7 @@ import contextlib
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 import os
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1  # version of every file written here; a reader refuses any other
 UNCHARGED_LINK = "local"  # inside one organisation or at the server: in the ledger, but in no total
+PHASES = ("align", "setup", "train", "predict")  # of a model's life: federation/phases.py
+PER = 1000  # predictions that the phase `predict` is told of: one request for so many
 EVENT_KINDS = ("compute", "send", "recv", "mark")  # the trace's `kind`, by code
 ROW_GROUP = 2**17  # rows in memory at a time while parts are merged
 
@@ -41,8 +44,11 @@ PARQUET = {
     "ledger": {
         "round": "int32", "src": "text", "dst": "text", "link": "text", "tag": "text",
         "bytes": "int64", "vectors": "int32", "sent": "float64", "delivered": "float64", "seq": "int64",
+        "phase": "text",
     },
-    "trace": {"party": "text", "kind": "text", "peer": "text", "seq": "int64", "value": "float64"},
+    "trace": {
+        "party": "text", "kind": "text", "peer": "text", "seq": "int64", "value": "float64", "phase": "text",
+    },
 }  # fmt: skip
 
 
@@ -230,28 +236,53 @@ def _encoding(names: Sequence[str]) -> dict[str, Any]:
 
 
 def ledger_parquet(
-    path: Path, columns: Iterable[np.ndarray], parties: Sequence[str], tags: Sequence[str], links: Sequence[str]
+    path: Path,
+    columns: Iterable[np.ndarray],
+    parties: Sequence[str],
+    tags: Sequence[str],
+    links: Sequence[str],
+    others: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write the ledger, one row per message.
 
-    `columns` are those of PARQUET, each (messages,). Values of src and dst are codes into `parties`, of link into
-    `links`, of tag into `tags`.
+    `columns` are those of PARQUET but `phase`, each (messages,). Values of src and dst are codes into `parties`, of
+    link into `links`, of tag into `tags`. The phase of a message before the first round is `setup`, else `train`.
+    `others`: rows of other phases, (messages, 10) each.
     """
-    _write_coded(path, PARQUET["ledger"], columns, {"src": parties, "dst": parties, "link": links, "tag": tags})
+    more = others or {}
+    first, *rest = columns
+    phases = np.where(np.asarray(first) > 0, PHASES.index("train"), PHASES.index("setup"))
+    phases = np.concatenate([phases, *(np.full(len(rows), PHASES.index(name)) for name, rows in more.items())])
+    own = zip(range(len(PARQUET["ledger"]) - 1), (first, *rest), strict=True)
+    whole = (np.concatenate([column, *(rows[:, at] for rows in more.values())]) for at, column in own)
+    names = {"src": parties, "dst": parties, "link": links, "tag": tags, "phase": PHASES}
+    _write_coded(path, PARQUET["ledger"], itertools.chain(whole, [phases]), names)
 
 
-def trace_parquet(path: Path, traces: Mapping[str, np.ndarray]) -> None:
+def trace_parquet(
+    path: Path,
+    traces: Mapping[str, np.ndarray],
+    others: Mapping[str, Mapping[str, np.ndarray]] | None = None,
+) -> None:
     """Write what the parties did: party -> (events, 4 or 5).
 
-    The columns are kind (code into `EVENT_KINDS`), peer (place of a party; -1: none), seq, value.
+    The columns are kind (code into `EVENT_KINDS`), peer (place of a party; -1: none), seq, value. `others`: traces of
+    the phases that are not of the run's own program.
     """
-    parties, (kind, peer, seq, value, *_) = list(traces), np.concatenate(list(traces.values())).T
-    party = np.repeat(np.arange(len(parties)), [len(rows) for rows in traces.values()])
+    parties = list(traces)
+    every = [("train", traces), *(others or {}).items()]
+    rows = [
+        (phase, place, own[name][:, :4]) for phase, own in every for place, name in enumerate(parties) if name in own
+    ]
+    kind, peer, seq, value = np.concatenate([one for _, _, one in rows]).T
+    sizes = [len(one) for _, _, one in rows]
+    party = np.repeat([place for _, place, _ in rows], sizes)
+    phase = np.repeat([PHASES.index(name) for name, _, _ in rows], sizes)
     _write_coded(
         path,
         PARQUET["trace"],
-        (party, kind, peer, seq, value),
-        {"party": parties, "kind": EVENT_KINDS, "peer": parties},
+        (party, kind, peer, seq, value, phase),
+        {"party": parties, "kind": EVENT_KINDS, "peer": parties, "phase": PHASES},
     )
 
 
@@ -381,6 +412,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 # Keys that only some runs have.
 _SUMMARY_OPTIONAL: dict[str, Any] = {
+    "phases": dict, "predictions": int, "assumes": list, "before": {"bytes": int, "messages": int},
     "attack": dict, "metric_of": str, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL,
     "waiting_seconds": _NUMBER, "engine": str,
     "cores": _NUMBER, "ship_it": dict, "times_ship_it": _NUMBER_OR_NULL, "alone": dict, "centralised": dict,
@@ -394,7 +426,7 @@ _MANIFEST_OPTIONAL: dict[str, Any] = {
     "choices": dict, "command": _TEXT_OR_NULL, "versions": dict, "git": (dict, type(None)), "hardware": dict,
     "platform": str,
     "data": dict, "rounds": int, "compute_clock": str, "parties": dict, "cores": _NUMBER, "repriced_from": dict,
-    "payload": {"value_bytes": int, "outputs": int},
+    "payload": {"value_bytes": int, "outputs": int}, "assumed": list,
 }  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vflbench.results.reader import Arrays, Run, natural
+from vflbench.results.folder import PER
+from vflbench.results.reader import OWN, Arrays, Run, natural
 from vflbench.types import VflbenchError
 
 CLIENT_SERVER, CLIENT_CLIENT = "client_server", "client_client"
@@ -44,6 +45,9 @@ class Priced:
 
     chains: list[Chains] | None = None
     bytes_by_link: list[tuple[int, int]] | None = None  # client-server, client-client
+    #: before and after the run's own program: phase -> its chains, and bytes client-server and client-client; those of
+    #: `predict` are of the last evaluation
+    phases: dict[str, tuple[Chains, tuple[int, int]]] = field(default_factory=dict)
     why: str | None = None  # why there are no chains
     damaged: bool = False  # trace or ledger is, so there are none
 
@@ -61,6 +65,7 @@ def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
     rounds = run.curve["round"].astype(int).tolist()
     if run.summary["accounting"] != "strict":
         return Priced(why=f"its times and bytes are by accounting={run.summary['accounting']}")
+    every, ledger = ledger, ledger.of(OWN)
     found = Priced(bytes_by_link=_bytes(ledger, rounds))
     if time_dependent:
         found.why = "what it does depends on time: on another network it would have been another run"
@@ -73,7 +78,12 @@ def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
             latencies = run.manifest["config"]["network"].get("latencies", 2)
             if latencies not in (1, 2):
                 raise VflbenchError(f"network.latencies={latencies!r} of {run.folder} must be 1 or 2")
-            ends = chains(ledger, run.arrays("trace"), latencies)
+            trace = run.arrays("trace")
+            ends = chains(ledger, trace.of(["train"]), latencies)
+            for phase in ("align", "setup", "predict"):
+                rows, events = every.of([phase]), trace.of(["train" if phase == "setup" else phase])
+                ((remote, near),) = _bytes(rows, [max(rounds, default=0)])
+                found.phases[phase] = whole(rows, events, latencies) if len(rows) else START, (remote, near)
             if missing := [round for round in rounds if round not in ends]:
                 found.why = f"its trace ends before round {missing[0]}"
             else:
@@ -92,6 +102,33 @@ def _bytes(ledger: Arrays, rounds: list[int]) -> list[tuple[int, int]]:
         nbytes = np.where(ledger.texts["link"].by({kind: 0}) == 0, ledger.numbers["bytes"], 0)
         columns.append(np.concatenate([[0], np.cumsum(nbytes[order])])[ends].tolist())
     return list(zip(*columns, strict=True))
+
+
+@dataclass(frozen=True)
+class Charged:
+    """The phases that a report charges beside training."""
+
+    without: frozenset[str] = frozenset()  # of align, setup, predict
+    predictions: int | None = None  # None: as many as each run says
+
+    def more(self, run: Run, axis: str) -> float:
+        """What the phases add to `axis` of the run's curve, which has setup and training.
+
+        A curve that is charged by a rule which knows what comes before has the alignment, too.
+        """
+        phases = run.summary.get("phases")
+        if not phases or axis not in PHASED:
+            return 0.0
+        align, setup, predict = (float((phases[name] or {}).get(PHASED[axis]) or 0) for name in LIFE)
+        has_align = "before" in run.summary
+        found = -setup if "setup" in self.without else 0.0
+        found += -align * has_align if "align" in self.without else align * (not has_align)
+        number = run.summary.get("predictions", 0) if self.predictions is None else self.predictions
+        return found + (0.0 if "predict" in self.without else predict * number / PER)
+
+
+LIFE = ("align", "setup", "predict")  # the phases that a reader may leave out
+PHASED = {"bytes": "bytes", "cost": "cost", "communication_seconds": "seconds", "virtual_seconds": "seconds"}
 
 
 # --- chains -----------------------------------------------------------------------------------------------------------
@@ -169,6 +206,16 @@ def chains(ledger: Arrays, trace: Arrays, latencies: int) -> dict[int, Chains]:
     ledger, trace : of a run, under any network and timing.
     latencies : of an exchange, 1 or 2 (network.latencies).
     """
+    return _run(ledger, trace, latencies)[0]
+
+
+def whole(ledger: Arrays, trace: Arrays, latencies: int) -> Chains:
+    """When the last message of an exchange is read, as `chains`."""
+    return _run(ledger, trace, latencies)[1]
+
+
+def _run(ledger: Arrays, trace: Arrays, latencies: int) -> tuple[dict[int, Chains], Chains]:
+    """(when each round ends, when the last party has nothing more to do)."""
     parties, nbytes = _parties(ledger, trace)
     arrived: list[Chains | None] = [None] * len(nbytes)  # to a server: when it was sent
     waiting: dict[int, int] = {}  # message -> the party that waits for it
@@ -207,7 +254,10 @@ def chains(ledger: Arrays, trace: Arrays, latencies: int) -> dict[int, Chains]:
                     ready.append(waiting.pop(at))
             place += 1
         party.place, party.now = place, now
-    return _round_ends(ends, len(parties))
+    end = START
+    for party in parties:
+        end = latest(end, party.now)
+    return _round_ends(ends, len(parties)), end
 
 
 def _round_ends(ends: dict[int, list[Chains]], parties: int) -> dict[int, Chains]:
@@ -306,7 +356,8 @@ class Traffic:
 
 
 def traffic(ledger: Arrays) -> Traffic:
-    """Sums over a ledger, also of messages of kind `local`, which cost nothing."""
+    """Sums over the run's own messages, also those of kind `local`, which cost nothing."""
+    ledger = ledger.of(OWN)
     tag, link, *both = (ledger.texts[key] for key in ("tag", "link", "src", "dst"))
     names = sorted({name for end in both for name in end.names}, key=_order)
     families = len(names) > MOST_PARTIES

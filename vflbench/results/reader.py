@@ -10,8 +10,8 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vflbench.results import inventory
-from vflbench.results.folder import PARQUET, SCHEMA, UNCHARGED_LINK, curve_columns, validate_manifest, validate_summary
+from vflbench.results.folder import (
+    PARQUET,
+    PHASES,
+    SCHEMA,
+    UNCHARGED_LINK,
+    curve_columns,
+    validate_manifest,
+    validate_summary,
+)
 from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+OWN = ("setup", "train")  # the phases of a run's own program
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,15 @@ class Arrays:
 
     def __len__(self) -> int:
         return self.rows
+
+    def of(self, phases: Sequence[str]) -> Arrays:
+        """The rows of `phases`."""
+        chosen = self.texts["phase"].by(dict.fromkeys(phases, 0)) == 0
+        if chosen.all():
+            return self
+        numbers = {key: column[chosen] for key, column in self.numbers.items()}
+        texts = {key: replace(column, codes=column.codes[chosen]) for key, column in self.texts.items()}
+        return Arrays(numbers, texts, int(chosen.sum()))
 
 
 @dataclass(frozen=True)
@@ -162,18 +181,24 @@ class Run:
 
     @cached_property
     def ledger(self) -> pd.DataFrame:
-        """`ledger.parquet`, one row per message; text columns categorical."""
+        """The run's own messages, those of the phases setup and train, a row each; text columns categorical."""
+        whole = self.messages
+        return whole[whole["phase"].isin(OWN)].reset_index(drop=True)
+
+    @cached_property
+    def messages(self) -> pd.DataFrame:
+        """`ledger.parquet`: one row per message, of all phases."""
         table: pd.DataFrame = self._table("ledger").to_pandas()
         return table
 
     @cached_property
     def trace(self) -> pd.DataFrame:
-        """`trace.parquet`, one row per event of a party."""
+        """The run's own events of `trace.parquet`, one row per event of a party."""
         table: pd.DataFrame = self._table("trace").to_pandas()
-        return table
+        return table[table["phase"] == "train"].reset_index(drop=True)
 
     def arrays(self, name: str) -> Arrays:
-        """`ledger` or `trace` as arrays, read each time."""
+        """`ledger` or `trace` as arrays, of all phases; read each time."""
         content = self._table(name)
         numbers, texts = {}, {}
         for key, kind in PARQUET[name].items():
@@ -192,10 +217,12 @@ class Run:
 
     def _check_totals(self, ledger: pa.Table) -> None:
         """Check that the ledger has the messages and bytes that the summary counts."""
+        before = self.summary.get("before", {})  # what the accounting charges that the run did not send
+        own = np.isin(ledger["phase"].to_numpy(zero_copy_only=False), OWN)
         link = ledger["link"].combine_chunks()
         free = [code for code, name in enumerate(link.dictionary.to_pylist()) if name == UNCHARGED_LINK]
-        charged = ~np.isin(link.indices.to_numpy(), free)
-        sums = [("messages", int(charged.sum()), self.summary["messages"])]
+        charged = own & ~np.isin(link.indices.to_numpy(), free)
+        sums = [("messages", int(charged.sum()), self.summary["messages"] - before.get("messages", 0))]
         if self.summary["accounting"] == "strict":  # any other counts bytes in its own way
             sums.append(("bytes", int(ledger["bytes"].to_numpy()[charged].sum()), self.summary["bytes"]["total"]))
         for what, found, wanted in sums:
@@ -314,6 +341,8 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> pa.Table:
     except Exception as error:  # damaged bytes make pyarrow raise errors of many kinds
         raise VflbenchError(f"{path} is truncated or malformed: {error}") from error
     _check_schema(path, version)
+    if "phase" not in content.column_names and "phase" in types:
+        content = content.append_column("phase", _inferred(content))
     if lacking := types.keys() - set(content.column_names):
         raise VflbenchError(f"{path} is malformed: it lacks {', '.join(sorted(lacking))}")
     for name, kind in types.items():
@@ -324,3 +353,14 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> pa.Table:
                 f"{path} is malformed: its column {name} is {column.type}, {column.null_count} of it null"
             )
     return content
+
+
+def _inferred(content: pa.Table) -> pa.Array:
+    """The phase of each row in a file of an older version: before the first round `setup`, else `train`."""
+    import pyarrow as pa
+
+    if "round" not in content.column_names or content.num_rows == 0:
+        codes = np.full(content.num_rows, PHASES.index("train"), np.int32)
+    else:
+        codes = np.where(content["round"].to_numpy() > 0, PHASES.index("train"), PHASES.index("setup"))
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(PHASES, pa.string()))

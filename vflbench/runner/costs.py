@@ -6,7 +6,7 @@ The same for a run that has just been trained and for one that is re-priced; so 
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,8 +14,11 @@ import numpy as np
 
 from vflbench import registry
 from vflbench.federation.accounting import Payload, Totals
-from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
+from vflbench.federation.ledger import COLUMN, COMPUTE, TRACE_COLUMN
+from vflbench.federation.links import CLIENT_SERVER, LINK_KINDS, LOCAL, link_kind
+from vflbench.federation.phases import NOTHING, Exchange, setup
 from vflbench.federation.replay import Program, idle_seconds
+from vflbench.results.folder import PER
 from vflbench.types import LinkConfig, NetworkConfig, Problem, VflbenchError, closest, hook
 
 
@@ -26,6 +29,16 @@ class Standing:
     role: str
     organisation: str | None = None  # None: one of its own
     cores: float | None = None  # cores that its computations keep busy, where the run reports their utilisation
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a run has beside its own program: exchanges before and after it."""
+
+    aligned: Exchange = NOTHING  # the data set's own alignment
+    assumed: Mapping[str, Exchange] = field(default_factory=dict)  # phase -> what the method assumes to be there
+    served: Exchange | None = None  # of the last evaluation; None: not known
+    predictions: int = 0  # rows of that evaluation
 
 
 @dataclass(eq=False)
@@ -40,11 +53,17 @@ class Costs:
     payload: Payload
     time_dependent: bool = False
     program: Program | None = None  # made of ledger and traces, where there is one already
+    around: Around = Around()
 
     def __post_init__(self) -> None:
         rule = registry.load_option("accounting", self.accounting)
-        seconds = hook(rule, "seconds")
-        self.totals = Totals(rule.price(self.ledger, self.payload), self.ledger, self.network.ratio)
+        seconds, self.before = hook(rule, "seconds"), hook(rule, "price_before")
+        self.priced = rule.price(self.ledger, self.payload)
+        self.roles = {name: party.role for name, party in self.parties.items()}
+        first = [*self._early("align"), *self._early("setup")] if self.before else []
+        self.seconds_before = self._seconds(first)
+        nbytes, rows = self._priced(first, self.priced, self.ledger) if first else (self.priced, self.ledger)
+        self.totals = Totals(nbytes, rows, self.network.ratio)
         self.charged: dict[int, float] | None = seconds(self.ledger, self.payload, self.network) if seconds else None
 
     def curve(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -80,6 +99,78 @@ class Costs:
             **{key: row[key] for key in row if key != "bytes"},
         }
 
+    def life(self, rounds: int, clock: float) -> dict[str, Any]:
+        """What the summary says of phases: `phases`, and `before`, where the accounting charges what was not sent."""
+        found: dict[str, Any] = {"phases": self.phases(rounds, clock)}
+        if self.before is not None:
+            sums = self._sums(*self._priced([*self._early("align"), *self._early("setup")]))
+            found["before"] = {key: sums[key] for key in ("bytes", "messages")}
+        return found
+
+    def others(self) -> dict[str, Exchange]:
+        """The exchanges on the ledger that are not of the run's own program, by phase, with their times."""
+        found = {"align": self.around.aligned, "predict": self.around.served or NOTHING}
+        return {phase: one.sent(self.network, self.roles) for phase, one in found.items() if len(one.rows)}
+
+    def phases(self, rounds: int, clock: float) -> dict[str, dict[str, float | None] | None]:
+        """Bytes, messages, weighted cost and seconds of each phase of a run that ended as `summary` says.
+
+        Seconds are of communication; those of `setup` and `train` add up to the run's. `align` is the data set's own
+        alignment, as it was sent, and with what the accounting charges before the run both have that, too. `predict` is
+        one request for `PER` predictions, by the bytes of a row in the last evaluation, whose `rows` it says. It
+        is None where that is not known.
+        """
+        early = self.ledger[:, COLUMN["round"]] == 0
+        aligned, handed, served = self._early("align"), self._early("setup"), self.around.served
+        own = setup(self.ledger, self.traces, list(self.parties))
+        begun = own.seconds(self.network, self.roles) if self.charged is None else 0.0
+        (communication, _) = self.times([rounds], [clock])[0]
+        found: dict[str, dict[str, float | None] | None] = {
+            "align": {**self._sums(*self._priced(aligned)), "seconds": self._seconds(aligned)},
+            "setup": {
+                **self._sums(*self._priced(handed, self.priced[early], self.ledger[early])),
+                "seconds": self._seconds(handed) + begun,
+            },
+            "train": {
+                **self._sums(self.priced[~early], self.ledger[~early]),
+                "seconds": None if communication is None else communication - self.seconds_before - begun,
+            },
+            "predict": None,
+        }
+        if served is not None and self.around.predictions:
+            times = PER / self.around.predictions
+            sums = self._sums(served.rows[:, COLUMN["bytes"]] * times, served.rows)
+            seconds = served.seconds(self.network, self.roles, times)
+            found["predict"] = {**sums, "seconds": seconds, "rows": self.around.predictions}
+        return found
+
+    def _early(self, phase: str) -> list[Exchange]:
+        """The exchanges before the run's own program that are shown in `phase`."""
+        found = [self.around.aligned] if phase == "align" else []
+        return [*found, self.around.assumed[phase]] if self.before and phase in self.around.assumed else found
+
+    def _priced(
+        self, exchanges: Sequence[Exchange], nbytes: np.ndarray | None = None, rows: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(bytes, rows) of the messages of `exchanges`, and after them those given."""
+        found = [one.rows for one in [NOTHING, *exchanges]]
+        costs = [self.before(one, self.payload) if self.before else one[:, COLUMN["bytes"]] for one in found]
+        more = ([], []) if rows is None or nbytes is None else ([nbytes], [rows])
+        return np.concatenate([*costs, *more[0]]), np.concatenate([*found, *more[1]])
+
+    def _seconds(self, exchanges: Sequence[Exchange]) -> float:
+        return sum((one.seconds(self.network, self.roles) for one in exchanges), 0.0)
+
+    def _sums(self, nbytes: np.ndarray, rows: np.ndarray) -> dict[str, float | None]:
+        """Of what is charged of `rows`, which cost `nbytes`."""
+        kind = rows[:, COLUMN["kind"]]
+        paid, remote = kind != LINK_KINDS.index(LOCAL), kind == LINK_KINDS.index(CLIENT_SERVER)
+        weight = np.where(remote, self.network.ratio, 1.0)
+        total = float(nbytes[paid].sum())
+        return {
+            "bytes": round(total), "messages": int(paid.sum()), "cost": float((nbytes * weight)[paid].sum())
+        }  # fmt: skip
+
     def times(self, rounds: list[int], clocks: list[float]) -> list[tuple[float, float]]:
         """(communication, compute) seconds up to the end of each of `rounds`, where the virtual clock shows `clocks`.
 
@@ -87,6 +178,8 @@ class Costs:
         """
         communication = self._communication(rounds, clocks)
         compute = [end - seconds for end, seconds in zip(clocks, communication, strict=True)]
+        if self.seconds_before:
+            communication = [seconds + self.seconds_before for seconds in communication]
         if self.charged is not None:
             communication = [sum(seconds for at, seconds in self.charged.items() if at <= round) for round in rounds]
         return list(zip(communication, compute, strict=True))
@@ -101,8 +194,7 @@ class Costs:
     @cached_property
     def _instant(self) -> Callable[[int], float]:
         """Round -> what the virtual clock would show at its end if computing took no time."""
-        roles = {name: party.role for name, party in self.parties.items()}
-        program = self.program or Program(self.ledger, self.traces, roles)
+        program = self.program or Program(self.ledger, self.traces, self.roles)
         return clock(program.without_computing(self.network))
 
     def use(self, cores: float, seconds: float, rounds: int, threads: int | None = None) -> dict[str, Any]:
@@ -134,6 +226,12 @@ class Costs:
             busy = core_seconds(np.concatenate(list(computed.values())), cores, threads)
         utilisation = float(busy / (cores * seconds)) if seconds > 0 else None
         return {"utilisation": utilisation, "waiting_seconds": float(np.mean(waiting) / max(rounds, 1))}
+
+
+def link_code(parties: Mapping[str, Standing], a: str, b: str) -> int:
+    """The ledger's code of the kind of link between two parties; one without organisation is one of its own."""
+    both = [dataclasses.replace(parties[name], organisation=parties[name].organisation or name) for name in (a, b)]
+    return LINK_KINDS.index(link_kind(*both))
 
 
 def network_config(values: Mapping[str, Any]) -> NetworkConfig:

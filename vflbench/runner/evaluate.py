@@ -9,18 +9,30 @@ import numpy as np
 import torch
 
 from vflbench.data.tasks import Task
+from vflbench.federation.codec import Encoder
 from vflbench.federation.engine import Engine
+from vflbench.federation.payload import copy_payload
 from vflbench.models.glm import Loss
 from vflbench.models.metrics import METRICS
 from vflbench.results.folder import splits
+from vflbench.runner import serving
 from vflbench.runner.models import WholeModels
+from vflbench.seeding import stream
 from vflbench.types import TRAINING_METRIC, RunConfig, Status
 
 # When training has diverged:
 BLOWN_UP = 1e4  # the training loss is so many times its first value,
 GROWN, RISING = 10.0, 3  # or so many times its first value after it has risen so many rounds in a row;
 LOST = 100  # or a convex objective is so many times its value at the start
-KEPT = ("rows", "losses", "first_loss", "last_loss", "rising", "extra")  # an observer's attributes in a checkpoint
+KEPT = (
+    "rows",
+    "losses",
+    "first_loss",
+    "last_loss",
+    "rising",
+    "extra",
+    "shares",
+)  # an observer's attributes in a checkpoint
 
 
 class Suboptimality:
@@ -87,6 +99,7 @@ class Observer:
         self.last_loss: float | None = None
         self.rising = 0  # rounds in a row in which the training loss rose
         self.finite = True  # whether all predictions of the last row are
+        self.shares: serving.Shares = (0, {})  # of the last evaluation
         self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
         self.models = models
         if models is None and task.by_rows is not None:
@@ -99,8 +112,8 @@ class Observer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state_dict`."""
-        for key in KEPT:
-            setattr(self, key, copy.deepcopy(state[key]))
+        for key in KEPT:  # `shares` is in no checkpoint of an older version
+            setattr(self, key, copy.deepcopy(state[key] if key != "shares" else state.get(key, self.shares)))
         if self.models is not None:
             self.models.averaged = copy.deepcopy(state["averaged"])
 
@@ -113,6 +126,8 @@ class Observer:
         by_party = self._reports.pop(round, {})
         names = [name for name in engine.parties if name in by_party]  # in the parties' order, not of arrival
         reported = [r for name in names for r in by_party[name]]
+        if any("partial" in r for r in reported):
+            self.shares = round, {name: self._share(by_party[name]) for name in names if _partial(by_party[name])}
         for facts in (r["facts"] for r in reported if "facts" in r):
             self.extra |= facts
         if self.convex is not None:
@@ -141,6 +156,14 @@ class Observer:
                 )
                 return self._stop("diverged", grown)
         return self._stops(round, engine, row)
+
+    def _share(self, reports: list[dict[str, Any]]) -> tuple[int, int]:
+        """The bytes and vectors of a party's share, as a message through the codec."""
+        payload = {split: _as_array(values) for r in _partial(reports) for split, values in r["partial"].items()}
+        copied, codec = copy_payload(payload), self.config.codec
+        if codec.name != "none":
+            copied = Encoder(codec, stream(self.config.seed, "evaluation/codec")).encode_copy(copied)
+        return copied[1], copied[2]
 
     def conclude(self) -> None:
         """Close the run. One without a finite score at its end has no result, and its status says why."""
@@ -246,6 +269,11 @@ class Observer:
     def _stop(self, status: Status, reason: str) -> bool:
         self.status, self.reason = status, reason
         return True
+
+
+def _partial(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The reports that have a share of a prediction."""
+    return [r for r in reports if "partial" in r]
 
 
 def _as_array(scores: Any) -> np.ndarray:

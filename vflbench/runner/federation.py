@@ -16,9 +16,10 @@ from vflbench.federation import clock, topology
 from vflbench.federation.delays import Delays
 from vflbench.federation.engine import Engine
 from vflbench.federation.party import SERVER, PartySpec
+from vflbench.federation.phases import Sized
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.privacy import examples, mechanisms
-from vflbench.runner import bounds
+from vflbench.runner import assumed, bounds
 from vflbench.runner.costs import Standing, link_problems
 from vflbench.runner.evaluate import Observer
 from vflbench.types import (
@@ -215,6 +216,11 @@ class Federation:
             "value_bytes": np.dtype(dtype(self.config.model)).itemsize,
             "outputs": getattr(self.task.public, "outputs", 1),
         }
+
+    @property
+    def assumed(self) -> list[tuple[str, Sized]]:
+        """What the algorithm assumes to be there, as messages: (phase, (sender, receiver, tag, bytes))."""
+        return assumed.messages(self.info, self.task, self.attacked)
 
     @property
     def hubs(self) -> list[str]:

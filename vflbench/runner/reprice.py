@@ -13,7 +13,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,17 @@ from vflbench import registry
 from vflbench.federation.accounting import Payload
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import LINK_KINDS
-from vflbench.federation.replay import Program, Retimed
+from vflbench.federation.replay import Retimed
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
 from vflbench.results.identity import config_hash
 from vflbench.results.network import network_label
-from vflbench.results.reader import Arrays, Run
+from vflbench.results.reader import Run
 from vflbench.runner import bounds, provenance
-from vflbench.runner.costs import Costs, Standing, clock, link_problems, network_config
-from vflbench.types import ENDED, ConfigError, NetworkConfig, VflbenchError, refuse
+from vflbench.runner.costs import Costs, clock, link_problems, network_config
+from vflbench.runner.finished import OLDER, Trained
+from vflbench.types import ConfigError, NetworkConfig, VflbenchError, refuse
 
-OLDER = "an older vflbench made it: its manifest.json lacks"
 TIMED_OUT = "max_virtual_seconds"
 LIVE = ("start_seconds", "cores", "utilisation", "waiting_seconds")  # of a run in real time
 Draw = Callable[[Path, dict[str, Any], Sequence[str]], None]
@@ -157,100 +156,10 @@ def _named(words: Sequence[str]) -> list[tuple[str, Run]]:
     return list(found.values())
 
 
-class Finished(Run):
-    """A run to be re-priced; its files are read once, however many profiles there are.
-
-    Its attributes raise VflbenchError where a file is damaged.
-    """
+class Finished(Trained):
+    """A run to be re-priced."""
 
     replacing = "overwrite=true"  # what to type so that another run is replaced
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """The configuration of the run."""
-        config: dict[str, Any] = self.manifest["config"]
-        if not isinstance(config.get("topology"), dict) or "accounting" not in config:
-            raise VflbenchError("manifest.json has no complete configuration")
-        return config
-
-    def check(self) -> None:
-        """Refuse a run that cannot be re-priced, as far as that is known without ledger and trace.
-
-        Raises
-        ------
-        VflbenchError : the run cannot be re-priced so.
-        """
-        if self.status is None:
-            raise VflbenchError("the run has not ended: continue it with resume=true, then re-price it")
-        status = self.summary["status"]
-        if status not in ENDED:
-            why = f" ({self.summary['reason']})" if self.summary["reason"] else ""
-            raise VflbenchError(f"the run is {status}{why}: only a run that came to its end can be re-priced")
-        name = self.config["algorithm"].get("name")
-        info = registry.algorithms().get(str(name))
-        if info is None:
-            raise VflbenchError(f"its algorithm {name} is not installed here: whether it depends on time is not known")
-        if info.time_dependent:
-            why = "which message comes first decides what its parties do next, so another network makes another run"
-            raise VflbenchError(f"{name} depends on time: {why}. Train it under that network")
-        if "parties" not in self.manifest and "utilisation" in self.summary:
-            raise VflbenchError(f"{OLDER} `parties`, without which its utilisation cannot be known. Train it again")
-
-    @cached_property
-    def messages(self) -> Arrays:
-        """The columns of the ledger."""
-        return self.arrays("ledger")
-
-    @cached_property
-    def events(self) -> Arrays:
-        """The columns of the trace."""
-        return self.arrays("trace")
-
-    @cached_property
-    def parties(self) -> dict[str, Standing]:
-        """The parties, in their order.
-
-        An older run's manifest does not have them: all wrote a trace, in that order; `server` is one.
-        """
-        if "parties" in self.manifest:
-            try:
-                return {name: Standing(**values) for name, values in self.manifest["parties"].items()}
-            except (AttributeError, TypeError) as error:
-                raise VflbenchError(f"manifest.json is malformed: parties: {error}") from error
-        names = self.events.texts["party"].names
-        return {name: Standing("server" if name == "server" else "client") for name in names}
-
-    @cached_property
-    def traces(self) -> dict[str, np.ndarray]:
-        """Party -> (events, 4) rows: kind, peer, seq, value."""
-        names = list(self.parties)
-        rows = _rows(self.events, "trace", {"party": names, "kind": files.EVENT_KINDS, "peer": names})
-        party, rows = rows[:, 0], rows[:, 1:]
-        bounds = np.searchsorted(party, np.arange(len(names) + 1))  # written party by party
-        if (np.diff(party) < 0).any():
-            raise VflbenchError("trace.parquet is malformed: its rows are not grouped by party")
-        return {name: rows[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)}
-
-    @cached_property
-    def tags(self) -> list[str]:
-        """The names of the tags, by their codes in the ledger."""
-        return self.messages.texts["tag"].names
-
-    @cached_property
-    def program(self) -> Program:
-        """What every party did, to be timed."""
-        names = list(self.parties)
-        # codes as in federation.ledger
-        rows = _rows(self.messages, "ledger", {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags})
-        return Program(rows, self.traces, {name: party.role for name, party in self.parties.items()})
-
-    @cached_property
-    def scores(self) -> list[dict[str, Any]]:
-        """The curve's rows as they were written: a whole number stays one, an empty cell is None."""
-        self.check_curve()
-        columns, rows = self.cells
-        # NaN, an empty cell, is the only one that differs from itself
-        return [{name: cell if cell == cell else None for name, cell in zip(columns, row, strict=True)} for row in rows]
 
     # --- under another network ----------------------------------------------------------------------------------------
 
@@ -273,8 +182,9 @@ class Finished(Run):
         status, reason = self._end(config, now, rounds)
         payload = Payload(self.tags, **self.manifest.get("payload", {"value_bytes": 0, "outputs": 0}))
         costs = Costs(
-            self.program.rows, self.traces, self.parties, network, config["accounting"], payload, program=self.program
-        )
+            self.program.rows, self.traces, self.parties, network, config["accounting"], payload, program=self.program,
+            around=self.around,
+        )  # fmt: skip
         curve = costs.curve([{**row, "virtual_seconds": now(row["round"])} for row in self.scores])
         found = costs.summary(rounds, now(rounds))
         by_tag, by_link = found.pop("bytes_by_tag"), found.pop("bytes_by_link")
@@ -285,6 +195,8 @@ class Finished(Run):
         if shipped := self.summary.get("ship_it"):
             shipped = bounds.on_network(shipped, network)
             summary |= {"ship_it": shipped, "times_ship_it": bounds.times(files.charged(by_link), shipped)}
+        summary.pop("before", None)
+        summary |= costs.life(rounds, now(rounds)) if "phases" in summary else {}
         # how a machine was used, and how long it took to start, has nothing to do with another network
         if self.summary.get("engine") == "ray":
             summary = {key: value for key, value in summary.items() if key not in LIVE}
@@ -301,7 +213,8 @@ class Finished(Run):
         # Against rounds, and mostly against bytes, the curve is the run's own.
         pictures = ["curve"] if config["accounting"] == self.config["accounting"] else ["curve", "bytes"]
         with _whole(place) as folder:
-            files.ledger_parquet(folder / "ledger.parquet", columns, list(self.parties), self.tags, LINK_KINDS)
+            more = {phase: one.rows for phase, one in costs.others().items()}
+            files.ledger_parquet(folder / "ledger.parquet", columns, list(self.parties), self.tags, LINK_KINDS, more)
             with files.atomic(folder / "trace.parquet") as trace:  # what parties did is the same
                 shutil.copyfile(self.folder / "trace.parquet", trace)
             files.write_curve(folder / "curve.csv", curve, self.summary["metric"]["name"])
@@ -361,11 +274,12 @@ class Finished(Run):
             raise VflbenchError(f"accounting={accounting}: {name} can have: {', '.join(allowed)}")
         for entry, needed in (
             ("payload", accounting != "strict"),
+            ("assumed", accounting == "everything"),
             ("parties", network.timing == "round" or network.server_bandwidth_gbps),
         ):
             if needed and entry not in self.manifest:
                 what = (
-                    f"accounting={accounting}" if entry == "payload" else "timing=round and a shared server bandwidth"
+                    f"accounting={accounting}" if entry != "parties" else "timing=round and a shared server bandwidth"
                 )
                 raise VflbenchError(f"{OLDER} `{entry}`, which {what} must know. Train it again")
         if network.links:
@@ -473,23 +387,3 @@ def _whole(place: Path) -> Iterator[Path]:
                             left.rmdir()
     except OSError as error:
         raise VflbenchError(f"cannot write {place}: {error.strerror or error}") from error
-
-
-def _rows(found: Arrays, file: str, known: Mapping[str, Sequence[str]]) -> np.ndarray:
-    """A file's columns side by side, (rows, columns) float64; each column lies in one piece.
-
-    Texts become indices into those `known` (-1: none).
-    """
-    rows = np.empty((len(found), len(files.PARQUET[file])), order="F")
-    for at, name in enumerate(files.PARQUET[file]):
-        if name not in known:
-            rows[:, at] = found.numbers[name]
-            continue
-        column, names = found.texts[name], known[name]
-        if unknown := sorted(set(column.names) - set(names)):
-            raise VflbenchError(
-                f"{file}.parquet is malformed: its column {name} has {unknown[0]!r}, which is none of "
-                f"{', '.join(names)}"
-            )
-        rows[:, at] = column.by({value: place for place, value in enumerate(names)})
-    return rows

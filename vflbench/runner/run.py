@@ -21,6 +21,7 @@ from vflbench.federation.codec import Encoder
 from vflbench.federation.engine import Engine
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import LINK_KINDS, LOCAL
+from vflbench.federation.phases import Exchange, Tapes, exchange, one_by_one
 from vflbench.federation.snapshot import Cut
 from vflbench.privacy import mechanisms
 from vflbench.results import folder as files
@@ -28,9 +29,9 @@ from vflbench.results.identity import config_hash, hide
 from vflbench.results.network import network_label
 from vflbench.results.reader import Run
 from vflbench.results.texts import human_bytes
-from vflbench.runner import bounds, interrupts, provenance
+from vflbench.runner import assumed, bounds, interrupts, provenance, serving
 from vflbench.runner.checkpoint import Checkpoints, Recorder, Saved
-from vflbench.runner.costs import Costs
+from vflbench.runner.costs import Around, Costs, link_code
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.federation import Federation
 from vflbench.runner.progress import progress
@@ -81,6 +82,7 @@ def run(
             "rounds": federation.rounds, "compute_clock": federation.clock_mode,
             # for `vflbench reprice`
             "parties": federation.standing, "cores": federation.cores, "payload": federation.payload,
+            "assumed": federation.assumed,
             **({"environment": config_hash(hidden)} if hidden else {}),  # runs that differ in it alone are two
             **({"broker": host.broker.facts} if host and host.broker else {}),
         }  # fmt: skip
@@ -297,14 +299,19 @@ def _write(
     """Write curve, ledger, trace and model; return the summary."""
     config, metric = federation.config, federation.task.metric
     ledger, traces = recorder.collect(engine)
+    around = _around(federation, engine, observer)
     tags = list(engine.ledger.tags)
     payload = Payload(tags, **federation.payload)
     live = federation.live  # its times are what they were; there is no virtual clock to replay
     in_time = live or federation.info.time_dependent
-    costs = Costs(ledger, traces, federation.standing, config.network, config.accounting, payload, in_time)
+    costs = Costs(
+        ledger, traces, federation.standing, config.network, config.accounting, payload, in_time, around=around
+    )
     rows = costs.curve(observer.rows)
-    files.ledger_parquet(folder / "ledger.parquet", ledger.T, list(engine.parties), tags, LINK_KINDS)
-    files.trace_parquet(folder / "trace.parquet", traces)
+    others = costs.others()
+    messages, events = ({phase: getattr(one, part) for phase, one in others.items()} for part in ("rows", "traces"))
+    files.ledger_parquet(folder / "ledger.parquet", ledger.T, list(engine.parties), tags, LINK_KINDS, messages)
+    files.trace_parquet(folder / "trace.parquet", traces, events)
     files.write_curve(folder / "curve.csv", rows, metric.name)
     _save_models(engine, folder)
 
@@ -319,6 +326,9 @@ def _write(
         extra["averaged_model"] = observer.models.summary()
     threads = engine.cores and (config.engine.threads or engine.cores)
     extra |= {
+        "assumes": assumed.assumes(federation.info, federation.task),
+        "predictions": serving.asked(config, federation.task),
+        **costs.life(engine.finished_round, engine.boundary_clock),
         **engine.facts,
         **costs.use(engine.cores or federation.cores, engine.boundary_clock, engine.finished_round, threads),
     }
@@ -338,6 +348,26 @@ def _write(
         device=federation.device,
         privacy=mechanisms.together(spent), extra={**federation.facts, **extra, **floor, **observer.extra},
     )  # fmt: skip
+
+
+def _around(federation: Federation, engine: Engine, observer: Observer) -> Around:
+    """The exchanges before the run's own program, and that of its last evaluation."""
+    task, names = federation.task, list(engine.parties)
+    standing = federation.standing
+
+    def made(tapes: Tapes, round: int = 0) -> Exchange:
+        return exchange(tapes, names, lambda a, b: link_code(standing, a, b), engine.ledger.tag, round)
+
+    scored = observer.rows[-1]["round"] if observer.rows else 0
+    roles = {name: party.role for name, party in standing.items()}
+    served = {party.name: party.served for party in engine.order}
+    tapes = serving.tapes(scored, served, observer.shares, roles, federation.topology.connected) if scored else None
+    return Around(
+        made(one_by_one(assumed.aligned(task, federation.attacked))),
+        assumed.exchanges(federation.assumed, made),
+        None if tapes is None else made(tapes, scored),
+        serving.rows(task),
+    )
 
 
 def _attack(federation: Federation, writer: TranscriptWriter) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from vflbench.config import convert
+from vflbench.data.matching import psi_bytes
 from vflbench.data.tabular import tabular_files
 from vflbench.data.tabular.tabular_files import Config, check, load
 from vflbench.types import ConfigError, DataError
@@ -151,11 +152,42 @@ def test_private_set_intersection_keeps_what_all_have(tmp_path, customers):
     kept, sizes, size = (
         task.source.note.split("kept ")[1].split(" IDs of ")[0],
         "50, 48",
-        int(task.source.note.split("its ")[1].split()[0]),
+        int(task.source.note.split("with ")[1].split()[0]),
     )
-    assert kept == str(len(common)) and f"IDs of {sizes};" in task.source.note and 148 * 35 <= size < 148 * 35 + 30
-    assert "before the run, are not on the ledger" in task.source.note
+    assert kept == str(len(common)) and f"IDs of {sizes}," in task.source.note
+    told = 32 * len(common)  # which IDs are kept
+    assert 148 * 35 <= size - told < 148 * 35 + 30 and size == sum(nbytes for *_, nbytes in task.source.alignment)
+    assert [nbytes for *_, nbytes in task.source.alignment] == [*psi_bytes(50, 48), told]
     assert load(how, "aligned", 2, 0, tmp_path).source == task.source  # keys are fresh each time, what comes out is not
+
+
+@needs_psi
+@pytest.mark.parametrize(("client", "server"), [(1, 1), (3, 7), (130, 100), (5, 700)])
+def test_the_bytes_of_an_intersection_are_the_librarys(client, server):
+    import private_set_intersection.python as psi
+
+    asks, answers = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
+    request = asks.CreateRequest([f"a{i}" for i in range(client)])
+    setup = answers.CreateSetupMessage(1e-9, client, [f"b{i}" for i in range(server)], psi.DataStructure.RAW)
+    messages = setup, request, answers.ProcessRequest(request)
+    assert psi_bytes(client, server) == tuple(len(message.SerializeToString()) for message in messages)
+
+
+def test_hashes_keep_what_all_have(tmp_path, customers, caplog):
+    how = two_files(tmp_path, customers, np.arange(50), np.arange(5, N))
+    customers.loc[np.arange(0, N, 2), ["customer", "spent"]].to_csv(tmp_path / "third.csv", index=False)
+    how.files.append("third.csv")
+    how.alignment = "hashed"
+    task = load(how, "aligned", 3, 0, tmp_path)
+    assert len(whole(task)) == 22 and "hashed IDs kept 22 IDs of 50, 55, 30, with 3072 bytes" in task.source.note
+    # 32 bytes of each hash, 8 of each place
+    assert task.source.alignment == (
+        (1, 0, "hashes", 1760),
+        (2, 0, "hashes", 960),
+        (0, 1, "kept", 176),
+        (0, 2, "kept", 176),
+    )
+    assert "can find it by trying hashes" in caplog.text
 
 
 @needs_psi

@@ -27,6 +27,7 @@ ALGORITHM = AlgorithmInfo(
     topologies=("complete",),
     exact="its workers stay equal only where all of them add up the very same pieces, and a sender keeps its own "
     "unrounded",
+    assumes=("seed",),
 )
 EXPOSES = (
     Sent("gradient", "worker", "worker", "gradients", "worker"),

@@ -19,6 +19,8 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     divided_by=None,
     exact="it sends nothing",
+    assumes=("pooled",),
+    accounting=("strict",),
 )
 EXPOSES = ()
 

@@ -41,6 +41,7 @@ ALGORITHM = AlgorithmInfo(
     topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
     # any codec: an average of rounded models is one with noise
     remembered=("model",),
+    assumes=("seed",),
 )
 EXPOSES = (Sent("model", "worker", "worker", "parameters", "worker"),)
 

@@ -29,6 +29,7 @@ ALGORITHM = AlgorithmInfo(
     divided_by="workers",
     # any codec: a pull towards a rounded model is one with noise
     remembered=("model", "centre"),
+    assumes=("seed",),
 )
 EXPOSES = (
     Sent("centre", "server", "worker", "parameters", "worker"),

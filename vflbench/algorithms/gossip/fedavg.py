@@ -56,6 +56,7 @@ ALGORITHM = AlgorithmInfo(
     reports=("parameters",),
     privacy=("none", "dp_sgd"),
     models=("mlp3", "cnn3", "logistic"),
+    assumes=("seed",),  # who is sampled
 )
 EXPOSES = (
     Sent("model", "server", "worker", "parameters", "worker"),

@@ -61,6 +61,7 @@ ALGORITHM = AlgorithmInfo(
     topologies=("complete",),
     # any codec: a pull towards a rounded model is one with noise
     remembered=("model",),
+    assumes=("seed",),
 )
 EXPOSES = (
     Sent("loss", "worker", "worker", "sums", "worker"),

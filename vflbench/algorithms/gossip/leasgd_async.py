@@ -43,6 +43,7 @@ ALGORITHM = AlgorithmInfo(
     time_dependent=True,
     # any codec: a pull towards a rounded model is one with noise
     remembered=("model",),
+    assumes=("seed",),
 )
 EXPOSES = (
     Sent("model", "worker", "worker", "parameters", "worker"),

@@ -22,6 +22,8 @@ ALGORITHM = AlgorithmInfo(
     place=1,
     **shared.FAMILY,
     exact="it sends nothing",
+    assumes=("pooled",),
+    accounting=("strict",),
 )
 EXPOSES = ()
 check = shared.check

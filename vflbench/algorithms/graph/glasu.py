@@ -66,6 +66,7 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     privacy=("none", "gaussian_embedding"),
     # any codec: rounded aggregates are stale ones with noise; sampled nodes differ every time, so nothing is remembered
+    assumes=("aligned_rows", "labels"),
 )
 EXPOSES = shared.EXPOSES
 check = shared.check

@@ -22,6 +22,7 @@ ALGORITHM = AlgorithmInfo(
     place=4,
     **shared.FAMILY,
     exact="its gradients are exact only for the very numbers that were sent",
+    assumes=("aligned_rows", "labels"),
 )
 EXPOSES = shared.EXACT
 check = shared.check

@@ -26,6 +26,8 @@ ALGORITHM = AlgorithmInfo(
     place=3,
     **shared.FAMILY,
     exact="its gradients are exact only for the very numbers that were sent",
+    assumes=("aligned_rows", "labels", "edges"),
+    accounting=("strict",),
 )
 EXPOSES = shared.EXACT
 check = shared.check

@@ -25,6 +25,7 @@ ALGORITHM = AlgorithmInfo(
     place=2,
     **shared.FAMILY,
     exact="it sends nothing",
+    assumes=("labels",),
 )
 EXPOSES = ()
 check = shared.check

@@ -33,6 +33,8 @@ ALGORITHM = AlgorithmInfo(
         ("algorithm.batch_size", ("1024", "10240")),
     ),
     exact="it sends nothing",
+    assumes=("pooled",),
+    accounting=("strict", "tablepuppet"),
 )
 EXPOSES = ()
 check = shared.check

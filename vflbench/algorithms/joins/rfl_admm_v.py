@@ -23,6 +23,7 @@ ALGORITHM = AlgorithmInfo(
     search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1")), ("algorithm.rho", ("0.5", "1.0", "2.0"))),
     # any codec: the multipliers stay at the server; rounded residuals make inexact updates
     remembered=("prediction", "residual"),
+    accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = mapping.EXPOSES
 check, decide, parties = shared.check, shared.decide, consensus.parties

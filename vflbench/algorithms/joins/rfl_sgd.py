@@ -27,6 +27,8 @@ ALGORITHM = AlgorithmInfo(
     ),
     # any codec: rounded predictions make noisy gradients; nothing is remembered of the batches' rows
     remembered=("gradient", "step"),
+    assumes=("seed",),
+    accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
     *mapping.EXPOSES,

@@ -26,6 +26,7 @@ ALGORITHM = AlgorithmInfo(
         ("algorithm.batch_size", ("1024", "10240")),
     ),
     # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
+    accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (*mapping.EXPOSES, *mapping.BATCHES)
 check, parties = shared.check, sgd.parties

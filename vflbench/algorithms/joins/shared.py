@@ -28,7 +28,6 @@ Public = RelationalPublic | AlignedPublic
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "models": ("linear", "mlp"),  # a sum of shares: with a network above the sum they would be other methods
-    "accounting": ("strict", "tablepuppet"),
     "epochs": True,
 }
 

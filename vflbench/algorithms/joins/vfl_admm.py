@@ -41,6 +41,8 @@ ALGORITHM = AlgorithmInfo(
     search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1")), ("algorithm.rho", ("0.5", "1.0", "2.0"))),
     # any codec: the multipliers stay at the server; rounded residuals make inexact updates
     remembered=("prediction", "residual"),
+    assumes=("join",),
+    accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
     Sent("labels", "client", "server", "labels", "client"),

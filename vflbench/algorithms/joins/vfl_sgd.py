@@ -41,6 +41,8 @@ ALGORITHM = AlgorithmInfo(
         ("algorithm.batch_size", ("1024", "10240")),
     ),
     # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
+    assumes=("join",),
+    accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
     Sent("labels", "client", "server", "labels", "client"),

@@ -29,6 +29,7 @@ ALGORITHM = AlgorithmInfo(
     attacks=("none", "embedding_inversion", "label_inference"),
     time_dependent=True,
     # any codec: rounded embeddings and gradients are stale ones with noise
+    assumes=("aligned_rows",),
 )
 EXPOSES = shared.EXPOSES
 check = shared.check_asynchronous

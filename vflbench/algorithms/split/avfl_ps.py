@@ -38,6 +38,7 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     time_dependent=True,
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
+    assumes=("aligned_rows",),
 )
 EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
 check = shared.check_asynchronous

@@ -88,6 +88,7 @@ ALGORITHM = AlgorithmInfo(
     published=(("embedding", "embedding_capacity"), ("gradient", "gradient_capacity")),
     time_dependent=True,
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
+    assumes=("aligned_rows",),
 )
 EXPOSES = (*shared.EXPOSES, *shared.REPLICAS, *epoch.EXPOSES)
 

@@ -23,6 +23,7 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     attacks=("none", "embedding_inversion", "label_inference"),
     # any codec: a rounded embedding or gradient is one with noise
+    assumes=("aligned_rows",),
 )
 EXPOSES = shared.EXPOSES
 

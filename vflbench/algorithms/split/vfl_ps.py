@@ -40,6 +40,7 @@ ALGORITHM = AlgorithmInfo(
     place=2,
     **shared.FAMILY,
     # any codec: a rounded embedding or gradient is one with noise; replicas stay inside an organisation
+    assumes=("aligned_rows",),
 )
 EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
 

@@ -59,6 +59,7 @@ ALGORITHM = AlgorithmInfo(
     ),
     exact="it adds up what its neighbours send for ever: errors of rounding are never forgotten, and grow without "
     "bound",
+    assumes=("aligned_rows", "labels"),
 )
 EXPOSES = (Sent("dual", "client", "client", "embeddings", "client"),)
 devices = shared.devices

@@ -50,6 +50,7 @@ ALGORITHM = AlgorithmInfo(
         "edge_list",
     ),
     exact="the token is the only copy of the sum of predictions: what every hop rounds off stays in it",
+    assumes=("aligned_rows", "labels", "seed"),
 )
 EXPOSES = (Sent("token", "client", "client", "embeddings", "client"),)
 devices = shared.devices

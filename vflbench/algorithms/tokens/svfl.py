@@ -59,11 +59,12 @@ ALGORITHM = AlgorithmInfo(
     search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
     # any codec: the token is rebuilt every round, so errors do not pile up
     remembered=("representation", "token"),
+    assumes=("aligned_rows", "labels", "seed"),
 )
 EXPOSES = (
     Sent("smoothness", "server", "client", "embeddings", "client"),
     Sent("smoothness", "client", "server", "embeddings", "client"),
-    Sent("representation", "client", "server", "embeddings", "client"),
+    Sent("representation", "client", "server", "embeddings", "client", keys=("val", "test")),
     Sent("token", "server", "client", "embeddings", "client"),
     Sent("token", "server", "client", "parameters", "server"),  # theta_0 of a network
 )

@@ -6,12 +6,17 @@ given  With `id` every file has the same IDs, in any order. Without it row i of 
        vouch for that.
 psi    The rows whose ID is in every file, found by private set intersection (ECDH; openmined-psi). The labels' owner is
        the client, and every other party is a server. The owner learns which of its IDs each other party has; the others
-       learn how many it has. Then it tells them the IDs that all have. This is done once, before the run and in this
-       process, in about 0.5 ms per ID. Its bytes are not on the ledger, and no wall time or clock includes it.
-       DataSource.note says how many bytes its messages had.
+       learn how many it has. Then it tells them the IDs that all have, as SHA-256. This is done once, before the run
+       and in this process, in about 0.5 ms per ID.
+hashed The rows whose ID is in every file, found by comparing hashes: every other party sends the SHA-256 of its IDs to
+       the labels' owner, which answers with the places of those that all have. Whoever can guess an ID can try its
+       hash: this keeps only IDs secret that nobody can list.
+
+The messages of both are on the ledger, in the phase `align`; no wall time includes them.
 """
 
 import dataclasses
+import hashlib
 import importlib.util
 import itertools
 import logging
@@ -22,6 +27,7 @@ from typing import Literal
 
 import numpy as np
 
+from vflbench.data.matching import DIGEST, PLACE
 from vflbench.data.relational import sql_sources
 from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql import MOST_CATEGORIES
@@ -36,12 +42,13 @@ DATASETS = (
     DatasetInfo(
         name="tabular_files",
         summary="your own tables: one CSV or Parquet file, or one per party (aligned by an ID, also by private set "
-        "intersection)",
+        "intersection or hashes)",
         layouts=("aligned", "sharded"),
         sources=("real",),
     ),
 )
 
+Sent = tuple[int, int, str, int]  # a message: part of the sender, of the receiver, tag, bytes
 MADE_UP = "__index_level_"  # pandas writes a frame's index into a Parquet file as columns with this prefix
 FEWEST = 10  # samples that can be divided into training, validation and test
 log = logging.getLogger(__name__)
@@ -59,7 +66,7 @@ class Config(table.Keys):
     label: str | None = None  # the column to predict, in the first file
     task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
     id: str | None = None  # the column that identifies a sample, in every file; never a feature
-    alignment: Literal["given", "psi"] = "given"
+    alignment: Literal["given", "psi", "hashed"] = "given"
     leave_out: list[str] = field(default_factory=list)  # columns that are no features
     # columns of numbers that are codes: one 0/1 feature for each code, as for texts
     categories: list[str] = field(default_factory=list)
@@ -90,18 +97,18 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         add("order", config.order, "every party has its own file and the columns in it: use file")
     if not config.label:
         add("label", "null", "must name the column to predict, which is in the first file")
-    return problems + (_check_psi(config) if config.alignment == "psi" else [])
+    return problems + (_check_matching(config) if config.alignment != "given" else [])
 
 
-def _check_psi(config: Config) -> list[Problem]:
+def _check_matching(config: Config) -> list[Problem]:
     problems = []
     if len(config.files) < 2:
         allowed = "is for a file per party; one file has nothing to align"
-        problems.append(Problem("dataset.alignment", "psi", allowed))
+        problems.append(Problem("dataset.alignment", config.alignment, allowed))
     if not config.id:
-        allowed = "alignment=psi needs the column that identifies a sample in every file"
+        allowed = f"alignment={config.alignment} needs the column that identifies a sample in every file"
         problems.append(Problem("dataset.id", "null", allowed))
-    if importlib.util.find_spec("private_set_intersection") is None:
+    if config.alignment == "psi" and importlib.util.find_spec("private_set_intersection") is None:
         allowed = "needs the package openmined-psi: pip install 'vflbench[psi]'"
         problems.append(Problem("dataset.alignment", "psi", allowed))
     return problems
@@ -135,7 +142,7 @@ def load(
         _classes(label, config.label, sources[0]) if config.task == "classes" else _targets(label, config, sources[0])
     )
     _warn_of_copies(label, config.label, sources, held, features)
-    rows, aligned = _align(config, sources, held, features)
+    rows, aligned, messages = _align(config, sources, held, features)
     whole = _table(config, sources, held, features, rows, labels[rows[0]], classes)
     if len(whole.labels) < FEWEST:
         raise DataError(f"{' and '.join(map(str, sources))}: {len(whole.labels)} samples; at least {FEWEST} are needed")
@@ -144,7 +151,7 @@ def load(
     metric = Metric("rmse", "min") if not classes else Metric("auroc" if classes == 2 else "accuracy", "max")
     if several:
         config = dataclasses.replace(config, columns=[len(names) for names in features])
-    origin = DataSource("real", note=note, files=files)
+    origin = DataSource("real", note=note, files=files, alignment=tuple(messages))
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
     if not several:
         return task
@@ -247,12 +254,12 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
 
 def _align(
     config: Config, sources: Sequence[Source], held: Sequence[dict[str, Column]], features: Sequence[Sequence[str]]
-) -> tuple[list[np.ndarray | slice], str]:
+) -> tuple[list[np.ndarray | slice], str, list[Sent]]:
     """How the files' rows are brought together.
 
     Returns
     -------
-    per file its rows, in an order in which row i is the same sample in all; a note for DataSource.
+    per file its rows, in an order in which row i is the same sample in all; a note and messages for DataSource.
 
     Raises
     ------
@@ -264,10 +271,10 @@ def _align(
             if count != counts[0]:
                 advice = "without dataset.id row i of all files must be the same sample; name the column of the IDs"
                 raise DataError(f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}")
-        return [slice(None)] * len(sources), "aligned by the order of their rows" if len(sources) > 1 else ""
+        return [slice(None)] * len(sources), "aligned by the order of their rows" if len(sources) > 1 else "", []
     places = [_places(source, columns[config.id], config.id) for source, columns in zip(sources, held, strict=True)]
     if len(sources) == 1:
-        return [slice(None)], ""
+        return [slice(None)], "", []
     first = places[0]
     for source, other in zip(sources[1:], places[1:], strict=True):
         if first.keys().isdisjoint(other):
@@ -275,15 +282,14 @@ def _align(
                 f"{sources[0]} and {source} have no ID in common in column {config.id}, "
                 f"whose first ones are {next(iter(first))!r} and {next(iter(other))!r}"
             )
-    if config.alignment == "psi":
-        kept, size = _intersect([list(own) for own in places])
+    messages: list[Sent] = []
+    if config.alignment != "given":
+        match, name = (_intersect, "private set intersection") if config.alignment == "psi" else (_hash, "hashed IDs")
+        kept, messages = match([list(own) for own in places])
         if not kept:
             raise DataError(f"no ID in column {config.id} is in all of {', '.join(map(str, sources))}")
         had = ", ".join(str(len(own)) for own in places)
-        note = (
-            f"private set intersection kept {len(kept)} IDs of {had}; its {size} bytes, before the run, are not on "
-            "the ledger"
-        )
+        note = f"{name} kept {len(kept)} IDs of {had}, with {sum(size for *_, size in messages)} bytes before the run"
     else:
         kept, note = list(first), f"aligned by {config.id}"
         for source, other in zip(sources[1:], places[1:], strict=True):
@@ -292,7 +298,7 @@ def _align(
                     advice = "use dataset.alignment=psi, which keeps the samples that all have"
                     found = f"{len(only)} IDs of {has}, the first of them {only[0]!r}"
                     raise DataError(f"{found}, are not in {lacks}; {advice}")
-    return [np.array([own[name] for name in kept]) for own in places], note
+    return [np.array([own[name] for name in kept]) for own in places], note, messages
 
 
 def _places(source: Source, ids: Column, column: str) -> dict[str, int]:
@@ -306,15 +312,27 @@ def _places(source: Source, ids: Column, column: str) -> dict[str, int]:
     return places
 
 
-def _intersect(parties: Sequence[Sequence[str]]) -> tuple[list[str], int]:
-    """The IDs of the first party that all others have, in its order, and how many bytes the protocol sent."""
+def _hash(parties: Sequence[Sequence[str]]) -> tuple[list[str], list[Sent]]:
+    """As `_intersect`, by the SHA-256 of the IDs."""
+    log.warning(
+        "dataset.alignment=hashed: who can guess an ID can find it by trying hashes (names, dates of birth, numbers of "
+        "few digits); dataset.alignment=psi tells nothing of the others' IDs"
+    )
+    owner, *others = ({hashlib.sha256(name.encode()).digest(): name for name in own} for own in parties)
+    kept = [name for digest, name in owner.items() if all(digest in other for other in others)]
+    sent = [(k, 0, "hashes", DIGEST * len(other)) for k, other in enumerate(others, start=1)]
+    return kept, sent + [(0, k, "kept", PLACE * len(kept)) for k in range(1, len(parties))]
+
+
+def _intersect(parties: Sequence[Sequence[str]]) -> tuple[list[str], list[Sent]]:
+    """The IDs of the first party that all others have, in its order, and the messages that it took."""
     try:
         import private_set_intersection.python as psi
     except ImportError as error:
         raise DataError(f"dataset.alignment=psi cannot be used here ({error}): pip install 'vflbench[psi]'") from None
     owner, *others = parties
-    size, common = 0, np.full(len(owner), len(others))
-    for other in others:
+    sent, common = dict[str, list[Sent]](), np.full(len(owner), len(others))
+    for k, other in enumerate(others, start=1):
         log.info("private set intersection of %d and %d IDs", len(owner), len(other))
         client, server = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
         # RAW: the encrypted IDs themselves, so there are no false positives; the rate is for the other structures.
@@ -322,8 +340,12 @@ def _intersect(parties: Sequence[Sequence[str]]) -> tuple[list[str], int]:
         request = client.CreateRequest(list(owner))
         response = server.ProcessRequest(request)
         common[client.GetIntersection(setup, response)] -= 1
-        size += sum(len(message.SerializeToString()) for message in (setup, request, response))
-    return [name for name, missing in zip(owner, common, strict=True) if not missing], size
+        for tag, message in (("psi_setup", setup), ("psi_request", request), ("psi_response", response)):
+            ends = (0, k) if message is request else (k, 0)
+            sent.setdefault(tag, []).append((*ends, tag, len(message.SerializeToString())))
+    kept = [name for name, missing in zip(owner, common, strict=True) if not missing]
+    every = [message for messages in sent.values() for message in messages]  # all setups, then all requests, ...
+    return kept, every + [(0, k, "kept", DIGEST * len(kept)) for k in range(1, len(parties))]
 
 
 # --- columns as numbers -----------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import torch
 from vflbench.federation import wire
 from vflbench.federation.engine import Engine
 from vflbench.federation.ledger import COLUMN, Ledger
+from vflbench.federation.phases import Served
 from vflbench.federation.ray.calls import STARTING, clock_offset, deaths, no_answer
 from vflbench.federation.ray.cluster import Cluster
 from vflbench.federation.ray.process import Build, PartyProcess
@@ -41,6 +42,7 @@ class RemoteParty:
     round: int = 0
     finished: bool = False
     kept: str | None = None  # the name under which it keeps its secret
+    served: Served = (0, ())
     _parameters: dict[str, torch.Tensor] = field(default_factory=dict)
     _nonfinite: str | None = None
     _spent: dict[str, Any] | None = None
@@ -362,7 +364,7 @@ class RayEngine(Engine):
         """Keep the parameters and what privacy has cost, by party."""
         for name, one in words.items():
             party = self.parties[name]
-            party._parameters, party.kept = one["parameters"], one["kept"]
+            party._parameters, party.kept, party.served = one["parameters"], one["kept"], one["tape"]
             party._spent = one["spent"] if one["spent"] is not None else party._spent
 
     def _last_words(self) -> None:

@@ -123,6 +123,7 @@ class Outgoing(Transport):
             link = party.links.get(dst) or party.open(dst)
             if party.in_evaluation:
                 runtime.check_declared(name, dst, tag)
+                party.tape.send(link, dst, tag, payload, nbytes, vectors, form)
                 self._post(dst, (tag, 0, party.round, 0, 0, 0.0, True, payload), None)
                 return NOTHING
             self.read.clear()
@@ -285,7 +286,8 @@ class PartyEngine:
 
     def last_words(self) -> dict[str, Any]:
         """What the run folder needs of the party at its end."""
-        return {"parameters": self.me.parameters(), "spent": self.me.spent(), "kept": self.me.kept, **self.news()}
+        me = self.me
+        return {"parameters": me.parameters(), "spent": me.spent(), "kept": me.kept, "tape": me.served, **self.news()}
 
     def explain(self, error: Exception) -> str:
         """What failed, and what the program had read since it last sent.

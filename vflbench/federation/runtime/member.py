@@ -17,9 +17,11 @@ from vflbench.federation.codec import Encoder
 from vflbench.federation.ledger import COMPUTE, RECV, trace_row
 from vflbench.federation.party import PartyLost, PartySpec, Report, State, check_report, role_of
 from vflbench.federation.payload import LINES, Form, form_bytes
+from vflbench.federation.phases import Served
 from vflbench.federation.runtime.encoding import Encoding, copying, observed, sending
 from vflbench.federation.runtime.mail import NO_BOXES, Done, Mailboxes, Message, by_tag
 from vflbench.federation.runtime.me import narrow
+from vflbench.federation.runtime.serving import Tape
 from vflbench.federation.snapshot import Cut, freeze, optimised, thaw
 from vflbench.types import FederationError, closest
 
@@ -39,7 +41,8 @@ class Member:
         "fresh",
         "generators", "in_evaluation", "index", "kept_back", "links", "me", "name", "neighbours", "now", "organisation",
         "orphans", "privacy", "role", "round", "runtime", "secret", "sent_bytes", "servers", "started", "state", "take",
-        "token", "torch_generators", "trace", "waiting", "waiting_any", "waiting_for", "without_grad", "write_trace",
+        "tape", "token", "torch_generators", "trace", "waiting", "waiting_any", "waiting_for", "without_grad",
+        "write_trace",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +94,7 @@ class Member:
         self.write_trace = self.trace.frombytes
         self.take = self._taker()
         self.coroutine: Coroutine[Any, Any, Any] | None = None
+        self.tape = Tape(self)
         self.encoder = None if runtime.codec is None else Encoder(runtime.codec, self.rng("codec"), runtime.remembered)
         encoding = None if self.encoder is None else Encoding(self, self.encoder)
         send = runtime.transport.sender(
@@ -138,7 +142,7 @@ class Member:
                 f"{self.name} sends to {dst!r}: no such party. Closest: {closest(dst, runtime.parties)!r}"
             )
         other = runtime.parties[dst]
-        kind = link_kind(self, other)
+        kind = L.link_kind(self, other)
         if dst == self.name or (kind != L.LOCAL and not runtime.connected(self.name, dst)):
             raise FederationError(
                 f"{self.name} sends to {dst}: the topology has no edge between them. Its neighbours: "
@@ -258,7 +262,7 @@ class Member:
             self.waiting = box
             self.waiting_for = f"a message '{tag}' from {src}"
             yield
-        return box.popleft() if self.in_evaluation else self.take(box)
+        return self.tape.take(box, src, tag) if self.in_evaluation else self.take(box)
 
     @types.coroutine
     def recv_all(self, srcs: Sequence[str], tag: str = "message") -> Generator[None, None, list[Any]]:
@@ -276,7 +280,7 @@ class Member:
                 self.waiting = box
                 self.waiting_for = f"a message '{tag}' from {src}"
                 yield
-            received.append(box.popleft() if self.in_evaluation else self.take(box))
+            received.append(self.tape.take(box, src, tag) if self.in_evaluation else self.take(box))
         return received
 
     @types.coroutine
@@ -389,6 +393,11 @@ class Member:
         """The name under which this party keeps its secret."""
         return self.secret.kept if self.secret is not None else None
 
+    @property
+    def served(self) -> Served:
+        """The round of the last evaluation, and what this party sent and read in it."""
+        return self.tape.round, self.tape.events
+
     def spent(self) -> dict[str, Any] | None:
         """What the privacy mechanism has spent; None without one."""
         return self.privacy.spent() if self.privacy is not None else None
@@ -398,11 +407,7 @@ class Member:
         for name, value in self.state:
             tensors = value.state_dict() if isinstance(value, torch.nn.Module) else {"": value}
             for key, tensor in tensors.items():
-                if (
-                    isinstance(tensor, torch.Tensor)
-                    and tensor.is_floating_point()
-                    and not bool(torch.isfinite(tensor).all())
-                ):
+                if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not tensor.isfinite().all():
                     return f"{self.name}'s {name}{'.' if key else ''}{key}"
         return None
 
@@ -424,6 +429,7 @@ class Member:
                 for dst, link in self.links.items()
             },
             "orphans": self.orphans + [(*key, *value) for key, value in self.drop.items()],
+            "tape": self.served,
             **runtime.transport.save(self),
             **({"codec": freeze(self.encoder.memory)} if self.encoder is not None else {}),
         }
@@ -438,6 +444,7 @@ class Member:
         self.round = round
         self.runtime.time.rewind(self, saved["now"])
         self.runtime.transport.rewind(self, saved)
+        self.tape.round, self.tape.events = saved.get("tape", (0, []))
         self.drop = {(src, seq): (of, delivered) for src, seq, of, delivered in saved["orphans"]}
         for dst, (busy, seq, *forms) in saved["links"].items():
             link = self.open(dst)
@@ -491,10 +498,3 @@ class Member:
                     "would publish the same values twice, and epsilon would count them once: start anew in another "
                     "folder"
                 ) from None
-
-
-def link_kind(a: Member, b: Member) -> str:
-    """The kind of the link: `local` inside one organisation, else by whether a server is at one end."""
-    if a.organisation == b.organisation:
-        return L.LOCAL
-    return L.CLIENT_SERVER if "server" in (a.role, b.role) else L.CLIENT_CLIENT

@@ -56,6 +56,7 @@ class VirtualTransport(Transport):
             link = links.get(dst) or party.open(dst)
             if party.in_evaluation:  # in no ledger
                 runtime.check_declared(name, dst, tag)
+                party.tape.send(link, dst, tag, payload, nbytes, vectors, form)
                 link.receiver.accept_evaluation(name, tag, payload)
                 return NOTHING
             now = party.now

@@ -20,6 +20,7 @@ const state = {
   panel: 0, axis: null, log: false, split: null, sort: null, hidden: new Set(), // the reader's view
   repriced: false, weighted: false, latency: 136, bandwidth: 0.42, ratio: 1, // the network; false: as the runs had it
   targets: DATA.panels.map((panel) => panel.target), run: null, network: "as_run", clock: null,
+  without: new Set(DATA.charged.without), predictions: DATA.charged.predictions, // phases; null: as many as a run says
   limits: { epsilon: null, bytes: null, seconds: null }, // what the headline may need at most
 };
 const $ = (id) => document.getElementById(id);
@@ -38,8 +39,32 @@ function cost(clientServer, clientClient, ratio) {
   return clientServer * ratio + clientClient;
 }
 
-// A run's position on an axis at each of its evaluations.
+// What a phase costs on an axis; of predictions 1,000.
+function phase(run, name, axis) {
+  const one = run.life[name];
+  if (!one) return 0;
+  if (axis === "bytes") return one.bytes;
+  if (axis === "cost") return state.weighted && one.links ? cost(...one.links, state.ratio) : one.cost;
+  if (axis === "communication_seconds" && state.repriced && one.chains) return seconds(one.chains, state.latency, state.bandwidth);
+  return axis === "communication_seconds" || axis === "virtual_seconds" ? one.seconds ?? 0 : 0;
+}
+
+// What the phases that the reader chose add to an axis, on which a run has setup and training.
+function beside(run, axis) {
+  if (!run.life) return 0;
+  const on = (name) => !state.without.has(name), align = phase(run, "align", axis);
+  const predictions = on("predict") ? (phase(run, "predict", axis) * (state.predictions ?? run.predictions)) / 1000 : 0;
+  return (on("align") ? align : 0) - (run.charged_before ? align : 0) - (on("setup") ? 0 : phase(run, "setup", axis)) + predictions;
+}
+
+// A run's position on an axis at each of its evaluations, with the chosen phases.
 function along(run, axis) {
+  const more = beside(run, axis), trained = alone(run, axis);
+  return more && trained ? trained.map((value) => (value === null ? null : value + more)) : trained;
+}
+
+// The same with what the run itself sent.
+function alone(run, axis) {
   if (axis === "communication_seconds" && state.repriced && run.chains)
     return run.chains.map((chains) => seconds(chains, state.latency, state.bandwidth));
   if (axis === "cost" && state.weighted && run.links) return run.links.map(([cs, cc]) => cost(cs, cc, state.ratio));
@@ -130,7 +155,7 @@ function toTarget(line, axis) {
 }
 
 function total(line, axis) {
-  const ends = runsOf(line).map((run) => last(along(run, axis) || [null])).filter((value) => value !== null);
+  const ends = runsOf(line).map((run) => last(alone(run, axis) || [null])).filter((value) => value !== null);
   return ends.length ? mean(ends) : null;
 }
 

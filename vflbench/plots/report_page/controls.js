@@ -43,6 +43,8 @@ function drawTraffic() {
 
 // --- controls -----------------------------------------------------------------------------------------------------------
 
+const PHASES = ["align", "setup", "predict"]; // what can be left out
+
 function options(select, entries, chosen) {
   select.replaceChildren(...entries.map(([value, text]) => element("option", { value, ...(value === chosen ? { selected: "" } : {}) }, text)));
 }
@@ -123,6 +125,8 @@ function remember() {
   if (state.axis === "virtual_seconds") view.set("clock", state.clock);
   if (state.repriced) view.set("network", state.network || `${state.latency},${state.bandwidth ?? ""}`);
   if (state.weighted) view.set("ratio", state.ratio);
+  if (state.without.size) view.set("without", [...state.without].join(","));
+  if (state.predictions !== null) view.set("predictions", state.predictions);
   for (const [key, limit] of Object.entries(state.limits)) if (limit !== null) view.set(key, limit);
   history.replaceState(null, "", `#${view}`);
 }
@@ -136,6 +140,8 @@ function recall() {
   if (one.lines.some((line) => line.clock === view.get("clock"))) state.clock = view.get("clock");
   if (number("target") !== null && (!one.log || number("target") > 0)) state.targets[place] = number("target");
   if (number("ratio") > 0) [state.weighted, state.ratio] = [true, number("ratio")];
+  if (view.get("without") !== null) state.without = new Set(view.get("without").split(",").filter((name) => PHASES.includes(name)));
+  if (number("predictions") >= 0 && number("predictions") !== null) state.predictions = number("predictions");
   for (const key of Object.keys(state.limits)) state.limits[key] = number(key) >= 0 ? number(key) : null;
   const [latency, bandwidth] = (view.get("network") || "").split(",");
   const positive = (text) => Number(text) > 0 && Number.isFinite(Number(text));
@@ -195,6 +201,17 @@ function start() {
       state.limits[name] = event.target.value !== "" && value >= 0 ? value * scale : null;
       draw();
     };
+  for (const name of PHASES)
+    $(`with_${name}`).onchange = (event) => {
+      if (event.target.checked) state.without.delete(name);
+      else state.without.add(name);
+      draw();
+    };
+  $("predictions").onchange = (event) => {
+    const value = Number(event.target.value);
+    state.predictions = event.target.value !== "" && value >= 0 ? value : null;
+    draw();
+  };
   for (const [kind, download] of Object.entries(DOWNLOADS)) $(`save_${kind}`).onclick = download;
   $("clock").onchange = (event) => { state.clock = event.target.value; draw(); };
   options($("network"), [["as_run", "as run"], ["", "own values"], ...Object.keys(DATA.networks).map((name) => [name, name])], "as_run");
@@ -209,6 +226,8 @@ function start() {
   window.onresize = () => drawChart(ranking());
   const view = recall();
   openPanel(view.place);
+  for (const name of PHASES) $(`with_${name}`).checked = !state.without.has(name);
+  if (state.predictions !== null) $("predictions").value = state.predictions;
   if (view.split) [state.split, $("split").value] = [view.split, view.split];
   for (const [name, scale] of Object.entries(scales)) if (state.limits[name] !== null) $(`most_${name}`).value = state.limits[name] / scale;
   draw();

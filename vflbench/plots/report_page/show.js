@@ -77,8 +77,16 @@ function drawRule() {
   const clocks = [...new Set(panel().lines.map((line) => line.clock))];
   if (state.axis === "virtual_seconds" && clocks.length > 1) parts.push(`Only runs with compute clock ${state.clock}.`);
   if (state.weighted) parts.push(`Cost: a byte client-server counts ${digits(state.ratio)} times one client-client.`);
+  if (panel().runs.some((run) => run.life) && ["bytes", "cost", "communication_seconds", "virtual_seconds"].includes(state.axis)) parts.push(phaseWords());
   if (panel().caveat) parts.push(`${panel().caveat}.`);
   $("rule").textContent = parts.join(" ");
+}
+
+// What axis and targets have beside training.
+function phaseWords() {
+  const numbers = [...new Set(panel().runs.map((run) => state.predictions ?? run.predictions))].filter((number) => number !== undefined);
+  const named = { align: "alignment", setup: "setup", predict: `${numbers.map((number) => number.toLocaleString("en")).join(" or ")} predictions` };
+  return `Axis and target: ${["training", ...Object.keys(named).filter((name) => !state.without.has(name)).map((name) => named[name])].join(", ")}.`;
 }
 
 // What is not ranked now, why, and the command that would make it comparable.

@@ -1,0 +1,74 @@
+"""What predictions cost: the exchange of the last evaluation, put together from what every party recorded."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from vflbench.data.tasks import Task
+from vflbench.federation.phases import Event, Served, Tapes
+from vflbench.types import RunConfig
+
+PARTIAL = "partial"  # the tag of a party's share of a sum that is the prediction
+Shares = tuple[
+    int, Mapping[str, tuple[int, int]]
+]  # the round of an evaluation; party -> bytes and vectors of its share
+
+
+def rows(task: Task) -> int:
+    """The predictions of an evaluation: held-out rows; of a convex problem, which has none, the training rows."""
+    held_out = [len(truth) for split in ("val", "test") if (truth := task.truth(split)) is not None]
+    return int(np.sum(held_out)) if held_out else len(task.training_labels())
+
+
+def asked(config: RunConfig, task: Task) -> int:
+    """The predictions that a report charges: as many as there are test rows, unless the user says."""
+    if config.predictions is not None:
+        return config.predictions
+    truth = task.truth("test")
+    return 0 if truth is None else len(truth)
+
+
+def tapes(
+    scored: int, served: Mapping[str, Served], shares: Shares, roles: Mapping[str, str],
+    connected: Callable[[str, str], bool],
+) -> Tapes | None:  # fmt: skip
+    """What every party sent and read for the predictions of round `scored`; None where that is not known.
+
+    Where the prediction is a sum, parties report their shares to the observer, and nothing crosses. Served, each would
+    send its share towards the server, or else the first party, along the edges; who passes shares on adds them up.
+    """
+    found: dict[str, list[Event]] = {
+        name: list(events) if round == scored else [] for name, (round, events) in served.items()
+    }
+    if not any(round == scored for round, _ in served.values()) and any(events for _, events in served.values()):
+        return None
+    round, sizes = shares
+    if not sizes:
+        return found
+    if round != scored:
+        return None
+    root = next((name for name, role in roles.items() if role == "server"), next(iter(sizes)))
+    parents = _tree(root, list(roles), connected)
+    if not sizes.keys() <= {root, *parents}:
+        return None
+    largest, bearing = max(sizes.values()), set[str]()  # those that have something to pass on
+    for name in reversed(parents):  # the farthest first
+        if name in sizes or name in bearing:
+            found[name].append((parents[name], PARTIAL, *sizes.get(name, largest)))
+            found[parents[name]].append((name, PARTIAL))
+            bearing.add(parents[name])
+    return found
+
+
+def _tree(root: str, names: Sequence[str], connected: Callable[[str, str], bool]) -> dict[str, str]:
+    """Party -> the next one on its shortest way to `root`; the nearest first."""
+    parents: dict[str, str] = {}
+    level = [root]
+    while level:
+        here, level = level, []
+        for near in here:
+            for name in names:
+                if name != root and name not in parents and connected(near, name):
+                    parents[name] = near
+                    level.append(name)
+    return parents
