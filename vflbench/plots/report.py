@@ -114,10 +114,7 @@ def table(report: Report) -> list[dict[str, Any]]:
 
 
 def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
-    """A setting's row of the table: means over its runs, geometric ones of what it takes to reach the target.
-
-    A method whose course depends on time has no communication time: without computing it would have been another run.
-    """
+    """A setting's row of the table: means over its runs, geometric ones of what it takes to reach the target."""
     first = setting.runs[0].summary
     places = [] if panel.target is None else [(run, selection.reached(run, panel.target)) for run in setting.runs]
     hits = [(run, place) for run, place in places if place is not None]
@@ -136,13 +133,13 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
     row["averaged"] = _moments(_averaged(setting))[0]
     row["bytes"] = float(np.mean([run.summary["bytes"]["total"] for run in setting.runs]))
     for key in ("communication_seconds", "cost"):
-        row[key] = float(np.mean([run.summary[key] for run in setting.runs]))
+        values = [run.summary[key] for run in setting.runs]
+        row[key] = None if None in values else float(np.mean(values))
     row |= {"target": panel.target, "reached": len(hits)}
     for key in ("bytes", "communication_seconds", "cost"):
-        row[f"{key}_to_target"] = _middle([float(run.curve[key].iloc[place]) for run, place in hits]) if hits else None
+        there = hits and row[key] is not None
+        row[f"{key}_to_target"] = _middle([float(run.curve[key].iloc[place]) for run, place in hits]) if there else None
     spent = [run.summary["privacy"]["epsilon"] for run in setting.runs]
-    if setting.runs[0].folder in report.time_dependent:
-        row["communication_seconds"] = row["communication_seconds_to_target"] = None
     row["epsilon"] = max((float(epsilon) for epsilon in spent if epsilon is not None), default=None)
     return row
 
@@ -373,13 +370,13 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     names = [f"{split}_{metric['name']}" for split in splits(metric["name"])]
     there = [name for name in names if any(run.curve[name].notna().any() for run in runs)]
     axes = [axis for axis in AXES if any(run.curve[axis].notna().any() for run in runs)]
-    if report.time_dependent.issuperset(run.folder for run in runs):
-        axes.remove("communication_seconds")  # of another run, without computing
+    timed = "communication_seconds" in axes
+    if not timed and any(report.priced[run.folder].chains for run in runs):
+        axes.append("communication_seconds")  # of runs in real time: on a network of the reader's choice
     if not any(run.summary["compute_seconds"] for run in runs):
         axes = [axis for axis in axes if axis != "virtual_seconds"]
-    if not any(run.curve["communication_seconds"].any() for run in runs) and any(
-        run.curve["bytes"].any() for run in runs
-    ):
+    free = timed and not any(run.curve["communication_seconds"].any() for run in runs)
+    if free and any(run.curve["bytes"].any() for run in runs):
         axes.sort(key=lambda axis: axis != "cost")  # a network without times: the page opens with the cost
     lines: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
@@ -390,7 +387,6 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
             | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
             | {"clock": setting.runs[0].summary["compute_clock"], "network": _network(setting.runs[0])}
             | {"again": selection.rerun(setting, network=False)}
-            | {"time_dependent": setting.runs[0].folder in report.time_dependent}
             | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd", "averaged")}
         )
         entries += [

@@ -68,9 +68,11 @@ def _curve(console: Console, run: Run) -> None:
     scores = [f"{split}_{metric}" for split in splits(metric)]
     every = max(1, -(-len(curve) // MOST_ROWS))
     chosen = curve.iloc[sorted({*range(0, len(curve), every), len(curve) - 1})]
-    heads = ("round", "sent", "communication", *scores, "epsilon")
+    timed = curve["communication_seconds"].notna().all()
+    seconds = "communication_seconds" if timed else "virtual_seconds"
+    heads = ("round", "sent", "communication" if timed else "running time", *scores, "epsilon")
     rows = [
-        [str(int(at["round"])), human_bytes(at["bytes"]), f"{at['communication_seconds']:.4g} s"]
+        [str(int(at["round"])), human_bytes(at["bytes"]), f"{at[seconds]:.4g} s"]
         + ["–" if at[key] != at[key] else f"{at[key]:.4g}" for key in (*scores, "epsilon")]
         for at in chosen.to_dict("records")
     ]
