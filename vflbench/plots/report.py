@@ -11,7 +11,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from vflbench.plots import style
+from vflbench.plots import running_time, style
 from vflbench.results import pricing, selection, texts
 from vflbench.results.folder import splits
 from vflbench.results.network import network_label
@@ -256,12 +256,14 @@ def rule(panel: Panel) -> str:
 
 
 def caveat(panel: Panel) -> str:
-    """Whose metrics they are, where methods differ in it; else an empty text."""
+    """Whose metrics they are, where methods differ in it, and who has no running time; else an empty text."""
+    hidden = running_time.caveat(panel.runs)
     of = {whose: [s.algorithm for s in panel.settings if _metric_of(s) == whose] for whose in ("mean worker", "server")}
     if not all(of.values()):
-        return ""
+        return hidden
     means, single = (", ".join(sorted({style.look(name).label for name in names})) for names in of.values())
-    return f"The metric of {means} is the mean over workers, that of {single} one model's"
+    whose = f"The metric of {means} is the mean over workers, that of {single} one model's"
+    return ". ".join(filter(None, [whose, hidden]))
 
 
 def _averaged(setting: Setting) -> np.ndarray:
@@ -373,7 +375,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     timed = "communication_seconds" in axes
     if not timed and any(report.priced[run.folder].chains for run in runs):
         axes.append("communication_seconds")  # of runs in real time: on a network of the reader's choice
-    if not any(run.summary["compute_seconds"] for run in runs):
+    if not any(run.summary["compute_seconds"] and running_time.shown(run) for run in runs):
         axes = [axis for axis in axes if axis != "virtual_seconds"]
     free = timed and not any(run.curve["communication_seconds"].any() for run in runs)
     if free and any(run.curve["bytes"].any() for run in runs):
@@ -385,7 +387,8 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         lines.append(
             {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
             | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
-            | {"clock": setting.runs[0].summary["compute_clock"], "network": _network(setting.runs[0])}
+            | {"clock": running_time.clock(setting.runs[0]), "network": _network(setting.runs[0])}
+            | {"unproven": not running_time.shown(setting.runs[0])}
             | {"again": selection.rerun(setting, network=False)}
             | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd", "averaged")}
         )

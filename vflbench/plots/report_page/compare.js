@@ -78,9 +78,10 @@ function leftOut(line) {
   // its time there is by its own rule, not by the one that prices the others
   const fixed = runs.find((run) => run.why && !(there(run) && state.axis !== "communication_seconds"));
   if (state.repriced && fixed) return fixed.why;
-  if (state.axis === "communication_seconds" && !timed(line)) return "it has no communication time of its own: only a running time; compare that, or bytes";
+  if (state.axis === "communication_seconds" && !timed(line)) return "it has no communication time of its own; compare bytes or running time";
   if (state.repriced && state.axis === "virtual_seconds" && !runs.every(there)) return "running time is not re-priced here";
   if (state.axis === "cost" && state.weighted && runs.some((run) => !run.links)) return runs.find((run) => !run.links).why;
+  if (state.axis === "virtual_seconds" && line.unproven) return "its running time is a prediction that was not confirmed by real processes";
   if (state.axis === "virtual_seconds" && line.clock !== state.clock) return `its compute clock is ${line.clock}, not ${state.clock}`;
   return null;
 }
