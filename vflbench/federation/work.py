@@ -48,7 +48,7 @@ class _Counter(TorchDispatchMode):
     """Counts operations, and the numbers that they write."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.operations = self.numbers = 0
 
     def __torch_dispatch__(

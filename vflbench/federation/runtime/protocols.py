@@ -106,7 +106,9 @@ class Transport(ABC):
 class Queue(Protocol):
     """Hands out cores that parties share."""
 
-    of: Mapping[str, Any]  # the parties that share some
+    @property
+    def of(self) -> Mapping[str, Any]:
+        """The parties that share some, each with its machine."""
 
     def compute(self, party: Member, result: Any, seconds: float) -> Generator[None, None, Any]:
         """`result`, after `seconds` on a core."""
