@@ -99,9 +99,8 @@ def run(overrides: list[str], folder: Path) -> Run:
     with rounds_ends() as ends, contextlib.redirect_stdout(io.StringIO()):
         done = vflbench.run([*overrides, f"hydra.run.dir={folder}"])
     trace = done.trace
-    passed = (
-        (trace["kind"] == "mark").groupby(trace["party"], observed=True).cumsum()
-    )  # epochs that the party has ended
+    # how many epochs the party has ended
+    passed = (trace["kind"] == "mark").groupby(trace["party"], observed=True).cumsum()
     busy = trace[(trace["kind"] == "compute") & (trace["seq"] == 0)]["value"]  # seq 1: no core was busy
     computing = busy.groupby(passed).sum().reindex(range(len(ends)), fill_value=0.0).tolist()
     steady = [after - before for before, after in itertools.pairwise(ends[:-1])]
